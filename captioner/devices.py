@@ -1,0 +1,32 @@
+"""Where to compute: a device by name, or the best there is."""
+
+from __future__ import annotations
+
+import torch
+
+from captioner.errors import UserError
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """The device called `name`: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the best there is.
+
+    Raises `UserError` for an unknown name and for a device this machine does not have.
+    """
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UserError(f"device {name!r} is not one of auto, cpu, cuda, cuda:N, mps") from None
+    count = {
+        "cpu": 1,
+        "cuda": torch.cuda.device_count(),
+        "mps": int(torch.backends.mps.is_available()),
+    }.get(device.type)
+    if count is None:
+        raise UserError(f"device {name!r} is not one of auto, cpu, cuda, cuda:N, mps")
+    if (device.index or 0) >= count:
+        raise UserError(f"device {name!r} is not on this machine")
+    return device

@@ -1,0 +1,109 @@
+"""Dataclasses from plain mappings: the one validation of YAML configs and saved JSON configs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from captioner.errors import UserError
+
+Instance = TypeVar("Instance")
+
+
+def from_mapping(kind: type[Instance], mapping: Any, where: str) -> Instance:
+    """Build the dataclass `kind` from a mapping as YAML or JSON gives it.
+
+    Fields may be bool, int, float (an integer will do), str, `Path`, a dataclass (from a nested
+    mapping), `X | None`, `list[X]`, `tuple[X, ...]`, `tuple[X, Y, Z]` or `dict[str, X]`.
+    `where` names the file, and the section for a nested mapping, in messages.
+    Raises `UserError` naming the field that is unknown, missing or of the wrong type.
+    """
+    if not isinstance(mapping, Mapping):
+        raise UserError(f"{where}: expected fields with values, found {_show(mapping)}")
+    fields = {field.name: field for field in dataclasses.fields(kind) if field.init}  # type: ignore[arg-type]
+    types_of = typing.get_type_hints(kind)
+    for name in mapping:
+        if name not in fields:
+            raise UserError(
+                f"{where}: unknown field {name!r}; the fields are {', '.join(sorted(fields))}"
+            )
+    values: dict[str, Any] = {}
+    for name, field in fields.items():
+        if name in mapping:
+            values[name] = _convert(types_of[name], mapping[name], f"{where}: {name}")
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise UserError(f"{where}: field {name!r} is missing")
+    try:
+        return kind(**values)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def to_mapping(instance: Any) -> dict[str, Any]:
+    """The plain mapping of a dataclass, fit for JSON and YAML: the inverse of `from_mapping`."""
+    return {
+        field.name: _plain(getattr(instance, field.name)) for field in dataclasses.fields(instance)
+    }
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return to_mapping(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return str(value) if isinstance(value, Path) else value
+
+
+def _convert(kind: Any, value: Any, where: str) -> Any:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return value
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in arguments:
+            return None
+        (kind,) = (argument for argument in arguments if argument is not type(None))
+        return _convert(kind, value, where)
+    if dataclasses.is_dataclass(kind):
+        return from_mapping(kind, value, where)  # type: ignore[arg-type]
+    if origin in (list, tuple):
+        if not isinstance(value, (list, tuple)):
+            raise UserError(f"{where} should be a list, found {_show(value)}")
+        if origin is tuple and arguments[-1] is not Ellipsis:
+            if len(value) != len(arguments):
+                raise UserError(f"{where} should have {len(arguments)} items, found {len(value)}")
+            kinds: list[Any] = list(arguments)
+        else:
+            kinds = [arguments[0]] * len(value)
+        return origin(
+            _convert(k, item, f"{where}[{index}]")
+            for index, (k, item) in enumerate(zip(kinds, value, strict=True))
+        )
+    if origin is dict:
+        if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+            raise UserError(f"{where} should be names with values, found {_show(value)}")
+        return {key: _convert(arguments[1], item, f"{where}.{key}") for key, item in value.items()}
+    if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise UserError(f"{where} should be a finite number, found {value}")
+        return float(value)
+    if kind is int and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if kind in (bool, str) and isinstance(value, kind):
+        return value
+    if kind is Path and isinstance(value, str) and value:
+        return Path(value)
+    names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+    names[Path] = "a path"
+    raise UserError(f"{where} should be {names.get(kind, kind)}, found {_show(value)}")
+
+
+def _show(value: Any) -> str:
+    text = repr(value)
+    return "nothing" if value is None else text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,95 @@
+"""Writing files so that a stop at any moment leaves either the old file or the new one, whole."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from captioner.errors import UserError
+
+
+@contextlib.contextmanager
+def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary path beside `path` to write to; rename it to `path` on a clean exit.
+
+    The temporary file lies in the same folder (which is made if absent) and carries the same
+    suffix; it is flushed to disk before the rename and removed when the block raises.
+
+    Raises `UserError` when the folder cannot be made or written to.
+    """
+    target = Path(path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(
+            dir=target.parent, prefix=f".{target.stem}-", suffix=target.suffix
+        )
+        os.close(descriptor)
+    except OSError as error:
+        raise UserError(f"cannot write {target}: {error.strerror or error}") from None
+    temporary = Path(name)
+    try:
+        yield temporary
+        os.chmod(temporary, 0o666 & ~_umask())
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise UserError(f"cannot write {target}: {error.strerror or error}") from None
+        raise
+
+
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write `content` to `path` atomically. Raises `UserError` as `atomic_path` does."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def write_text(path: str | os.PathLike[str], content: str) -> None:
+    """Write `content` to `path` as UTF-8, atomically. Raises `UserError` as `atomic_path` does."""
+    write_bytes(path, content.encode("utf-8"))
+
+
+def write_json(path: str | os.PathLike[str], value: Any, indent: int | None = 2) -> None:
+    """Write `value` to `path` as JSON, atomically. Raises `UserError` as `atomic_path` does."""
+    write_text(path, json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
+
+
+def read_text(path: str | os.PathLike[str], what: str = "file") -> str:
+    """Read a UTF-8 text file.
+
+    `what` names the file's role in the sentence of the `UserError` raised when it is missing,
+    unreadable or not UTF-8.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise UserError(f"{what} {path} does not exist") from None
+    except IsADirectoryError:
+        raise UserError(f"{what} {path} is a folder, not a file") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{what} {path} is not UTF-8 text (byte {error.start})") from None
+    except OSError as error:
+        raise UserError(f"cannot read {what} {path}: {error.strerror or error}") from None
+
+
+def read_json(path: str | os.PathLike[str], what: str = "file") -> Any:
+    """Read a JSON file. Raises `UserError` as `read_text` does, and when it is not JSON."""
+    try:
+        return json.loads(read_text(path, what))
+    except json.JSONDecodeError as error:
+        raise UserError(
+            f"{what} {path} is not valid JSON (line {error.lineno}: {error.msg})"
+        ) from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
