@@ -1,0 +1,297 @@
+"""Loading photos safely, whatever is in the file."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import re
+import stat
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Union
+
+import numpy
+from PIL import Image, UnidentifiedImageError
+
+from captioner.errors import UserError
+
+ImageSource = Union[str, "os.PathLike[str]", bytes, BinaryIO, Image.Image]
+"""What a photo may be given as: a path, a file's content, a file opened in binary, an image."""
+
+MAXIMUM_PIXELS = 100_000_000
+"""Width times height of the largest photo that is decoded, unless another limit is given."""
+
+IMAGE_SUFFIXES: frozenset[str] = frozenset(
+    {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".webp", ".avif"}
+    | {".tif", ".tiff", ".jp2", ".bmp", ".ppm", ".pgm", ".pbm"}
+)
+"""Lower-case suffixes of the files that are captioned when a folder is given."""
+
+# Pillow can read more, but also starts other programs (EPS) or guesses without a signature (TGA).
+# The first group is what Pillow has at hand; the second costs importing all its plugins.
+_FORMAT_GROUPS = (
+    ("JPEG", "PNG", "GIF", "BMP", "PPM"),
+    ("WEBP", "TIFF", "AVIF", "JPEG2000", "MPO", "HEIF"),
+)
+_FORMATS_IN_WORDS = "JPEG, PNG, GIF, WebP, AVIF, TIFF, JPEG 2000, BMP or PPM"
+
+_SIGNATURES = {
+    rb"\xff\xd8\xff": "JPEG",
+    rb"\x89PNG": "PNG",
+    rb"GIF8": "GIF",
+    rb"RIFF....WEBP": "WebP",
+    rb"II\*\0|MM\0\*": "TIFF",
+    rb"BM": "BMP",
+}
+
+_CUT_OFF = re.compile("truncated|EOF|not enough image data|but only got", re.IGNORECASE)
+"""What Pillow says where a file ends too early."""
+
+_ORIENTATION_TAG = 0x0112  # EXIF 2.32, table 4: how the camera was held
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+def load_image(
+    source: ImageSource, maximum_pixels: int = MAXIMUM_PIXELS, *, name: str | None = None
+) -> Image.Image:
+    """The photo in `source`, upright, in mode RGB with 8 bits a channel, as an image of its own.
+
+    What is in the file is turned into that as a viewer would show it: the EXIF orientation is
+    applied, transparent places are white, 16-bit greys are scaled to 8 bits, and of an animation
+    the first frame is taken (of a Pillow image, the frame it stands at). Greys of 32 bits and
+    floats carry no range: values within 0 to 255 are kept (floats within 0 to 1 are multiplied by
+    255), integers within 0 to 65535 are taken as 16 bits, and others are stretched from their
+    lowest to their highest. The result carries no metadata, so loading it again changes nothing.
+
+    `maximum_pixels` limits width times height, and is compared before anything is decoded.
+    `name` is what errors call the photo; without it, the path, or "the image".
+
+    Raises `UserError` naming the photo when it is missing, a folder, empty, not an image, cut off,
+    damaged, without pixels, or larger than `maximum_pixels` (or than Pillow's own limit).
+    """
+    called = _name_of(source) if name is None else name
+    with _pillow_kept_quiet():
+        if isinstance(source, Image.Image):
+            return _decode(source, called, maximum_pixels)
+        with (
+            _binary_file(source, called) as file,
+            _identify(file, called, maximum_pixels) as image,
+        ):
+            return _decode(image, called, maximum_pixels)
+
+
+def _name_of(source: Any) -> str:
+    if isinstance(source, (str, os.PathLike)):
+        return os.fsdecode(source) or "''"
+    # Files carry `name` (a number where they were opened from a descriptor), images `filename`.
+    for attribute in ("name", "filename"):
+        value = getattr(source, attribute, None)
+        if isinstance(value, (str, os.PathLike)) and os.fspath(value):
+            return os.fsdecode(value)
+    return "the image"
+
+
+@contextlib.contextmanager
+def _binary_file(source: Any, name: str) -> Iterator[BinaryIO]:
+    """A seekable, non-empty binary file with the content of a path, bytes or a file."""
+    with contextlib.ExitStack() as stack:
+        try:
+            if isinstance(source, (str, os.PathLike)):
+                kind = os.stat(source)
+                if stat.S_ISDIR(kind.st_mode):
+                    raise UserError(f"{name} is a folder, not an image")
+                if not stat.S_ISREG(kind.st_mode):
+                    raise UserError(f"{name} is a pipe or a device, not a file")
+                file: BinaryIO = stack.enter_context(open(source, "rb"))
+            elif isinstance(source, (bytes, bytearray, memoryview)):
+                file = io.BytesIO(source)
+            elif hasattr(source, "read"):
+                file = io.BytesIO(_content_of(source, name))
+            else:
+                raise UserError(
+                    f"an image is given as a path, bytes, a binary file or a Pillow image, "
+                    f"not as {type(source).__name__}"
+                )
+            if file.seek(0, os.SEEK_END) == 0:
+                raise UserError(f"{name} is empty")
+            file.seek(0)
+        except FileNotFoundError:
+            raise UserError(f"{name} does not exist") from None
+        except (OSError, ValueError) as error:
+            raise UserError(f"cannot read {name}: {_reason(error)}") from None
+        yield file
+
+
+def _content_of(file: Any, name: str) -> bytes:
+    """All of an open file, from its beginning where it can be wound back (as Pillow does)."""
+    with contextlib.suppress(AttributeError, OSError):
+        file.seek(0)
+    content = file.read()
+    if not isinstance(content, bytes):
+        raise UserError(f"{name} is opened as text, not in binary")
+    return content
+
+
+def _identify(file: BinaryIO, name: str, maximum_pixels: int) -> Image.Image:
+    """The image in `file`, with its header read and nothing decoded."""
+    for load_plugins, formats in zip((Image.preinit, Image.init), _FORMAT_GROUPS, strict=True):
+        load_plugins()
+        try:
+            return Image.open(file, formats=[each for each in formats if each in Image.OPEN])
+        except UnidentifiedImageError:
+            continue
+        except Image.DecompressionBombError as error:
+            raise _too_large_for_pillow(name, error, maximum_pixels) from None
+        # Pillow's plugins raise whatever comes up when a header is damaged.
+        except Exception as error:
+            raise _undecodable(name, error) from None
+    file.seek(0)
+    start = file.read(16)
+    for signature, kind in _SIGNATURES.items():
+        if re.match(signature, start, re.DOTALL):
+            raise UserError(
+                f"{name} is a {kind} image that is damaged, cut off or of a kind that is not read"
+            )
+    raise UserError(f"{name} is not an image that can be read ({_FORMATS_IN_WORDS})")
+
+
+def _decode(image: Image.Image, name: str, maximum_pixels: int) -> Image.Image:
+    width, height = image.size
+    if width < 1 or height < 1:
+        raise UserError(f"{name} has no pixels: it is {width} x {height}")
+    if width * height > maximum_pixels:
+        raise UserError(
+            f"{name} is too large: {width} x {height} is {width * height:,} pixels, "
+            f"the limit is {maximum_pixels:,}"
+        )
+    try:
+        image.load()
+        upright = _upright(image)
+        pixels = _to_rgb(upright)
+    except Image.DecompressionBombError as error:
+        raise _too_large_for_pillow(name, error, maximum_pixels) from None
+    # Pillow's decoders raise whatever comes up when the data is damaged.
+    except Exception as error:
+        raise _undecodable(name, error) from None
+    pixels.info = {}
+    return pixels
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """`image` turned as its EXIF orientation says; unreadable EXIF data says nothing."""
+    try:
+        orientation = image.getexif().get(_ORIENTATION_TAG)
+    except Exception:
+        return image
+    method = _UPRIGHT.get(orientation) if isinstance(orientation, int) else None
+    return image if method is None else image.transpose(method)
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    """A new RGB image of what `image`, of any mode, shows on a white page."""
+    if image.mode.startswith("I") or image.mode == "F":
+        image = _to_8_bits(image)
+    if image.mode == "La":
+        image = image.convert("LA")
+    if not image.has_transparency_data:
+        return image.convert("RGB")  # a copy where it is RGB already
+    image = image.convert("RGBA")
+    page = Image.new("RGB", image.size, "white")
+    page.paste(image, mask=image.getchannel("A"))
+    return page
+
+
+def _to_8_bits(image: Image.Image) -> Image.Image:
+    """A greyscale image of 16 or 32 bits or of floats as L, or LA where a grey is see-through."""
+    values = numpy.asarray(image)  # (height, width)
+    low, high = _grey_range(values, image.mode)
+    halves = values.astype(numpy.float32) / 2  # so that no difference of two floats overflows
+    with numpy.errstate(all="ignore"):
+        shares = (halves - low / 2) / (high / 2 - low / 2)
+    shares = numpy.nan_to_num(shares, nan=0.0, posinf=1.0, neginf=0.0).clip(0, 1)
+    grey = Image.fromarray((shares * 255 + 0.5).astype(numpy.uint8))
+    see_through = image.info.get("transparency")
+    if isinstance(see_through, int):
+        opaque = (values != see_through).astype(numpy.uint8) * numpy.uint8(255)
+        grey.putalpha(Image.fromarray(opaque))
+    return grey
+
+
+def _grey_range(values: numpy.ndarray[Any, Any], mode: str) -> tuple[float, float]:
+    """The values that are black and white; the rules are those of `load_image`."""
+    if mode.startswith("I;16"):
+        return 0.0, 65535.0
+    finite = values[numpy.isfinite(values)]
+    if not finite.size:
+        return 0.0, 1.0
+    low, high = float(finite.min()), float(finite.max())
+    for full in (1.0, 255.0) if mode == "F" else (255.0, 65535.0):
+        if low >= 0.0 and high <= full:
+            return 0.0, full
+    return low, high if high > low else low + 1.0
+
+
+def _undecodable(name: str, error: Exception) -> UserError:
+    reason = _reason(error)
+    if isinstance(error, EOFError) or _CUT_OFF.search(reason):
+        return UserError(f"{name} is cut off: the file ends before the image does")
+    if isinstance(error, MemoryError):
+        return UserError(f"{name} needs more memory than there is")
+    return UserError(f"{name} is damaged or cut off and cannot be decoded ({reason})")
+
+
+def _too_large_for_pillow(name: str, error: Exception, maximum_pixels: int) -> UserError:
+    """Pillow refuses the largest images itself, while opening them, and tells only the counts."""
+    counts = [int(digits) for digits in re.findall(r"\d+", str(error))]
+    if len(counts) != 2:
+        return UserError(f"{name} is too large ({_reason(error)})")
+    limit = min(counts[1], maximum_pixels)
+    return UserError(f"{name} is too large: {counts[0]:,} pixels, the limit is {limit:,}")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+_quiet_lock = threading.Lock()
+_quiet_users = 0
+_quiet_changes = contextlib.ExitStack()
+
+
+@contextlib.contextmanager
+def _pillow_kept_quiet() -> Iterator[None]:
+    """Hold back what Pillow would print, its warnings and its log, while any thread is in here.
+
+    Warning filters and loggers belong to the process: the first thread to come changes them and
+    the last to go restores them, so threads that load photos at once cannot leave them changed.
+    A program that has set up logging still gets Pillow's log.
+    """
+    global _quiet_users
+    with _quiet_lock:
+        _quiet_users += 1
+        if _quiet_users == 1:
+            _quiet_changes.enter_context(warnings.catch_warnings())
+            warnings.filterwarnings("ignore", module=r"PIL\.")
+            handler = logging.NullHandler()
+            logging.getLogger("PIL").addHandler(handler)
+            _quiet_changes.callback(logging.getLogger("PIL").removeHandler, handler)
+    try:
+        yield
+    finally:
+        with _quiet_lock:
+            _quiet_users -= 1
+            if _quiet_users == 0:
+                _quiet_changes.close()

@@ -1,0 +1,101 @@
+"""The reader of photos: a VGG network cut before its last pooling.
+
+Simonyan and Zisserman 2015, *Very Deep Convolutional Networks for Large-Scale Image Recognition*,
+table 1; used as the source of annotation vectors by Xu et al. 2015, section 3.1.1 and 4.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from captioner.errors import UserError
+
+ANNOTATION_SIZE = 512
+"""D, the size of one annotation vector: the channels of the last convolution, whatever the width."""
+
+STRIDE = 16
+"""Pixels between neighbouring annotation vectors: four poolings of two stand before the cut."""
+
+_STAGES: dict[str, tuple[tuple[int, ...], ...]] = {
+    # Convolutions of each stage; a 2x2 max pooling stands between two stages.
+    "vgg11": ((64,), (128,), (256, 256), (512, 512), (512, 512)),
+    "vgg13": ((64, 64), (128, 128), (256, 256), (512, 512), (512, 512)),
+    "vgg16": ((64, 64), (128, 128), (256,) * 3, (512,) * 3, (512,) * 3),
+    "vgg19": ((64, 64), (128, 128), (256,) * 4, (512,) * 4, (512,) * 4),
+}
+
+VGG_NAMES: tuple[str, ...] = tuple(name + suffix for name in _STAGES for suffix in ("", "_bn"))
+"""Every name `VGGConfig.name` may have: torchvision's own names."""
+
+
+@dataclass(frozen=True)
+class VGGConfig:
+    """Which VGG it is.
+
+    name: one of `VGG_NAMES`, with torchvision's meaning (`_bn`: batch normalisation).
+    width: factor on the channels of every convolution but the last, which keeps its 512. 1.0 is
+        the published network, the only one for which ImageNet weights exist.
+
+    Raises `UserError` for an unknown name or a width outside (0, 1].
+    """
+
+    name: str = "vgg19"
+    width: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.name not in VGG_NAMES:
+            raise UserError(f"encoder name {self.name!r} is not one of {', '.join(VGG_NAMES)}")
+        if not 0.0 < self.width <= 1.0:
+            raise UserError(f"encoder width {self.width} is not above 0 and at most 1")
+
+
+class VGGEncoder(nn.Module):
+    """Turns images into annotation vectors.
+
+    The convolutions carry torchvision's names (`features.N.weight`), so the weights of a
+    torchvision VGG load as they are; what torchvision keeps behind the last pooling is not here.
+    """
+
+    def __init__(self, config: VGGConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.features = nn.Sequential(*_layers(config))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images (B, 3, height, width), preprocessed -> annotation vectors (B, L, 512).
+
+        L = (height // 16) * (width // 16), row by row from the top left: 196 for 224x224.
+        Xu et al. 2015, equation before (1): a = {a_1, ..., a_L}.
+        """
+        feature_map = self.features(images)  # (B, 512, height / 16, width / 16)
+        return feature_map.flatten(start_dim=2).transpose(1, 2)  # (B, L, 512)
+
+
+def map_size(height: int, width: int) -> tuple[int, int]:
+    """Rows and columns of the annotation map of an image of this size in pixels."""
+    return height // STRIDE, width // STRIDE
+
+
+def _layers(config: VGGConfig) -> list[nn.Module]:
+    batch_norm = config.name.endswith("_bn")
+    stages = [list(stage) for stage in _STAGES[config.name.removesuffix("_bn")]]
+    stages = [[max(1, round(channels * config.width)) for channels in stage] for stage in stages]
+    stages[-1][-1] = ANNOTATION_SIZE
+    layers: list[nn.Module] = []
+    channels_in = 3
+    for index, stage in enumerate(stages):
+        if index > 0:
+            layers.append(nn.MaxPool2d(kernel_size=2, stride=2))
+        for channels in stage:
+            convolution = nn.Conv2d(channels_in, channels, kernel_size=3, padding=1)
+            nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
+            torch.nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
+            layers.append(convolution)
+            if batch_norm:
+                layers.append(nn.BatchNorm2d(channels))
+            layers.append(nn.ReLU(inplace=True))
+            channels_in = channels
+    return layers

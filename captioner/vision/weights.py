@@ -1,0 +1,128 @@
+"""Where the weights of an encoder come from: torchvision's ImageNet weights, or a file."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from captioner.errors import UserError
+from captioner.vision.vgg import VGGConfig, VGGEncoder
+
+IMAGENET = "imagenet"
+"""The name, in place of a path, for torchvision's ImageNet weights."""
+
+RANDOM = "random"
+"""The name, in place of a path, for freshly drawn weights, to be trained from scratch."""
+
+
+def build_encoder(config: VGGConfig, weights: str) -> VGGEncoder:
+    """An encoder with its weights, in evaluation mode.
+
+    weights: `imagenet`, `random`, or the path of a `.safetensors` or `.pth` file that holds the
+    convolutions under torchvision's names (`features.0.weight`, ...; others are passed over).
+    Raises `UserError` when weights cannot be had or do not fit.
+    """
+    encoder = VGGEncoder(config)
+    if weights == IMAGENET:
+        encoder.load_state_dict(_convolutions(imagenet_weights(config), encoder, "ImageNet weights"))
+    elif weights != RANDOM:
+        path = Path(weights)
+        encoder.load_state_dict(_convolutions(read_weights(path), encoder, str(path)))
+    return encoder.eval()
+
+
+def imagenet_weights(config: VGGConfig) -> dict[str, Tensor]:
+    """Torchvision's ImageNet weights, downloaded on first use, checked by hash and kept.
+
+    Raises `UserError` for a network narrower than the published one and, without a network
+    connection, with the address to fetch and the place to put it.
+    """
+    if config.width != 1.0:
+        raise UserError(
+            f"ImageNet weights exist for width 1.0 only, not for {config.name} of width "
+            f"{config.width}; give a weights file"
+        )
+    # Imported here: torchvision takes about as long to import as torch, and only this needs it.
+    from torchvision.models import get_model_weights
+
+    entry: Any = get_model_weights(config.name).IMAGENET1K_V1
+    place = Path(torch.hub.get_dir()) / "checkpoints" / Path(entry.url).name
+    try:
+        state: dict[str, Tensor] = entry.get_state_dict(progress=True, check_hash=True)
+    except RuntimeError as error:  # The hash in the file's name does not match its content.
+        raise UserError(
+            f"the ImageNet weights of {config.name} are damaged ({error}); delete {place} "
+            "and try again"
+        ) from None
+    except OSError as error:
+        raise UserError(
+            f"the ImageNet weights of {config.name} could not be downloaded "
+            f"({getattr(error, 'reason', None) or error}); fetch {entry.url} on a machine with "
+            f"a network connection and put it at {place}, or give a weights file by path"
+        ) from None
+    return state
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Tensors of a `.safetensors` file, or of a `.pth`/`.pt` file read without unpickling code.
+
+    Raises `UserError` when the file is missing, of another kind, or damaged.
+    """
+    if not path.is_file():
+        raise UserError(f"weights file {path} does not exist")
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            state: Any = load_file(path)
+        elif path.suffix in (".pth", ".pt"):
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        else:
+            raise UserError(f"weights file {path} is neither .safetensors nor .pth")
+    except UserError:
+        raise
+    except Exception as error:  # Each reader has error types of its own for damaged files.
+        raise UserError(f"weights file {path} cannot be read ({_first_line(error)})") from None
+    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
+        raise UserError(f"weights file {path} does not hold named tensors")
+    return state
+
+
+def fingerprint(encoder: VGGEncoder) -> str:
+    """A hex digest of the encoder's configuration and of every weight."""
+    digest = hashlib.sha256(repr(encoder.config).encode())
+    for name, tensor in sorted(encoder.state_dict().items()):
+        digest.update(name.encode())
+        # float16 is what a model folder keeps, so a saved and loaded encoder is the same one.
+        digest.update(tensor.detach().cpu().half().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _convolutions(
+    state: dict[str, Tensor], encoder: VGGEncoder, source: str
+) -> dict[str, Tensor]:
+    """The tensors the encoder has, checked by name and shape. Raises `UserError`."""
+    expected = encoder.state_dict()
+    found: dict[str, Tensor] = {}
+    for name, tensor in expected.items():
+        if name not in state:
+            raise UserError(f"{source}: tensor {name!r} of {encoder.config.name} is missing")
+        if state[name].shape != tensor.shape:
+            raise UserError(
+                f"{source}: tensor {name!r} is {tuple(state[name].shape)}, but {encoder.config.name}"
+                f" of width {encoder.config.width} has {tuple(tensor.shape)}"
+            )
+        found[name] = state[name].to(tensor.dtype)
+    for name in state:
+        if name.startswith("features.") and name not in expected:
+            raise UserError(f"{source}: tensor {name!r} does not belong to {encoder.config.name}")
+    return found
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,136 @@
+"""From paths, folders and patterns to image files. No file here needs to be a real image."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from captioner.errors import UserError
+from captioner.vision.find_images import find_images
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A current folder with photos at several depths and things that are not photos."""
+    monkeypatch.chdir(tmp_path)
+    for name in (
+        "photos/b.jpg",
+        "photos/a.PNG",
+        "photos/notes.txt",
+        "photos/.hidden.jpg",
+        "photos/.thumbnails/small.jpg",
+        "photos/trip/day 2/c.webp",
+        "photos/trip/no_suffix",
+        "documents/letter.txt",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+    (tmp_path / "empty").mkdir()
+    return tmp_path
+
+
+def names(*paths: str | Path) -> list[str]:
+    return [path.as_posix() for path in find_images(paths)]
+
+
+def test_a_folder_is_gone_through_to_the_bottom_and_sorted(here: Path) -> None:
+    expected = ["photos/a.PNG", "photos/b.jpg", "photos/trip/day 2/c.webp"]
+    assert names("photos") == names(Path("photos")) == expected
+    assert names(here / "photos") == [(here / name).as_posix() for name in expected]
+
+
+def test_a_hidden_folder_named_outright_is_taken(here: Path) -> None:
+    assert names("photos/.thumbnails") == ["photos/.thumbnails/small.jpg"]
+
+
+@pytest.mark.parametrize(
+    "path", ["photos/notes.txt", "photos/.hidden.jpg", "photos/trip/no_suffix"]
+)
+def test_a_file_named_outright_is_taken_whatever_it_is(here: Path, path: str) -> None:
+    assert names(path) == [path]
+
+
+def test_the_order_given_is_kept_and_nothing_is_merged(here: Path) -> None:
+    assert names("photos/b.jpg", "photos/a.PNG", "photos/b.jpg") == [
+        "photos/b.jpg",
+        "photos/a.PNG",
+        "photos/b.jpg",
+    ]
+
+
+def test_nothing_given_finds_nothing() -> None:
+    assert find_images([]) == []
+
+
+@pytest.mark.parametrize("path", ["missing.jpg", "missing/*.jpg", "photos/[z].jpg", "a\0*.jpg", ""])
+def test_what_names_nothing_comes_back_as_it_is(here: Path, path: str) -> None:
+    assert find_images(["photos/b.jpg", path]) == [Path("photos/b.jpg"), Path(path)]
+
+
+def test_a_broken_link_comes_back_to_be_reported(here: Path) -> None:
+    os.symlink("nowhere", "photos/link.jpg")
+    assert names("photos/link.jpg") == ["photos/link.jpg"]
+    assert "photos/link.jpg" in names("photos")
+
+
+def test_a_link_that_leads_back_up_is_not_followed_for_ever(here: Path) -> None:
+    os.symlink("..", "photos/trip/up")
+    assert names("photos") == ["photos/a.PNG", "photos/b.jpg", "photos/trip/day 2/c.webp"]
+
+
+@pytest.mark.parametrize("folder", ["empty", "documents"])
+def test_a_folder_without_images_is_refused_by_name(here: Path, folder: str) -> None:
+    with pytest.raises(UserError, match=f"^folder {folder} holds no images"):
+        find_images(["photos", folder])
+
+
+def test_a_folder_that_cannot_be_read_is_refused_by_name(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scan = os.scandir
+
+    def scandir(path: str) -> object:
+        if os.fspath(path).endswith("trip"):
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(UserError, match=r"^cannot read folder photos.trip: Permission denied$"):
+        find_images(["photos"])
+
+
+def test_patterns(here: Path) -> None:
+    assert names("photos/?.*") == ["photos/a.PNG", "photos/b.jpg"]
+    assert names("photos/[b-c].jpg") == ["photos/b.jpg"]
+    assert names("photos/**/*.webp") == ["photos/trip/day 2/c.webp"]
+    # As if the shell had put the matches there: a file is a file, a folder is gone through.
+    assert names("photos/*") == [
+        "photos/a.PNG",
+        "photos/b.jpg",
+        "photos/notes.txt",
+        "photos/trip/day 2/c.webp",
+    ]
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_that_file(here: Path) -> None:
+    Path("photos/[b].jpg").write_bytes(b"x")
+    assert names("photos/[b].jpg") == ["photos/[b].jpg"]
+
+
+@given(st.text(max_size=40))
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_text_is_found_returned_or_refused(here: Path, text: str) -> None:
+    # Kept below one folder, so that no text walks through the whole disk.
+    path = "documents/" + text.replace("..", "").replace("**", "")
+    try:
+        found = str(find_images([path])[0])
+    except UserError as error:
+        found = str(error)
+    assert "documents" in found

@@ -1,0 +1,618 @@
+"""Loading photos: every mode, orientation and format, and every way a file can be bad."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import logging
+import os
+import struct
+import threading
+import warnings
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageFile, features
+
+from captioner.errors import UserError
+from captioner.vision.images import IMAGE_SUFFIXES, load_image
+
+RED, BLUE, WHITE = (255, 0, 0), (0, 0, 255), (255, 255, 255)
+
+
+@pytest.fixture(autouse=True)
+def _pillow_stays_quiet_and_unchanged():
+    """No test may print a warning or leave a setting of Pillow or of the process changed."""
+    before = (Image.MAX_IMAGE_PIXELS, ImageFile.LOAD_TRUNCATED_IMAGES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        filters = list(warnings.filters)
+        yield
+        assert list(warnings.filters) == filters
+    after = (Image.MAX_IMAGE_PIXELS, ImageFile.LOAD_TRUNCATED_IMAGES)
+    assert after == before
+
+
+def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def photo(width: int = 24, height: int = 16) -> Image.Image:
+    """Smooth colours, different in every corner."""
+    rows, columns = numpy.mgrid[0:height, 0:width]
+    channels = (rows * 255 // height, columns * 255 // width, (rows + columns) * 3)
+    return Image.fromarray(numpy.stack(channels, axis=2).astype(numpy.uint8))
+
+
+def pixels(image: Image.Image) -> numpy.ndarray:
+    assert image.mode == "RGB"
+    return numpy.asarray(image).astype(int)
+
+
+def greys(image: Image.Image) -> list[int]:
+    """The red of the first row, after seeing that red, green and blue are equal."""
+    values = pixels(image)
+    assert (values == values[:, :, :1]).all()
+    return values[0, :, 0].tolist()
+
+
+def row(values: list[float], dtype: str) -> Image.Image:
+    return Image.fromarray(numpy.array([values], dtype=dtype))
+
+
+# What a photo may be given as.
+
+
+def test_a_path_bytes_a_file_and_an_image_are_the_same_photo(tmp_path: Path) -> None:
+    content = encoded(photo(), "PNG")
+    path = tmp_path / "photo.png"
+    path.write_bytes(content)
+    with path.open("rb") as file:
+        sources = [path, str(path), content, bytearray(content), io.BytesIO(content), file, photo()]
+        for source in sources:
+            assert (pixels(load_image(source)) == pixels(photo())).all(), type(source)
+
+
+def test_a_file_already_read_is_wound_back() -> None:
+    file = io.BytesIO(encoded(photo(), "PNG"))
+    file.read()
+    assert load_image(file).size == (24, 16)
+
+
+def test_a_stream_that_cannot_be_wound_back_is_read_as_it_is() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stream:
+        with os.fdopen(writing, "wb") as other_end:
+            other_end.write(encoded(photo(), "PNG"))
+        assert load_image(stream).size == (24, 16)
+
+
+def test_the_result_is_an_image_of_its_own() -> None:
+    given_image = Image.new("RGB", (2, 2), RED)
+    loaded = load_image(given_image)
+    loaded.putpixel((0, 0), BLUE)
+    assert given_image.getpixel((0, 0)) == RED
+
+
+def test_the_file_is_closed_and_can_be_removed(tmp_path: Path) -> None:
+    # An animation is the case in which Pillow keeps its file open.
+    path = tmp_path / "photo.gif"
+    Image.new("P", (4, 4)).save(path, save_all=True, append_images=[Image.new("P", (4, 4), 1)])
+    load_image(path)  # a file left open would raise a ResourceWarning here, an error by the fixture
+    path.unlink()
+
+
+# Orientation.
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "WEBP"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation_is_applied(kind: str, orientation: int) -> None:
+    # EXIF 2.32, table 4: where the stored row 0 and column 0 are in the upright photo.
+    sides = {
+        1: ("top", "left"),
+        2: ("top", "right"),
+        3: ("bottom", "right"),
+        4: ("bottom", "left"),
+        5: ("left", "top"),
+        6: ("right", "top"),
+        7: ("right", "bottom"),
+        8: ("left", "bottom"),
+    }
+    stored = Image.new("RGB", (48, 32), WHITE)
+    stored.paste((0, 0, 0), (0, 0, 16, 16))  # a black mark at stored row 0, column 0
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    loaded = load_image(encoded(stored, kind, exif=exif))
+    assert loaded.size == ((48, 32) if orientation < 5 else (32, 48))
+    x = 8 if "left" in sides[orientation] else loaded.width - 8
+    y = 8 if "top" in sides[orientation] else loaded.height - 8
+    dark = pixels(loaded).sum(axis=2) < 300
+    assert dark[y, x]
+    assert dark.sum() == pytest.approx(256, abs=40)
+
+
+def test_an_image_that_is_loaded_again_is_not_turned_again() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    once = load_image(encoded(photo(), "JPEG", exif=exif))
+    assert once.size == (16, 24)
+    assert load_image(once).size == (16, 24)
+
+
+def test_an_image_given_with_its_exif_data_is_turned() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 8
+    with Image.open(io.BytesIO(encoded(photo(), "JPEG", exif=exif))) as image:
+        assert load_image(image).size == (16, 24)
+        assert image.size == (24, 16)
+
+
+@pytest.mark.parametrize("orientation", [0, 9, 77])
+def test_an_orientation_that_does_not_exist_is_left_out(orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    assert load_image(encoded(photo(), "PNG", exif=exif)).size == (24, 16)
+
+
+@pytest.mark.parametrize(
+    "exif", [b"Exif\0\0", b"Exif\0\0nothing of the kind", b"Exif\0\0II*\0\xff"]
+)
+def test_unreadable_exif_data_does_not_cost_the_photo(exif: bytes) -> None:
+    assert load_image(encoded(photo(), "JPEG", exif=exif)).size == (24, 16)
+
+
+# Modes.
+
+
+def test_cmyk() -> None:
+    inks = Image.new("CMYK", (8, 8), (0, 255, 255, 0))  # full magenta and yellow are red
+    assert load_image(inks).getpixel((0, 0)) == RED
+    # Pillow writes a CMYK JPEG as Adobe does, inverted, and turns it back as it reads.
+    red, green, blue = load_image(encoded(inks, "JPEG")).getpixel((4, 4))
+    assert (red > 245, green < 10, blue < 10) == (True, True, True)
+
+
+@pytest.mark.parametrize("mode", ["YCbCr", "HSV", "RGBX", "LAB"])
+def test_other_colour_spaces_look_as_they_did(mode: str) -> None:
+    if mode == "LAB" and not features.check("littlecms2"):
+        pytest.skip("this Pillow is built without LittleCMS")
+    original = Image.new("RGB", (4, 4), (200, 100, 50))
+    assert pixels(load_image(original.convert(mode)))[0, 0] == pytest.approx([200, 100, 50], abs=3)
+
+
+def test_palette() -> None:
+    image = Image.new("P", (2, 1))
+    image.putpalette([*RED, *BLUE])
+    image.putdata([0, 1])
+    for source in (image, encoded(image, "PNG"), encoded(image, "GIF")):
+        assert pixels(load_image(source))[0].tolist() == [list(RED), list(BLUE)]
+
+
+@pytest.mark.parametrize("kind", ["PNG", "GIF"])
+def test_a_transparent_palette_entry_is_white(kind: str) -> None:
+    image = Image.new("P", (2, 1))
+    image.putpalette([*RED, *BLUE])
+    image.putdata([0, 1])
+    content = encoded(image, kind, transparency=1)
+    assert pixels(load_image(content))[0].tolist() == [list(RED), list(WHITE)]
+
+
+def test_half_transparent_palette_entries() -> None:
+    image = Image.new("P", (2, 1))
+    image.putpalette([*RED, *BLUE])
+    image.putdata([0, 1])
+    content = encoded(image, "PNG", transparency=bytes([0, 51]))
+    # 51/255 = 0.2: blue (0, 0, 255) on white gives (204, 204, 255).
+    assert pixels(load_image(content))[0].tolist() == [list(WHITE), [204, 204, 255]]
+
+
+@pytest.mark.parametrize("mode", ["LA", "La", "PA", "RGBA", "RGBa"])
+def test_alpha_is_composited_on_white(mode: str) -> None:
+    image = Image.new("L", (3, 1), 100)
+    if mode == "PA":
+        image = image.convert("P")
+    image.putalpha(row([255, 0, 51], "uint8"))
+    if mode in ("RGBA", "RGBa"):
+        image = image.convert("RGBA")
+    # 51/255 = 0.2: 0.2 * 100 + 0.8 * 255 = 224.
+    assert greys(load_image(image.convert(mode))) == pytest.approx([100, 255, 224], abs=2)
+
+
+@pytest.mark.parametrize(("mode", "colour"), [("L", 7), ("RGB", (7, 7, 7)), ("1", 0)])
+def test_a_transparent_colour_is_white(mode: str, colour: Any) -> None:
+    image = Image.new(mode, (2, 1), 255 if mode != "RGB" else (90, 90, 90))
+    image.putpixel((0, 0), colour)
+    content = encoded(image, "PNG", transparency=colour)
+    assert greys(load_image(content)) == [255, 90 if mode == "RGB" else 255]
+
+
+def test_one_bit() -> None:
+    image = Image.new("1", (3, 1))
+    image.putpixel((1, 0), 1)
+    for source in (image, encoded(image, "PNG"), encoded(image, "TIFF"), encoded(image, "PPM")):
+        assert greys(load_image(source)) == [0, 255, 0]
+
+
+@pytest.mark.parametrize("kind", [None, "PNG", "TIFF", "PPM"])
+def test_16_bit_greys_are_scaled_not_clipped(kind: str | None) -> None:
+    # v * 255 / 65535 = v / 257: 257 -> 1, 25700 -> 100, 65535 -> 255.
+    image = row([0, 257, 25700, 32896, 65535], "uint16")
+    if kind == "PPM":
+        image = row([0, 257, 25700, 32896, 65535], "int32")  # what Pillow writes 16-bit PGM from
+    source = image if kind is None else encoded(image, kind)
+    assert greys(load_image(source)) == [0, 1, 100, 128, 255]
+
+
+def test_16_bit_greys_of_either_byte_order_keep_their_darkness() -> None:
+    # A dark 16-bit photo stays dark: its range is known, so nothing is stretched.
+    for mode, order in (("I;16", "<"), ("I;16B", ">")):
+        data = struct.pack(f"{order}2H", 257, 2570)
+        assert greys(load_image(Image.frombytes(mode, (2, 1), data))) == [1, 10]
+
+
+def test_a_transparent_16_bit_grey_is_white() -> None:
+    image = row([0, 25700, 65535], "uint16")
+    image.info["transparency"] = 25700  # where Pillow puts the tRNS chunk of a PNG file
+    assert greys(load_image(image)) == [0, 255, 255]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([0, 100, 255], [0, 100, 255]),
+        ([0, 25700, 65535], [0, 100, 255]),
+        ([0, 1_000_000, 2_000_000], [0, 128, 255]),
+        ([-100, 0, 100], [0, 128, 255]),
+        ([70_000, 70_000], [0, 0]),
+    ],
+)
+def test_32_bit_integers(values: list[float], expected: list[int]) -> None:
+    assert greys(load_image(row(values, "int32"))) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([0.0, 0.2, 1.0], [0, 51, 255]),
+        ([0.0, 51.0, 255.0], [0, 51, 255]),
+        ([0.0, 500.0, 1000.0], [0, 128, 255]),
+        ([-1.0, 0.0, 1.0], [0, 128, 255]),
+        ([0.0, float("nan"), float("inf"), float("-inf"), 1.0], [0, 0, 255, 0, 255]),
+        ([float("nan")], [0]),
+        ([-3e38, 0.0, 3e38], [0, 128, 255]),
+    ],
+)
+def test_floats(values: list[float], expected: list[int]) -> None:
+    image = row(values, "float32")
+    for source in (image, encoded(image, "TIFF")):
+        assert greys(load_image(source)) == expected
+
+
+@pytest.mark.parametrize("kind", ["GIF", "WEBP", "PNG", "TIFF", "MPO"])
+def test_the_first_frame_of_an_animation(kind: str) -> None:
+    frames = [Image.new("RGB", (16, 16), colour) for colour in (RED, BLUE)]
+    content = encoded(frames[0], kind, save_all=True, append_images=frames[1:])
+    with Image.open(io.BytesIO(content)) as image:
+        assert getattr(image, "n_frames", 1) == 2
+    assert pixels(load_image(content))[8, 8] == pytest.approx(RED, abs=8)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "PPM", "JPEG2000"])
+def test_formats(kind: str) -> None:
+    loaded = load_image(encoded(photo(), kind))
+    assert loaded.size == (24, 16)
+    assert abs(pixels(loaded) - pixels(photo())).mean() < 16
+
+
+def test_suffixes_are_those_of_formats_that_are_read() -> None:
+    Image.init()
+    known = Image.registered_extensions()
+    read = {"JPEG", "PNG", "GIF", "WEBP", "AVIF", "BMP", "TIFF", "JPEG2000", "PPM"}
+    assert {known[suffix] for suffix in IMAGE_SUFFIXES if suffix in known} <= read
+    assert {".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".bmp"} <= IMAGE_SUFFIXES
+
+
+# What is refused.
+
+
+def refusal(source: Any, **options: Any) -> str:
+    with pytest.raises(UserError) as caught:
+        load_image(source, **options)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert caught.value.__cause__ is None
+    return message
+
+
+def test_missing_folder_empty_and_device(tmp_path: Path) -> None:
+    missing, empty = tmp_path / "missing.jpg", tmp_path / "empty.jpg"
+    empty.write_bytes(b"")
+    assert refusal(missing) == f"{missing} does not exist"
+    assert refusal(tmp_path) == f"{tmp_path} is a folder, not an image"
+    assert refusal(empty) == f"{empty} is empty"
+    assert refusal(b"") == "the image is empty"
+    assert refusal("") == "'' does not exist"
+    assert refusal(os.devnull) == f"{os.devnull} is a pipe or a device, not a file"
+
+
+@pytest.mark.parametrize("path", ["a\0b.jpg", "a" * 5000, "file.jpg/below.jpg"])
+def test_paths_that_cannot_be(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file.jpg").write_bytes(b"content")
+    assert refusal(path).startswith(f"cannot read {path}: ")
+
+
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "secret.jpg"
+    path.write_bytes(encoded(photo(), "JPEG"))
+    path.chmod(0)
+    if os.access(path, os.R_OK):
+        pytest.skip("this user may read every file")
+    assert refusal(path) == f"cannot read {path}: Permission denied"
+
+
+@pytest.mark.parametrize("content", [b"hello", b"<svg></svg>", b"\0" * 1000, b"%PDF-1.7"])
+def test_not_an_image(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(content)
+    assert refusal(path).startswith(f"{path} is not an image that can be read (JPEG, PNG, ")
+
+
+@pytest.mark.parametrize("kind", ["EPS", "TGA", "ICO"])
+def test_formats_that_are_not_read(kind: str) -> None:
+    # Pillow would start another program for an EPS file.
+    assert refusal(encoded(photo(), kind)).startswith("the image is not an image that can be read")
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "BMP", "TIFF", "PPM"])
+def test_cut_off_in_the_middle(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "photo.jpg"
+    content = encoded(photo(200, 200), kind)
+    path.write_bytes(content[: len(content) * 3 // 4])
+    assert refusal(path) == f"{path} is cut off: the file ends before the image does"
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF"])
+@pytest.mark.parametrize("kept", [16, 26])
+def test_cut_off_in_the_header(kind: str, kept: int) -> None:
+    message = refusal(encoded(photo(), kind)[:kept], name="photo.jpg")
+    assert message.startswith("photo.jpg ")
+    assert "cut off" in message
+
+
+def test_webp_cut_off() -> None:
+    content = encoded(photo(), "WEBP")
+    assert "cut off" in refusal(content[: len(content) // 2])
+
+
+def test_a_damaged_file_is_refused_by_name(tmp_path: Path) -> None:
+    content = bytearray(encoded(photo(), "PNG"))
+    data = content.index(b"IDAT") + 4
+    content[data : data + 20] = b"\xff" * 20
+    path = tmp_path / "photo.png"
+    path.write_bytes(content)
+    assert refusal(path).startswith(f"{path} is damaged or cut off and cannot be decoded (")
+
+
+def png_header(width: int, height: int) -> bytes:
+    """A PNG file that claims a size and holds next to nothing."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        checksum = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + checksum
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    blocks = (
+        chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 64)) + chunk(b"IEND", b"")
+    )
+    return b"\x89PNG\r\n\x1a\n" + blocks
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "limit", "message"),
+    [
+        # Just over the limit, where Pillow is content ...
+        (8001, 10000, 80_000_000, "8001 x 10000 is 80,010,000 pixels, the limit is 80,000,000"),
+        # ... where it would warn, and where it refuses, while opening.
+        (
+            12000,
+            12000,
+            100_000_000,
+            "12000 x 12000 is 144,000,000 pixels, the limit is 100,000,000",
+        ),
+        (50000, 50000, 100_000_000, "2,500,000,000 pixels, the limit is 100,000,000"),
+    ],
+)
+def test_pixel_bombs_are_refused_by_size_before_decoding(
+    width: int, height: int, limit: int, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def decoded(self: Any) -> None:
+        raise AssertionError("decoded")
+
+    monkeypatch.setattr(ImageFile.ImageFile, "load", decoded)
+    content = png_header(width, height)
+    assert refusal(content, maximum_pixels=limit) == f"the image is too large: {message}"
+
+
+def test_pillows_own_limit_is_named_when_it_is_the_lower() -> None:
+    assert Image.MAX_IMAGE_PIXELS is not None
+    message = refusal(png_header(50000, 50000), maximum_pixels=10**12)
+    assert message.endswith(f"the limit is {2 * Image.MAX_IMAGE_PIXELS:,}")
+
+
+def test_the_limit_itself_is_allowed() -> None:
+    content = encoded(photo(24, 16), "PNG")
+    assert load_image(content, maximum_pixels=24 * 16).size == (24, 16)
+    assert "24 x 16 is 384 pixels" in refusal(content, maximum_pixels=24 * 16 - 1)
+    assert "384 pixels" in refusal(photo(24, 16), maximum_pixels=383)
+
+
+def test_a_large_photo_that_is_allowed_brings_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 300)  # 384 pixels: above it, below its double
+    assert load_image(encoded(photo(24, 16), "PNG")).size == (24, 16)
+
+
+def test_what_pillow_logs_is_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    content = encoded(Image.new("RGB", (4, 4)), "TIFF")
+    # The entry of tag 277, samples per pixel (type 3, short), made to say 99: an error is logged.
+    entry = struct.pack("<HHIH", 277, 3, 1, 3)
+    assert content.count(entry) == 1
+    logger = logging.getLogger("PIL")
+    handlers, propagates = list(logger.handlers), logger.propagate
+    root_handlers, logging.root.handlers = logging.root.handlers, []  # as where none is set up
+    try:
+        message = refusal(content.replace(entry, struct.pack("<HHIH", 277, 3, 1, 99)))
+    finally:
+        logging.root.handlers = root_handlers
+    assert message.startswith("the image is a TIFF image that is damaged")
+    assert capfd.readouterr() == ("", "")
+    assert (logger.handlers, logger.propagate) == (handlers, propagates)
+
+
+def test_text_chunks_that_unpack_to_much_are_refused() -> None:
+    content = png_header(4, 4)
+    packed = b"key\0\0" + zlib.compress(b"a" * 10_000_000)
+    chunk = b"zTXt" + packed
+    block = struct.pack(">I", len(packed)) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    bomb = content[:33] + block + content[33:]
+    assert "cannot be decoded" in refusal(bomb)
+
+
+@pytest.mark.parametrize("size", [(0, 0), (0, 5), (5, 0)])
+def test_no_pixels(size: tuple[int, int]) -> None:
+    assert refusal(Image.new("RGB", size)) == (
+        f"the image has no pixels: it is {size[0]} x {size[1]}"
+    )
+
+
+def test_a_closed_file_and_a_text_file(tmp_path: Path) -> None:
+    path = tmp_path / "photo.png"
+    path.write_bytes(encoded(photo(), "PNG"))
+    with path.open("rb") as file:
+        pass
+    assert refusal(file).startswith(f"cannot read {path}: ")
+    path.write_text("words")
+    with path.open() as text:
+        assert refusal(text) == f"{path} is opened as text, not in binary"
+
+
+@pytest.mark.parametrize("source", [None, 7, numpy.zeros((4, 4, 3))])
+def test_what_is_no_source_at_all(source: Any) -> None:
+    assert type(source).__name__ in refusal(source)
+
+
+def test_the_name_in_an_error() -> None:
+    assert refusal(b"words", name="upload 3").startswith("upload 3 is not an image")
+    named = io.BytesIO(b"words")
+    named.name = "named.jpg"  # type: ignore[attr-defined]
+    assert refusal(named).startswith("named.jpg is not an image")
+    assert refusal(io.BytesIO(b"words")).startswith("the image is not an image")
+
+
+def test_warnings_are_as_before_after_many_threads() -> None:
+    contents = [encoded(photo(200, 200), "PNG"), b"not an image"]
+    outcomes: list[str] = []
+    filters = list(warnings.filters)
+
+    def load_many(content: bytes) -> None:
+        for _ in range(20):
+            try:
+                outcomes.append(load_image(content).mode)
+            except UserError:
+                outcomes.append("refused")
+
+    threads = [threading.Thread(target=load_many, args=(content,)) for content in contents * 3]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(set(outcomes)) == ["RGB", "refused"]
+    assert outcomes.count("RGB") == outcomes.count("refused") == 60
+    assert list(warnings.filters) == filters
+
+
+# Any bytes at all.
+
+
+def loads_or_is_refused(content: bytes) -> None:
+    try:
+        loaded = load_image(content, maximum_pixels=4_000_000, name="photo")
+    except UserError as error:
+        message = str(error)
+    else:
+        message = "photo loaded"
+        assert loaded.mode == "RGB"
+        assert min(loaded.size) > 0
+    assert message.startswith("photo ")
+    assert "\n" not in message
+
+
+SIGNATURES = [
+    b"\xff\xd8\xff\xe0",
+    b"\x89PNG\r\n\x1a\n",
+    b"GIF89a",
+    b"RIFF\x20\0\0\0WEBPVP8 ",
+    b"II*\0\x08\0\0\0",
+    b"MM\0*\0\0\0\x08",
+    b"BM",
+    b"P6 2 2 255\n",
+    b"\0\0\0\x0cjP  \r\n\x87\n",
+    b"\0\0\0\x1cftypavif",
+]
+EXAMPLES = [
+    encoded(photo(), kind)
+    for kind in ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "PPM", "JPEG2000")
+]
+
+
+@given(st.one_of(st.just(b""), st.sampled_from(SIGNATURES)), st.binary(max_size=300))
+@settings(max_examples=150, deadline=None)
+def test_random_bytes_load_or_are_refused(signature: bytes, rest: bytes) -> None:
+    loads_or_is_refused(signature + rest)
+
+
+@given(st.sampled_from(EXAMPLES), st.data())
+@settings(max_examples=150, deadline=None)
+def test_cut_files_load_or_are_refused(content: bytes, data: st.DataObject) -> None:
+    loads_or_is_refused(content[: data.draw(st.integers(0, len(content)))])
+
+
+@given(st.sampled_from(EXAMPLES), st.data())
+@settings(max_examples=200, deadline=None)
+def test_flipped_bytes_load_or_are_refused(content: bytes, data: st.DataObject) -> None:
+    changed = bytearray(content)
+    # Half of the changes fall on the header, where they do the most.
+    places = st.one_of(st.integers(0, min(64, len(content)) - 1), st.integers(0, len(content) - 1))
+    for place, value in data.draw(
+        st.lists(st.tuples(places, st.integers(0, 255)), min_size=1, max_size=8)
+    ):
+        changed[place] = value
+    loads_or_is_refused(bytes(changed))
+
+
+@given(
+    st.sampled_from(["1", "L", "P", "RGB", "RGBA", "CMYK", "YCbCr", "HSV", "LA", "I", "F"]),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.data(),
+)
+@settings(max_examples=100, deadline=None)
+def test_any_pixels_of_any_mode_load(mode: str, width: int, height: int, data: Any) -> None:
+    length = len(Image.new(mode, (width, height)).tobytes())
+    content = data.draw(st.binary(min_size=length, max_size=length))
+    loaded = load_image(Image.frombytes(mode, (width, height), content))
+    assert (loaded.mode, loaded.size) == ("RGB", (width, height))
+
+
+def test_every_cut_of_a_small_photo() -> None:
+    for content in EXAMPLES[:2]:
+        for kept in itertools.chain(range(0, len(content), 7), [len(content)]):
+            loads_or_is_refused(content[:kept])

@@ -1,0 +1,278 @@
+"""The one preprocessing: what the encoder sees, where in the photo it lies, and its record."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from torch import Tensor
+
+from captioner.errors import UserError
+from captioner.vision.preprocessing import Preprocessing
+
+CROP = Preprocessing()
+SQUASH = Preprocessing(resize="squash")
+PLAIN = {"mean": (0.0, 0.0, 0.0), "standard_deviation": (1.0, 1.0, 1.0)}
+
+
+def photo(width: int, height: int) -> Image.Image:
+    """Smooth waves of three colours, as photos are smooth where they are shrunk."""
+    rows, columns = numpy.mgrid[0:height, 0:width].astype(float)
+    waves = [
+        numpy.sin(rows / height * 9 + columns / width * 4),
+        numpy.cos(rows / height * 5 - columns / width * 7),
+        numpy.sin(columns / width * 11),
+    ]
+    return Image.fromarray((numpy.stack(waves, axis=2) * 110 + 128).astype(numpy.uint8))
+
+
+def by_torchvision(image: Image.Image, preprocessing: Preprocessing) -> Tensor:
+    """The same by torchvision: what its ImageNet weights were trained and measured with."""
+    from torchvision import transforms  # heavy, and needed for the comparison alone
+
+    bicubic = transforms.InterpolationMode.BICUBIC
+    bilinear = transforms.InterpolationMode.BILINEAR
+    interpolation = bicubic if preprocessing.interpolation == "bicubic" else bilinear
+    size = preprocessing.size
+    if preprocessing.resize == "squash":
+        steps = [transforms.Resize((size, size), interpolation)]
+    else:
+        shorter = transforms.Resize(preprocessing.resize_shorter, interpolation)
+        steps = [shorter, transforms.CenterCrop(size)]
+    steps.append(transforms.ToTensor())
+    steps.append(transforms.Normalize(preprocessing.mean, preprocessing.standard_deviation))
+    return transforms.Compose(steps)(image)
+
+
+# Pixels.
+
+
+@pytest.mark.parametrize("interpolation", ["bicubic", "bilinear"])
+@pytest.mark.parametrize("resize", ["crop", "squash"])
+@pytest.mark.parametrize("size", [(256, 256), (512, 512), (300, 300), (100, 100)])
+def test_square_photos_are_exactly_as_by_torchvision(
+    size: tuple[int, int], resize: str, interpolation: str
+) -> None:
+    preprocessing = Preprocessing(resize=resize, interpolation=interpolation)
+    torch.testing.assert_close(
+        preprocessing(photo(*size)), by_torchvision(photo(*size), preprocessing)
+    )
+
+
+@pytest.mark.parametrize("resize", ["crop", "squash"])
+@pytest.mark.parametrize("size", [(640, 427), (375, 500), (333, 777), (1001, 401)])
+def test_other_photos_are_nearly_as_by_torchvision(size: tuple[int, int], resize: str) -> None:
+    # torchvision rounds the scaled size and the corner of the crop to whole pixels; we do not.
+    preprocessing = Preprocessing(resize=resize, **PLAIN)
+    difference = preprocessing(photo(*size)) - by_torchvision(photo(*size), preprocessing)
+    assert difference.abs().mean() < 1.5 / 255
+    assert difference.abs().max() < 6 / 255
+
+
+def test_normalisation_by_hand() -> None:
+    # (value / 255 - mean) / standard deviation, for one colour all over.
+    preprocessing = Preprocessing(mean=(0.5, 0.4, 0.0), standard_deviation=(0.5, 0.2, 2.0))
+    seen = preprocessing(Image.new("RGB", (50, 40), (255, 51, 102)))
+    assert (seen.shape, seen.dtype) == ((3, 224, 224), torch.float32)
+    assert seen.is_contiguous()
+    for channel, expected in enumerate([1.0, -1.0, 0.2]):
+        torch.testing.assert_close(seen[channel], torch.full((224, 224), expected))
+
+
+def test_a_photo_that_is_not_rgb_is_loaded_first() -> None:
+    seen = Preprocessing(**PLAIN)(Image.new("RGBA", (30, 30), (255, 0, 0, 0)))
+    torch.testing.assert_close(seen, torch.ones(3, 224, 224))  # transparent, so white
+
+
+def test_the_photo_stays_as_it_is() -> None:
+    image = photo(50, 40)
+    before = image.tobytes()
+    CROP(image).add_(1.0)
+    assert image.tobytes() == before
+
+
+@pytest.mark.parametrize("preprocessing", [CROP, SQUASH])
+def test_a_batch_is_the_photos_one_at_a_time(preprocessing: Preprocessing) -> None:
+    images = [photo(300, 200), photo(50, 400), Image.new("L", (7, 9), 30)]
+    batch = preprocessing.batch(images)
+    assert batch.shape == (3, 3, 224, 224)
+    for index, image in enumerate(images):
+        assert torch.equal(batch[index], preprocessing(image))
+
+
+def test_an_empty_batch() -> None:
+    assert CROP.batch([]).shape == (0, 3, 224, 224)
+
+
+# The region.
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ((256, 256), (16, 16, 240, 240)),
+        ((512, 256), (144, 16, 368, 240)),
+        ((256, 512), (16, 144, 240, 368)),
+        ((100, 100), (6.25, 6.25, 93.75, 93.75)),
+        ((1, 500), (0.0625, 249.5625, 0.9375, 250.4375)),
+    ],
+)
+def test_the_region_of_a_crop(size: tuple[int, int], expected: tuple[float, ...]) -> None:
+    assert CROP.region(*size) == expected
+
+
+def test_the_region_of_a_squash_is_all_of_the_photo() -> None:
+    assert SQUASH.region(640, 427) == (0, 0, 640, 427)
+
+
+@given(st.integers(1, 20_000), st.integers(1, 20_000), st.integers(1, 300), st.integers(0, 99))
+def test_the_region_lies_in_the_photo(width: int, height: int, size: int, more: int) -> None:
+    preprocessing = Preprocessing(size=size, resize_shorter=size + more)
+    left, top, right, bottom = preprocessing.region(width, height)
+    assert 0 <= left < right <= width
+    assert 0 <= top < bottom <= height
+    side = min(width, height) * size / (size + more)
+    assert (right - left, bottom - top) == pytest.approx((side, side))
+    assert (left + right, top + bottom) == pytest.approx((width, height))
+
+
+@pytest.mark.parametrize("preprocessing", [CROP, SQUASH, Preprocessing(interpolation="bilinear")])
+@pytest.mark.parametrize("size", [(800, 500), (431, 977), (640, 640)])
+@pytest.mark.parametrize("place", [(0.1, 0.1), (0.9, 0.15), (0.5, 0.5), (0.2, 0.85)])
+def test_a_mark_is_seen_where_the_region_says(
+    preprocessing: Preprocessing, size: tuple[int, int], place: tuple[float, float]
+) -> None:
+    left, top, right, bottom = preprocessing.region(*size)
+    # A bright 40 x 40 square whose centre is at `place` of the region.
+    x = round(left + place[0] * (right - left))
+    y = round(top + place[1] * (bottom - top))
+    image = Image.new("RGB", size)
+    image.paste((255, 255, 255), (x - 20, y - 20, x + 20, y + 20))
+    seen = dataclasses.replace(preprocessing, **PLAIN)(image)[0]  # (224, 224)
+    middles = torch.arange(224) + 0.5
+    found_x = float((seen.sum(dim=0) * middles).sum() / seen.sum())
+    found_y = float((seen.sum(dim=1) * middles).sum() / seen.sum())
+    assert found_x == pytest.approx((x - left) / (right - left) * 224, abs=0.1)
+    assert found_y == pytest.approx((y - top) / (bottom - top) * 224, abs=0.1)
+
+
+def test_what_lies_outside_the_region_is_not_seen() -> None:
+    image = Image.new("RGB", (512, 256), (255, 255, 255))
+    image.paste((0, 0, 0), (150, 22, 362, 234))  # the region, 6 pixels in: beyond the filter
+    seen = Preprocessing(**PLAIN)(image)
+    assert seen[:, 12:-12, 12:-12].max() == 0
+    assert seen[:, 0, 0].min() > 0.9
+
+
+@pytest.mark.parametrize("size", [(1, 500), (500, 1), (1, 1), (3, 4000), (2, 2)])
+@pytest.mark.parametrize("preprocessing", [CROP, SQUASH, Preprocessing(resize_shorter=224)])
+def test_extreme_shapes(size: tuple[int, int], preprocessing: Preprocessing) -> None:
+    seen = dataclasses.replace(preprocessing, **PLAIN)(Image.new("RGB", size, (51, 102, 255)))
+    assert seen.shape == (3, 224, 224)
+    torch.testing.assert_close(seen.mean(dim=(1, 2)), torch.tensor([0.2, 0.4, 1.0]))
+
+
+@pytest.mark.parametrize("size", [(0, 5), (5, 0), (0, 0)])
+def test_a_photo_without_pixels_is_refused(size: tuple[int, int]) -> None:
+    with pytest.raises(UserError, match=r"has no pixels"):
+        CROP.region(*size)
+    with pytest.raises(UserError, match=r"has no pixels"):
+        SQUASH(Image.new("RGB", size))
+
+
+# The record.
+
+OTHER: dict[str, Any] = {
+    "size": 192,
+    "resize": "squash",
+    "resize_shorter": 288,
+    "mean": (0.485, 0.456, 0.407),
+    "standard_deviation": (0.229, 0.224, 0.226),
+    "interpolation": "bilinear",
+}
+
+
+def test_the_fingerprint_changes_with_every_field() -> None:
+    assert set(OTHER) == {field.name for field in dataclasses.fields(Preprocessing)}
+    changed = [dataclasses.replace(CROP, **{name: value}) for name, value in OTHER.items()]
+    fingerprints = {each.fingerprint() for each in [CROP, *changed]}
+    assert len(fingerprints) == 1 + len(OTHER)
+
+
+def test_the_fingerprint_is_the_same_for_the_same_preprocessing() -> None:
+    # A constant: were it to change, every feature store made before would be refused.
+    expected = "5b0787665b60bcb5b472bc0c12e7ef7e52aefbf32926ff24c0cfffc0b1aecef0"
+    assert CROP.fingerprint() == expected
+    whole = Preprocessing(mean=(0, 0, 0), standard_deviation=(1, 1, 1))  # type: ignore[arg-type]
+    assert whole.fingerprint() == Preprocessing(**PLAIN).fingerprint()
+    backwards = dict(reversed(CROP.to_dict().items()))
+    assert Preprocessing.from_dict(backwards).fingerprint() == expected
+
+
+@pytest.mark.parametrize("preprocessing", [CROP, SQUASH, Preprocessing(**OTHER)])
+def test_the_record_goes_through_json_unchanged(preprocessing: Preprocessing) -> None:
+    record = json.loads(json.dumps(preprocessing.to_dict()))
+    assert record == preprocessing.to_dict()
+    assert Preprocessing.from_dict(record) == preprocessing
+    assert hash(Preprocessing.from_dict(record)) == hash(preprocessing)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("size", 0),
+        ("size", -3),
+        ("size", "224"),
+        ("size", 224.0),
+        ("size", True),
+        ("size", None),
+        ("resize", "stretch"),
+        ("resize", ["crop"]),
+        ("resize_shorter", 223),
+        ("resize_shorter", 256.5),
+        ("mean", 0.5),
+        ("mean", [0.5, 0.5]),
+        ("mean", [0.5, 0.5, "0.5"]),
+        ("mean", "0.5"),
+        ("mean", [0.5, 0.5, float("nan")]),
+        ("mean", [0.5, 0.5, True]),
+        ("standard_deviation", [0.5, 0.5, 0.0]),
+        ("standard_deviation", [0.5, -0.5, 0.5]),
+        ("standard_deviation", [0.5, float("inf"), 0.5]),
+        ("standard_deviation", {}),
+        ("interpolation", "nearest"),
+        ("interpolation", 3),
+    ],
+)
+def test_a_field_without_such_a_value_is_refused_by_name(field: str, value: Any) -> None:
+    with pytest.raises(UserError, match=f"^preprocessing field '{field}' must be .*, not "):
+        Preprocessing.from_dict({**CROP.to_dict(), field: value})
+    with pytest.raises(UserError, match=f"^preprocessing field '{field}' must be .*, not "):
+        Preprocessing(**{field: value})
+
+
+def test_the_shorter_side_may_be_anything_where_it_has_no_meaning() -> None:
+    assert Preprocessing(resize="squash", resize_shorter=1)(photo(9, 9)).shape == (3, 224, 224)
+
+
+def test_unknown_and_missing_fields_are_refused_by_name() -> None:
+    with pytest.raises(UserError, match=r"^preprocessing has no field 'crop' \(it has size, "):
+        Preprocessing.from_dict({**CROP.to_dict(), "crop": True})
+    for name in CROP.to_dict():
+        record = CROP.to_dict()
+        del record[name]
+        with pytest.raises(UserError, match=f"^preprocessing lacks the field '{name}'$"):
+            Preprocessing.from_dict(record)
+
+
+@pytest.mark.parametrize("record", [None, [], "crop", 3])
+def test_what_is_no_record_at_all_is_refused(record: Any) -> None:
+    with pytest.raises(UserError, match=r"^preprocessing must be a mapping of fields, not "):
+        Preprocessing.from_dict(record)
