@@ -1,0 +1,329 @@
+"""A generated captioning set: coloured shapes, captions that name them, and the boxes of words.
+
+It needs no files, and everything about it is known: each picture has exactly one right caption,
+and each word that names a thing has the box of that thing. So it shows whether a captioner learns
+to say what is there, and whether it looks at what it says.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from captioner.data.boxes import Box, area, intersection
+from captioner.errors import UserError
+from captioner.files import atomic_path, write_text
+
+COLOURS: dict[str, tuple[int, int, int]] = {
+    "red": (220, 40, 40),
+    "yellow": (245, 205, 30),
+    "green": (40, 160, 70),
+    "blue": (40, 95, 225),
+    "purple": (145, 60, 185),
+    "black": (30, 30, 30),
+}
+"""The colours by name, in the order in which captions mention them."""
+
+SHAPES: tuple[str, ...] = ("circle", "square", "triangle", "star", "cross")
+"""The shapes, in the order in which captions mention two of one colour."""
+
+_SUPERSAMPLING = 4  # shapes are drawn this much larger and averaged down: smooth edges
+_ATTEMPTS = 10_000  # random layouts tried before a picture is called impossible
+
+Points = list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class ShapesConfig:
+    """What the pictures are like. Lengths are shares of the picture's side.
+
+    image_size: side of the square picture in pixels.
+    objects: the fewest and the most objects in a picture; each number is equally likely.
+    object_size: the smallest and the largest longer side of an object's box.
+    sizes_named: whether captions say "small" and "large". Objects then come from the lower or the
+        upper third of `object_size` only, so that the word is always clear.
+    gap: smallest distance between the boxes of two objects.
+    margin: how much larger the one of the horizontal and the vertical distance must be that
+        decides between "left of"/"right of" and "above"/"below".
+    tilt: largest rotation of an object in degrees, either way.
+
+    Raises `UserError`, naming the field, for a value that makes no pictures.
+    """
+
+    image_size: int = 112
+    objects: tuple[int, int] = (1, 2)
+    object_size: tuple[float, float] = (0.22, 0.34)
+    sizes_named: bool = False
+    gap: float = 0.04
+    margin: float = 0.12
+    tilt: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 16 <= self.image_size <= 1024:
+            raise UserError(f"shapes image_size {self.image_size} is not from 16 to 1024 pixels")
+        fewest, most = self.objects
+        if not 1 <= fewest <= most <= 4:
+            raise UserError(f"shapes objects {self.objects} is not a range within 1 to 4")
+        smallest, largest = self.object_size
+        if not 0.05 <= smallest <= largest <= 0.5:
+            raise UserError(f"shapes object_size {self.object_size} is not within 0.05 to 0.5")
+        for field, value, limit in (
+            ("gap", self.gap, 0.5),
+            ("margin", self.margin, 0.5),
+            ("tilt", self.tilt, 20.0),
+        ):
+            if not 0.0 <= value <= limit:
+                raise UserError(f"shapes {field} {value} is not from 0 to {limit:g}")
+
+
+@dataclass(frozen=True)
+class ShapesObject:
+    """One thing in a picture; `size` is "small", "large", or empty where sizes go unnamed."""
+
+    colour: str
+    shape: str
+    size: str
+    box: Box
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words that name it: (size,) colour and shape."""
+        return (self.size, self.colour, self.shape) if self.size else (self.colour, self.shape)
+
+
+@dataclass(frozen=True)
+class ShapesExample:
+    """One picture, its only right caption, and what each word of it is about.
+
+    image: RGB, `image_size` pixels square.
+    words: the words of `caption` in order.
+    boxes: one a word: the box of its object for words that name one (size, colour, shape), None
+        for the others.
+    objects: the objects in the order in which the caption mentions them.
+    """
+
+    image: Image.Image
+    caption: str
+    words: tuple[str, ...]
+    boxes: tuple[Box | None, ...]
+    objects: tuple[ShapesObject, ...]
+
+
+def generate(count: int, seed: int, config: ShapesConfig | None = None) -> list[ShapesExample]:
+    """The first `count` examples of the endless set that `seed` names.
+
+    Sets of different seeds share no picture, so train, validation and test take a seed each.
+
+    Raises `UserError` for a negative count or seed, or a config that leaves objects no room.
+    """
+    _check_count(count)
+    return [generate_example(index, seed, config) for index in range(count)]
+
+
+def generate_example(index: int, seed: int, config: ShapesConfig | None = None) -> ShapesExample:
+    """Example `index` (from 0) of the set that `seed` names, whatever else is generated.
+
+    Raises `UserError` as `generate` does.
+    """
+    if index < 0 or seed < 0:
+        raise UserError(f"shapes index {index} or seed {seed} is negative")
+    config = ShapesConfig() if config is None else config
+    random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(index,)))
+    fewest, most = config.objects
+    number = int(random.integers(fewest, most + 1))
+    kinds = sorted(random.choice(len(COLOURS) * len(SHAPES), size=number, replace=False).tolist())
+    for _ in range(_ATTEMPTS):
+        drafts = [_draft(random, kind, config) for kind in kinds]
+        if _is_clear([item for item, _ in drafts], config):
+            break
+    else:
+        raise UserError(f"shapes objects of {config} find no room in the picture")
+    image = _background(random, config.image_size)
+    for item, outline in drafts:
+        _draw(image, item, outline, random)
+    objects = tuple(item for item, _ in drafts)
+    words, boxes = describe(objects)
+    return ShapesExample(image, " ".join(words), words, boxes, objects)
+
+
+def describe(objects: Sequence[ShapesObject]) -> tuple[tuple[str, ...], tuple[Box | None, ...]]:
+    """The words of the caption of a picture and their boxes, None for words that name nothing.
+
+    "a red circle above a blue square": objects are named in the order of their colours, red first,
+    and of their shapes where the colours are equal; each but the last is followed by where it is,
+    seen from the next. The larger of the two distances between centres decides how to say so.
+
+    objects: at least one, in any order.
+    """
+    ordered = sorted(objects, key=_mention_order)
+    words: list[str] = []
+    boxes: list[Box | None] = []
+    for index, item in enumerate(ordered):
+        words += ["a", *item.words]
+        boxes += [None, *(item.box for _ in item.words)]
+        if index + 1 < len(ordered):
+            relation = _relation(item.box, ordered[index + 1].box)
+            words += relation
+            boxes += [None] * len(relation)
+    return tuple(words), tuple(boxes)
+
+
+def write_shapes(
+    folder: str | os.PathLike[str], count: int, seed: int, config: ShapesConfig | None = None
+) -> Path:
+    """Write the first `count` examples of a seed as files and return the path of the table.
+
+    `folder` receives `images/000000.png` and so on, and then `captions.jsonl` with a record a
+    line: `image` (path from `folder`), `caption`, `words`, and `boxes` as in `ShapesExample`, to
+    a thousandth of a pixel. `captioner.data.table.read_table` reads it.
+
+    Raises `UserError` as `generate` does, and when the folder cannot be written to.
+    """
+    _check_count(count)
+    folder = Path(folder)
+    lines = []
+    for index in range(count):
+        example = generate_example(index, seed, config)
+        name = f"images/{index:06d}.png"
+        with atomic_path(folder / name) as temporary:
+            example.image.save(temporary)
+        record = {
+            "image": name,
+            "caption": example.caption,
+            "words": example.words,
+            "boxes": [box and [round(edge, 3) for edge in box] for box in example.boxes],
+        }
+        lines.append(json.dumps(record) + "\n")
+    table = folder / "captions.jsonl"
+    write_text(table, "".join(lines))
+    return table
+
+
+def _check_count(count: int) -> None:
+    if count < 0:
+        raise UserError(f"shapes count {count} is negative")
+
+
+def _draft(
+    random: np.random.Generator, kind: int, config: ShapesConfig
+) -> tuple[ShapesObject, Points]:
+    """An object somewhere in the picture, with its outline; `kind` counts in order of mention."""
+    colour, shape = list(COLOURS)[kind // len(SHAPES)], SHAPES[kind % len(SHAPES)]
+    smallest, largest = config.object_size
+    size = ""
+    if config.sizes_named:
+        size = str(random.choice(["small", "large"]))
+        third = (largest - smallest) / 3
+        smallest, largest = (
+            (smallest, smallest + third) if size == "small" else (largest - third, largest)
+        )
+    share = random.uniform(smallest, largest)
+    angle = math.radians(random.uniform(-config.tilt, config.tilt))
+    points = _outline(shape, angle, share * config.image_size)
+    width, height = (max(axis) for axis in zip(*points, strict=True))
+    left = random.uniform(0, config.image_size - width)
+    top = random.uniform(0, config.image_size - height)
+    placed = [(x + left, y + top) for x, y in points]
+    return ShapesObject(colour, shape, size, (left, top, left + width, top + height)), placed
+
+
+def _mention_order(item: ShapesObject) -> tuple[int, int]:
+    return list(COLOURS).index(item.colour), SHAPES.index(item.shape)
+
+
+def _is_clear(objects: Sequence[ShapesObject], config: ShapesConfig) -> bool:
+    """Whether objects stand apart and every relation that the caption names is beyond doubt."""
+    gap = config.gap * config.image_size
+    for index, item in enumerate(objects):
+        left, top, right, bottom = item.box
+        around = (left - gap, top - gap, right + gap, bottom + gap)
+        if any(area(intersection(around, other.box)) > 0 for other in objects[index + 1 :]):
+            return False
+    for item, following in itertools.pairwise(objects):
+        across, down = _distances(item.box, following.box)
+        if abs(abs(across) - abs(down)) < config.margin * config.image_size:
+            return False
+    return True
+
+
+def _relation(box: Box, other: Box) -> list[str]:
+    """Where `box` is, seen from `other`."""
+    across, down = _distances(box, other)
+    if abs(across) > abs(down):
+        return ["left", "of"] if across > 0 else ["right", "of"]
+    return ["above"] if down > 0 else ["below"]
+
+
+def _distances(box: Box, other: Box) -> tuple[float, float]:
+    """How far the centre of `other` is to the right of and below that of `box`, in pixels."""
+    across = (other[0] + other[2] - box[0] - box[2]) / 2
+    down = (other[1] + other[3] - box[1] - box[3]) / 2
+    return across, down
+
+
+def _outline(shape: str, angle: float, size: float) -> Points:
+    """Corners of a rotated shape, moved to touch both axes; its longer side is `size` pixels."""
+    if shape == "circle":
+        corners = _on_circle(64)
+    elif shape == "square":
+        corners = [(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0)]
+    elif shape == "triangle":
+        corners = _on_circle(3)
+    elif shape == "star":
+        inner = [(x * 0.42, y * 0.42) for x, y in _on_circle(5, math.pi / 5)]
+        corners = [point for pair in zip(_on_circle(5), inner, strict=True) for point in pair]
+    else:
+        arm = 1 / 3
+        quarter = [(arm, -1.0), (arm, -arm), (1.0, -arm)]
+        corners = []
+        for _ in range(4):
+            corners += quarter
+            quarter = [(-y, x) for x, y in quarter]
+    cosine, sine = math.cos(angle), math.sin(angle)
+    turned = [(x * cosine - y * sine, x * sine + y * cosine) for x, y in corners]
+    left, top = (min(axis) for axis in zip(*turned, strict=True))
+    moved = [(x - left, y - top) for x, y in turned]
+    scale = size / max(coordinate for point in moved for coordinate in point)
+    return [(x * scale, y * scale) for x, y in moved]
+
+
+def _on_circle(corners: int, start: float = 0.0) -> Points:
+    """Corners of a regular polygon on the unit circle, the first at the top (angle `start`)."""
+    angles = [start + 2 * math.pi * index / corners for index in range(corners)]
+    return [(math.sin(angle), -math.cos(angle)) for angle in angles]
+
+
+def _background(random: np.random.Generator, size: int) -> Image.Image:
+    """A pale canvas whose brightness and tint change a little from one side to the other."""
+    ends = random.uniform(222, 246) + random.uniform(-9, 9, size=(2, 3))  # (end, channel)
+    angle = random.uniform(0, 2 * math.pi)
+    y, x = np.mgrid[0:size, 0:size] / size - 0.5
+    share = np.clip(0.5 + x * math.cos(angle) + y * math.sin(angle), 0, 1)[..., None]
+    pixels = ends[0] * (1 - share) + ends[1] * share  # (size, size, 3)
+    return Image.fromarray(pixels.round().astype(np.uint8))
+
+
+def _draw(
+    image: Image.Image, item: ShapesObject, outline: Points, random: np.random.Generator
+) -> None:
+    """Draw one object onto the picture, its colour a little off the pure one."""
+    tint = random.uniform(-12, 12, size=3)
+    red, green, blue = np.clip(np.array(COLOURS[item.colour]) + tint, 0, 255).round().tolist()
+    left, top = math.floor(item.box[0]), math.floor(item.box[1])
+    width, height = math.ceil(item.box[2]) - left, math.ceil(item.box[3]) - top
+    enlarged = Image.new("L", (width * _SUPERSAMPLING, height * _SUPERSAMPLING), 0)
+    # ImageDraw fills the pixels that it names; half a pixel less puts the edges in their place.
+    points = [
+        ((x - left) * _SUPERSAMPLING - 0.5, (y - top) * _SUPERSAMPLING - 0.5) for x, y in outline
+    ]
+    ImageDraw.Draw(enlarged).polygon(points, fill=255)
+    coverage = enlarged.reduce(_SUPERSAMPLING)
+    image.paste((int(red), int(green), int(blue)), (left, top), coverage)

@@ -1,0 +1,1 @@
+"""Measuring captions against references and attention maps against boxes."""

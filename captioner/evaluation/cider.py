@@ -1,0 +1,180 @@
+"""CIDEr-D: agreement with the references, rare n-grams counting more than common ones.
+
+Vedantam, Zitnick and Parikh 2015, *CIDEr: Consensus-based Image Description Evaluation*,
+section 8 (CIDEr-D). The COCO evaluation calls this score "CIDEr"; it is CIDEr-D, for it clips
+and penalises a difference in length.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from captioner.errors import UserError
+from captioner.evaluation.corpus import Tokens, check_corpus
+from captioner.evaluation.ngrams import (
+    MAXIMUM_ORDER,
+    FloatArray,
+    IntArray,
+    NgramCounts,
+    count_ngrams,
+    sentence_lengths,
+)
+from captioner.files import read_json, write_json
+
+SIGMA = 6.0
+"""Width, in words, of the Gaussian penalty on a difference in length."""
+
+
+@dataclass(frozen=True)
+class CiderScores:
+    """CIDEr-D of a corpus: the mean over the images, and each image's (I,), both from 0 to 10.
+
+    This is the scale of the COCO evaluation: 1.0 is what papers print as 100.
+    """
+
+    score: float
+    per_image: FloatArray
+
+
+@dataclass(frozen=True)
+class DocumentFrequency:
+    """In the references of how many images each n-gram occurs, out of how many images.
+
+    images: number of images, at least 2: with one, every n-gram weighs log(1) = 0.
+    counts: n-grams of one to four words; one that is absent counts as occurring in one image.
+
+    Raises `UserError` for fewer than two images or a count outside 1 to `images`.
+    """
+
+    images: int
+    counts: Mapping[tuple[str, ...], int]
+
+    def __post_init__(self) -> None:
+        if self.images < 2:
+            raise UserError(
+                f"the document frequency of CIDEr-D needs at least 2 images, not {self.images}"
+            )
+        for ngram, count in self.counts.items():
+            if not 1 <= count <= self.images:
+                raise UserError(
+                    f"the document frequency of {' '.join(ngram)!r} is {count}, "
+                    f"not from 1 to the {self.images} images"
+                )
+
+    @classmethod
+    def from_references(cls, references: Sequence[Sequence[Tokens]]) -> DocumentFrequency:
+        """Count over the tokenised references of each image. Raises `UserError` as the class."""
+        flat, image_of = _flatten(references)
+        counts: dict[tuple[str, ...], int] = {}
+        for ngrams in count_ngrams(flat):
+            frequency = _image_counts(ngrams.ngram, image_of[ngrams.sentence], ngrams)
+            counts.update(zip(ngrams.words(flat), frequency.tolist(), strict=True))
+        return cls(len(references), counts)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write as JSON: `images`, and `counts` by the n-gram's words joined with a space."""
+        counts = {" ".join(ngram): count for ngram, count in self.counts.items()}
+        write_json(path, {"images": self.images, "counts": counts}, indent=None)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> DocumentFrequency:
+        """Read what `write` wrote. Raises `UserError`, naming the file, for anything else."""
+        content = read_json(path, "document frequency")
+        if not isinstance(content, dict):
+            raise UserError(f"document frequency {path} is not an object")
+        images, counts = content.get("images"), content.get("counts")
+        if type(images) is not int:
+            raise UserError(f"document frequency {path}: images is not a whole number")
+        if not isinstance(counts, dict) or any(type(count) is not int for count in counts.values()):
+            raise UserError(f"document frequency {path}: counts is not an object of whole numbers")
+        try:
+            return cls(images, {tuple(ngram.split(" ")): n for ngram, n in counts.items()})
+        except UserError as error:
+            raise UserError(f"document frequency {path}: {error}") from None
+
+
+def cider_d(
+    hypotheses: Sequence[Tokens],
+    references: Sequence[Sequence[Tokens]],
+    document_frequency: DocumentFrequency | None = None,
+) -> CiderScores:
+    """CIDEr-D of tokenised captions.
+
+    hypotheses: one caption an image. references: one or more captions an image, in the same order.
+    document_frequency: how common each n-gram is; counted over these very references if not given,
+        which is what the COCO evaluation does.
+
+    Raises `UserError` as `check_corpus` does, and for a single image without a document frequency:
+    every n-gram then occurs in every image, and every score would be 0.
+    """
+    check_corpus(hypotheses, references)
+    if document_frequency is None and len(hypotheses) == 1:
+        raise UserError(
+            "CIDEr-D of a single image needs a stored document frequency: "
+            "one image does not tell rare words from common ones"
+        )
+    flat, image_of_reference = _flatten(references)
+    sentences = [*hypotheses, *flat]
+    images = len(hypotheses)
+    # Sentence i < I is the caption of image i; the references follow.
+    image_of = np.concatenate([np.arange(images), image_of_reference])
+
+    similarity = np.zeros(len(flat))  # of each reference to its image's caption
+    for ngrams in count_ngrams(sentences):
+        if document_frequency is None:
+            of_reference = ngrams.sentence >= images
+            frequency = _image_counts(
+                ngrams.ngram[of_reference], image_of[ngrams.sentence[of_reference]], ngrams
+            )
+            total = images
+        else:
+            known = document_frequency.counts
+            frequency = np.array([known.get(words, 1) for words in ngrams.words(sentences)])
+            total = document_frequency.images
+        rarity = np.log(total / np.maximum(1, frequency))  # (n-grams,), exactly 0 if in every image
+        similarity += _clipped_cosines(ngrams, rarity, image_of, images)
+
+    # The COCO evaluation measures a caption by its number of bigrams.
+    bigrams = np.maximum(0, sentence_lengths(sentences) - 1)
+    difference = bigrams[image_of_reference] - bigrams[images:]
+    similarity *= np.exp(-(difference**2) / (2 * SIGMA**2)) / MAXIMUM_ORDER
+    sums = np.bincount(image_of_reference, weights=similarity, minlength=images)  # (I,)
+    per_image = np.asarray(10.0 * sums / np.bincount(image_of_reference, minlength=images))
+    return CiderScores(float(per_image.mean()), per_image)
+
+
+def _flatten(references: Sequence[Sequence[Tokens]]) -> tuple[list[Tokens], IntArray]:
+    """All references in a row, and the image (R,) of each."""
+    flat = [tokens for candidates in references for tokens in candidates]
+    per_image = [len(candidates) for candidates in references]
+    return flat, np.repeat(np.arange(len(references)), per_image)
+
+
+def _image_counts(ngram: IntArray, image: IntArray, ngrams: NgramCounts) -> IntArray:
+    """In how many different images each n-gram occurs, given pairs of n-gram and image."""
+    kinds = max(1, ngrams.number_of_ngrams)
+    return np.bincount(np.unique(image * kinds + ngram) % kinds, minlength=len(ngrams.examples[0]))
+
+
+def _clipped_cosines(
+    ngrams: NgramCounts, rarity: FloatArray, image_of: IntArray, images: int
+) -> FloatArray:
+    """Similarity (R,) of each reference to its image's caption in n-grams of one length.
+
+    Vedantam et al. 2015, equation 4 without its Gaussian: the cosine of the two vectors of counts
+    times rarity, where the caption's entries are cut to the reference's.
+    """
+    weight = ngrams.count * rarity[ngrams.ngram]
+    norm = np.sqrt(np.bincount(ngrams.sentence, weight**2, len(image_of)))  # (I + R,)
+    of_reference = ngrams.sentence >= images
+    sentence, ngram = ngrams.sentence[of_reference], ngrams.ngram[of_reference]
+    image = image_of[sentence]
+    caption_weight = ngrams.count_of(image, ngram) * rarity[ngram]
+    product = np.minimum(caption_weight, weight[of_reference]) * weight[of_reference]
+    dot = np.bincount(sentence - images, product, len(image_of) - images)  # (R,)
+    norms = norm[image_of[images:]] * norm[images:]
+    return np.asarray(np.divide(dot, norms, out=np.zeros_like(norms), where=norms > 0))

@@ -1,0 +1,50 @@
+"""Captions in the COCO result format: a JSON list of {"image_id": ..., "caption": ...}."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from captioner.errors import UserError
+from captioner.files import read_json, write_json
+
+ImageId = int | str
+"""What names an image: COCO has whole numbers, other sets have file names."""
+
+
+def read_results(path: str | os.PathLike[str]) -> dict[ImageId, str]:
+    """Read one caption an image, in the file's order. Further fields of a record are left alone.
+
+    Raises `UserError`, naming the file and the record (counted from 0), for a file that is not a
+    JSON list of objects, a missing field, one of a wrong type, or an image that comes twice.
+    """
+    records = read_json(path, "results file")
+    if not isinstance(records, list):
+        raise UserError(f"results file {path} is not a list of records")
+    captions: dict[ImageId, str] = {}
+    for index, record in enumerate(records):
+        where = f"results file {path}, record {index}"
+        if not isinstance(record, dict):
+            raise UserError(f"{where} is not an object")
+        for field in ("image_id", "caption"):
+            if field not in record:
+                raise UserError(f"{where} has no {field}")
+        image, caption = record["image_id"], record["caption"]
+        if type(image) not in (int, str):
+            raise UserError(f"{where}: image_id {image!r} is neither a whole number nor a string")
+        if not isinstance(caption, str):
+            raise UserError(f"{where}: the caption of image {image!r} is not a string")
+        if image in captions:
+            raise UserError(f"{where}: image {image!r} already has a caption")
+        captions[image] = caption
+    return captions
+
+
+def write_results(path: str | os.PathLike[str], captions: Mapping[ImageId, str]) -> None:
+    """Write one caption an image, in the mapping's order, atomically.
+
+    Raises `UserError` when the file cannot be written.
+    """
+    write_json(
+        path, [{"image_id": image, "caption": caption} for image, caption in captions.items()]
+    )

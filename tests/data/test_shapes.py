@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from captioner.data.boxes import area, intersection
+from captioner.data.shapes import (
+    COLOURS,
+    SHAPES,
+    ShapesConfig,
+    ShapesObject,
+    describe,
+    generate,
+    generate_example,
+    write_shapes,
+)
+from captioner.data.table import read_table
+from captioner.errors import UserError
+
+THREE = ShapesConfig(objects=(3, 3), object_size=(0.2, 0.3))
+
+
+def pixels(image: Image.Image) -> np.ndarray:
+    return np.asarray(image).astype(int)
+
+
+def colour_named(rgb: np.ndarray) -> str:
+    """The nearest of the colours, as one would name it by eye."""
+    return min(COLOURS, key=lambda name: float(np.abs(rgb - np.array(COLOURS[name])).sum()))
+
+
+def test_an_example_depends_on_its_seed_and_index_only() -> None:
+    short, long = generate(3, seed=5), generate(6, seed=5)
+    for first, second in zip(short, long, strict=False):
+        assert first.caption == second.caption
+        assert first.boxes == second.boxes
+        assert first.image.tobytes() == second.image.tobytes()
+    assert generate_example(4, seed=5).image.tobytes() == long[4].image.tobytes()
+
+
+def test_sets_of_different_seeds_share_no_picture() -> None:
+    pictures = [example.image.tobytes() for seed in (0, 1) for example in generate(150, seed)]
+    assert len(set(pictures)) == 300
+
+
+@pytest.mark.parametrize("config", [ShapesConfig(), THREE, ShapesConfig(image_size=64)])
+def test_boxes_hold_the_named_colour_and_nothing_lies_outside(config: ShapesConfig) -> None:
+    for example in generate(25, seed=2, config=config):
+        image = pixels(example.image)
+        assert example.image.mode == "RGB"
+        assert image.shape == (config.image_size, config.image_size, 3)
+        # Shapes differ from the pale ground by a dark channel, or for yellow by its blue one.
+        drawn = image.min(axis=2) < 190
+        covered = np.zeros_like(drawn)
+        for item in example.objects:
+            left, top, right, bottom = item.box
+            inside = np.zeros_like(drawn)
+            inside[int(top) : int(np.ceil(bottom)), int(left) : int(np.ceil(right))] = True
+            rows, columns = np.nonzero(drawn & inside)
+            # The box is tight: shapes reach to within two pixels of each of its edges.
+            assert left - 1 <= columns.min() < left + 2.5
+            assert right - 2.5 < columns.max() + 1 <= right + 1
+            assert top - 1 <= rows.min() < top + 2.5
+            assert bottom - 2.5 < rows.max() + 1 <= bottom + 1
+            assert colour_named(np.median(image[drawn & inside], axis=0)) == item.colour
+            covered |= inside
+        assert not (drawn & ~covered).any()
+
+
+def test_edges_are_smooth() -> None:
+    example = generate_example(0, seed=0, config=ShapesConfig(objects=(1, 1), tilt=10.0))
+    values = pixels(example.image).min(axis=2)
+    ground, solid = np.median(values), values.min()
+    between = (values > solid + 20) & (values < ground - 20)
+    assert between.sum() >= 10
+
+
+@pytest.mark.parametrize(
+    ("shape", "share"),
+    # Area of the shape in its box: a circle pi/4, an equilateral triangle half, a cross 5/9.
+    [("circle", np.pi / 4), ("square", 1.0), ("triangle", 0.5), ("cross", 5 / 9)],
+)
+def test_shapes_cover_their_share_of_the_box(shape: str, share: float) -> None:
+    config = ShapesConfig(image_size=256, objects=(1, 1), tilt=0.0)
+    examples = [e for e in generate(60, seed=3, config=config) if e.objects[0].shape == shape]
+    assert examples
+    for example in examples:
+        values = pixels(example.image).min(axis=2)
+        drawn = values < (np.median(values) + values.min()) / 2  # more than half covered
+        assert drawn.sum() / area(example.objects[0].box) == pytest.approx(share, abs=0.02)
+
+
+def test_captions_say_what_the_boxes_show() -> None:
+    config = ShapesConfig(objects=(1, 3), object_size=(0.2, 0.3))
+    seen: set[str] = set()
+    for example in generate(200, seed=7, config=config):
+        assert " ".join(example.words) == example.caption
+        assert len(example.boxes) == len(example.words)
+        phrases = re.split(r" (above|below|left of|right of) ", example.caption)
+        names = [f"a {item.colour} {item.shape}" for item in example.objects]
+        assert phrases[::2] == names
+        for index, relation in enumerate(phrases[1::2]):
+            one, other = example.objects[index].box, example.objects[index + 1].box
+            across = (other[0] + other[2]) / 2 - (one[0] + one[2]) / 2
+            down = (other[1] + other[3]) / 2 - (one[1] + one[3]) / 2
+            expected = {
+                "left of": across > abs(down),
+                "right of": -across > abs(down),
+                "above": down > abs(across),
+                "below": -down > abs(across),
+            }
+            assert [name for name, holds in expected.items() if holds] == [relation]
+            assert abs(abs(across) - abs(down)) >= config.margin * config.image_size
+        owner = iter(item for item in example.objects for _ in range(2))
+        for word, box in zip(example.words, example.boxes, strict=True):
+            if word in COLOURS or word in SHAPES:
+                assert box == next(owner).box
+            else:
+                assert box is None
+        for index, item in enumerate(example.objects):
+            for other_item in example.objects[index + 1 :]:
+                assert area(intersection(item.box, other_item.box)) == 0
+        seen.update(example.words)
+    assert seen == {*COLOURS, *SHAPES, "a", "above", "below", "left", "right", "of"}
+
+
+def test_a_caption_worked_by_hand() -> None:
+    square = ShapesObject("blue", "square", "", (10, 60, 30, 80))
+    star = ShapesObject("red", "star", "", (40, 10, 60, 30))
+    circle = ShapesObject("blue", "circle", "", (80, 62, 100, 82))
+    words, boxes = describe([square, star, circle])
+    # Red before blue; of the blue ones the circle first. The star is 40 left of the circle and 52
+    # above it: above. The circle is 70 to the right of the square.
+    assert " ".join(words) == "a red star above a blue circle right of a blue square"
+    assert boxes[:5] == (None, star.box, star.box, None, None)
+    assert boxes[5:10] == (circle.box, circle.box, None, None, None)
+    assert boxes[10:] == (square.box, square.box)
+
+
+def test_every_number_of_objects_is_about_as_frequent() -> None:
+    counts = [len(example.objects) for example in generate(300, seed=1)]
+    assert 115 <= counts.count(1) <= 185
+    assert counts.count(1) + counts.count(2) == 300
+
+
+def test_named_sizes_are_far_apart() -> None:
+    config = ShapesConfig(objects=(1, 2), object_size=(0.2, 0.35), sizes_named=True)
+    for example in generate(60, seed=4, config=config):
+        for item in example.objects:
+            left, top, right, bottom = item.box
+            share = max(right - left, bottom - top) / config.image_size
+            limits = {"small": (0.2, 0.25), "large": (0.3, 0.35)}[item.size]
+            assert limits[0] - 1e-9 <= share <= limits[1] + 1e-9
+        assert example.words[1] == example.objects[0].size
+        assert example.boxes[1] == example.objects[0].box
+
+
+def test_written_sets_read_as_a_table(tmp_path) -> None:
+    table = write_shapes(tmp_path / "set", 4, seed=9)
+    records = [json.loads(line) for line in table.read_text().splitlines()]
+    for record, example in zip(records, generate(4, seed=9), strict=True):
+        assert record["caption"] == example.caption
+        assert record["words"] == list(example.words)
+        for written, box in zip(record["boxes"], example.boxes, strict=True):
+            assert written == (None if box is None else pytest.approx(box, abs=5e-4))
+        with Image.open(table.parent / record["image"]) as image:
+            assert image.tobytes() == example.image.tobytes()
+    read = read_table(table)
+    assert [list(image.captions) for image in read.images] == [[r["caption"]] for r in records]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("image_size", 8),
+        ("objects", (0, 2)),
+        ("objects", (3, 2)),
+        ("object_size", (0.3, 0.2)),
+        ("object_size", (0.2, 0.9)),
+        ("gap", -0.1),
+        ("margin", float("nan")),
+        ("tilt", 45.0),
+    ],
+)
+def test_values_that_make_no_pictures_are_refused_by_name(field: str, value: object) -> None:
+    with pytest.raises(UserError, match=f"shapes {field} "):
+        ShapesConfig(**{field: value})  # type: ignore[arg-type]
+
+
+def test_objects_without_room_are_refused() -> None:
+    crowded = ShapesConfig(objects=(4, 4), object_size=(0.5, 0.5), gap=0.1)
+    with pytest.raises(UserError, match="no room"):
+        generate_example(0, seed=0, config=crowded)
+
+
+def test_negative_numbers_are_refused(tmp_path) -> None:
+    with pytest.raises(UserError, match="count -1"):
+        generate(-1, seed=0)
+    with pytest.raises(UserError, match="count -1"):
+        write_shapes(tmp_path, -1, seed=0)
+    with pytest.raises(UserError, match="seed -3"):
+        generate(1, seed=-3)

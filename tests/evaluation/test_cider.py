@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from captioner.errors import UserError
+from captioner.evaluation.cider import DocumentFrequency, cider_d
+
+HYPOTHESES = [["a", "red", "dog"], ["a", "cat"]]
+REFERENCES = [[["a", "red", "dog"], ["red"]], [["a", "cat"]]]
+
+
+def test_worked_by_hand() -> None:
+    scores = cider_d(HYPOTHESES, REFERENCES)
+    # "a" is in both images and weighs nothing; every other n-gram weighs log 2.
+    # Image 0, first reference: equal in one, two and three words (no four): 3 of 4.
+    # Second reference: one word of two that weigh; cosine 1 / sqrt 2; lengths 2 and 0 pairs.
+    second = 1 / math.sqrt(2) * math.exp(-(2**2) / (2 * 36)) / 4
+    assert scores.per_image[0] == pytest.approx(10 * (3 / 4 + second) / 2)
+    assert scores.per_image[1] == pytest.approx(10 * 2 / 4)
+    assert scores.score == pytest.approx(scores.per_image.mean())
+
+
+def test_repeating_a_rare_word_is_clipped() -> None:
+    references = [[["a", "red", "dog", "runs"]], [["a", "cat"]]]
+    once, often = (
+        cider_d([text.split(), ["a"]], references).per_image[0]
+        for text in ("a red dog runs", "red red red red")
+    )
+    # One word of the reference's three, clipped to one: 1 * 1 / (4 * sqrt 3).
+    assert once == pytest.approx(10.0)
+    assert often == pytest.approx(10 / 4 / (4 * math.sqrt(3)))
+
+
+def test_a_single_image_needs_a_document_frequency() -> None:
+    with pytest.raises(UserError, match="single image needs a stored document frequency"):
+        cider_d(HYPOTHESES[:1], REFERENCES[:1])
+    frequency = DocumentFrequency.from_references(REFERENCES)
+    alone = cider_d(HYPOTHESES[:1], REFERENCES[:1], frequency)
+    assert alone.score == pytest.approx(cider_d(HYPOTHESES, REFERENCES).per_image[0])
+
+
+def test_counting_document_frequency() -> None:
+    frequency = DocumentFrequency.from_references(REFERENCES)
+    assert frequency.images == 2
+    assert frequency.counts == {
+        ("a",): 2,
+        ("red",): 1,
+        ("dog",): 1,
+        ("cat",): 1,
+        ("a", "red"): 1,
+        ("red", "dog"): 1,
+        ("a", "cat"): 1,
+        ("a", "red", "dog"): 1,
+    }
+
+
+def test_document_frequency_is_written_and_read(tmp_path) -> None:
+    frequency = DocumentFrequency.from_references([*REFERENCES, [["é", "\N{DOG FACE}"]]])
+    frequency.write(tmp_path / "frequency.json")
+    assert DocumentFrequency.read(tmp_path / "frequency.json") == frequency
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ([], "is not an object"),
+        ({"counts": {}}, "images is not a whole number"),
+        ({"images": True, "counts": {}}, "images is not a whole number"),
+        ({"images": 3}, "counts is not an object"),
+        ({"images": 3, "counts": {"a": 1.5}}, "counts is not an object of whole numbers"),
+        ({"images": 3, "counts": {"a dog": 4}}, "'a dog' is 4, not from 1 to the 3 images"),
+        ({"images": 1, "counts": {}}, "at least 2 images, not 1"),
+    ],
+)
+def test_ill_formed_document_frequency_is_refused(tmp_path, content, sentence) -> None:
+    path = tmp_path / "frequency.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(UserError, match=sentence) as refusal:
+        DocumentFrequency.read(path)
+    assert str(path) in str(refusal.value)

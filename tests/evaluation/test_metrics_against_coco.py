@@ -1,0 +1,124 @@
+"""BLEU, ROUGE-L and CIDEr-D against the COCO evaluation's own scorers, to 1e-9."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pycocoevalcap.bleu.bleu import Bleu
+from pycocoevalcap.cider.cider import Cider
+from pycocoevalcap.rouge.rouge import Rouge
+
+from captioner.evaluation.bleu import bleu
+from captioner.evaluation.cider import DocumentFrequency, cider_d
+from captioner.evaluation.rouge import rouge_l
+
+DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+COCO = DATA / "coco" / "captions_val2017_subset.json"
+
+Tokens = list[str]
+
+
+def assert_equal_to_coco(hypotheses: list[Tokens], references: list[list[Tokens]]) -> None:
+    results = {index: [" ".join(tokens)] for index, tokens in enumerate(hypotheses)}
+    truth = {
+        index: [" ".join(tokens) for tokens in candidates]
+        for index, candidates in enumerate(references)
+    }
+    expected, per_image = Bleu(4).compute_score(truth, results, verbose=0)
+    ours = bleu(hypotheses, references)
+    np.testing.assert_allclose(ours.scores, expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(ours.per_image, np.array(per_image).T, rtol=0, atol=1e-9)
+
+    expected, per_image = Rouge().compute_score(truth, results)
+    rouge = rouge_l(hypotheses, references)
+    assert rouge.score == pytest.approx(expected, abs=1e-9)
+    np.testing.assert_allclose(rouge.per_image, per_image, rtol=0, atol=1e-9)
+
+    if len(hypotheses) > 1 and any(tokens for candidates in references for tokens in candidates):
+        expected, per_image = Cider().compute_score(truth, results)
+        for frequency in (None, DocumentFrequency.from_references(references)):
+            cider = cider_d(hypotheses, references, frequency)
+            assert cider.score == pytest.approx(expected, abs=1e-9)
+            np.testing.assert_allclose(cider.per_image, per_image, rtol=0, atol=1e-9)
+
+
+def sentence(chance: random.Random, words: list[str], length: int) -> Tokens:
+    return [chance.choice(words) for _ in range(length)]
+
+
+def test_random_sentences() -> None:
+    chance = random.Random(1)
+    words = [f"w{index}" for index in range(15)]
+    hypotheses = [sentence(chance, words, chance.randint(0, 14)) for _ in range(150)]
+    references = [
+        [sentence(chance, words, chance.randint(0, 14)) for _ in range(chance.randint(1, 6))]
+        for _ in range(150)
+    ]
+    assert_equal_to_coco(hypotheses, references)
+
+
+def test_hostile_sentences() -> None:
+    chance = random.Random(2)
+    hypotheses: list[Tokens] = [
+        [],
+        ["dog"],
+        sentence(chance, ["a", "dog", "runs", "far"], 10_000),
+        ["\N{DOG FACE}", "\N{WOMAN}\N{ZERO WIDTH JOINER}\N{ROCKET}", "\N{DOG FACE}"],
+        ["the"] * 7,
+        ["a", "dog", "runs"],
+        ["nothing", "in", "common"],
+        [],
+    ]
+    references: list[list[Tokens]] = [
+        [["a", "dog", "runs"], ["dog"]],
+        [["dog"]],
+        [["a", "dog", "runs", "far"] * 3, ["a"]],
+        [["\N{DOG FACE}", "\N{DOG FACE}"], ["\N{WOMAN}\N{ZERO WIDTH JOINER}\N{ROCKET}"]],
+        [["the", "cat"], ["the", "the", "mat"]],
+        [["a", "dog", "runs"]],
+        [["a", "dog"], []],
+        [[]],
+    ]
+    assert_equal_to_coco(hypotheses, references)
+    for hypothesis, candidates in zip(hypotheses, references, strict=True):
+        assert_equal_to_coco([hypothesis], [candidates])
+
+
+def test_every_ngram_in_every_image() -> None:
+    same = [["a", "dog", "runs", "far", "away"]]
+    assert_equal_to_coco([["a", "dog"], ["a", "dog", "runs", "far", "away"]], [same, same])
+
+
+def test_nothing_but_empty_captions() -> None:
+    assert_equal_to_coco([[], []], [[["a", "dog"]], [["a"], []]])
+
+
+captions = st.lists(st.sampled_from(["a", "dog", "runs", "é"]), max_size=9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(captions, st.lists(captions, min_size=1, max_size=4)), min_size=1))
+def test_any_corpus(pairs: list[tuple[Tokens, list[Tokens]]]) -> None:
+    assert_equal_to_coco([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not COCO.exists(), reason="needs the real captions in ../shared/data/coco")
+def test_real_captions() -> None:
+    by_image: dict[int, list[Tokens]] = defaultdict(list)
+    for record in json.loads(COCO.read_text(encoding="utf-8"))["annotations"]:
+        if len(by_image) < 1500 or record["image_id"] in by_image:
+            by_image[record["image_id"]].append(record["caption"].lower().rstrip(". ").split())
+    # One person's caption is scored against those of the others.
+    hypotheses = [tokens[0] for tokens in by_image.values()]
+    references = [tokens[1:] for tokens in by_image.values()]
+    assert len(hypotheses) == 1500
+    assert cider_d(hypotheses, references).score > 0.5
+    assert_equal_to_coco(hypotheses, references)
