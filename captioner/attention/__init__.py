@@ -1,0 +1,33 @@
+"""The attention core that captions and translations share: score, select, remember.
+
+Knows no image, no word and no file.
+"""
+
+from captioner.attention.attention import Attention
+from captioner.attention.memory import Memory
+from captioner.attention.multi_head import MultiHeadAttention
+from captioner.attention.scores import (
+    AdditiveScore,
+    ConcatScore,
+    DotScore,
+    GeneralScore,
+    ScaledDotProductScore,
+    Score,
+)
+from captioner.attention.selection import Attended, HardSelection, SoftSelection, masked_softmax
+
+__all__ = [
+    "AdditiveScore",
+    "Attended",
+    "Attention",
+    "ConcatScore",
+    "DotScore",
+    "GeneralScore",
+    "HardSelection",
+    "Memory",
+    "MultiHeadAttention",
+    "ScaledDotProductScore",
+    "Score",
+    "SoftSelection",
+    "masked_softmax",
+]

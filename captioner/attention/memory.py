@@ -1,0 +1,68 @@
+"""What an attention system looks at: a list of vectors for each source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from captioner.errors import UserError
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Values, their keys and a mask, for B sources; projected once, looked at many times.
+
+    values: (B, L, D), what a context vector is a weighted sum of. With N heads (B, N, L, D / N).
+    keys: (B, L, A), what queries are compared with, already projected. With N heads (B, N, L, A / N).
+    mask: (B, L) boolean, True where a position may be attended, or None when all may.
+
+    Several queries may look at one memory (the words of a caption, the hypotheses of a beam), so
+    a memory is never copied for them. Raises `UserError` when shapes do not fit together, when
+    the mask is not boolean, or when a source has no position that may be attended.
+    """
+
+    values: Tensor
+    keys: Tensor
+    mask: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.values.dim() < 3 or self.values.shape[:-1] != self.keys.shape[:-1]:
+            raise UserError(
+                f"memory: values {tuple(self.values.shape)} and keys {tuple(self.keys.shape)} "
+                "must agree in all but their last dimension, (B, L, ...)"
+            )
+        if self.mask is not None:
+            expected = (self.values.shape[0], self.values.shape[-2])
+            if tuple(self.mask.shape) != expected:
+                raise UserError(
+                    f"memory: mask {tuple(self.mask.shape)} should be (B, L) = {expected}"
+                )
+            refuse_empty_rows(self.mask)
+        elif self.length == 0:
+            raise UserError("memory: there is nothing to attend, L is 0")
+
+    @property
+    def batch_size(self) -> int:
+        """B, the number of sources."""
+        return self.values.shape[0]
+
+    @property
+    def length(self) -> int:
+        """L, the number of positions of a source, padding included."""
+        return self.values.shape[-2]
+
+
+def refuse_empty_rows(mask: Tensor) -> None:
+    """Raise `UserError` when a row (last dimension) of a boolean mask has no True in it.
+
+    Also raised for a mask that is not boolean: 0 and 1, or 0 and -inf, are easily the wrong way
+    round.
+    """
+    if mask.dtype != torch.bool:
+        raise UserError(f"attention mask must be boolean (True = may be attended), not {mask.dtype}")
+    attendable = mask.any(dim=-1)
+    if not bool(attendable.all()):
+        row = (~attendable).nonzero()[0].tolist()
+        raise UserError(f"attention mask: row {row} has no position that may be attended")

@@ -1,0 +1,68 @@
+"""Several attentions side by side, each in its own small space."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from captioner.attention.attention import combined_mask
+from captioner.attention.memory import Memory
+from captioner.attention.scores import ScaledDotProductScore
+from captioner.attention.selection import Attended, masked_softmax
+from captioner.errors import UserError
+
+
+class MultiHeadAttention(nn.Module):
+    """Scaled dot-product attention in N heads. Vaswani et al. 2017, section 3.2.2.
+
+    query_size: H, also the size of the result. memory_size: D of what is looked at.
+    heads: N, a divisor of `attention_size` (by default the query size), which all heads share.
+    dropout: probability of leaving a weight out, in training.
+
+    Raises `UserError` when N does not divide the attention size.
+    """
+
+    def __init__(
+        self,
+        query_size: int,
+        memory_size: int,
+        heads: int,
+        attention_size: int | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        size = query_size if attention_size is None else attention_size
+        if heads < 1 or size % heads:
+            raise UserError(f"attention size {size} cannot be divided among {heads} heads")
+        self.heads = heads
+        self.query_projection = nn.Linear(query_size, size, bias=bias)
+        self.key_projection = nn.Linear(memory_size, size, bias=bias)
+        self.value_projection = nn.Linear(memory_size, size, bias=bias)
+        self.output_projection = nn.Linear(size, query_size, bias=bias)
+        self.score = ScaledDotProductScore()
+        self.dropout = nn.Dropout(dropout)
+
+    def remember(self, values: Tensor, mask: Tensor | None = None) -> Memory:
+        """Values (B, L, D), mask (B, L) -> a memory of keys and values (B, N, L, A / N), once.
+
+        Raises `UserError` when a row has no position that may be attended.
+        """
+        keys = self._split(self.key_projection(values))  # (B, N, L, A / N)
+        return Memory(self._split(self.value_projection(values)), keys, mask)
+
+    def forward(self, query: Tensor, memory: Memory, mask: Tensor | None = None) -> Attended:
+        """Queries (B, Q, H) -> contexts (B, Q, H), weights and scores (B, N, Q, L).
+
+        mask: a further mask, boolean, broadcastable to (B, N, Q, L), for example a triangle
+        (Q, L) that hides what comes later. Raises `UserError` when a query has nothing to attend.
+        """
+        split = self._split(self.query_projection(query))  # (B, N, Q, A / N)
+        scores = self.score(split, memory.keys)  # (B, N, Q, L)
+        weights = masked_softmax(scores, combined_mask(memory, mask))  # (B, N, Q, L)
+        context = self.dropout(weights) @ memory.values  # (B, N, Q, A / N)
+        joined = context.transpose(1, 2).flatten(start_dim=2)  # (B, Q, A)
+        return Attended(self.output_projection(joined), weights, scores)  # context (B, Q, H)
+
+    def _split(self, projected: Tensor) -> Tensor:
+        """(B, L, A) -> (B, N, L, A / N)."""
+        return projected.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, N, L, A / N)

@@ -1,0 +1,100 @@
+"""Score functions: how well a query matches each key. How to score, apart from how to select.
+
+Every score has the same two halves: `project_keys`, done once for a memory, and `forward`, done
+for every query. All of them take any leading dimensions, written `...` (B, or B and N heads).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class Score(nn.Module):
+    """Base of all score functions."""
+
+    def project_keys(self, values: Tensor) -> Tensor:
+        """Values (..., L, D) -> keys (..., L, A). By default the values are their own keys."""
+        return values
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Queries (..., Q, H) and projected keys (..., L, A) -> scores (..., Q, L)."""
+        raise NotImplementedError
+
+
+class DotScore(Score):
+    """q . k. Luong et al. 2015, equation 8, `dot`. Needs H = D."""
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Queries (..., Q, D) and keys (..., L, D) -> scores (..., Q, L)."""
+        return query @ keys.transpose(-2, -1)  # (..., Q, L)
+
+
+class ScaledDotProductScore(DotScore):
+    """q . k / sqrt(size of a key). Vaswani et al. 2017, equation 1. Needs H = A."""
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Queries (..., Q, A) and keys (..., L, A) -> scores (..., Q, L)."""
+        return super().forward(query / math.sqrt(keys.shape[-1]), keys)  # (..., Q, L)
+
+
+class GeneralScore(Score):
+    """q^T W k. Luong et al. 2015, equation 8, `general`.
+
+    W k is computed once a memory, so a step costs no more than the plain dot product.
+    """
+
+    def __init__(self, query_size: int, memory_size: int) -> None:
+        super().__init__()
+        self.key_projection = nn.Linear(memory_size, query_size, bias=False)
+
+    def project_keys(self, values: Tensor) -> Tensor:
+        """Values (..., L, D) -> keys (..., L, H)."""
+        return self.key_projection(values)  # type: ignore[no-any-return]
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Queries (..., Q, H) and keys (..., L, H) -> scores (..., Q, L)."""
+        return query @ keys.transpose(-2, -1)  # (..., Q, L)
+
+
+class AdditiveScore(Score):
+    """v^T tanh(W q + U k + b). Bahdanau et al. 2014, appendix A.1.2; the f_att of Xu et al. 2015.
+
+    The bias b is Xu et al.'s (Bahdanau et al. leave biases out); `bias=False` takes it away.
+    """
+
+    def __init__(
+        self, query_size: int, memory_size: int, attention_size: int, bias: bool = True
+    ) -> None:
+        super().__init__()
+        self.query_projection = nn.Linear(query_size, attention_size, bias=False)
+        self.key_projection = nn.Linear(memory_size, attention_size, bias=bias)
+        self.energy = nn.Linear(attention_size, 1, bias=False)
+
+    def project_keys(self, values: Tensor) -> Tensor:
+        """Values (..., L, D) -> keys (..., L, A)."""
+        return self.key_projection(values)  # type: ignore[no-any-return]
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Queries (..., Q, H) and keys (..., L, A) -> scores (..., Q, L)."""
+        projected = self.query_projection(query).unsqueeze(-2)  # (..., Q, 1, A)
+        match = torch.tanh(projected + keys.unsqueeze(-3))  # (..., Q, L, A)
+        return self.energy(match).squeeze(-1)  # type: ignore[no-any-return]  # (..., Q, L)
+
+
+class ConcatScore(AdditiveScore):
+    """v^T tanh(W [q; k]). Luong et al. 2015, equation 8, `concat`.
+
+    W is kept as its two halves, W [q; k] = W_q q + W_k k, so that the half of the keys is computed
+    once a memory. It differs from `AdditiveScore` in having no bias and in one shared initial
+    scale for both halves.
+    """
+
+    def __init__(self, query_size: int, memory_size: int, attention_size: int) -> None:
+        super().__init__(query_size, memory_size, attention_size, bias=False)
+        whole = nn.Linear(query_size + memory_size, attention_size, bias=False)
+        with torch.no_grad():
+            self.query_projection.weight.copy_(whole.weight[:, :query_size])
+            self.key_projection.weight.copy_(whole.weight[:, query_size:])

@@ -1,0 +1,21 @@
+"""Show, Attend and Tell: the decoder, its objectives, and the captioner a user holds."""
+
+from captioner.caption.caption import Caption
+from captioner.caption.captioner import Captioner, SearchOptions
+from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.model_folder import load_model, save_model
+from captioner.caption.objective import ObjectiveConfig
+from captioner.caption.training import CaptioningBatch, CaptioningLoss
+
+__all__ = [
+    "Caption",
+    "Captioner",
+    "CaptioningBatch",
+    "CaptioningLoss",
+    "DecoderConfig",
+    "ObjectiveConfig",
+    "SearchOptions",
+    "ShowAttendTellDecoder",
+    "load_model",
+    "save_model",
+]

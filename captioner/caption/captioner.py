@@ -1,0 +1,187 @@
+"""The captioner a user holds: photos in, captions with maps out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from captioner.caption.caption import Caption
+from captioner.caption.decoder import ShowAttendTellDecoder
+from captioner.decoding import (
+    BeamSearch,
+    Constraints,
+    Hypothesis,
+    LengthNormalisation,
+    Sampling,
+    decode,
+)
+from captioner.errors import UserError
+from captioner.text.vocabulary import Vocabulary
+from captioner.vision.images import load_image
+from captioner.vision.preprocessing import Preprocessing
+from captioner.vision.vgg import VGGEncoder, map_size
+
+Photo = str | os.PathLike[str] | bytes | BinaryIO | Image.Image
+"""A photo: a path, the bytes of a file, an open binary file, or a Pillow image."""
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How captions are searched for.
+
+    beam: beam size K; 1 is greedy search. n_best: captions returned for a photo, at most K.
+    length_normalisation: alpha of GNMT's formula; 0 for none.
+    minimum_length, maximum_length: words. block_ngrams: no n-gram twice; 0 for no such rule.
+    sample: draw captions instead of searching for the most probable one: n_best of them, with
+        temperature, top_k and top_p as in `captioner.decoding.Sampling`, from `seed`.
+
+    Raises `UserError` for values out of range.
+    """
+
+    beam: int = 5
+    n_best: int = 1
+    length_normalisation: float = 0.0
+    minimum_length: int = 1
+    maximum_length: int = 40
+    block_ngrams: int = 0
+    sample: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.n_best < 1:
+            raise UserError(f"n-best {self.n_best} is not at least 1")
+        if not self.sample and self.n_best > self.beam:
+            raise UserError(f"n-best {self.n_best} is more than the beam size, {self.beam}")
+        self.strategy()
+        self.constraints(())
+        LengthNormalisation(self.length_normalisation)
+
+    def strategy(self) -> BeamSearch | Sampling:
+        """The search strategy these options describe."""
+        if not self.sample:
+            return BeamSearch(self.beam)
+        generator = torch.Generator().manual_seed(self.seed)
+        return Sampling(generator, self.n_best, self.temperature, self.top_k, self.top_p)
+
+    def constraints(self, forbidden: tuple[int, ...]) -> Constraints:
+        """The constraints these options describe."""
+        return Constraints(
+            self.minimum_length, self.maximum_length, self.block_ngrams, forbidden
+        )
+
+
+@dataclass
+class Captioner:
+    """Encoder, decoder, vocabulary and preprocessing: all that captioning takes, together.
+
+    Made by `captioner.load` from a model folder, or from its parts. `search` holds the options
+    used where a call gives none. `card` is the text of the model card, possibly empty.
+    """
+
+    encoder: VGGEncoder
+    decoder: ShowAttendTellDecoder
+    vocabulary: Vocabulary
+    preprocessing: Preprocessing
+    search: SearchOptions = field(default_factory=SearchOptions)
+    card: str = ""
+
+    def __post_init__(self) -> None:
+        self.encoder.eval()
+        self.decoder.eval()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.decoder.embedding.weight.device
+
+    def to(self, device: torch.device | str) -> Captioner:
+        """Move the weights to a device, in place; returns itself."""
+        self.encoder.to(device)
+        self.decoder.to(device)
+        return self
+
+    def caption(
+        self,
+        images: Sequence[Photo],
+        search: SearchOptions | None = None,
+        batch_size: int = 16,
+    ) -> list[Caption]:
+        """Caption photos, in order.
+
+        search: how; the model's own options by default. batch_size: photos worked on at a time.
+        Raises `UserError` naming the photo that cannot be read; nothing is passed over.
+        """
+        if isinstance(images, (str, bytes, os.PathLike, Image.Image)):
+            raise TypeError("caption() takes a list of photos; put the one photo in a list")
+        if batch_size < 1:
+            raise UserError(f"batch size {batch_size} is not at least 1")
+        captions: list[Caption] = []
+        for first in range(0, len(images), batch_size):
+            photos = [load_image(image) for image in images[first : first + batch_size]]
+            annotations = self.annotations(photos)  # (B, L, D)
+            regions = [self.preprocessing.region(photo.width, photo.height) for photo in photos]
+            captions += self.caption_annotations(annotations, search, regions)
+        return captions
+
+    @torch.no_grad()
+    def annotations(self, photos: Sequence[Image.Image]) -> Tensor:
+        """Photos, as `load_image` gives them -> annotation vectors (B, L, 512) on the device."""
+        pixels = self.preprocessing.batch(photos).to(self.device)  # (B, 3, size, size)
+        found: Tensor = self.encoder(pixels.to(memory_format=torch.channels_last))  # (B, L, D)
+        return found
+
+    @torch.no_grad()
+    def caption_annotations(
+        self,
+        annotations: Tensor,
+        search: SearchOptions | None = None,
+        regions: Sequence[tuple[float, float, float, float] | None] | None = None,
+    ) -> list[Caption]:
+        """Annotation vectors (B, L, D) -> captions, in order.
+
+        regions: what the maps cover of each photo, handed on to `Caption.region`.
+        """
+        options = self.search if search is None else search
+        vocabulary = self.vocabulary
+        found = decode(
+            self.decoder,
+            self.decoder.remember(annotations.to(self.device)),
+            start=vocabulary.start,
+            end=vocabulary.end,
+            strategy=options.strategy(),
+            constraints=options.constraints(
+                (vocabulary.pad, vocabulary.start, vocabulary.unknown)
+            ),
+            length_normalisation=LengthNormalisation(options.length_normalisation),
+        )
+        captions = []
+        for index, hypotheses in enumerate(found):
+            region = None if regions is None else regions[index]
+            n_best = [self._caption(h, region) for h in hypotheses[: options.n_best]]
+            captions.append(
+                Caption(**{**vars(n_best[0]), "alternatives": tuple(n_best[1:])})
+            )
+        return captions
+
+    def _caption(
+        self, hypothesis: Hypothesis, region: tuple[float, float, float, float] | None
+    ) -> Caption:
+        words = tuple(self.vocabulary.words[token] for token in hypothesis.tokens)
+        rows, columns = map_size(self.preprocessing.size, self.preprocessing.size)
+        return Caption(
+            text=" ".join(words),
+            words=words,
+            log_probability=hypothesis.log_probability,
+            word_log_probabilities=tuple(hypothesis.token_log_probabilities[: len(words)]),
+            attention=hypothesis.attention.unflatten(-1, (rows, columns)),  # (T, rows, columns)
+            region=region,
+        )

@@ -1,0 +1,33 @@
+"""What a model is, in lines a person reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from captioner.caption.captioner import Captioner
+from captioner.caption.model_folder import WEIGHTS
+from captioner.fields import to_mapping
+
+
+def describe(captioner: Captioner, folder: Path) -> str:
+    """Parts, sizes, preprocessing, search and card of the model in `folder`, as text."""
+    parts = {"encoder": captioner.encoder, "decoder": captioner.decoder}
+    counts = {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}
+    lines = [
+        f"model folder   {folder}",
+        f"weights        {(folder / WEIGHTS).stat().st_size / 1e6:.1f} MB",
+        f"vocabulary     {len(captioner.vocabulary):,} words",
+    ]
+    configs = {
+        "encoder": captioner.encoder.config,
+        "decoder": captioner.decoder.config,
+        "preprocessing": captioner.preprocessing,
+        "search": captioner.search,
+    }
+    for name, config in configs.items():
+        count = f"{counts[name]:,} parameters" if name in counts else ""
+        lines += ["", f"{name:<15}{count}".rstrip()]
+        lines += [f"  {field}: {value}" for field, value in to_mapping(config).items()]
+    if captioner.card:
+        lines += ["", captioner.card.rstrip()]
+    return "\n".join(lines)

@@ -1,0 +1,129 @@
+"""A saved captioner: a folder that loads anywhere, with nothing pickled in it.
+
+`model.safetensors` (weights), `config.json` (sizes, preprocessing, search), `vocabulary.json`,
+and `README.md`, the model card.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from captioner.caption.captioner import Captioner, SearchOptions
+from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
+from captioner.errors import UserError
+from captioner.fields import from_mapping, to_mapping
+from captioner.files import atomic_path, read_json, read_text, write_json, write_text
+from captioner.text.vocabulary import Vocabulary
+from captioner.vision.preprocessing import Preprocessing
+from captioner.vision.vgg import VGGConfig, VGGEncoder
+
+FORMAT = "captioner caption model 1"
+WEIGHTS, CONFIG, VOCABULARY, CARD = (
+    "model.safetensors",
+    "config.json",
+    "vocabulary.json",
+    "README.md",
+)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """What `config.json` holds."""
+
+    format: str
+    encoder: VGGConfig
+    decoder: DecoderConfig
+    preprocessing: Preprocessing
+    search: SearchOptions = field(default_factory=SearchOptions)
+
+
+def save_model(
+    captioner: Captioner, folder: str | Path, dtype: torch.dtype = torch.float16
+) -> None:
+    """Write a captioner into a folder, each file atomically.
+
+    dtype: what floating-point weights are stored as; they are computed with in float32.
+    Raises `UserError` when the folder cannot be written.
+    """
+    folder = Path(folder)
+    tensors = {
+        f"{part}.{name}": (tensor.to(dtype) if tensor.is_floating_point() else tensor)
+        .detach()
+        .cpu()
+        .contiguous()
+        for part, module in (("encoder", captioner.encoder), ("decoder", captioner.decoder))
+        for name, tensor in module.state_dict().items()
+    }
+    config = ModelConfig(
+        FORMAT,
+        captioner.encoder.config,
+        captioner.decoder.config,
+        captioner.preprocessing,
+        captioner.search,
+    )
+    with atomic_path(folder / WEIGHTS) as temporary:
+        save_file(tensors, temporary)
+    captioner.vocabulary.save(folder / VOCABULARY)
+    write_json(folder / CONFIG, to_mapping(config))
+    if captioner.card:
+        write_text(folder / CARD, captioner.card)
+
+
+def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captioner:
+    """Read a captioner from a folder that `save_model` wrote.
+
+    Raises `UserError` naming the file, and the field or tensor, that is missing or does not fit.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError(f"model folder {folder} does not exist")
+    path = folder / CONFIG
+    mapping = read_json(path, "model config")
+    if not isinstance(mapping, dict) or mapping.get("format") != FORMAT:
+        raise UserError(f"{path} is not the config of a caption model (format {FORMAT!r})")
+    config = from_mapping(ModelConfig, mapping, str(path))
+    vocabulary = Vocabulary.load(folder / VOCABULARY)
+    # Made without memory and without drawing initial weights, which the file's replace.
+    with torch.device("meta"):
+        encoder = VGGEncoder(config.encoder)
+        decoder = ShowAttendTellDecoder(config.decoder, len(vocabulary))
+    weights = folder / WEIGHTS
+    if not weights.is_file():
+        raise UserError(f"model weights {weights} do not exist")
+    try:
+        tensors = load_file(weights)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"model weights {weights} cannot be read ({error})") from None
+    modules: tuple[tuple[str, torch.nn.Module], ...] = (("encoder", encoder), ("decoder", decoder))
+    expected = {f"{part}.{n}": t for part, m in modules for n, t in m.state_dict().items()}
+    for name in sorted(expected.keys() | tensors.keys()):
+        if name not in tensors:
+            raise UserError(f"{weights}: tensor {name!r} is missing")
+        if name not in expected:
+            raise UserError(f"{weights}: tensor {name!r} does not belong to this model")
+        if tensors[name].shape != expected[name].shape:
+            raise UserError(
+                f"{weights}: tensor {name!r} is {tuple(tensors[name].shape)}, "
+                f"not {tuple(expected[name].shape)}"
+            )
+    for part, module in modules:
+        own = {
+            name: tensors[f"{part}.{name}"].to(tensor.dtype)
+            for name, tensor in module.state_dict().items()
+        }
+        module.load_state_dict(own, assign=True)
+    encoder.to(memory_format=torch.channels_last)
+    card = folder / CARD
+    return Captioner(
+        encoder,
+        decoder,
+        vocabulary,
+        config.preprocessing,
+        config.search,
+        read_text(card, "model card") if card.is_file() else "",
+    ).to(device)

@@ -1,0 +1,21 @@
+"""Decoding, written once against the `Decoder` protocol; it does not know which model it decodes."""
+
+from captioner.decoding.constraints import Constraints
+from captioner.decoding.length import LengthNormalisation
+from captioner.decoding.loop import decode, greedy
+from captioner.decoding.protocol import Decoder, Hypothesis, Step
+from captioner.decoding.strategies import BeamSearch, Choice, Sampling, Strategy
+
+__all__ = [
+    "BeamSearch",
+    "Choice",
+    "Constraints",
+    "Decoder",
+    "Hypothesis",
+    "LengthNormalisation",
+    "Sampling",
+    "Step",
+    "Strategy",
+    "decode",
+    "greedy",
+]

@@ -1,0 +1,76 @@
+"""Which tokens may come next: minimum and maximum length, forbidden tokens, n-gram blocking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from captioner.errors import UserError
+
+BLOCKED = float("-inf")
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Limits on what may be decoded. Lengths count tokens without the end token.
+
+    minimum_length: the end token is blocked before this many tokens.
+    maximum_length: after this many tokens only the end token is left, so every search ends, and
+        ends with whole hypotheses.
+    block_ngrams: n; no n-gram occurs twice in a hypothesis. 0 blocks none.
+    forbidden: tokens that are never chosen (padding, start, unknown).
+
+    Raises `UserError` for lengths or an n out of range.
+    """
+
+    minimum_length: int = 0
+    maximum_length: int = 50
+    block_ngrams: int = 0
+    forbidden: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.maximum_length < 1:
+            raise UserError(f"maximum length {self.maximum_length} is not at least 1")
+        if not 0 <= self.minimum_length <= self.maximum_length:
+            raise UserError(
+                f"minimum length {self.minimum_length} is not between 0 and the maximum length, "
+                f"{self.maximum_length}"
+            )
+        if self.block_ngrams < 0:
+            raise UserError(f"length {self.block_ngrams} of blocked n-grams is negative")
+
+    def apply(self, log_probabilities: Tensor, history: Tensor, end: int) -> Tensor:
+        """Log-probabilities (B, K, V) and tokens so far (B, K, t) -> (B, K, V), blocked at -inf.
+
+        A row in which nothing would be left may end: its end token keeps its log-probability.
+        """
+        length = history.shape[-1]
+        allowed = log_probabilities.clone()  # (B, K, V)
+        if length >= self.maximum_length:
+            allowed.fill_(BLOCKED)
+            allowed[..., end] = log_probabilities[..., end]
+            return allowed
+        if self.forbidden:
+            allowed[..., list(self.forbidden)] = BLOCKED
+        if length < self.minimum_length:
+            allowed[..., end] = BLOCKED
+        if self.block_ngrams:
+            self._block_repeats(allowed, history)
+        nothing_left = allowed.max(dim=-1).values == BLOCKED  # (B, K)
+        ending = torch.where(nothing_left, log_probabilities[..., end], allowed[..., end])
+        allowed[..., end] = ending
+        return allowed
+
+    def _block_repeats(self, allowed: Tensor, history: Tensor) -> None:
+        """Block every token that would complete an n-gram already in its row's history."""
+        n, length = self.block_ngrams, history.shape[-1]
+        if length < n:
+            return
+        windows = history.unfold(-1, n, 1)  # (B, K, t - n + 1, n)
+        context = history[..., length - n + 1 :]  # (B, K, n - 1), the last n - 1 tokens
+        repeats = (windows[..., : n - 1] == context.unsqueeze(-2)).all(dim=-1)  # (B, K, t - n + 1)
+        counts = torch.zeros_like(allowed)  # (B, K, V)
+        counts.scatter_add_(-1, windows[..., n - 1], repeats.to(counts.dtype))
+        allowed.masked_fill_(counts > 0, BLOCKED)

@@ -1,0 +1,27 @@
+"""Length normalisation: so that a longer hypothesis may win over its own beginning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from captioner.errors import UserError
+
+
+@dataclass(frozen=True)
+class LengthNormalisation:
+    """Divides a log-probability by ((5 + length) / 6) ** alpha.
+
+    Wu et al. 2016, equation 14 (GNMT), which is not length ** alpha. The length counts the end
+    token. alpha = 0 is no normalisation; 0.6 to 1 are common. Raises `UserError` for a negative
+    alpha.
+    """
+
+    alpha: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.alpha >= 0:
+            raise UserError(f"length normalisation alpha {self.alpha} is negative")
+
+    def score(self, log_probability: float, length: int) -> float:
+        """What a hypothesis of this log-probability and length is ranked by."""
+        return float(log_probability / ((5 + length) / 6) ** self.alpha)

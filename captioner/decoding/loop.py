@@ -1,0 +1,155 @@
+"""The decoder loop: the only one, for captions and translations, greedy, beam and sampling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from captioner.attention import Memory
+from captioner.decoding.constraints import Constraints
+from captioner.decoding.length import LengthNormalisation
+from captioner.decoding.protocol import Decoder, Hypothesis
+from captioner.decoding.strategies import BeamSearch, Strategy
+from captioner.errors import UserError
+
+IMPOSSIBLE = -1e4
+"""Log-probability below which none falls, so that even an impossible ending can be ranked."""
+
+
+@torch.no_grad()
+def decode(
+    decoder: Decoder,
+    memory: Memory,
+    *,
+    start: int,
+    end: int,
+    strategy: Strategy | None = None,
+    constraints: Constraints | None = None,
+    length_normalisation: LengthNormalisation | None = None,
+) -> list[list[Hypothesis]]:
+    """Decode every source of a memory, all at once.
+
+    start, end: the tokens that begin and end a sequence.
+    strategy: how tokens are chosen; a beam of 5 by default.
+
+    Returns for each of the B sources its hypotheses, best score first: never none, and at most
+    `strategy.width`. Decoding one source gives what decoding it in a batch gives.
+    Raises `UserError` when the model gives NaN.
+    """
+    strategy = BeamSearch() if strategy is None else strategy
+    constraints = Constraints() if constraints is None else constraints
+    normalisation = LengthNormalisation() if length_normalisation is None else length_normalisation
+    batch_size, device = memory.batch_size, memory.values.device
+    state = decoder.start(memory)
+    tokens = torch.full((batch_size, 1), start, device=device)  # (B, 1)
+    history = tokens.new_empty(batch_size, 1, 0)  # (B, 1, 0)
+    totals = torch.zeros(batch_size, 1, device=device)  # (B, 1)
+    live = torch.ones(batch_size, 1, dtype=torch.bool, device=device)  # (B, 1)
+    ended = torch.zeros(batch_size, dtype=torch.long, device=device)  # (B,)
+    trail = _Trail()
+    for _ in range(constraints.maximum_length + 1):
+        step = decoder.step(tokens, state)
+        own = torch.log_softmax(step.logits.float(), dim=-1)  # (B, K, V)
+        if bool(own.isnan().any()):
+            raise UserError("the model's output is not a number; its weights are damaged")
+        own = own.clamp(min=IMPOSSIBLE)
+        allowed = constraints.apply(own, history, end)  # (B, K, V)
+        parents, tokens, live = strategy.choose(totals, allowed, live, ended)  # (B, K')
+        gained = own.gather(1, parents.unsqueeze(-1).expand(-1, -1, own.shape[-1]))  # (B, K', V)
+        gained = gained.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)  # (B, K')
+        totals = totals.gather(1, parents) + gained  # (B, K')
+        history = history.gather(1, parents.unsqueeze(-1).expand(-1, -1, history.shape[-1]))
+        history = torch.cat([history, tokens.unsqueeze(-1)], dim=-1)  # (B, K', t + 1)
+        ending = live & (tokens == end)  # (B, K')
+        trail.append(parents, tokens, gained, step.weights, ending)
+        ended = ended + ending.sum(dim=-1)
+        live = live & ~ending
+        if not bool(live.any()):
+            break
+        state = decoder.select(step.state, parents)
+    return trail.hypotheses(normalisation, strategy.width)
+
+
+def greedy(
+    decoder: Decoder,
+    memory: Memory,
+    *,
+    start: int,
+    end: int,
+    constraints: Constraints | None = None,
+) -> list[Hypothesis]:
+    """The most probable next token at every step: a beam of one. One hypothesis a source."""
+    found = decode(
+        decoder, memory, start=start, end=end, strategy=BeamSearch(1), constraints=constraints
+    )
+    return [hypotheses[0] for hypotheses in found]
+
+
+@dataclass
+class _Trail:
+    """What was chosen at each step, as back-pointers; followed only when the search is over."""
+
+    parents: list[Tensor] = field(default_factory=list)
+    tokens: list[Tensor] = field(default_factory=list)
+    gained: list[Tensor] = field(default_factory=list)
+    weights: list[Tensor] = field(default_factory=list)
+    ending: list[Tensor] = field(default_factory=list)
+
+    def append(
+        self,
+        parents: Tensor,
+        tokens: Tensor,
+        gained: Tensor,
+        weights: Tensor,
+        ending: Tensor,
+    ) -> None:
+        """Keep one step. The weights are those of the parents, (B, K, L); the rest is (B, K')."""
+        self.parents.append(parents)
+        self.tokens.append(tokens)
+        self.gained.append(gained)
+        self.weights.append(weights.float())
+        self.ending.append(ending)
+
+    def hypotheses(self, normalisation: LengthNormalisation, width: int) -> list[list[Hypothesis]]:
+        """Follow the back-pointers of every row that ended."""
+        steps = [
+            tuple(tensor.cpu() for tensor in step)
+            for step in zip(self.parents, self.tokens, self.gained, self.ending, strict=True)
+        ]
+        parents, tokens, gained = ([step[i].tolist() for step in steps] for i in range(3))
+        weights = [step.cpu() for step in self.weights]
+        batch_size = weights[0].shape[0]
+        tips: list[list[tuple[int, int]]] = [[] for _ in range(batch_size)]
+        for time, step in enumerate(steps):
+            for source, row in step[3].nonzero().tolist():
+                tips[source].append((time, row))
+        found: list[list[Hypothesis]] = []
+        for source in range(batch_size):
+            hypotheses = []
+            for time, row in tips[source]:
+                path: list[int] = []
+                terms: list[float] = []
+                looked: list[Tensor] = []
+                for moment in range(time, -1, -1):
+                    path.append(tokens[moment][source][row])
+                    terms.append(gained[moment][source][row])
+                    row = parents[moment][source][row]
+                    looked.append(weights[moment][source, row])  # (L,), of the emitting row
+                for sequence in (path, terms, looked):
+                    sequence.reverse()
+                total = sum(terms)
+                attention = torch.stack(looked)[:-1]  # (T, L), the end token's left out
+                hypotheses.append(
+                    Hypothesis(
+                        tokens=path[:-1],
+                        log_probability=total,
+                        token_log_probabilities=terms,
+                        score=normalisation.score(total, len(path)),
+                        attention=attention,
+                    )
+                )
+            hypotheses.sort(key=lambda hypothesis: -hypothesis.score)
+            found.append(hypotheses[:width])
+        return found

@@ -1,0 +1,95 @@
+"""Everything a run needs to go on, in one file: tensors, with the rest as JSON in its header."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from captioner.errors import UserError
+from captioner.files import atomic_path
+
+FORMAT = "captioner checkpoint 1"
+
+
+@dataclass
+class Position:
+    """Where a run is.
+
+    epoch: passes done. step_in_epoch: steps done in the pass under way. step: steps done in all.
+    scores: validation scores so far. totals: sums of what is reported once an epoch.
+    """
+
+    epoch: int = 0
+    step_in_epoch: int = 0
+    step: int = 0
+    scores: list[float] = field(default_factory=list)
+    totals: dict[str, float] = field(default_factory=dict)
+
+
+def save_checkpoint(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, position: Position
+) -> None:
+    """Write a checkpoint atomically: weights, optimiser state, random state and position.
+
+    Raises `UserError` when the file cannot be written (a full disk, say); the checkpoint that was
+    there before is then still whole.
+    """
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for index, parameter in enumerate(parameters):
+        for name, value in optimizer.state.get(parameter, {}).items():
+            tensors[f"optimizer.{index}.{name}"] = value
+    tensors["random.cpu"] = torch.get_rng_state()
+    if torch.cuda.is_available():
+        tensors["random.cuda"] = torch.cuda.get_rng_state()
+    header = {"format": FORMAT, "position": json.dumps(vars(position))}
+    ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with atomic_path(path) as temporary:
+        try:
+            save_file(ready, temporary, metadata=header)
+        except SafetensorError as error:
+            raise UserError(f"cannot write {path}: {error}") from None
+
+
+def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Position:
+    """Put a checkpoint into a model and its optimiser, set the random state, give the position.
+
+    Raises `UserError` when the file is damaged or belongs to another model.
+    """
+    try:
+        with safe_open(path, "pt") as file:
+            header = file.metadata() or {}
+            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"checkpoint {path} cannot be read ({error})") from None
+    if header.get("format") != FORMAT:
+        raise UserError(f"{path} is not a checkpoint of a training run")
+    own = {name: t for name, t in tensors.items() if name.startswith("model.")}
+    expected = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    for name in sorted(own.keys() | expected.keys()):
+        if name not in own or name not in expected or own[name].shape != expected[name].shape:
+            raise UserError(f"checkpoint {path} belongs to another model: tensor {name[6:]!r}")
+    model.load_state_dict({name[6:]: tensor for name, tensor in own.items()})
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for index, parameter in enumerate(parameters):
+        prefix = f"optimizer.{index}."
+        state: dict[str, Any] = {
+            name[len(prefix) :]: tensor.to(parameter.device if tensor.dim() else "cpu")
+            for name, tensor in tensors.items()
+            if name.startswith(prefix)
+        }
+        if state:
+            if parameter.device.type != "cpu":
+                state["step"] = state["step"].to(parameter.device)
+            optimizer.state[parameter] = state
+    torch.set_rng_state(tensors["random.cpu"])
+    if torch.cuda.is_available() and "random.cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["random.cuda"])
+    return Position(**json.loads(header["position"]))

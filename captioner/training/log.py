@@ -1,0 +1,36 @@
+"""The log of a run: one JSON object a line, never two for the same step."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from captioner.files import read_text, write_text
+
+
+class RunLog:
+    """Appends records to a JSONL file, each with the `step` after which it was written."""
+
+    def __init__(self, path: Path, resume_at: int | None = None) -> None:
+        """Open the log of a new run, or go on with one.
+
+        resume_at: the step a resumed run goes on from; records behind it are taken out, since
+        they will be written again. Raises `UserError` when the file cannot be written.
+        """
+        self.path = path
+        kept = ""
+        if resume_at is not None and path.exists():
+            for line in read_text(path, "run log").splitlines(keepends=True):
+                try:
+                    if json.loads(line)["step"] > resume_at:
+                        continue
+                except (ValueError, KeyError, TypeError):
+                    continue  # The last line of a run that was killed may be cut off.
+                kept += line
+        write_text(path, kept)
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Append one record."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")

@@ -1,0 +1,45 @@
+"""The learning rate as a function of the step and of the validation scores so far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from captioner.training.config import TrainingConfig
+
+
+def learning_rate_factor(
+    config: TrainingConfig, step: int, total_steps: int, scores: Sequence[float]
+) -> float:
+    """What the learning rate is multiplied by at `step` (0 for the first), in [0, 1].
+
+    scores: the validation scores so far, higher is better; only `plateau` looks at them.
+    """
+    if step < config.warmup_steps:
+        return (step + 1) / config.warmup_steps
+    if config.schedule == "cosine":
+        span = max(1, total_steps - config.warmup_steps)
+        return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - config.warmup_steps) / span)))
+    if config.schedule == "plateau":
+        return float(config.decay_factor ** _plateaus(scores, config.decay_patience))
+    return 1.0
+
+
+def validations_since_best(scores: Sequence[float]) -> int:
+    """How many validations have passed since the best score (its first occurrence)."""
+    if not scores:
+        return 0
+    return len(scores) - 1 - max(range(len(scores)), key=lambda index: (scores[index], -index))
+
+
+def _plateaus(scores: Sequence[float], patience: int) -> int:
+    """How many times `patience` scores in a row brought nothing better."""
+    best, waited, plateaus = -math.inf, 0, 0
+    for score in scores:
+        if score > best:
+            best, waited = score, 0
+        else:
+            waited += 1
+            if waited >= patience:
+                plateaus, waited = plateaus + 1, 0
+    return plateaus
