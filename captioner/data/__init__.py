@@ -1,0 +1,1 @@
+"""Data: readers of captioned photos, and batches of captions."""

@@ -1,0 +1,106 @@
+"""COCO captions, 2014 and 2017.
+
+Chen et al. 2015, *Microsoft COCO Captions: Data Collection and Evaluation Server*; the files are
+`annotations/captions_{train,val}{2014,2017}.json` and the folders of photos `train2014` and so on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from captioner.data.collector import CaptionCollector, image_folder, require_folder
+from captioner.data.fields import records, required
+from captioner.data.problems import OnProblem
+from captioner.data.records import CaptionSet
+from captioner.errors import UserError
+from captioner.files import read_json
+
+_FOLDER = re.compile(r"(?:train|val|test)20\d\d")
+
+
+def read_coco(
+    annotations: str | os.PathLike[str],
+    images: str | os.PathLike[str],
+    split: str | None = None,
+    on_problem: OnProblem = "refuse",
+    check_files: bool = True,
+) -> CaptionSet:
+    """Read a caption file of COCO.
+
+    annotations: the JSON file; or a folder that holds `captions_SPLIT.json`, itself or in its
+        folder `annotations`.
+    images: the folder of the photos, or the one that holds `train2014`, `val2017` and so on.
+    split: train2014, val2014, train2017 or val2017; needed only with a folder of annotations.
+    on_problem: "refuse" or "skip"; see `Problems`.
+    check_files: whether the photos must be there.
+
+    Images are named by COCO's number. Raises `UserError` for an absent or ill-formed file, and as
+    `CaptionCollector.finish` does.
+    """
+    file = _annotation_file(Path(annotations), split)
+    where = f"caption file {file}"
+    document = _well_formed(read_json(file, "caption file"), where)
+    if check_files:
+        require_folder(Path(images))
+    folders: dict[str | None, Path] = {}
+    year = split or _found(_FOLDER.search(file.name))
+    collector = CaptionCollector(where, on_problem, check_files)
+    for image in document["images"]:
+        named = _found(_FOLDER.search(image["file_name"]))
+        if named not in folders:
+            folders[named] = image_folder(Path(images), named, year)
+        image_id = str(image["id"])
+        collector.add_image(image_id, folders[named] / image["file_name"], f"image {image_id}")
+    for image_id, entries in _index(document).imgToAnns.items():
+        for entry in entries:
+            record = f"annotation {entry['id']}"
+            collector.add_caption(str(image_id), entry["caption"], record, key=entry["id"])
+    return collector.finish()
+
+
+def _annotation_file(annotations: Path, split: str | None) -> Path:
+    if not annotations.is_dir():
+        return annotations
+    if split is None:
+        raise UserError(f"{annotations} is a folder, so the split to read from it must be named")
+    name = f"captions_{split}.json"
+    candidates = [annotations / name, annotations / "annotations" / name]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise UserError(f"there is neither {candidates[0]} nor {candidates[1]}")
+
+
+def _well_formed(document: Any, where: str) -> dict[str, list[dict[str, Any]]]:
+    # pycocotools indexes whatever it is given and fails with a bare KeyError, so look first; and
+    # keep from it the categories, which belong to other COCO files.
+    images = records(document, "images", where)
+    for number, image in enumerate(images):
+        required(image, "id", int, f"image record {number} in {where}")
+        required(image, "file_name", str, f"image record {number} in {where}")
+    annotations = records(document, "annotations", where)
+    for number, annotation in enumerate(annotations):
+        required(annotation, "id", int, f"annotation record {number} in {where}")
+        required(annotation, "image_id", int, f"annotation record {number} in {where}")
+        required(annotation, "caption", str, f"annotation record {number} in {where}")
+    return {"images": images, "annotations": annotations}
+
+
+def _index(document: dict[str, list[dict[str, Any]]]) -> Any:
+    # Imported here: no other part of the package needs pycocotools.
+    from pycocotools.coco import COCO
+
+    index = COCO()
+    index.dataset = document
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints what it does
+        index.createIndex()
+    return index
+
+
+def _found(match: re.Match[str] | None) -> str | None:
+    return match.group() if match else None

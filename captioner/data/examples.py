@@ -1,0 +1,74 @@
+"""Captions as indices of words: what a decoder is trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from captioner.data.records import CaptionedImage
+from captioner.errors import UserError
+from captioner.text.tokenizer import tokenize
+from captioner.text.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class CaptionExample:
+    """One caption of one image.
+
+    row: which image: its index in the list of images and in the feature store.
+    tokens: the indices of the caption's words, without start and end.
+    """
+
+    row: int
+    tokens: list[int]
+
+
+@dataclass(frozen=True)
+class CaptionExamples:
+    """The captions of a list of images.
+
+    examples: one a caption, image by image.
+    truncated: how many were longer than the maximum and lost their last words.
+    """
+
+    examples: list[CaptionExample]
+    truncated: int
+
+    @property
+    def lengths(self) -> list[int]:
+        """The number of words of each example."""
+        return [len(example.tokens) for example in self.examples]
+
+
+def caption_words(image: CaptionedImage) -> list[list[str]]:
+    """The words of each caption of an image: the source's own, or else by `tokenize`."""
+    if image.tokens is not None:
+        return [list(words) for words in image.tokens]
+    return [tokenize(caption) for caption in image.captions]
+
+
+def encode_captions(
+    words: Iterable[Sequence[Sequence[str]]],
+    vocabulary: Vocabulary,
+    maximum_length: int | None = None,
+) -> CaptionExamples:
+    """Turn the captions of images into examples.
+
+    words: for every image, in the order of the feature store, the words of its captions, as
+        `caption_words` gives them.
+    maximum_length: captions of more words are cut to the first so many; None: none is cut.
+
+    Raises `UserError` when `maximum_length` is below 1.
+    """
+    if maximum_length is not None and maximum_length < 1:
+        raise UserError(f"maximum caption length {maximum_length} is not at least 1")
+    examples: list[CaptionExample] = []
+    truncated = 0
+    for row, captions in enumerate(words):
+        for caption in captions:
+            tokens = vocabulary.encode(caption)
+            if maximum_length is not None and len(tokens) > maximum_length:
+                tokens = tokens[:maximum_length]
+                truncated += 1
+            examples.append(CaptionExample(row, tokens))
+    return CaptionExamples(examples, truncated)

@@ -1,0 +1,148 @@
+"""The words a model knows, and their indices."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from captioner.errors import UserError
+from captioner.files import read_json, write_json
+
+SPECIAL_WORDS: tuple[str, ...] = ("<pad>", "<start>", "<end>", "<unk>")
+"""What stands at indices 0 to 3 of every vocabulary."""
+
+
+class Vocabulary:
+    """A fixed list of V words: four special ones, then the ordinary ones.
+
+    The special words are indices, not text: a caption that really contains "<end>" is given the
+    index of an unknown word for it, so that no text can end or pad a caption.
+    """
+
+    pad = 0
+    """Fills up the shorter captions of a batch."""
+    start = 1
+    """Stands before the first word."""
+    end = 2
+    """Stands after the last word."""
+    unknown = 3
+    """Stands for every word that is not in the vocabulary."""
+
+    def __init__(self, ordinary_words: Iterable[str]) -> None:
+        """Take the ordinary words in the order of their indices, 4 onwards.
+
+        Raises `UserError` when a word is not a string, is empty, is special, occurs twice or
+        cannot be written as UTF-8.
+        """
+        self._index: dict[str, int] = {}
+        for index, word in enumerate(ordinary_words, start=len(SPECIAL_WORDS)):
+            if not isinstance(word, str):
+                raise UserError(f"word {index} of the vocabulary is {word!r}, not a string")
+            if word == "" or word in SPECIAL_WORDS or not _is_writable(word):
+                raise UserError(f"word {index} of the vocabulary is {word!r}, which is no word")
+            if word in self._index:
+                raise UserError(
+                    f"the vocabulary has {word!r} twice, at {self._index[word]} and at {index}"
+                )
+            self._index[word] = index
+        self._words = (*SPECIAL_WORDS, *self._index)
+
+    @classmethod
+    def build(
+        cls, tokenised_captions: Iterable[Sequence[str]], minimum_count: int = 5
+    ) -> Vocabulary:
+        """Keep every word that occurs at least `minimum_count` times in the captions.
+
+        Words are ordered by falling count, those of one count alphabetically, so the order of
+        the captions does not matter. Raises `UserError` when `minimum_count` is below 1.
+        """
+        if minimum_count < 1:
+            raise UserError(f"minimum count {minimum_count} of a word is not at least 1")
+        counts = Counter(word for caption in tokenised_captions for word in caption)
+        kept = [
+            word
+            for word, count in counts.items()
+            if count >= minimum_count and word not in SPECIAL_WORDS
+        ]
+        return cls(sorted(kept, key=lambda word: (-counts[word], word)))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The text of every index, the four special words included: V strings."""
+        return self._words
+
+    def encode(self, words: Iterable[str]) -> list[int]:
+        """The index of each word, `unknown` for those not here; no start or end is added."""
+        return [self._index.get(word, self.unknown) for word in words]
+
+    def decode(self, indices: Iterable[int]) -> list[str]:
+        """The words of `indices` up to the first `end`; `pad` and `start` are left out.
+
+        An unknown word comes out as "<unk>". Raises `ValueError` for an index that is not in
+        0 to V - 1.
+        """
+        words = []
+        for index in indices:
+            if not 0 <= index < len(self._words):
+                raise ValueError(f"index {index} is not in 0 to {len(self._words) - 1}")
+            if index == self.end:
+                break
+            if index not in (self.pad, self.start):
+                words.append(self._words[index])
+        return words
+
+    def to_json(self) -> dict[str, Any]:
+        """What `save` writes: an object whose field `words` holds `words` as a list."""
+        return {"words": list(self._words)}
+
+    @classmethod
+    def from_json(cls, value: Any, source: str = "vocabulary") -> Vocabulary:
+        """The vocabulary of which `value` is the `to_json`.
+
+        Raises `UserError`, which calls the value `source`, when it is ill-formed.
+        """
+        words = value.get("words") if isinstance(value, dict) else None
+        if not isinstance(words, list):
+            raise UserError(f'{source} is not an object with a list "words"')
+        if tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS:
+            raise UserError(f"{source} does not begin with the words {', '.join(SPECIAL_WORDS)}")
+        try:
+            return cls(words[len(SPECIAL_WORDS) :])
+        except UserError as error:
+            raise UserError(f"{source} is ill-formed: {error}") from None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the vocabulary as JSON, atomically. Raises `UserError` when it cannot."""
+        write_json(path, self.to_json(), indent=None)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Vocabulary:
+        """Read what `save` wrote. Raises `UserError` for an absent or ill-formed file."""
+        return cls.from_json(read_json(path, "vocabulary"), f"vocabulary {path}")
+
+    def __len__(self) -> int:
+        """V, the special words included."""
+        return len(self._words)
+
+    def __contains__(self, word: object) -> bool:
+        """Whether `word` is an ordinary word here, that is: not encoded as `unknown`."""
+        return word in self._index
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and self._words == other._words
+
+    def __hash__(self) -> int:
+        return hash(self._words)
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self)} words)"
+
+
+def _is_writable(word: str) -> bool:
+    try:
+        word.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from captioner.data.coco import read_coco
+from captioner.errors import UserError
+
+REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "coco"
+
+
+def document() -> dict[str, Any]:
+    return {
+        "info": {"year": 2014},
+        "categories": [{"id": 1, "name": "dog"}],
+        "images": [
+            {"id": 42, "file_name": "COCO_val2014_000000000042.jpg", "height": 4},
+            {"id": 7, "file_name": "COCO_val2014_000000000007.jpg"},
+        ],
+        "annotations": [
+            {"id": 1, "image_id": 7, "caption": "A dog.\n"},
+            {"id": 2, "image_id": 42, "caption": "A cat."},
+            {"id": 3, "image_id": 7, "caption": "The dog."},
+        ],
+    }
+
+
+def write(path: Path, value: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value), encoding="utf-8")
+    return path
+
+
+def photos(folder: Path, *names: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+    return folder
+
+
+def test_images_have_their_captions_in_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path / "captions_val2014.json", document())
+    folder = photos(tmp_path / "p", *(image["file_name"] for image in document()["images"]))
+    images = read_coco(file, folder).images
+    assert [(image.image_id, image.captions) for image in images] == [
+        ("42", ("A cat.",)),
+        ("7", ("A dog.", "The dog.")),
+    ]
+    assert images[0].path == folder / "COCO_val2014_000000000042.jpg"
+    assert images[0].tokens is None
+    assert capsys.readouterr().out == ""
+
+
+def test_the_layout_of_2014_is_found_from_its_root(tmp_path: Path) -> None:
+    write(tmp_path / "annotations" / "captions_val2014.json", document())
+    photos(tmp_path / "train2014")
+    folder = photos(tmp_path / "val2014", *(image["file_name"] for image in document()["images"]))
+    images = read_coco(tmp_path, tmp_path, split="val2014").images
+    assert images[0].path == folder / "COCO_val2014_000000000042.jpg"
+
+
+def test_the_layout_of_2017_is_found_from_its_root(tmp_path: Path) -> None:
+    value = document()
+    for image in value["images"]:
+        image["file_name"] = image["file_name"].removeprefix("COCO_val2014_")
+    file = write(tmp_path / "annotations" / "captions_train2017.json", value)
+    folder = photos(tmp_path / "train2017", "000000000042.jpg", "000000000007.jpg")
+    images = read_coco(file, tmp_path).images
+    assert images[1].path == folder / "000000000007.jpg"
+    assert read_coco(file.parent, tmp_path, split="train2017").images == images
+
+
+def test_a_folder_of_annotations_needs_a_split_that_is_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="the split to read from it must be named"):
+        read_coco(tmp_path, tmp_path)
+    with pytest.raises(UserError, match=r"neither .*captions_val2014.json nor .*annotations"):
+        read_coco(tmp_path, tmp_path, split="val2014")
+
+
+def test_problems_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
+    value = document()
+    value["images"] += [value["images"][0], {"id": 8, "file_name": "8.jpg"}]
+    value["images"] += [{"id": 9, "file_name": "9.jpg"}]
+    value["annotations"] += [
+        {"id": 4, "image_id": 42, "caption": "  "},
+        {"id": 5, "image_id": 1000, "caption": "Of nothing"},
+        {"id": 2, "image_id": 42, "caption": "Twice"},
+        {"id": 6, "image_id": 9, "caption": "No file"},
+    ]
+    file = write(tmp_path / "captions_val2014.json", value)
+    folder = photos(tmp_path / "p", "8.jpg", *(i["file_name"] for i in document()["images"]))
+    result = read_coco(file, folder, on_problem="skip")
+    assert [image.image_id for image in result.images] == ["42", "7"]
+    assert result.images[0].captions == ("A cat.",)
+    assert result.problems.counts() == {
+        "duplicate image": 1,
+        "empty caption": 1,
+        "duplicate caption": 1,
+        "caption without an image": 1,
+        "image without captions": 1,
+        "missing image": 1,
+    }
+    with pytest.raises(UserError, match=r"\(annotation 5 is of image 1000, which is not there\)"):
+        read_coco(file, folder)
+
+
+def broken(where: str, index: int, name: str, value: Any) -> dict[str, Any]:
+    result = document()
+    if value is None:
+        del result[where][index][name]
+    else:
+        result[where][index][name] = value
+    return result
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([], "caption file .* is not an object"),
+        ({"images": []}, 'has no field "annotations"'),
+        ({"images": {}, "annotations": []}, 'field "images" of .* is not a list'),
+        ({"images": [3], "annotations": []}, 'entry 0 of "images" in .* is not an object'),
+        (broken("images", 1, "id", None), 'image record 1 in .* has no field "id"'),
+        (broken("images", 1, "id", "7"), 'field "id" of image record 1 .* is not a whole number'),
+        (broken("images", 0, "id", True), 'field "id" of image record 0 .* is not a whole number'),
+        (broken("images", 0, "file_name", 3), 'field "file_name" of .* is not a string'),
+        (broken("annotations", 2, "id", None), 'annotation record 2 in .* has no field "id"'),
+        (broken("annotations", 2, "image_id", [1]), 'field "image_id" of .* not a whole number'),
+        (broken("annotations", 0, "caption", None), 'record 0 in .* has no field "caption"'),
+        (broken("annotations", 0, "caption", 1.5), 'field "caption" of .* is not a string'),
+        ({"images": [], "annotations": []}, "no image with a caption is left"),
+    ],
+)
+def test_ill_formed_files_are_refused_by_name(tmp_path: Path, value: Any, message: str) -> None:
+    file = write(tmp_path / "captions.json", value)
+    for on_problem in ("refuse", "skip"):
+        with pytest.raises(UserError, match=message) as caught:
+            read_coco(file, tmp_path, on_problem=on_problem, check_files=False)
+        assert str(file) in str(caught.value)
+
+
+def test_a_missing_folder_of_photos_is_one_sentence(tmp_path: Path) -> None:
+    file = write(tmp_path / "captions.json", document())
+    with pytest.raises(UserError, match=r"image folder .*absent does not exist"):
+        read_coco(file, tmp_path / "absent")
+
+
+NAMES = st.sampled_from(["images", "annotations", "id", "image_id", "file_name", "caption"])
+SCALARS = st.none() | st.booleans() | st.integers(0, 2) | st.text(max_size=5)
+RECORDS = st.lists(st.dictionaries(NAMES, SCALARS, min_size=2) | SCALARS, max_size=4)
+FULL_IMAGES = st.lists(
+    st.fixed_dictionaries({"id": st.integers(0, 3), "file_name": st.text(max_size=3)}), max_size=4
+)
+FULL_ANNOTATIONS = st.lists(
+    st.fixed_dictionaries(
+        {"id": st.integers(0, 9), "image_id": st.integers(0, 3), "caption": st.text(max_size=5)}
+    ),
+    max_size=8,
+)
+
+
+@settings(deadline=None)
+@given(
+    st.fixed_dictionaries(
+        {"images": FULL_IMAGES | RECORDS, "annotations": FULL_ANNOTATIONS | RECORDS}
+    )
+    | st.dictionaries(NAMES, SCALARS | RECORDS)
+)
+def test_any_json_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, value: dict[str, Any]
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    file = write(folder / "any_coco.json", value)
+    try:
+        result = read_coco(file, folder, on_problem="skip", check_files=False)
+    except UserError:
+        return
+    kept = sum(len(image.captions) for image in result.images)
+    dropped = sum("caption" in problem.kind for problem in result.problems)
+    bare = result.problems.counts().get("image without captions", 0)
+    assert kept + dropped - bare == len(value["annotations"])
+    assert len(result.images) + bare + result.problems.counts().get("duplicate image", 0) == len(
+        value["images"]
+    )
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real COCO captions are not in ../shared/data")
+def test_real_captions_of_2017() -> None:
+    file = REAL / "captions_val2017_subset.json"
+    result = read_coco(file, REAL, check_files=False)
+    assert len(result.images) == 4831
+    assert sum(len(image.captions) for image in result.images) == 24169
+    assert min(len(image.captions) for image in result.images) == 5
+    assert len(result.problems) == 0
+    assert result.images[0].image_id == "37777"
+    assert result.images[0].path.name == "000000037777.jpg"

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from captioner.data.karpathy import read_karpathy
+from captioner.errors import UserError
+
+
+def sentence(text: str) -> dict[str, Any]:
+    return {"raw": text, "tokens": text.lower().strip(" .").split(), "imgid": 0, "sentid": 0}
+
+
+def entry(number: int, split: str, folder: str | None = "val2014") -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "filename": f"COCO_val2014_{number:012d}.jpg",
+        "split": split,
+        "imgid": number - 100,
+        "sentences": [sentence(f"A photo {number}."), sentence("A dog .")],
+    }
+    if folder is not None:
+        result |= {"filepath": folder, "cocoid": number}
+    return result
+
+
+def document() -> dict[str, Any]:
+    splits = ["test", "train", "restval", "val", "train"]
+    folders = ["val2014", "train2014", "val2014", "val2014", "train2014"]
+    entries = [
+        entry(n, split, folder)
+        for n, (split, folder) in enumerate(zip(splits, folders, strict=True), 100)
+    ]
+    return {"dataset": "coco", "images": entries}
+
+
+def write(path: Path, value: Any) -> Path:
+    path.write_text(json.dumps(value), encoding="utf-8")
+    return path
+
+
+def ids(file: Path, split: str | None, **options: Any) -> list[str]:
+    result = read_karpathy(file, file.parent, split, check_files=False, **options)
+    return [image.image_id for image in result.images]
+
+
+def test_splits(tmp_path: Path) -> None:
+    file = write(tmp_path / "dataset_coco.json", document())
+    assert ids(file, "train") == ["101", "102", "104"]
+    assert ids(file, "train", include_restval=False) == ["101", "104"]
+    assert ids(file, "restval") == ["102"]
+    assert ids(file, "val") == ["103"]
+    assert ids(file, "test") == ["100"]
+    assert ids(file, None) == ["100", "101", "102", "103", "104"]
+    with pytest.raises(UserError, match="no split 'dev', only restval, test, train, val"):
+        ids(file, "dev")
+
+
+def test_captions_come_with_their_tokens(tmp_path: Path) -> None:
+    file = write(tmp_path / "dataset_coco.json", document())
+    (image,) = read_karpathy(file, tmp_path, "val", check_files=False).images
+    assert image.captions == ("A photo 103.", "A dog .")
+    assert image.tokens == (("a", "photo", "103"), ("a", "dog"))
+
+
+def test_photos_are_found_in_the_folders_of_coco_and_in_one_folder(tmp_path: Path) -> None:
+    file = write(tmp_path / "dataset_coco.json", document())
+    (tmp_path / "train2014").mkdir()
+    train, rest, _ = read_karpathy(file, tmp_path, "train", check_files=False).images
+    assert train.path == tmp_path / "train2014" / "COCO_val2014_000000000101.jpg"
+    assert rest.path == tmp_path / "COCO_val2014_000000000102.jpg"
+
+
+def test_flickr_files_have_neither_folder_nor_number(tmp_path: Path) -> None:
+    value = {"dataset": "flickr8k", "images": [entry(5, "train", folder=None)]}
+    file = write(tmp_path / "dataset_flickr8k.json", value)
+    name = "COCO_val2014_000000000005.jpg"
+    (tmp_path / name).touch()
+    (image,) = read_karpathy(file, tmp_path, "train").images
+    assert (image.image_id, image.path) == (name, tmp_path / name)
+
+
+def test_problems_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
+    value = document()
+    value["images"] += [entry(101, "train"), entry(100, "train"), entry(106, "train")]
+    value["images"][-1]["sentences"] = []
+    value["images"][1]["sentences"][0] = {"raw": " . ", "tokens": []}
+    value["images"][4]["sentences"][0]["tokens"] = ["..."]
+    value["images"][3]["sentences"] = []
+    for number in (101, 102):
+        (tmp_path / f"COCO_val2014_{number:012d}.jpg").touch()
+    file = write(tmp_path / "dataset_coco.json", value)
+    result = read_karpathy(file, tmp_path, "train", on_problem="skip")
+    assert [image.image_id for image in result.images] == ["101", "102"]
+    assert result.images[0].captions == ("A dog .",)
+    assert result.problems.counts() == {
+        "empty caption": 2,
+        "duplicate image": 1,
+        "image in two splits": 1,
+        "missing image": 2,
+    }
+    with pytest.raises(UserError, match=r"sentence 0 of image COCO_val2014_0+101.jpg \(record 1\)"):
+        read_karpathy(file, tmp_path, "train")
+
+
+def changed(name: str, value: Any) -> dict[str, Any]:
+    result = document()
+    result["images"][2][name] = value
+    return result
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([], "is not an object"),
+        ({}, 'has no field "images"'),
+        ({"images": [{}]}, 'image record 0 in .* has no field "split"'),
+        (changed("split", 1), 'field "split" of image record 2 .* is not a string'),
+        (changed("filename", None), 'field "filename" of image record 2 .* is not a string'),
+        (changed("filepath", 1), 'field "filepath" of image record 2 .* is not a string'),
+        (changed("cocoid", "1"), 'field "cocoid" of image record 2 .* is not a whole number'),
+        (changed("sentences", {}), 'field "sentences" of image record 2 .* is not a list'),
+        (changed("sentences", ["x"]), 'entry 0 of "sentences" in image record 2'),
+        (changed("sentences", [{}]), 'a sentence of image record 2 .* has no field "raw"'),
+        (changed("sentences", [{"raw": "x", "tokens": "x"}]), 'field "tokens" .* not a list'),
+        (changed("sentences", [{"raw": "x", "tokens": [1]}]), "a token of .* is not a string"),
+    ],
+)
+def test_ill_formed_files_are_refused_by_name(tmp_path: Path, value: Any, message: str) -> None:
+    file = write(tmp_path / "dataset.json", value)
+    with pytest.raises(UserError, match=message) as caught:
+        read_karpathy(file, tmp_path, "train", on_problem="skip", check_files=False)
+    assert str(file) in str(caught.value)
+
+
+SCALARS = st.none() | st.booleans() | st.integers(0, 2) | st.text(max_size=5)
+SENTENCES = st.lists(
+    st.fixed_dictionaries(
+        {"raw": st.text(max_size=4)}, optional={"tokens": st.lists(st.text(max_size=3) | SCALARS)}
+    )
+    | SCALARS,
+    max_size=3,
+)
+ENTRIES = st.fixed_dictionaries(
+    {"split": st.sampled_from(["train", "val"]), "filename": st.text(max_size=3)},
+    optional={"cocoid": SCALARS, "filepath": st.text(max_size=4), "sentences": SENTENCES},
+)
+
+
+@settings(deadline=None)
+@given(st.lists(ENTRIES | SCALARS, max_size=5), st.sampled_from([None, "train", "val"]))
+def test_any_json_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, entries: list[Any], split: str | None
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    file = write(folder / "any_karpathy.json", {"images": entries})
+    try:
+        result = read_karpathy(file, folder, split, on_problem="skip", check_files=False)
+    except UserError:
+        return
+    for image in result.images:
+        assert image.captions
+        assert image.tokens is None or len(image.tokens) == len(image.captions)

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from captioner.data.problems import Problem, Problems
+from captioner.errors import UserError
+
+
+def filled(on_problem: Any) -> Problems:
+    problems = Problems("table t.csv", on_problem)
+    for line in range(2, 7):
+        problems.add("empty caption", f"line {line}", f"line {line} has no words")
+    problems.add("missing image", "image a", "image a has no file a.jpg")
+    return problems
+
+
+def test_refuse_ends_in_one_sentence_with_counts_and_the_first_few() -> None:
+    with pytest.raises(UserError) as caught:
+        filled("refuse").settle()
+    assert str(caught.value) == (
+        "table t.csv has 5 empty captions (line 2 has no words; line 3 has no words; "
+        "line 4 has no words; and 2 more), 1 missing image (image a has no file a.jpg) "
+        '(on_problem "skip" leaves them out)'
+    )
+
+
+def test_skip_goes_on_and_tells_in_its_summary() -> None:
+    problems = filled("skip")
+    problems.settle()
+    assert problems.counts() == {"empty caption": 5, "missing image": 1}
+    assert len(problems) == 6
+    assert next(iter(problems)) == Problem("empty caption", "line 2", "line 2 has no words")
+    assert problems.summary().startswith("table t.csv: left out 5 empty captions (line 2 has")
+
+
+def test_without_a_problem_nothing_is_raised() -> None:
+    problems = Problems("table t.csv", "refuse")
+    problems.settle()
+    assert problems.summary() == "table t.csv: nothing left out"
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    policy: Any = "ignore"
+    with pytest.raises(UserError, match="on_problem is 'ignore'"):
+        Problems("table t.csv", policy)
+
+
+def test_a_sentence_can_always_be_written() -> None:
+    problems = Problems("s", "skip")
+    problems.add("missing image", "image \ud800", "image \ud800 has no file")
+    assert problems.summary().encode("utf-8") == (
+        b"s: left out 1 missing image (image \\ud800 has no file)"
+    )

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from captioner.data.table import read_table
+from captioner.errors import UserError
+
+ROWS = [("a.jpg", "A dog", "train"), ("b.jpg", "A cat", "val"), ("a.jpg", "A dog", "train")]
+
+
+def table(folder: Path, name: str, content: str) -> Path:
+    for photo in ("a.jpg", "b.jpg"):
+        (folder / photo).touch()
+    file = folder / name
+    file.write_text(content, encoding="utf-8")
+    return file
+
+
+def as_csv() -> str:
+    return "caption,note,image,split\n" + "".join(f"{c},,{i},{s}\n" for i, c, s in ROWS)
+
+
+def as_jsonl() -> str:
+    rows = [{"image": i, "caption": c, "split": s, "extra": [1]} for i, c, s in ROWS]
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+@pytest.mark.parametrize(("name", "content"), [("t.csv", as_csv()), ("t.JSONL", as_jsonl())])
+def test_rows_are_grouped_by_image(tmp_path: Path, name: str, content: str) -> None:
+    file = table(tmp_path, name, content)
+    images = read_table(file).images
+    assert [(image.image_id, image.path, image.captions) for image in images] == [
+        ("a.jpg", tmp_path / "a.jpg", ("A dog", "A dog")),
+        ("b.jpg", tmp_path / "b.jpg", ("A cat",)),
+    ]
+    assert [image.image_id for image in read_table(file, split="val").images] == ["b.jpg"]
+    with pytest.raises(UserError, match="no split 'test', only train, val"):
+        read_table(file, split="test")
+
+
+def test_relative_paths_start_from_the_folder_of_images_where_one_is_given(tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    (photos / "c.jpg").touch()
+    absolute = tmp_path / "a.jpg"
+    file = table(tmp_path, "t.csv", f"image,caption\n./c.jpg,One\n{absolute},Two\nc.jpg,Three\n")
+    images = read_table(file, photos).images
+    assert [(image.image_id, image.path, image.captions) for image in images] == [
+        ("c.jpg", photos / "c.jpg", ("One", "Three")),
+        (str(absolute), absolute, ("Two",)),
+    ]
+    with pytest.raises(UserError, match=r"image folder .*absent does not exist"):
+        read_table(file, tmp_path / "absent")
+
+
+def test_quoted_cells_may_hold_commas_quotes_and_line_ends(tmp_path: Path) -> None:
+    text = 'image,caption\na.jpg,"A ""big"", red\ndog"\nb.jpg,\n'
+    file = table(tmp_path, "t.csv", text)
+    result = read_table(file, on_problem="skip")
+    assert result.images[0].captions == ('A "big", red\ndog',)
+    assert [problem.record for problem in result.problems] == ["line 4", "image b.jpg (line 4)"]
+
+
+def test_problems_of_a_csv_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
+    text = "image,caption,split\na.jpg,One,train\na.jpg,Two\n,Three,train\na.jpg,Four,val\n"
+    file = table(tmp_path, "t.csv", text + "\ngone.jpg,Five,\na.jpg,!,train\n")
+    result = read_table(file, on_problem="skip")
+    assert [(image.image_id, image.captions) for image in result.images] == [("a.jpg", ("One",))]
+    assert [(problem.kind, problem.record) for problem in result.problems] == [
+        ("ill-formed line", "line 3"),
+        ("ill-formed line", "line 4"),
+        ("image in two splits", "image a.jpg (line 5)"),
+        ("empty caption", "line 8"),
+        ("missing image", "image gone.jpg (line 7)"),
+    ]
+    with pytest.raises(UserError, match=r"t.csv has 2 ill-formed lines \(line 3 has 2 cells, the"):
+        read_table(file)
+
+
+def test_problems_of_a_jsonl_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
+    lines = ['{"image": "a.jpg", "caption": "One"}', "", "{", "[]", '{"image": "a.jpg"}']
+    lines += ['{"image": 3, "caption": "x"}', '{"image": "a.jpg", "caption": "x", "split": 1}']
+    lines += ["[" * 100_000, "9" * 5000, '{"image": "a.jpg", "caption": "\\ud800 x"}']
+    file = table(tmp_path, "t.jsonl", "\n".join(lines))
+    result = read_table(file, on_problem="skip")
+    assert [(image.image_id, image.captions) for image in result.images] == [("a.jpg", ("One",))]
+    assert [problem.record for problem in result.problems if problem.kind == "ill-formed line"] == [
+        f"line {number}" for number in range(3, 10)
+    ]
+    assert result.problems.counts()["caption that is not valid Unicode"] == 1
+    with pytest.raises(
+        UserError, match=r"7 ill-formed lines \(line 3 is not valid JSON; line 4 is not a"
+    ):
+        read_table(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.csv", "", 'no column "image"'),
+        ("t.csv", "image,text\na.jpg,x\n", 'no column "caption" in its first line'),
+        ("t.csv", "image,caption,image\na.jpg,x,y\n", 'has the column "image" twice'),
+        ("t.csv", 'image,caption\na.jpg,"x', r"is not valid CSV \(line 2"),
+        ("t.csv", "image,caption\n", "no image with a caption is left"),
+        ("t.jsonl", "", "no image with a caption is left"),
+        ("t.txt", "image,caption\na.jpg,x\n", r"is neither .csv nor .jsonl"),
+    ],
+)
+def test_ill_formed_tables_are_refused_by_name(
+    tmp_path: Path, name: str, content: str, message: str
+) -> None:
+    file = table(tmp_path, name, content)
+    with pytest.raises(UserError, match=message) as caught:
+        read_table(file, on_problem="skip")
+    assert str(file) in str(caught.value)
+
+
+def test_a_split_of_a_table_without_splits_is_refused(tmp_path: Path) -> None:
+    file = table(tmp_path, "t.csv", "image,caption\na.jpg,x\n")
+    with pytest.raises(UserError, match="no split 'train': it has no \"split\" column"):
+        read_table(file, split="train")
+
+
+ANY_TEXT = st.text() | st.lists(st.sampled_from('ab,"\n\r{}:[]')).map("".join)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(["csv", "jsonl"]), st.booleans(), ANY_TEXT)
+def test_any_text_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, header: bool, text: str
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    file = folder / f"any_table.{kind}"
+    text = ("image,caption\n" if kind == "csv" else '{"image": "a", "caption": "') * header + text
+    file.write_bytes(text.encode("utf-8", "replace"))
+    try:
+        result = read_table(file, on_problem="skip", check_files=False)
+    except UserError:
+        return
+    assert all(image.captions for image in result.images)
+
+
+# Reading a text file turns every line end into \n, white space around a cell is dropped, and
+# Python before 3.11 reads no CSV with a null character.
+TEXT = st.text(st.characters(exclude_characters="\r\0", exclude_categories=["Cs"]))
+IMAGES = st.text(st.characters(exclude_characters="\r\0/.", exclude_categories=["Cs"]), max_size=9)
+CAPTIONS = st.lists(TEXT.map(lambda text: ("a" + text).strip()), min_size=1, max_size=3)
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(["csv", "jsonl"]),
+    st.dictionaries(IMAGES.map(lambda name: "x" + name.strip()), CAPTIONS, min_size=1),
+)
+def test_what_is_written_is_read_again(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, captions: dict[str, list[str]]
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    file = folder / f"round_table.{kind}"
+    rows = [(name, text) for name, texts in captions.items() for text in texts]
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        if kind == "csv":
+            csv.writer(stream).writerows([("image", "caption"), *rows])
+        else:
+            for name, text in rows:
+                line = json.dumps({"image": name, "caption": text}, ensure_ascii=len(text) % 2 == 0)
+                stream.write(line + "\n")
+    result = read_table(file, check_files=False)
+    assert {image.image_id: list(image.captions) for image in result.images} == captions
+
+
+def test_the_first_row_is_line_two(tmp_path: Path) -> None:
+    file = table(tmp_path, "t.csv", "image,caption\na.jpg\n")
+    with pytest.raises(UserError, match="line 2 has 1 cells, the header 2"):
+        read_table(file)

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from captioner.errors import UserError
+from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
+
+CAPTIONS = [["b", "a", "dog"], ["a", "cat"], ["a", "b", "dog"], ["zebra"]]
+
+
+def test_words_are_ordered_by_count_and_then_alphabetically() -> None:
+    vocabulary = Vocabulary.build(CAPTIONS, minimum_count=1)
+    assert vocabulary.words == (*SPECIAL_WORDS, "a", "b", "dog", "cat", "zebra")
+    assert len(vocabulary) == 9
+
+
+def test_order_of_captions_does_not_matter() -> None:
+    captions = [["w" + str(n % 7), "w" + str(n % 5)] for n in range(40)]
+    built = Vocabulary.build(captions, minimum_count=2)
+    random.Random(1).shuffle(captions)
+    assert Vocabulary.build(captions, minimum_count=2) == built
+
+
+def test_minimum_count_keeps_words_that_occur_so_often() -> None:
+    assert Vocabulary.build(CAPTIONS, minimum_count=2).words[4:] == ("a", "b", "dog")
+    assert Vocabulary.build(CAPTIONS, minimum_count=3).words[4:] == ("a",)
+    assert Vocabulary.build([["x"] * 4, ["y"] * 5]).words[4:] == ("y",)
+    with pytest.raises(UserError, match="minimum count 0"):
+        Vocabulary.build(CAPTIONS, minimum_count=0)
+
+
+def test_special_indices() -> None:
+    vocabulary = Vocabulary(["a"])
+    indices = (vocabulary.pad, vocabulary.start, vocabulary.end, vocabulary.unknown)
+    assert indices == (0, 1, 2, 3)
+    assert [vocabulary.words[index] for index in indices] == ["<pad>", "<start>", "<end>", "<unk>"]
+
+
+def test_encode_and_decode() -> None:
+    vocabulary = Vocabulary(["a", "dog"])
+    assert vocabulary.encode(["a", "cat", "dog"]) == [4, 3, 5]
+    assert vocabulary.decode([1, 4, 3, 0, 5, 2, 4]) == ["a", "<unk>", "dog"]
+    assert vocabulary.decode([4, 5]) == ["a", "dog"]
+    for index in (-1, 6):
+        with pytest.raises(ValueError, match=f"index {index} is not in 0 to 5"):
+            vocabulary.decode([index])
+
+
+def test_special_words_in_a_corpus_are_unknown_words() -> None:
+    corpus = [["a", "<end>", "<pad>", "<start>", "<unk>"]] * 9
+    vocabulary = Vocabulary.build(corpus, minimum_count=1)
+    assert vocabulary.words == (*SPECIAL_WORDS, "a")
+    assert vocabulary.encode(["a", "<end>", "<pad>", "<start>"]) == [4, 3, 3, 3]
+    assert "<end>" not in vocabulary
+    assert "a" in vocabulary
+
+
+def test_equality_is_that_of_the_words() -> None:
+    assert Vocabulary(["a", "b"]) == Vocabulary(["a", "b"])
+    assert hash(Vocabulary(["a", "b"])) == hash(Vocabulary(["a", "b"]))
+    assert Vocabulary(["a", "b"]) != Vocabulary(["b", "a"])
+    assert Vocabulary(["a"]) != ["a"]
+
+
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+
+
+@settings(deadline=None)
+@given(st.lists(WORDS.filter(lambda word: word not in SPECIAL_WORDS), unique=True))
+def test_json_round_trip(words: list[str]) -> None:
+    vocabulary = Vocabulary(words)
+    again = Vocabulary.from_json(json.loads(json.dumps(vocabulary.to_json())))
+    assert again == vocabulary
+    assert again.decode(again.encode(words)) == words
+
+
+def test_save_and_load(tmp_path: Path) -> None:
+    vocabulary = Vocabulary(["a", "caf\u00e9", 'say "x"', "\u2028"])
+    vocabulary.save(tmp_path / "model" / "vocabulary.json")
+    assert Vocabulary.load(tmp_path / "model" / "vocabulary.json") == vocabulary
+    assert [path.name for path in (tmp_path / "model").iterdir()] == ["vocabulary.json"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("not json", "is not valid JSON"),
+        ("[]", 'is not an object with a list "words"'),
+        ('{"words": {"a": 4}}', 'is not an object with a list "words"'),
+        ('{"words": ["a"]}', "does not begin with the words <pad>"),
+        ('{"words": ["<pad>", "<end>", "<start>", "<unk>", "a"]}', "does not begin with"),
+        ('{"words": ["<pad>", "<start>", "<end>", "<unk>", "a", "b", "a"]}', "'a' twice"),
+        ('{"words": ["<pad>", "<start>", "<end>", "<unk>", "a", 7]}', "word 5 .* is 7, not a str"),
+        ('{"words": ["<pad>", "<start>", "<end>", "<unk>", "<end>"]}', "'<end>', which is no word"),
+        ('{"words": ["<pad>", "<start>", "<end>", "<unk>", ""]}', "'', which is no word"),
+        ('{"words": ["<pad>", "<start>", "<end>", "<unk>", "\\ud800"]}', "which is no word"),
+    ],
+)
+def test_ill_formed_files_are_refused_by_name(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "vocabulary.json"
+    path.write_text(content)
+    with pytest.raises(UserError, match=message) as caught:
+        Vocabulary.load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"absent\.json does not exist"):
+        Vocabulary.load(tmp_path / "absent.json")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["words", "x"]), inner),
+)
+
+
+@settings(deadline=None)
+@given(JSON | st.lists(JSON).map(lambda words: {"words": [*SPECIAL_WORDS, *words]}))
+def test_any_json_is_a_vocabulary_or_refused(value: Any) -> None:
+    try:
+        vocabulary = Vocabulary.from_json(value)
+    except UserError:
+        return
+    assert vocabulary.to_json() == value
