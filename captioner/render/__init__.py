@@ -1,0 +1,30 @@
+"""Attention made visible: maps drawn over the photo they belong to.
+
+The room gets plain data: a photo, the words written about it, one map a word, and the part of the
+photo the maps cover. It runs no model and needs no screen.
+"""
+
+from __future__ import annotations
+
+from captioner.render.animation import frames, save_gif
+from captioner.render.overlay import overlay
+from captioner.render.page import PageCaption, PageItem, html_page, save_html
+from captioner.render.panels import panels
+from captioner.render.save import save_picture
+from captioner.render.upsample import place, upsample
+from captioner.render.words import save_word_images
+
+__all__ = [
+    "PageCaption",
+    "PageItem",
+    "frames",
+    "html_page",
+    "overlay",
+    "panels",
+    "place",
+    "save_gif",
+    "save_html",
+    "save_picture",
+    "save_word_images",
+    "upsample",
+]

@@ -1,0 +1,153 @@
+"""A caption as a moving picture: the attention wanders while the words are written."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw
+
+from captioner.files import atomic_path
+from captioner.render.checks import check_attention
+from captioner.render.overlay import overlay
+from captioner.render.region import Region, fit
+from captioner.render.typography import Paragraph, lay_out
+
+BACKGROUND = (255, 255, 255)
+INK = (24, 26, 31)
+PALE_INK = (150, 154, 163)
+HIGHLIGHT = (255, 200, 87)
+
+MARGIN = 16
+CAPTION_SIZE = 22
+NARROWEST_CAPTION = 320
+
+_SAMPLE_SIDE = 128
+"""Pixels of the longer side of the samples of the frames from which the palette is chosen."""
+
+_DITHER_STEP = 7.0
+"""Size of the fixed pattern added before rounding to the palette, in steps of 256."""
+
+
+def frames(
+    photo: Image.Image,
+    words: Sequence[str],
+    attention: npt.ArrayLike,
+    region: Region,
+    strength: float = 0.8,
+    longest_side: int = 480,
+) -> list[Image.Image]:
+    """Draw one RGB frame a word: the overlay, and the whole caption with that word highlighted.
+
+    The T frames are of one size. Arguments and errors are those of `save_gif`.
+    """
+    maps = check_attention(words, attention)
+    drawn_photo, drawn_region = fit(photo, region, longest_side)
+    pictures = [overlay(drawn_photo, weights, drawn_region, strength) for weights in maps]
+    width = _frame_width(pictures[0])
+    caption = lay_out(words, CAPTION_SIZE, width - 2 * MARGIN, centred=True)
+    return [_frame(picture, caption, current) for current, picture in enumerate(pictures)]
+
+
+def save_gif(
+    path: str | os.PathLike[str],
+    photo: Image.Image,
+    words: Sequence[str],
+    attention: npt.ArrayLike,
+    region: Region,
+    seconds_a_word: float = 0.8,
+    strength: float = 0.8,
+    longest_side: int = 480,
+) -> None:
+    """Write an animated GIF with one frame a word, which starts again at the end.
+
+    All frames share one palette of 256 colours and one fixed dithering pattern, so what does not
+    change from word to word does not flicker.
+
+    words: the T words of the caption.
+    attention: (T, rows, columns), the map of each word.
+    region: the part of the photo the maps cover.
+    seconds_a_word: how long a frame stays, kept to a hundredth of a second; at least 0.02.
+    strength: of the overlay, see `overlay`.
+    longest_side: pixels of the longer side of the photo.
+
+    Raises `ValueError` as `check_attention`, `check_region` and `overlay` do and for a shorter
+    time, and `UserError` when the file cannot be written.
+    """
+    if not 0.02 <= seconds_a_word <= 600:
+        raise ValueError(f"{seconds_a_word} seconds a word is not between 0.02 and 600")
+    drawn = frames(photo, words, attention, region, strength, longest_side)
+    palette = _palette(drawn)
+    picture_height = fit(photo, region, longest_side)[0].height
+    coloured = [_to_palette(frame, palette, picture_height) for frame in drawn]
+    with atomic_path(path) as temporary:
+        coloured[0].save(
+            temporary,
+            format="GIF",
+            save_all=True,
+            append_images=coloured[1:],
+            duration=round(seconds_a_word * 100) * 10,  # milliseconds
+            loop=0,  # for ever
+            optimize=False,
+            palette=palette.getpalette(),  # else Pillow gives every frame one of its own
+        )
+
+
+def _frame_width(picture: Image.Image) -> int:
+    return max(picture.width, NARROWEST_CAPTION)
+
+
+def _frame(picture: Image.Image, caption: Paragraph, current: int) -> Image.Image:
+    width = _frame_width(picture)
+    canvas = Image.new("RGB", (width, picture.height + caption.height + 2 * MARGIN), BACKGROUND)
+    canvas.paste(picture, ((width - picture.width) // 2, 0))
+    pen = ImageDraw.Draw(canvas)
+    top = picture.height + MARGIN
+    for position, word in enumerate(caption.words):
+        left, line_top = MARGIN + word.left, top + word.top
+        if position == current:
+            box = (left - 4, line_top, left + word.width + 4, line_top + caption.line_height - 2)
+            pen.rounded_rectangle(box, radius=5, fill=HIGHLIGHT)
+        pen.text(
+            (left, line_top + CAPTION_SIZE),
+            word.text,
+            fill=INK if position <= current else PALE_INK,
+            font=caption.font,
+            anchor="ls",
+        )
+    return canvas
+
+
+def _to_palette(frame: Image.Image, palette: Image.Image, picture_height: int) -> Image.Image:
+    """Bring an RGB frame to a palette; its first `picture_height` rows are dithered."""
+    values = np.array(frame, dtype=np.float32)  # (height, width, 3)
+    values[:picture_height] += _dither_pattern(frame.width, picture_height)[..., None]
+    rounded = Image.fromarray(values.clip(0, 255).astype(np.uint8))
+    return rounded.quantize(palette=palette, dither=Image.Dither.NONE)
+
+
+def _palette(drawn: list[Image.Image]) -> Image.Image:
+    """Choose 256 colours for all the frames together."""
+    samples = [frame.copy() for frame in drawn]
+    for sample in samples:
+        sample.thumbnail((_SAMPLE_SIDE, _SAMPLE_SIDE), Image.Resampling.NEAREST)
+    width, height = samples[0].size
+    columns = math.ceil(math.sqrt(len(samples)))
+    sheet = Image.new("RGB", (columns * width, math.ceil(len(samples) / columns) * height))
+    for position, sample in enumerate(samples):
+        row, column = divmod(position, columns)
+        sheet.paste(sample, (column * width, row * height))
+    return sheet.quantize(colors=256, method=Image.Quantize.MEDIANCUT)
+
+
+def _dither_pattern(width: int, height: int) -> npt.NDArray[np.float32]:
+    """An ordered pattern (height, width) around 0: Bayer's 8x8 matrix, repeated."""
+    matrix = np.zeros((1, 1))
+    for _ in range(3):
+        matrix = np.block([[4 * matrix, 4 * matrix + 2], [4 * matrix + 3, 4 * matrix + 1]])
+    centred = ((matrix + 0.5) / matrix.size - 0.5) * _DITHER_STEP  # (8, 8)
+    repeated = np.tile(centred, (height // 8 + 1, width // 8 + 1))
+    return repeated[:height, :width].astype(np.float32)

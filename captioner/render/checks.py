@@ -1,0 +1,89 @@
+"""What every renderer asks of the words and maps it is given.
+
+A violation is a mistake in the calling program, not in something a person gave, so it raises
+`ValueError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+SUM_TOLERANCE = 0.01
+"""How far the sum of one map may be from 1: half-precision weights add up to about this well."""
+
+
+def check_map(attention_map: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Return one attention map (rows, columns) as float64.
+
+    Raises `ValueError` when it has another number of dimensions, no cells, a weight that is not
+    a number, infinite or negative, or when its weights do not add up to 1.
+    """
+    weights = _numbers(attention_map)
+    if weights.ndim != 2 or weights.size == 0:
+        raise ValueError(f"an attention map must have shape (rows, columns), not {weights.shape}")
+    _check_weights(weights[np.newaxis])
+    return weights
+
+
+def check_attention(words: Sequence[str], attention: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Return the maps of a caption (T, rows, columns) as float64, one for each of the T `words`.
+
+    Raises `ValueError` as `check_map` does for each map, when there are no words, when a word is
+    empty, or when there are not as many maps as words.
+    """
+    if isinstance(words, str):
+        raise ValueError("words must be a sequence of words, not one string")
+    if len(words) == 0:
+        raise ValueError("there must be at least one word to draw")
+    for position, word in enumerate(words):
+        if not isinstance(word, str) or not word.strip():
+            raise ValueError(f"word {position} is {word!r}, but every word must have characters")
+    weights = _numbers(attention)
+    if weights.ndim != 3 or weights.shape[1] == 0 or weights.shape[2] == 0:
+        raise ValueError(f"attention must have shape (T, rows, columns), not {weights.shape}")
+    if len(weights) != len(words):
+        raise ValueError(f"there are {len(words)} words but {len(weights)} attention maps")
+    _check_weights(weights)
+    return weights
+
+
+def check_strength(strength: float) -> float:
+    """Return `strength`; raises `ValueError` when it is not in [0, 1]."""
+    if not 0.0 <= strength <= 1.0:
+        raise ValueError(f"strength {strength} is not between 0 and 1")
+    return float(strength)
+
+
+def check_probabilities(probabilities: Sequence[float], words: Sequence[str]) -> list[float]:
+    """Return one probability a word.
+
+    Raises `ValueError` when there are not as many as words or one is outside [0, 1].
+    """
+    values = [float(probability) for probability in probabilities]
+    if len(values) != len(words):
+        raise ValueError(f"there are {len(words)} words but {len(values)} probabilities")
+    for position, value in enumerate(values):
+        if not 0.0 <= value <= 1.0:
+            raise ValueError(f"probability {position} is {value}, which is not between 0 and 1")
+    return values
+
+
+def _numbers(array: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    try:
+        return np.asarray(array).astype(np.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"attention cannot be read as an array of numbers: {error}") from error
+
+
+def _check_weights(maps: npt.NDArray[np.float64]) -> None:
+    for position, weights in enumerate(maps):
+        if not np.isfinite(weights).all():
+            raise ValueError(f"attention map {position} holds a weight that is not a finite number")
+        if (weights < 0).any():
+            raise ValueError(f"attention map {position} holds a negative weight")
+        total = float(weights.sum())
+        if abs(total - 1.0) > SUM_TOLERANCE:
+            raise ValueError(f"attention map {position} adds up to {total:.4g} instead of 1")

@@ -1,0 +1,207 @@
+"""Captions as one self-contained web page, in which pointing at a word shows its map."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import io
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from captioner.files import write_text
+from captioner.render.checks import check_attention, check_strength
+from captioner.render.overlay import LOOK
+from captioner.render.page_script import SCRIPT
+from captioner.render.page_style import STYLE
+from captioner.render.region import Region, fit
+from captioner.render.typography import printable
+
+UNIT = 1e-5
+"""What 1 stands for in the maps of the page, which are whole numbers to keep it small."""
+
+_LONGEST_SIDE = 1000
+_JPEG_QUALITY = 85
+
+
+@dataclass(frozen=True)
+class PageCaption:
+    """One caption of a photo.
+
+    words: the T words.
+    attention: (T, rows, columns), the map of each word.
+    log_probability: of the whole caption, in nats; written beside it.
+    """
+
+    words: Sequence[str]
+    attention: npt.ArrayLike
+    log_probability: float | None = None
+
+
+@dataclass(frozen=True)
+class PageItem:
+    """One photo of the page.
+
+    region: the part of the photo the maps cover.
+    captions: the caption, and after it any alternatives; all their maps have one shape.
+    name: a line under the photo, such as the name of its file.
+    """
+
+    photo: Image.Image
+    region: Region
+    captions: Sequence[PageCaption]
+    name: str = ""
+
+
+def html_page(
+    items: Sequence[PageItem], title: str = "Where the model looked", strength: float = 0.8
+) -> str:
+    """One HTML page for one or several captioned photos, as text to be stored in UTF-8.
+
+    Everything is in the page: photos as JPEG of at most 1000 pixels a side, maps as numbers,
+    style and script. It loads nothing, and forbids itself to. Pointing at a word, moving to it
+    with the keyboard or tapping it shows its map over the photo, drawn as `overlay` draws it.
+
+    strength: of the overlay at first; the page has a slider for it.
+
+    Raises `ValueError` for no items, for an item without captions or with maps of different shapes,
+    and as `check_attention`, `check_region` and `check_strength` do.
+    """
+    if len(items) == 0:
+        raise ValueError("there must be at least one photo on a page")
+    percent = round(100 * check_strength(strength))
+    articles = []
+    numbers: dict[str, Any] = {"unit": UNIT, "look": asdict(LOOK), "items": []}
+    for position, item in enumerate(items):
+        photo, region = fit(item.photo, item.region, _LONGEST_SIDE, enlarge=False)
+        numbers["items"].append(_numbers(item, position, photo.size, region))
+        articles.append(_article(item, position, photo))
+    policy = (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+        f"script-src 'sha256-{_digest(SCRIPT)}'"
+    )
+    heading = html.escape(printable(title))
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{heading}</title>
+<style>{STYLE}</style>
+</head>
+<body>
+<header>
+<h1>{heading}</h1>
+<p>Point at a word, tap it, or walk with <kbd>←</kbd> <kbd>→</kbd>: the light falls where the model
+looked when it wrote that word. A click keeps it, <kbd>Esc</kbd> lets it go. Hatched: not seen by
+the model.</p>
+<div class="strength"><label for="strength">Strength</label>
+<input id="strength" type="range" min="0" max="100" value="{percent}" autocomplete="off">
+<output id="strength-shown" for="strength">{percent} %</output></div>
+<noscript><p>Without its script this page shows the photos and captions, but no maps.</p></noscript>
+</header>
+<main>
+{"".join(articles)}</main>
+<script id="data" type="application/json">{_json(numbers)}</script>
+<script>{SCRIPT}</script>
+</body>
+</html>
+"""
+
+
+def save_html(
+    path: str | os.PathLike[str],
+    items: Sequence[PageItem],
+    title: str = "Where the model looked",
+    strength: float = 0.8,
+) -> None:
+    """Write `html_page` to a file.
+
+    Raises `ValueError` as `html_page` does and `UserError` when the file cannot be written.
+    """
+    write_text(path, html_page(items, title, strength))
+
+
+def _numbers(
+    item: PageItem, position: int, photo_size: tuple[int, int], region: Region
+) -> dict[str, Any]:
+    """What the script needs of an item: edges as shares of the photo, maps row by row."""
+    if len(item.captions) == 0:
+        raise ValueError(f"photo {position} of the page has no caption")
+    maps = [check_attention(caption.words, caption.attention) for caption in item.captions]
+    shapes = {weights.shape[1:] for weights in maps}
+    if len(shapes) > 1:
+        raise ValueError(f"photo {position} of the page has maps of different shapes: {shapes}")
+    rows, columns = shapes.pop()
+    width, height = photo_size
+    left, top, right, bottom = region
+    return {
+        "region": [left / width, top / height, right / width, bottom / height],
+        "rows": rows,
+        "columns": columns,
+        "captions": [
+            np.rint(weights.reshape(len(weights), -1) / UNIT).astype(int).tolist()
+            for weights in maps
+        ],
+    }
+
+
+def _article(item: PageItem, position: int, photo: Image.Image) -> str:
+    """The HTML of one item; all text from outside is escaped."""
+    alternative = html.escape(" ".join(printable(word) for word in item.captions[0].words))
+    name = html.escape(printable(item.name))
+    captions = "".join(_caption(caption) for caption in item.captions)
+    return f"""<article class="item" id="item-{position}">
+<figure>
+<div class="stage" style="--ratio:{photo.width / photo.height:.4f}">
+<img src="{_data_uri(photo)}" width="{photo.width}" height="{photo.height}" alt="{alternative}">
+<canvas hidden></canvas>
+</div>
+<figcaption>{name}</figcaption>
+</figure>
+<ol class="captions">
+{captions}</ol>
+</article>
+"""
+
+
+def _caption(caption: PageCaption) -> str:
+    buttons = "\n".join(
+        f'<button class="word" type="button" aria-pressed="false">'
+        f"{html.escape(printable(word) or '?')}</button>"
+        for word in caption.words
+    )
+    score = ""
+    if caption.log_probability is not None:
+        score = f'<span class="score">log-probability {caption.log_probability:.2f}</span>'
+    return f"""<li class="caption">
+<div class="words" dir="auto">
+{buttons}
+</div>
+<div class="below"><button class="play" type="button">Play</button>{score}</div>
+</li>
+"""
+
+
+def _data_uri(photo: Image.Image) -> str:
+    buffer = io.BytesIO()
+    photo.save(buffer, format="JPEG", quality=_JPEG_QUALITY)
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def _json(value: Any) -> str:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(value, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")

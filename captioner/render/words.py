@@ -1,0 +1,60 @@
+"""One picture file a word."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy.typing as npt
+from PIL import Image
+
+from captioner.render.checks import check_attention
+from captioner.render.overlay import overlay
+from captioner.render.region import Region, fit
+from captioner.render.save import save_picture
+
+_LONGEST_NAME = 40
+
+
+def save_word_images(
+    folder: str | os.PathLike[str],
+    photo: Image.Image,
+    words: Sequence[str],
+    attention: npt.ArrayLike,
+    region: Region,
+    strength: float = 0.8,
+    longest_side: int = 1024,
+) -> list[Path]:
+    """Write the overlay of each word as a PNG in `folder` and return the paths, in order.
+
+    The names carry the word's number and what of the word is safe in a file name anywhere:
+    `01_a.png`, `02_dog.png`. The folder is made if absent; files of the same names are replaced.
+
+    words: the T words of the caption.
+    attention: (T, rows, columns), the map of each word.
+    region: the part of the photo the maps cover.
+    strength: of the overlay, see `overlay`.
+    longest_side: larger photos are drawn with this many pixels on their longer side.
+
+    Raises `ValueError` as `check_attention`, `check_region` and `overlay` do, and `UserError` when
+    a file cannot be written.
+    """
+    maps = check_attention(words, attention)
+    drawn_photo, drawn_region = fit(photo, region, longest_side, enlarge=False)
+    digits = max(2, len(str(len(words))))
+    paths = []
+    for number, (word, weights) in enumerate(zip(words, maps, strict=True), start=1):
+        path = Path(folder) / f"{number:0{digits}}_{safe_name(word)}.png"
+        save_picture(path, overlay(drawn_photo, weights, drawn_region, strength))
+        paths.append(path)
+    return paths
+
+
+def safe_name(word: str) -> str:
+    """What remains of a word in lower-case ASCII letters, digits and hyphens, or `word`."""
+    plain = unicodedata.normalize("NFKD", word).encode("ascii", errors="ignore").decode("ascii")
+    name = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:_LONGEST_NAME].strip("-")
+    return name or "word"

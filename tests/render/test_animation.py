@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import io
+import itertools
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image, ImageSequence
+
+from captioner.errors import UserError
+from captioner.render.animation import HIGHLIGHT, frames, save_gif
+
+Attention = Callable[[int], npt.NDArray[np.float64]]
+
+WORDS = ["a", "dog", "runs", "over", "the", "grass"]
+REGION = (15.0, 0.0, 75.0, 60.0)
+
+
+def _local_palettes(content: bytes) -> list[bool]:
+    """For each image block of a GIF, whether it brings a palette of its own."""
+    stream = io.BytesIO(content[6:])
+    _, _, flags, _, _ = struct.unpack("<HHBBB", stream.read(7))
+    if flags & 0x80:
+        stream.read(3 * 2 ** ((flags & 7) + 1))
+    found = []
+    while (kind := stream.read(1)) != b";":
+        if kind == b"!":
+            stream.read(1)
+        else:
+            flags = stream.read(9)[8]
+            found.append(bool(flags & 0x80))
+            if flags & 0x80:
+                stream.read(3 * 2 ** ((flags & 7) + 1))
+            stream.read(1)
+        while size := stream.read(1)[0]:
+            stream.read(size)
+    return found
+
+
+def _highlighted_columns(frame: Image.Image) -> npt.NDArray[np.int64]:
+    values = np.asarray(frame.convert("RGB")).astype(int)
+    near = (np.abs(values - HIGHLIGHT).max(axis=2) < 25)[-40:]
+    return np.flatnonzero(near.any(axis=0))
+
+
+def test_one_frame_a_word_for_the_given_time_for_ever(
+    tmp_path: Path, photo: Image.Image, attention: Attention
+) -> None:
+    path = tmp_path / "a.gif"
+    save_gif(path, photo, WORDS, attention(6), REGION, seconds_a_word=0.35, longest_side=120)
+    with Image.open(path) as written:
+        assert written.format == "GIF"
+        assert written.info["loop"] == 0
+        durations = [frame.info["duration"] for frame in ImageSequence.Iterator(written)]
+    assert durations == [350] * 6
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_same_word_and_map_twice_keeps_its_two_frames(
+    tmp_path: Path, photo: Image.Image, attention: Attention
+) -> None:
+    maps = np.repeat(attention(1), 3, axis=0)
+    save_gif(tmp_path / "a.gif", photo, ["very"] * 3, maps, REGION)
+    with Image.open(tmp_path / "a.gif") as written:
+        assert getattr(written, "n_frames", 1) == 3
+
+
+def test_frames_share_one_palette(tmp_path: Path, photo: Image.Image, attention: Attention) -> None:
+    path = tmp_path / "a.gif"
+    save_gif(path, photo, WORDS, attention(6), REGION)
+    assert _local_palettes(path.read_bytes()) == [False] * 6
+
+
+def test_what_does_not_change_does_not_flicker(tmp_path: Path, attention: Attention) -> None:
+    values = np.random.default_rng(2).integers(0, 256, (20, 60, 3), dtype=np.uint8)
+    photo = Image.fromarray(values).resize((240, 80), Image.Resampling.BICUBIC)
+    save_gif(tmp_path / "a.gif", photo, WORDS, attention(6), (160, 0, 240, 80), longest_side=240)
+    with Image.open(tmp_path / "a.gif") as written:
+        shown = [np.asarray(f.convert("RGB")).copy() for f in ImageSequence.Iterator(written)]
+    left = (320 - 240) // 2
+    for frame in shown[1:]:  # the part not seen is the same under every word
+        assert (frame[:80, left : left + 155] == shown[0][:80, left : left + 155]).all()
+        assert (frame[:80] != shown[0][:80]).any()
+
+
+def test_colours_of_the_file_are_close_to_the_drawn_ones(
+    tmp_path: Path, photo: Image.Image, attention: Attention
+) -> None:
+    drawn = frames(photo, WORDS, attention(6), REGION)
+    save_gif(tmp_path / "a.gif", photo, WORDS, attention(6), REGION)
+    with Image.open(tmp_path / "a.gif") as written:
+        for expected, frame in zip(drawn, ImageSequence.Iterator(written), strict=True):
+            far = np.asarray(frame.convert("RGB")).astype(int) - np.asarray(expected)
+            assert np.abs(far).mean() < 8
+
+
+def test_highlight_walks_through_the_words(photo: Image.Image, attention: Attention) -> None:
+    drawn = frames(photo, WORDS, attention(6), REGION)
+    assert len({frame.size for frame in drawn}) == 1
+    spans = [_highlighted_columns(frame) for frame in drawn]
+    for before, after in itertools.pairwise(spans):
+        assert before.min() < after.min()
+        assert before.max() < after.max()
+
+
+def test_a_narrow_photo_leaves_room_for_the_caption(attention: Attention) -> None:
+    drawn = frames(Image.new("RGB", (10, 300)), WORDS, attention(6), (0, 100, 10, 110))
+    assert drawn[0].width == 320
+
+
+def test_refuses_what_does_not_fit(
+    tmp_path: Path, photo: Image.Image, attention: Attention
+) -> None:
+    path = tmp_path / "a.gif"
+    with pytest.raises(ValueError, match="6 words but 5 attention maps"):
+        save_gif(path, photo, WORDS, attention(5), REGION)
+    with pytest.raises(ValueError, match="0 seconds a word"):
+        save_gif(path, photo, WORDS, attention(6), REGION, seconds_a_word=0)
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(UserError, match="taken"):
+        save_gif(tmp_path / "taken" / "a.gif", photo, WORDS, attention(6), REGION)

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image
+
+from captioner.render.overlay import LOOK, brightness, overlay
+from captioner.render.upsample import upsample
+
+Floats = npt.NDArray[np.float64]
+OneHot = Callable[[int, int, int, int], Floats]
+
+EVEN = np.full((14, 14), 1 / 196)
+
+
+def _values(picture: Image.Image) -> Floats:
+    return np.asarray(picture, dtype=np.float64)
+
+
+def test_keeps_the_size_of_the_photo_whatever_its_shape(one_hot: OneHot) -> None:
+    for size in [(1, 1), (1, 200), (300, 2), (37, 53)]:
+        drawn = overlay(Image.new("RGB", size, "red"), one_hot(14, 14, 3, 3), (0, 0, *size))
+        assert drawn.size == size
+        assert drawn.mode == "RGB"
+
+
+def test_strength_zero_leaves_the_photo_as_it_is(photo: Image.Image, one_hot: OneHot) -> None:
+    drawn = overlay(photo, one_hot(14, 14, 2, 3), (15, 0, 75, 60), strength=0)
+    assert (_values(drawn) == _values(photo)).all()
+
+
+def test_leaves_the_photo_it_was_given_alone(photo: Image.Image, one_hot: OneHot) -> None:
+    before = photo.copy()
+    overlay(photo, one_hot(14, 14, 2, 3), (15, 0, 75, 60))
+    assert (_values(photo) == _values(before)).all()
+
+
+@pytest.mark.parametrize("grey", [12, 60, 128, 200, 255])
+def test_place_looked_at_stands_out_on_dark_and_bright_photos(one_hot: OneHot, grey: int) -> None:
+    photo = Image.new("RGB", (280, 280), (grey, grey, grey))
+    drawn = _values(overlay(photo, one_hot(14, 14, 3, 10), (0, 0, 280, 280)))
+    looked, away = drawn[70, 210], drawn[220, 50]
+    assert np.abs(looked - away).max() > 30
+    assert looked.mean() > away.mean()
+
+
+def test_light_comes_from_the_map_and_the_region(one_hot: OneHot) -> None:
+    photo = Image.new("RGB", (400, 200), (150, 150, 150))
+    drawn = _values(overlay(photo, one_hot(14, 14, 7, 0), (100, 0, 300, 200))).mean(axis=2)
+    assert 100 <= drawn[:, 100:114].max(axis=1).argmax() < 115  # rows of the cell
+    assert drawn[107, 107] > 130  # the centre of the cell
+    assert drawn[:, :99].max() < 60  # beside the region, however near
+    assert drawn[:, 300:].max() < 60
+
+
+def test_what_was_not_seen_is_hatched(one_hot: OneHot) -> None:
+    photo = Image.new("RGB", (400, 200), (200, 200, 200))
+    drawn = _values(overlay(photo, one_hot(14, 14, 7, 7), (100, 0, 300, 200))).mean(axis=2)
+    outside, unlit_inside = drawn[:, :100], drawn[:40, 110:150]
+    assert unlit_inside.std() < 1
+    assert outside.std() > 5
+    assert outside.max() <= unlit_inside.max() + 1
+
+
+def test_even_map_looks_even() -> None:
+    photo = Image.new("RGB", (123, 77), (90, 140, 200))
+    drawn = _values(overlay(photo, EVEN, (0, 0, 123, 77)))
+    assert (drawn == drawn[0, 0]).all()
+
+
+def test_noise_of_a_flat_map_is_not_blown_up() -> None:
+    noise = np.random.default_rng(1).uniform(0.9, 1.1, (14, 14))
+    light = brightness(upsample(noise / noise.sum(), 140, 140), 196)
+    assert light.max() - light.min() < 0.2 / LOOK.flat_peak
+    assert light.max() < 0.5  # so no contour is drawn either
+
+
+def test_peak_of_a_narrow_and_of_a_wide_map_is_full_light(one_hot: OneHot) -> None:
+    wide = np.zeros((14, 14))
+    wide[4:9, 4:9] = 1 / 25
+    for weights in (one_hot(14, 14, 5, 5), wide):
+        assert brightness(upsample(weights, 70, 70), 196).max() == pytest.approx(1)
+
+
+def test_line_runs_where_the_light_is_half(one_hot: OneHot) -> None:
+    photo = Image.new("RGB", (420, 420), (0, 0, 0))  # 30 pixels a cell; only line and tint show
+    weights = one_hot(14, 14, 7, 7)
+    drawn = _values(overlay(photo, weights, (0, 0, 420, 420), strength=1))
+    light = brightness(upsample(weights, 420, 420), 196)
+    white = drawn[..., 2] > 160
+    assert white.any()
+    assert np.abs(light[white] - LOOK.contour_level).max() < 0.05
+
+
+def test_a_stronger_overlay_is_darker(photo: Image.Image, one_hot: OneHot) -> None:
+    weights, region = one_hot(14, 14, 2, 3), (0, 0, 90, 60)
+    means = [_values(overlay(photo, weights, region, s)).mean() for s in (0, 0.3, 0.6, 1)]
+    assert means == sorted(means, reverse=True)
+    assert means[0] > means[-1] + 30
+
+
+def test_takes_a_photo_of_another_mode(one_hot: OneHot) -> None:
+    grey = Image.new("L", (20, 20), 100)
+    assert overlay(grey, one_hot(2, 2, 0, 0), (0, 0, 20, 20)).mode == "RGB"
+
+
+@pytest.mark.parametrize("strength", [-0.1, 1.1, float("nan")])
+def test_refuses_a_strength_outside_zero_to_one(photo: Image.Image, strength: float) -> None:
+    with pytest.raises(ValueError, match="strength"):
+        overlay(photo, EVEN, (0, 0, 90, 60), strength)

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from captioner.render.typography import font_for, lay_out, printable, shortened, text_width
+
+
+@given(st.text(alphabet=st.characters(), max_size=20))
+def test_printable_gives_text_on_one_line_that_can_be_encoded(text: str) -> None:
+    result = printable(text)
+    result.encode("utf-8")
+    assert all(letter.isprintable() for letter in result)
+    assert printable(result) == result
+
+
+def test_printable_keeps_ordinary_text() -> None:
+    assert printable("a naïve dog, 犬 & <unk>") == "a naïve dog, 犬 & <unk>"
+    assert printable(" two\nlines\x00\udc80 ") == "two lines ?"
+
+
+def test_letters_the_first_font_lacks_come_from_another() -> None:
+    latin, cyrillic = font_for("dog", 20), font_for("собака", 20)
+    box = bytes(latin.getmask("\U0010fffe"))
+    assert bytes(latin.getmask("с")) == box
+    assert bytes(cyrillic.getmask("с")) != bytes(cyrillic.getmask("\U0010fffe"))
+
+
+def test_shortened_is_the_longest_beginning_that_fits() -> None:
+    font = font_for("abc", 20)
+    word = "incomprehensibilities"
+    for width in (40, 80, 120):
+        result = shortened(word, font, width)
+        kept = len(result) - 1
+        assert result == word[:kept] + "…"
+        assert text_width(result, font) <= width
+        assert text_width(word[: kept + 1] + "…", font) > width
+    assert shortened(word, font, 1000) == word
+
+
+@given(
+    words=st.lists(st.text(alphabet=st.characters(), min_size=1, max_size=30), min_size=1),
+    width=st.integers(60, 400),
+)
+@settings(max_examples=30, deadline=None)
+def test_layout_keeps_order_and_width(words: list[str], width: int) -> None:
+    paragraph = lay_out(words, 18, width)
+    assert len(paragraph.words) == len(words)
+    for word in paragraph.words:
+        assert word.left >= 0
+        assert word.left + word.width <= width + 1e-6
+        assert word.top + paragraph.line_height <= paragraph.height
+    for before, after in itertools.pairwise(paragraph.words):
+        same_line = after.top == before.top
+        assert (same_line and after.left > before.left + before.width) or after.top > before.top
+
+
+def test_layout_can_be_centred() -> None:
+    word = lay_out(["dog"], 18, 200, centred=True).words[0]
+    assert word.left + word.width / 2 == pytest.approx(100)

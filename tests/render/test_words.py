@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from captioner.errors import UserError
+from captioner.render.overlay import overlay
+from captioner.render.words import safe_name, save_word_images
+
+Attention = Callable[[int], npt.NDArray[np.float64]]
+
+REGION = (15.0, 0.0, 75.0, 60.0)
+
+
+def test_one_picture_a_word_in_order(
+    tmp_path: Path, photo: Image.Image, attention: Attention
+) -> None:
+    maps = attention(3)
+    folder = tmp_path / "new" / "folder"
+    paths = save_word_images(folder, photo, ["a", "Dog/..", "a"], maps, REGION)
+    assert [path.name for path in paths] == ["01_a.png", "02_dog.png", "03_a.png"]
+    assert sorted(folder.iterdir()) == paths  # nothing else, no temporary file
+    for path, weights in zip(paths, maps, strict=True):
+        with Image.open(path) as written:
+            expected = overlay(photo, weights, REGION)
+            assert (np.asarray(written) == np.asarray(expected)).all()
+
+
+def test_numbers_have_as_many_digits_as_they_need(
+    tmp_path: Path, photo: Image.Image, attention: Attention
+) -> None:
+    paths = save_word_images(tmp_path, photo, ["a"] * 100, attention(100), REGION, longest_side=8)
+    assert paths[0].name == "001_a.png"
+    assert paths == sorted(paths)
+    with Image.open(paths[0]) as small:
+        assert small.size == (8, 5)
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("dog", "dog"),
+        ("T-shirt", "t-shirt"),
+        ("Überraschung", "uberraschung"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("<unk>", "unk"),
+        ("犬", "word"),
+        ("...", "word"),
+        ("x" * 300, "x" * 40),
+    ],
+)
+def test_safe_names(word: str, name: str) -> None:
+    assert safe_name(word) == name
+
+
+@given(st.text(alphabet=st.characters()))
+def test_every_name_is_safe(word: str) -> None:
+    name = safe_name(word)
+    assert 1 <= len(name) <= 40
+    assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
+
+
+def test_a_folder_that_is_a_file_is_refused(
+    tmp_path: Path, photo: Image.Image, attention: Attention
+) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(UserError, match="taken"):
+        save_word_images(tmp_path / "taken", photo, ["a"], attention(1), REGION)
