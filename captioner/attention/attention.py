@@ -17,7 +17,9 @@ class Attention(nn.Module):
     selection: what is made of the scores; soft by default.
     """
 
-    def __init__(self, score: Score, selection: SoftSelection | HardSelection | None = None) -> None:
+    def __init__(
+        self, score: Score, selection: SoftSelection | HardSelection | None = None
+    ) -> None:
         super().__init__()
         self.score = score
         self.selection = SoftSelection() if selection is None else selection

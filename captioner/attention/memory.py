@@ -10,12 +10,13 @@ from torch import Tensor
 from captioner.errors import UserError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Memory:
     """Values, their keys and a mask, for B sources; projected once, looked at many times.
 
     values: (B, L, D), what a context vector is a weighted sum of. With N heads (B, N, L, D / N).
-    keys: (B, L, A), what queries are compared with, already projected. With N heads (B, N, L, A / N).
+    keys: (B, L, A), what queries are compared with, already projected. With N heads
+        (B, N, L, A / N).
     mask: (B, L) boolean, True where a position may be attended, or None when all may.
 
     Several queries may look at one memory (the words of a caption, the hypotheses of a beam), so
@@ -61,7 +62,9 @@ def refuse_empty_rows(mask: Tensor) -> None:
     round.
     """
     if mask.dtype != torch.bool:
-        raise UserError(f"attention mask must be boolean (True = may be attended), not {mask.dtype}")
+        raise UserError(
+            f"attention mask must be boolean (True = may be attended), not {mask.dtype}"
+        )
     attendable = mask.any(dim=-1)
     if not bool(attendable.all()):
         row = (~attendable).nonzero()[0].tolist()

@@ -65,4 +65,6 @@ class MultiHeadAttention(nn.Module):
 
     def _split(self, projected: Tensor) -> Tensor:
         """(B, L, A) -> (B, N, L, A / N)."""
-        return projected.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, N, L, A / N)
+        batch_size, length, size = projected.shape
+        apart = projected.view(batch_size, length, self.heads, size // self.heads)
+        return apart.transpose(1, 2)  # (B, N, L, A / N)

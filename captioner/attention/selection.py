@@ -43,11 +43,11 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """Scores (..., L) -> weights (..., L), summing to one over the positions that may be attended.
 
     mask: boolean, broadcastable to the scores, True where a position may be attended; the others
-    get exactly 0. Computed in float32 whatever the scores are, returned in their type. The
-    caller vouches that no row is empty (`Memory` and `Attention` check it).
+    get exactly 0. Computed in float32 at least (float64 stays float64), returned in the type of
+    the scores. The caller vouches that no row is empty (`Memory` and `Attention` check it).
     Bahdanau et al. 2014, equation 6; Xu et al. 2015, equation 5.
     """
-    wide = scores.float()  # (..., L)
+    wide = scores if scores.dtype == torch.float64 else scores.float()  # (..., L)
     if mask is not None:
         wide = wide.masked_fill(~mask, float("-inf"))
     return torch.softmax(wide, dim=-1).to(scores.dtype)  # (..., L)

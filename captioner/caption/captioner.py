@@ -59,9 +59,9 @@ class SearchOptions:
     def __post_init__(self) -> None:
         if self.n_best < 1:
             raise UserError(f"n-best {self.n_best} is not at least 1")
+        self.strategy()
         if not self.sample and self.n_best > self.beam:
             raise UserError(f"n-best {self.n_best} is more than the beam size, {self.beam}")
-        self.strategy()
         self.constraints(())
         LengthNormalisation(self.length_normalisation)
 

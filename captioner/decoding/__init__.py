@@ -1,4 +1,4 @@
-"""Decoding, written once against the `Decoder` protocol; it does not know which model it decodes."""
+"""Decoding, written once against the `Decoder` protocol: it does not know the model it decodes."""
 
 from captioner.decoding.constraints import Constraints
 from captioner.decoding.length import LengthNormalisation

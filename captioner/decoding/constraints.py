@@ -11,6 +11,10 @@ from captioner.errors import UserError
 
 BLOCKED = float("-inf")
 
+IMPOSSIBLE = -1e4
+"""What an ending that the model rules out counts where nothing else is left, so that it can be
+ranked (and written down) all the same."""
+
 
 @dataclass(frozen=True)
 class Constraints:
@@ -44,13 +48,15 @@ class Constraints:
     def apply(self, log_probabilities: Tensor, history: Tensor, end: int) -> Tensor:
         """Log-probabilities (B, K, V) and tokens so far (B, K, t) -> (B, K, V), blocked at -inf.
 
-        A row in which nothing would be left may end: its end token keeps its log-probability.
+        A row in which nothing would be left may end: its end token keeps its log-probability, or
+        `IMPOSSIBLE` where that is lower. So every row has at least one token left.
         """
         length = history.shape[-1]
+        ending = log_probabilities[..., end].clamp(min=IMPOSSIBLE)  # (B, K)
         allowed = log_probabilities.clone()  # (B, K, V)
         if length >= self.maximum_length:
             allowed.fill_(BLOCKED)
-            allowed[..., end] = log_probabilities[..., end]
+            allowed[..., end] = ending
             return allowed
         if self.forbidden:
             allowed[..., list(self.forbidden)] = BLOCKED
@@ -59,8 +65,7 @@ class Constraints:
         if self.block_ngrams:
             self._block_repeats(allowed, history)
         nothing_left = allowed.max(dim=-1).values == BLOCKED  # (B, K)
-        ending = torch.where(nothing_left, log_probabilities[..., end], allowed[..., end])
-        allowed[..., end] = ending
+        allowed[..., end] = torch.where(nothing_left, ending, allowed[..., end])
         return allowed
 
     def _block_repeats(self, allowed: Tensor, history: Tensor) -> None:

@@ -12,15 +12,15 @@ class LengthNormalisation:
     """Divides a log-probability by ((5 + length) / 6) ** alpha.
 
     Wu et al. 2016, equation 14 (GNMT), which is not length ** alpha. The length counts the end
-    token. alpha = 0 is no normalisation; 0.6 to 1 are common. Raises `UserError` for a negative
-    alpha.
+    token. alpha = 0 is no normalisation; 0.6 to 1 are common. Raises `UserError` for an alpha
+    that is not between 0 and 10.
     """
 
     alpha: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.alpha >= 0:
-            raise UserError(f"length normalisation alpha {self.alpha} is negative")
+        if not 0 <= self.alpha <= 10:
+            raise UserError(f"length normalisation alpha {self.alpha} is not between 0 and 10")
 
     def score(self, log_probability: float, length: int) -> float:
         """What a hypothesis of this log-probability and length is ranked by."""

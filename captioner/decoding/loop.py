@@ -14,9 +14,6 @@ from captioner.decoding.protocol import Decoder, Hypothesis
 from captioner.decoding.strategies import BeamSearch, Strategy
 from captioner.errors import UserError
 
-IMPOSSIBLE = -1e4
-"""Log-probability below which none falls, so that even an impossible ending can be ranked."""
-
 
 @torch.no_grad()
 def decode(
@@ -35,7 +32,8 @@ def decode(
     strategy: how tokens are chosen; a beam of 5 by default.
 
     Returns for each of the B sources its hypotheses, best score first: never none, and at most
-    `strategy.width`. Decoding one source gives what decoding it in a batch gives.
+    `strategy.width`. Decoding one source gives what decoding it in a batch gives, unless the
+    strategy draws: one generator serves the whole batch.
     Raises `UserError` when the model gives NaN.
     """
     strategy = BeamSearch() if strategy is None else strategy
@@ -54,10 +52,9 @@ def decode(
         own = torch.log_softmax(step.logits.float(), dim=-1)  # (B, K, V)
         if bool(own.isnan().any()):
             raise UserError("the model's output is not a number; its weights are damaged")
-        own = own.clamp(min=IMPOSSIBLE)
         allowed = constraints.apply(own, history, end)  # (B, K, V)
         parents, tokens, live = strategy.choose(totals, allowed, live, ended)  # (B, K')
-        gained = own.gather(1, parents.unsqueeze(-1).expand(-1, -1, own.shape[-1]))  # (B, K', V)
+        gained = allowed.gather(1, parents.unsqueeze(-1).expand(-1, -1, own.shape[-1]))
         gained = gained.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)  # (B, K')
         totals = totals.gather(1, parents) + gained  # (B, K')
         history = history.gather(1, parents.unsqueeze(-1).expand(-1, -1, history.shape[-1]))

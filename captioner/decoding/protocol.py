@@ -46,7 +46,7 @@ class Decoder(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Hypothesis:
     """One decoded sequence.
 

@@ -98,8 +98,8 @@ class Sampling:
     def __post_init__(self) -> None:
         if self.width < 1:
             raise UserError(f"number of samples {self.width} is not at least 1")
-        if not self.temperature > 0:
-            raise UserError(f"temperature {self.temperature} is not above 0")
+        if not 0 < self.temperature < float("inf"):
+            raise UserError(f"temperature {self.temperature} is not a number above 0")
         if self.top_k < 0:
             raise UserError(f"top-k {self.top_k} is negative")
         if not 0 < self.top_p <= 1:
@@ -125,12 +125,16 @@ class Sampling:
 
     def distribution(self, steps: Tensor) -> Tensor:
         """Log-probabilities (..., V) -> the probabilities (..., V) that are drawn from."""
-        logits = steps.float() / self.temperature
+        steps = steps.float()
+        temperature = max(self.temperature, torch.finfo(steps.dtype).tiny)
+        logits = (steps - steps.amax(dim=-1, keepdim=True)) / temperature  # 0 at the highest
         ordered, order = logits.sort(dim=-1, descending=True)
         if self.top_k:
             ordered[..., self.top_k :] = float("-inf")
         probabilities = torch.softmax(ordered, dim=-1)  # (..., V), falling
-        before = probabilities.cumsum(dim=-1) - probabilities  # mass ahead of each token
-        probabilities = probabilities.masked_fill(before >= self.top_p, 0.0)
+        if self.top_p < 1:
+            before = probabilities.cumsum(dim=-1).roll(1, dims=-1)  # mass ahead of each token
+            before[..., 0] = 0.0
+            probabilities = probabilities.masked_fill(before >= self.top_p, 0.0)
         kept = torch.zeros_like(probabilities).scatter_(-1, order, probabilities)
         return kept / kept.sum(dim=-1, keepdim=True)

@@ -1,0 +1,34 @@
+"""Image captioning that shows where it looked.
+
+    import captioner
+    model = captioner.load()
+    caption = model.caption(["photo.jpg"])[0]
+    print(caption.text, caption.attention.shape)
+
+Nothing heavy is imported until it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from captioner.errors import UserError
+
+if TYPE_CHECKING:
+    from captioner.caption import Caption, Captioner, SearchOptions
+    from captioner.models import load
+
+__version__ = "0.1.0"
+__all__ = ["Caption", "Captioner", "SearchOptions", "UserError", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "load":
+        from captioner.models import load
+
+        return load
+    if name in ("Caption", "Captioner", "SearchOptions"):
+        from captioner import caption
+
+        return getattr(caption, name)
+    raise AttributeError(f"module 'captioner' has no attribute {name!r}")

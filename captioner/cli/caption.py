@@ -1,0 +1,113 @@
+"""`captioner caption`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from captioner.cli.options import Commands, add_device, add_parser, add_search, search_options
+from captioner.errors import UserError
+
+DESCRIPTION = """\
+Captions photos. For every word the model keeps a map of where it looked; the maps can be drawn.
+
+  captioner caption photo.jpg                        print a caption
+  captioner caption photo.jpg --overlay maps.png     one picture with a panel for each word
+  captioner caption photo.jpg --html photo.html      a page on which to point at words
+  captioner caption photos/ 'more/*.png' --csv out.csv --overlay maps/
+  find . -name '*.jpg' | captioner caption - --json out.json
+  captioner caption photo.jpg --n-best 3 --beam 10   the three best captions
+
+A photo that cannot be read is reported and passed over; the exit code is then 2.
+"""
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command to the command line."""
+    parser = add_parser(commands, "caption", "caption photos, and draw where it looked", DESCRIPTION)
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="photos, folders, patterns in quotes, or - for a list on standard input",
+    )
+    parser.add_argument("--demo", action="store_true", help="caption a photo that is on every machine")
+    parser.add_argument(
+        "--model", default="default", help="a model folder, or a packaged model (default: %(default)s)"
+    )
+    add_device(parser)
+    parser.add_argument(
+        "--batch-size", type=int, default=16, help="photos worked on at a time (default: %(default)s)"
+    )
+    add_search(parser)
+    out = parser.add_argument_group("output")
+    out.add_argument("--json", metavar="FILE", help="write captions, words and log-probabilities")
+    out.add_argument("--csv", metavar="FILE", help="write captions as a table")
+    out.add_argument(
+        "--overlay", metavar="PATH", help="draw a panel for each word: a .png, or a folder for many"
+    )
+    out.add_argument("--words", metavar="FOLDER", help="draw each word's map as a PNG of its own")
+    out.add_argument("--gif", metavar="PATH", help="animate: a .gif, or a folder for many photos")
+    out.add_argument("--html", metavar="FILE", help="write one page with all photos, to point at")
+    out.add_argument(
+        "--strength", type=float, default=0.8, help="of the overlays, 0 to 1 (default: %(default)s)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Caption what was named; 2 when a photo could not be."""
+    paths = list(arguments.paths)
+    if "-" in paths:
+        place = paths.index("-")
+        paths[place : place + 1] = [line for line in sys.stdin.read().splitlines() if line.strip()]
+    if arguments.demo:
+        from captioner.demo import demo_photo
+
+        paths.append(str(demo_photo()))
+    if not paths:
+        raise UserError("name a photo, or try --demo")
+    if arguments.batch_size < 1:
+        raise UserError(f"--batch-size {arguments.batch_size} is not at least 1")
+
+    from captioner.recipes.photos import Failed, Outputs, caption_photos, photo_paths
+
+    photos, failures = photo_paths(paths)
+    outputs = Outputs(
+        len(photos),
+        arguments.json,
+        arguments.csv,
+        arguments.html,
+        arguments.overlay,
+        arguments.gif,
+        arguments.words,
+        arguments.strength,
+    )
+
+    from captioner import load
+    from captioner.devices import choose_device
+
+    model = load(arguments.model, choose_device(arguments.device))
+    search = search_options(arguments, model.search)
+    for failure in failures:
+        _report(failure.reason)
+    try:
+        for item in caption_photos(model, photos, search, arguments.batch_size):
+            if isinstance(item, Failed):
+                failures.append(item)
+                _report(item.reason)
+                continue
+            captions = (item.caption, *item.caption.alternatives)
+            for caption in captions:
+                shown = f"{caption.text}  ({caption.log_probability:.2f})"
+                print(f"{item.path}: {caption.text if len(captions) == 1 else shown}", flush=True)
+            outputs.add(item)
+    finally:  # An interruption loses nothing that is done.
+        outputs.finish()
+    if failures and len(photos) > 1:
+        _report(f"{len(failures)} of the items named could not be captioned")
+    return 2 if failures else 0
+
+
+def _report(sentence: str) -> None:
+    print(f"captioner: {sentence}", file=sys.stderr, flush=True)

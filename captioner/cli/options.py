@@ -1,0 +1,75 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from captioner.caption import SearchOptions
+
+Commands = Any  # What argparse calls _SubParsersAction, a name it keeps to itself.
+
+
+def add_parser(
+    commands: Commands, name: str, summary: str, description: str
+) -> argparse.ArgumentParser:
+    """A command's own parser, with its description printed as it is written."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return parser
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Add --device."""
+    parser.add_argument(
+        "--device",
+        default="auto",
+        help="cpu, cuda, cuda:N, mps, or auto for the best there is (default: %(default)s)",
+    )
+
+
+def add_search(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the search; those not given are the model's own."""
+    search = parser.add_argument_group("search (defaults: the model's own)")
+    search.add_argument("--beam", type=int, help="beam size; 1 is greedy search")
+    search.add_argument("--n-best", type=int, help="captions given for each photo")
+    search.add_argument(
+        "--length-normalisation",
+        type=float,
+        metavar="ALPHA",
+        help="divide log-probabilities by ((5 + length) / 6) ** ALPHA; 0 for none",
+    )
+    search.add_argument("--minimum-length", type=int, metavar="WORDS")
+    search.add_argument("--maximum-length", type=int, metavar="WORDS")
+    search.add_argument(
+        "--block-ngrams", type=int, metavar="N", help="no N words in a row twice; 0 for no rule"
+    )
+    search.add_argument(
+        "--sample", action="store_true", default=None, help="draw captions instead of searching"
+    )
+    search.add_argument("--temperature", type=float, help="of --sample: below 1 is safer")
+    search.add_argument("--top-k", type=int, help="of --sample: the K likeliest words only")
+    search.add_argument("--top-p", type=float, help="of --sample: the likeliest P of the mass only")
+    search.add_argument("--seed", type=int, help="of --sample")
+
+
+def search_options(arguments: argparse.Namespace, own: SearchOptions) -> SearchOptions:
+    """The model's own search options with those of the command line over them.
+
+    Asking for more captions than the model's own beam holds widens the beam.
+    """
+    from dataclasses import fields, replace
+
+    given = {
+        field.name: getattr(arguments, field.name)
+        for field in fields(own)
+        if getattr(arguments, field.name) is not None
+    }
+    if "n_best" in given and "beam" not in given:
+        given["beam"] = max(own.beam, given["n_best"])
+    return replace(own, **given)

@@ -1,0 +1,50 @@
+"""The models that come with the package, each in a folder of its name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from captioner.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+    from captioner.caption import Captioner
+
+DEFAULT = "default"
+
+
+def packaged_models() -> list[str]:
+    """Names of the models that came with the package."""
+    return sorted(path.parent.name for path in Path(__file__).parent.glob("*/config.json"))
+
+
+def model_folder(name_or_path: str | os.PathLike[str] = DEFAULT) -> Path:
+    """The folder of a packaged model, by name, or of any other, by path.
+
+    A name wins over a path; write `./default` for a folder of that name.
+    Raises `UserError` when it is neither.
+    """
+    if str(name_or_path) in packaged_models():
+        return Path(__file__).parent / str(name_or_path)
+    path = Path(name_or_path)
+    if not path.is_dir():
+        raise UserError(
+            f"model {str(name_or_path)!r} is neither a folder nor one of the packaged models "
+            f"({', '.join(packaged_models()) or 'there are none'})"
+        )
+    return path
+
+
+def load(
+    name_or_path: str | os.PathLike[str] = DEFAULT, device: torch.device | str = "cpu"
+) -> Captioner:
+    """Load a captioner: the packaged one by default, another by name or folder.
+
+    Raises `UserError` naming what is missing or does not fit.
+    """
+    from captioner.caption import load_model  # Imported here: it brings torch.
+
+    return load_model(model_folder(name_or_path), device)

@@ -1,0 +1,123 @@
+"""The photos and captions of a recipe, from whichever format they come."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from captioner.data.coco import read_coco
+from captioner.data.examples import caption_words
+from captioner.data.flickr8k import read_flickr8k
+from captioner.data.karpathy import read_karpathy
+from captioner.data.records import CaptionSet
+from captioner.data.shapes import generate
+from captioner.data.table import read_table
+from captioner.errors import UserError
+from captioner.recipes.config import DataConfig
+from captioner.vision.images import load_image
+from captioner.vision.preprocessing import Preprocessing
+
+_READERS: dict[str, Callable[..., CaptionSet]] = {
+    "coco": read_coco,
+    "karpathy": read_karpathy,
+    "flickr8k": read_flickr8k,
+    "table": read_table,
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """The photos of one split with their captions.
+
+    image_ids: N names. captions: for each photo its captions, as text. words: the same, in words.
+    open_photo: gives photo number n, loaded safely.
+    report: what was wrong with the records, or empty.
+    """
+
+    image_ids: list[str]
+    captions: list[list[str]]
+    words: list[list[list[str]]]
+    open_photo: Callable[[int], Image.Image]
+    report: str = ""
+
+    def __len__(self) -> int:
+        return len(self.image_ids)
+
+    def pixels(self, rows: Sequence[int], preprocessing: Preprocessing) -> Tensor:
+        """Preprocessed photos (B, 3, size, size) of the given rows."""
+        return preprocessing.batch([self.open_photo(row) for row in rows])
+
+    def first(self, count: int) -> Source:
+        """The first `count` photos; all for 0."""
+        if count == 0:
+            return self
+        return Source(
+            self.image_ids[:count],
+            self.captions[:count],
+            self.words[:count],
+            self.open_photo,
+            self.report,
+        )
+
+
+def read_split(
+    format: str,
+    annotations: str | os.PathLike[str],
+    images: str | os.PathLike[str] | None,
+    split: str | None,
+    on_problem: str = "refuse",
+) -> Source:
+    """One split of a data set on disk. Raises `UserError` as the format's reader does."""
+    found = _READERS[format](annotations, images, split, on_problem)  # type: ignore[arg-type]
+    paths = [image.path for image in found.images]
+    if not paths:
+        raise UserError(f"{annotations}: there are no captioned images in split {split!r}")
+    return Source(
+        image_ids=[image.image_id for image in found.images],
+        captions=[list(image.captions) for image in found.images],
+        words=[caption_words(image) for image in found.images],
+        open_photo=lambda row: load_image(paths[row]),
+        report=found.problems.summary() if len(found.problems) else "",
+    )
+
+
+def read_sources(data: DataConfig) -> tuple[Source, Source]:
+    """The training and the validation photos. Raises `UserError` as the format's reader does."""
+    if data.format == "shapes":
+        counts = (data.shapes.validation, data.shapes.train)
+        examples = generate(sum(counts), data.shapes.seed, data.shapes.pictures)
+        return _shapes(examples[counts[0] :], counts[0]), _shapes(examples[: counts[0]], 0)
+    assert data.annotations is not None  # Checked by DataConfig.
+    train = read_split(data.format, data.annotations, data.images, data.train, data.on_problem)
+    validation_file: Path = data.validation_annotations or data.annotations
+    validation = read_split(
+        data.format, validation_file, data.images, data.validation, data.on_problem
+    )
+    shared = set(train.image_ids) & set(validation.image_ids)
+    if shared:
+        raise UserError(
+            f"{len(shared)} photos are in both the training and the validation split, "
+            f"{sorted(shared)[0]!r} among them"
+        )
+    return train, validation
+
+
+def mirrored(pixels: Tensor) -> Tensor:
+    """Photos (B, 3, height, width), left and right exchanged."""
+    return torch.flip(pixels, dims=(-1,))
+
+
+def _shapes(examples: Sequence[Any], first: int) -> Source:
+    return Source(
+        image_ids=[f"shapes-{first + index}" for index in range(len(examples))],
+        captions=[[example.caption] for example in examples],
+        words=[[list(example.words)] for example in examples],
+        open_photo=lambda row: examples[row].image,
+    )

@@ -1,0 +1,140 @@
+"""What captions score that do not look at the photo: the floor under every captioner.
+
+1. One sentence for every photo: of all training captions, the one that scores best on the very
+   photos it is judged on. All are ranked on a sample of the validation photos, the best are
+   scored on all of them.
+2. A decoder trained as CONFIG says, but on zeros in place of annotation vectors. Its memory has
+   one place instead of 196: attention over equal places gives the same context whatever their
+   number, so this is the same decoder at a fraction of the cost. The doubly stochastic term, which
+   says only where to look, is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+from itertools import chain
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from captioner.caption import Captioner, CaptioningLoss, ObjectiveConfig, ShowAttendTellDecoder
+from captioner.data.examples import encode_captions
+from captioner.decoding import BeamSearch, LengthNormalisation, decode
+from captioner.evaluation.bleu import bleu
+from captioner.evaluation.cider import DocumentFrequency, cider_d
+from captioner.files import write_json
+from captioner.progress import Progress
+from captioner.recipes.captioning import CaptionBatches, StoredRows, scores_of
+from captioner.recipes.config import CaptioningRecipe, read_recipe
+from captioner.recipes.sources import Source, read_sources
+from captioner.text.vocabulary import Vocabulary
+from captioner.training import Validation, train
+from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
+
+
+class ZeroRows(StoredRows):
+    """In place of a feature store: zeros, (B, 1, D)."""
+
+    def __init__(self) -> None:
+        """Nothing to open."""
+
+    def read(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Rows (B,) -> zeros (B, 1, D)."""
+        return torch.zeros(len(rows), 1, ANNOTATION_SIZE)
+
+
+def best_constant(train_source: Source, validation: Source, sample: int, shortlist: int) -> str:
+    """The training caption that, said of every validation photo, has the best CIDEr-D."""
+    candidates = sorted({tuple(words) for words in chain(*train_source.words) if words})
+    frequency = DocumentFrequency.from_references(validation.words)
+    step = max(1, len(validation) // sample)
+    few = validation.words[::step][:sample]
+    ranked = []
+    progress = Progress("ranking", len(candidates), "captions")
+    for caption in candidates:
+        score = cider_d([caption] * len(few), few, frequency).score
+        ranked.append((score, caption))
+        progress.advance()
+    progress.close()
+    ranked.sort(reverse=True)
+    everything = validation.words
+    best = max(
+        (caption for _, caption in ranked[:shortlist]),
+        key=lambda caption: (
+            cider_d([caption] * len(everything), everything, frequency).score,
+            bleu([caption] * len(everything), everything).scores[3],
+        ),
+    )
+    return " ".join(best)
+
+
+def blind_decoder(
+    recipe: CaptioningRecipe, train_source: Source, validation: Source, folder: Path
+) -> tuple[str, dict[str, float]]:
+    """Train on zeros; the caption it has for every photo, and the best validation scores."""
+    vocabulary = Vocabulary.build(chain(*train_source.words), recipe.minimum_count)
+    examples = encode_captions(train_source.words, vocabulary, recipe.data.maximum_length)
+    torch.manual_seed(recipe.training.seed)
+    decoder = ShowAttendTellDecoder(recipe.decoder, len(vocabulary))
+    encoder = VGGEncoder(VGGConfig("vgg11", 0.01))  # Never asked.
+    captioner = Captioner(encoder, decoder, vocabulary, recipe.preprocessing, recipe.search)
+    best: tuple[str, dict[str, float]] = ("", {})
+    said = ""
+
+    def validate() -> dict[str, float]:
+        nonlocal said
+        found = decode(
+            decoder,
+            decoder.remember(torch.zeros(1, 1, ANNOTATION_SIZE)),
+            start=vocabulary.start,
+            end=vocabulary.end,
+            strategy=BeamSearch(recipe.search.beam),
+            constraints=recipe.search.constraints(
+                (vocabulary.pad, vocabulary.start, vocabulary.unknown)
+            ),
+            length_normalisation=LengthNormalisation(recipe.search.length_normalisation),
+        )
+        said = " ".join(captioner.vocabulary.words[token] for token in found[0][0].tokens)
+        return scores_of([said] * len(validation), validation)
+
+    def keep(scores: dict[str, float]) -> None:
+        nonlocal best
+        best = (said, scores)
+
+    train(
+        CaptioningLoss(decoder, ObjectiveConfig(0.0, "one", recipe.objective.label_smoothing)),
+        CaptionBatches(examples.examples, ZeroRows(), recipe),
+        recipe.training,
+        folder,
+        Validation(validate, recipe.validation.score, keep),
+    )
+    return best
+
+
+def main() -> None:
+    """Run both baselines and print their scores."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("config", help="a training config, such as configs/default_model.yaml")
+    parser.add_argument("--set", dest="changes", action="append", default=[], metavar="FIELD=VALUE")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the blind run")
+    parser.add_argument("--sample", type=int, default=40, help="photos all captions are ranked on")
+    parser.add_argument("--shortlist", type=int, default=100, help="captions scored on all photos")
+    arguments = parser.parse_args()
+    recipe = read_recipe(arguments.config, arguments.changes)
+    train_source, validation = read_sources(recipe.data)
+    caption = best_constant(train_source, validation, arguments.sample, arguments.shortlist)
+    constant = (caption, scores_of([caption] * len(validation), validation))
+    blind = blind_decoder(recipe, train_source, validation, arguments.out)
+    results = {}
+    for name, (said, scores) in (("best constant caption", constant), ("blind decoder", blind)):
+        print(f"{name}: {said!r}")
+        print("  " + ", ".join(f"{key} {value:.4f}" for key, value in scores.items()))
+        results[name] = {"caption": said, **scores}
+    write_json(arguments.out / "baselines.json", results)
+
+
+if __name__ == "__main__":
+    main()

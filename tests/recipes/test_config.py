@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from captioner.errors import UserError
+from captioner.fields import from_mapping, to_mapping
+from captioner.recipes.config import CaptioningRecipe, read_recipe
+
+CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.yaml"))
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_published_config_is_valid(path: Path) -> None:
+    recipe = read_recipe(path)
+    assert from_mapping(CaptioningRecipe, to_mapping(recipe), "again") == recipe
+
+
+def test_there_are_configs() -> None:
+    assert {"coco_soft", "flickr8k_soft", "shapes_soft"} <= {path.stem for path in CONFIGS}
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("data: {format: shapes}\ntraning: {}", "traning"),
+        ("data: {format: shapes}\ntraining: {epoch: 3}", "epoch"),
+        ("data: {format: shapes}\ntraining: {epochs: three}", "epochs"),
+        ("data: {format: shapes}\ntraining: {epochs: 0}", "epochs"),
+        ("data: {format: shapes}\ntraining: {epochs: true}", "epochs"),
+        ("data: {format: shapes}\ndecoder: {gate: both}", "gate"),
+        ("data: {format: shapes}\nvalidation: {score: METEOR}", "METEOR"),
+        ("data: {format: csv}", "csv"),
+        ("data: {format: coco}", "annotations"),
+        ("data: {format: coco, annotations: a.json}", "images"),
+        ("data: {format: shapes, on_problem: ignore}", "on_problem"),
+        ("minimum_count: 3", "data"),
+        ("data: {format: shapes}\npreprocessing: {size: big}", "size"),
+        ("data: [", "not valid YAML"),
+        ("", "found nothing"),
+        ("just a sentence", "just a sentence"),
+    ],
+)
+def test_a_bad_config_is_refused_by_name(tmp_path: Path, text: str, named: str) -> None:
+    path = write(tmp_path / "recipe.yaml", text)
+    with pytest.raises(UserError) as caught:
+        read_recipe(path)
+    assert "recipe.yaml" in str(caught.value)
+    assert named in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_changes_are_put_over_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "recipe.yaml", "data: {format: shapes}\ntraining: {epochs: 3}")
+    recipe = read_recipe(path, ["training.epochs=7", "decoder.gate=vector", "data.shapes.train=9"])
+    assert recipe.training.epochs == 7
+    assert recipe.decoder.gate == "vector"
+    assert recipe.data.shapes.train == 9
+
+
+@pytest.mark.parametrize("change", ["training.epochs", "=3", "data.format.deep=3", "nothing.x=1"])
+def test_a_bad_change_is_refused(tmp_path: Path, change: str) -> None:
+    path = write(tmp_path / "recipe.yaml", "data: {format: shapes}")
+    with pytest.raises(UserError):
+        read_recipe(path, [change])
+
+
+def test_a_missing_config_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="absent.yaml"):
+        read_recipe(tmp_path / "absent.yaml")
+
+
+def test_the_recipe_of_a_run_can_be_read_back(tmp_path: Path) -> None:
+    recipe = read_recipe(write(tmp_path / "a.yaml", "data: {format: shapes}"))
+    again = write(tmp_path / "b.yaml", yaml.safe_dump(to_mapping(recipe)))
+    assert read_recipe(again) == recipe
