@@ -6,29 +6,45 @@ last map is regressed on, block 12 (1,024 channels, stride 32) what a throw-away
 regressed on. Each teacher channel is divided by its standard deviation, so all count alike and
 the annotation vectors come out at a scale of about one.
 
-Resumes from OUT by itself after a stop: an interruption costs at most one epoch.
+OUT gets `encoder.safetensors`, the encoder of the best epoch, which `encoder.weights` of a config
+may name, and the checkpoint and log of the run. A stopped run goes on with --resume.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-import numpy
 import torch
-from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.transforms.v2 import functional as transforms
 
-from captioner.vision.vgg import VGGConfig, VGGEncoder
+from captioner.devices import choose_device
+from captioner.files import atomic_path
+from captioner.training import TrainingConfig, Validation, train
+from captioner.vision.images import load_image
+from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
+from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
 
-MEAN = torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1)
-STANDARD_DEVIATION = torch.tensor([0.229, 0.224, 0.225]).view(1, 3, 1, 1)
+PHOTO_SIZE = 224
+VALIDATION_PHOTOS = 300
+
+
+class DistillationBatch(NamedTuple):
+    """Crops (B, 3, S, S) in [0, 1] and what the teacher makes of them, in channel units."""
+
+    pixels: Tensor
+    block_11: Tensor
+    block_12: Tensor
+
+    def to(self, device: torch.device | str) -> DistillationBatch:
+        """The batch on another device."""
+        return DistillationBatch(*(tensor.to(device) for tensor in self))
 
 
 class Teacher(nn.Module):
@@ -43,8 +59,8 @@ class Teacher(nn.Module):
         return getattr(self, f"{name}_weight"), getattr(self, f"{name}_bias")
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """Pixels (B, 3, S, S) in [0, 1] -> block 11 (B, 512, S/16, S/16), 12 (B, 1024, S/32, S/32)."""
-        hidden = functional.pad(pixels * 2 - 1, (0, 1, 0, 1))
+        """Pixels (B, 3, S, S) in [0, 1] -> block 11 (B, 512, S/16, S/16) and 12."""
+        hidden = functional.pad(pixels * 2 - 1, (0, 1, 0, 1))  # (B, 3, S + 1, S + 1)
         hidden = functional.relu6(functional.conv2d(hidden, *self._weights("conv1"), stride=2))
         block_11 = hidden
         for block in range(1, 13):
@@ -52,165 +68,190 @@ class Teacher(nn.Module):
             stride = 2 if block in (2, 4, 6, 12) else 1
             hidden = functional.pad(hidden, (0, 1, 0, 1) if stride == 2 else (1, 1, 1, 1))
             hidden = functional.conv2d(hidden, weight, bias, stride=stride, groups=len(weight))
-            hidden = functional.conv2d(functional.relu6(hidden), *self._weights(f"pointwise{block}"))
-            hidden = functional.relu6(hidden)
+            pointwise = self._weights(f"pointwise{block}")
+            hidden = functional.relu6(functional.conv2d(functional.relu6(hidden), *pointwise))
             if block == 11:
                 block_11 = hidden
         return block_11, hidden
 
 
 class Student(nn.Module):
-    """The encoder and the head that only distillation needs."""
+    """The encoder, and the head that only distillation needs."""
 
     def __init__(self, config: VGGConfig) -> None:
         super().__init__()
         self.encoder = VGGEncoder(config)
-        self.head = nn.Conv2d(512, 1024, kernel_size=3, stride=2)
+        self.head = nn.Conv2d(ANNOTATION_SIZE, 1024, kernel_size=3, stride=2)
+        for name, values in (("mean", IMAGENET_MEAN), ("deviation", IMAGENET_STANDARD_DEVIATION)):
+            self.register_buffer(name, torch.tensor(values).view(1, 3, 1, 1), persistent=False)
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        block_11 = self.encoder.features((pixels - MEAN) / STANDARD_DEVIATION)
-        return block_11, functional.relu(self.head(functional.pad(block_11, (0, 1, 0, 1))))
+        """Pixels (B, 3, S, S) in [0, 1] -> what it makes of block 11 and of block 12."""
+        block_11 = self.encoder.features((pixels - self.mean) / self.deviation)
+        block_12 = self.head(functional.pad(block_11, (0, 1, 0, 1)))  # (B, 1024, S/32, S/32)
+        return block_11, functional.relu(block_12)
+
+    def loss(self, batch: DistillationBatch) -> dict[str, Tensor]:
+        """Mean squared errors of both maps, added."""
+        block_11, block_12 = self(batch.pixels)
+        errors = (
+            functional.mse_loss(block_11.float(), batch.block_11),
+            functional.mse_loss(block_12.float(), batch.block_12),
+        )
+        return {"loss": errors[0] + errors[1], "block_11": errors[0], "block_12": errors[1]}
 
 
-def load_photos(names: list[str], folder: Path, size: int = 224) -> Tensor:
-    """All photos as one (N, 3, size, size) uint8 tensor."""
-    photos = torch.empty(len(names), 3, size, size, dtype=torch.uint8)
+def load_photos(names: list[str], folder: Path) -> Tensor:
+    """All photos, squashed to one size: (N, 3, 224, 224), uint8."""
+    photos = torch.empty(len(names), 3, PHOTO_SIZE, PHOTO_SIZE, dtype=torch.uint8)
     for index, name in enumerate(names):
-        with Image.open(folder / name) as image:
-            pixels = numpy.asarray(image.convert("RGB").resize((size, size), Image.Resampling.BICUBIC))
-        photos[index] = torch.from_numpy(pixels.copy()).permute(2, 0, 1)
+        photo = transforms.pil_to_tensor(load_image(folder / name))  # (3, height, width)
+        photos[index] = transforms.resize(photo, [PHOTO_SIZE, PHOTO_SIZE], antialias=True)
     return photos
 
 
 def augment(photos: Tensor, size: int, generator: torch.Generator) -> Tensor:
     """Random crops, flips, brightness, contrast and saturation: (B, 3, size, size) in [0, 1]."""
     full = photos.shape[-1]
-    uniform = torch.rand(len(photos), 7, generator=generator).tolist()
     crops = []
-    for photo, (area, aspect, top, left, flip, _, _) in zip(photos, uniform, strict=True):
+    for photo in photos:
+        area, aspect, top, left, flip = torch.rand(5, generator=generator).tolist()
         side = full * (0.3 + 0.7 * area) ** 0.5
         ratio = (3 / 4) ** (aspect - 0.5)
         height, width = (min(full, round(side * r)) for r in (ratio, 1 / ratio))
-        crop = photo[:, round(top * (full - height)) :, round(left * (full - width)) :]
-        crop = crop[:, :height, :width]
-        crop = transforms.resize(crop, [size, size], antialias=True)
-        crops.append(crop.flip(-1) if flip < 0.5 else crop)
-    pixels = torch.stack(crops).float() / 255
+        box = (round(top * (full - height)), round(left * (full - width)), height, width)
+        crop = transforms.resized_crop(photo, *box, [size, size], antialias=True)
+        crops.append(crop.flip(-1) if flip < 0.5 else crop)  # (3, size, size)
+    pixels = torch.stack(crops).float() / 255  # (B, 3, size, size)
     factors = 1 + 0.3 * (2 * torch.rand(3, len(photos), 1, 1, 1, generator=generator) - 1)
     pixels = pixels * factors[0]
-    mean = pixels.mean(dim=(1, 2, 3), keepdim=True)
+    mean = pixels.mean(dim=(1, 2, 3), keepdim=True)  # (B, 1, 1, 1)
     pixels = mean + (pixels - mean) * factors[1]
-    grey = pixels.mean(dim=1, keepdim=True)
+    grey = pixels.mean(dim=1, keepdim=True)  # (B, 1, size, size)
     return (grey + (pixels - grey) * factors[2]).clamp(0, 1)
 
 
+@dataclass(frozen=True)
+class Crops:
+    """The training photos in batches, augmented anew each epoch, with the teacher's maps."""
+
+    photos: Tensor
+    teacher: Teacher
+    scales: list[Tensor]
+    batch_size: int
+    size: int
+    seed: int
+    device: torch.device
+
+    def steps(self, epoch: int) -> int:
+        """How many batches an epoch has; a last smaller one is left out."""
+        return len(self.photos) // self.batch_size
+
+    def batches(self, epoch: int, first: int) -> Iterator[DistillationBatch]:
+        """The batches of an epoch from number `first` on."""
+        seed = self.seed * 1_000 + epoch
+        order = torch.randperm(len(self.photos), generator=torch.Generator().manual_seed(seed))
+        for number in range(first, self.steps(epoch)):
+            rows = order[number * self.batch_size : (number + 1) * self.batch_size]
+            generator = torch.Generator().manual_seed(seed * 100_000 + number)
+            pixels = augment(self.photos[rows], self.size, generator).to(self.device)
+            pixels = pixels.to(memory_format=torch.channels_last)
+            with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16):
+                targets = self.teacher(pixels)
+            scaled = [t.float() / s for t, s in zip(targets, self.scales, strict=True)]
+            yield DistillationBatch(pixels, *scaled)
+
+
 def explained_variance(predicted: Tensor, target: Tensor) -> float:
-    """1 - residual / variance about each channel's mean; maps (B, C, h, w)."""
+    """1 - residual / variance about each channel's mean; maps (N, C, h, w)."""
     residual = (predicted - target).square().sum()
     return 1 - float(residual / (target - target.mean(dim=(0, 2, 3), keepdim=True)).square().sum())
 
 
-@torch.no_grad()
-def evaluate(student: Student, teacher: Teacher, scales: list[Tensor], photos: Tensor) -> list[float]:
-    student.eval()
+def evaluate(
+    student: Student, teacher: Teacher, scales: list[Tensor], photos: Tensor, device: torch.device
+) -> dict[str, float]:
+    """What share of the variance of the teacher's maps of whole photos the student explains."""
     outputs: list[list[Tensor]] = [[], [], [], []]
     for start in range(0, len(photos), 50):
-        pixels = photos[start : start + 50].float() / 255
+        pixels = photos[start : start + 50].to(device).float() / 255
         for store, value in zip(outputs, (*student(pixels), *teacher(pixels)), strict=True):
-            store.append(value)
-    student.train()
+            store.append(value.cpu())
     maps = [torch.cat(chunks) for chunks in outputs]
-    return [explained_variance(maps[i], maps[2 + i] / scales[i]) for i in (0, 1)]
-
-
-def save_atomically(tensors: dict[str, Tensor], path: Path) -> None:
-    temporary = path.with_suffix(".tmp")
-    save_file(tensors, temporary)
-    os.replace(temporary, path)
+    names = ("block 11", "block 12")
+    return {
+        name: explained_variance(maps[i], maps[2 + i] / scales[i].cpu())
+        for i, name in enumerate(names)
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Distil."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--photos", type=Path, required=True, help="folder of photos")
     parser.add_argument("--train", type=Path, required=True, help="file with one photo name a line")
     parser.add_argument("--validation", type=Path, required=True, help="likewise, for the figures")
-    parser.add_argument("--teacher", type=Path, required=True, help="mobilenet_v1_1.0_224.safetensors")
-    parser.add_argument("--out", type=Path, required=True, help="folder for checkpoint and encoder")
+    parser.add_argument(
+        "--teacher", type=Path, required=True, help="mobilenet_v1_1.0_224.safetensors"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="the run's folder")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
     parser.add_argument("--name", default="vgg11_bn", help="which VGG (default: %(default)s)")
     parser.add_argument("--width", type=float, default=0.5, help="default: %(default)s")
     parser.add_argument("--epochs", type=int, default=14, help="default: %(default)s")
     parser.add_argument("--batch-size", type=int, default=32, help="default: %(default)s")
-    parser.add_argument("--size", type=int, default=160, help="crop in pixels (default: %(default)s)")
+    parser.add_argument(
+        "--size", type=int, default=160, help="crop in pixels (default: %(default)s)"
+    )
     parser.add_argument("--learning-rate", type=float, default=2e-3, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument("--device", default="auto", help="default: %(default)s")
     arguments = parser.parse_args()
 
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    names = arguments.train.read_text().split()
+    device = choose_device(arguments.device)
+    names = arguments.train.read_text(encoding="utf-8").split()
+    held_out = arguments.validation.read_text(encoding="utf-8").split()[:VALIDATION_PHOTOS]
     photos = load_photos(names, arguments.photos)
-    validation = load_photos(arguments.validation.read_text().split()[:300], arguments.photos)
+    validation_photos = load_photos(held_out, arguments.photos)
     torch.manual_seed(arguments.seed)
-    teacher = Teacher(arguments.teacher).to(memory_format=torch.channels_last)
+    teacher = Teacher(arguments.teacher).to(device, memory_format=torch.channels_last)
     student = Student(VGGConfig(arguments.name, arguments.width))
-    student.to(memory_format=torch.channels_last)
+    student.to(device, memory_format=torch.channels_last)
     with torch.no_grad():
-        sample = teacher(photos[:300].float() / 255)
+        sample = teacher(photos[:VALIDATION_PHOTOS].to(device).float() / 255)
     scales = [m.std(dim=(0, 2, 3)).clamp(min=1e-2).view(1, -1, 1, 1) for m in sample]
 
-    steps_an_epoch = len(photos) // arguments.batch_size
-    optimizer = torch.optim.AdamW(student.parameters(), lr=arguments.learning_rate, weight_decay=1e-2, fused=True)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, arguments.learning_rate, total_steps=arguments.epochs * steps_an_epoch, pct_start=0.1
-    )
-    checkpoint, state_file = arguments.out / "checkpoint.safetensors", arguments.out / "state.json"
-    first_epoch = 0
-    if checkpoint.exists() and state_file.exists():
-        first_epoch = json.loads(state_file.read_text())["epochs_done"]
-        tensors = load_file(checkpoint)
-        student.load_state_dict({k[6:]: v for k, v in tensors.items() if k.startswith("model.")})
-        for index, parameter in enumerate(student.parameters()):
-            optimizer.state[parameter] = {
-                key: tensors[f"optimizer.{index}.{key}"] for key in ("step", "exp_avg", "exp_avg_sq")
-            }
-        for _ in range(first_epoch * steps_an_epoch):
-            schedule.step()
+    def keep(scores: dict[str, float]) -> None:
+        tensors = {name: t.cpu().contiguous() for name, t in student.encoder.state_dict().items()}
+        with atomic_path(arguments.out / "encoder.safetensors") as temporary:
+            save_file(tensors, temporary)
 
-    for epoch in range(first_epoch, arguments.epochs):
-        generator = torch.Generator().manual_seed(arguments.seed * 1000 + epoch)
-        order = torch.randperm(len(photos), generator=generator)
-        started, total = time.monotonic(), 0.0
-        for step in range(steps_an_epoch):
-            rows = order[step * arguments.batch_size : (step + 1) * arguments.batch_size]
-            pixels = augment(photos[rows], arguments.size, generator)
-            pixels = pixels.to(memory_format=torch.channels_last)
-            with torch.autocast("cpu", torch.bfloat16):
-                with torch.no_grad():
-                    targets = teacher(pixels)
-                outputs = student(pixels)
-            losses = [
-                functional.mse_loss(o.float(), t.float() / s) for o, t, s in zip(outputs, targets, scales, strict=True)
-            ]
-            loss = losses[0] + losses[1]
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-            total += float(loss.detach())
-            if step % 50 == 49:
-                rate = (step + 1) * arguments.batch_size / (time.monotonic() - started)
-                print(f"epoch {epoch + 1} step {step + 1}/{steps_an_epoch}: loss {total / (step + 1):.4f}, {rate:.1f} images/s", flush=True)
-        scores = evaluate(student, teacher, scales, validation)
-        print(f"epoch {epoch + 1}: explained variance, validation: block 11 {scores[0]:.4f}, block 12 {scores[1]:.4f}", flush=True)
-        tensors = {f"model.{k}": v.contiguous() for k, v in student.state_dict().items()}
-        for index, parameter in enumerate(student.parameters()):
-            for key, value in optimizer.state[parameter].items():
-                tensors[f"optimizer.{index}.{key}"] = value.contiguous()
-        save_atomically(tensors, checkpoint)
-        state_file.write_text(json.dumps({"epochs_done": epoch + 1, "explained_variance": scores}))
-        save_atomically(
-            {k: v.contiguous() for k, v in student.encoder.state_dict().items()},
-            arguments.out / "encoder.safetensors",
-        )
+    steps = len(photos) // arguments.batch_size * arguments.epochs
+    train(
+        student,
+        Crops(
+            photos, teacher, scales, arguments.batch_size, arguments.size, arguments.seed, device
+        ),
+        TrainingConfig(
+            epochs=arguments.epochs,
+            batch_size=arguments.batch_size,
+            learning_rate=arguments.learning_rate,
+            weight_decay=1e-2,
+            clip_norm=0.0,
+            schedule="cosine",
+            warmup_steps=steps // 10,
+            patience=0,
+            precision="bfloat16",
+            seed=arguments.seed,
+        ),
+        arguments.out,
+        Validation(
+            lambda: evaluate(student, teacher, scales, validation_photos, device), "block 11", keep
+        ),
+        arguments.resume,
+    )
 
 
 if __name__ == "__main__":

@@ -24,20 +24,29 @@ A photo that cannot be read is reported and passed over; the exit code is then 2
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_parser(commands, "caption", "caption photos, and draw where it looked", DESCRIPTION)
+    parser = add_parser(
+        commands, "caption", "caption photos, and draw where it looked", DESCRIPTION
+    )
     parser.add_argument(
         "paths",
         nargs="*",
         metavar="PATH",
         help="photos, folders, patterns in quotes, or - for a list on standard input",
     )
-    parser.add_argument("--demo", action="store_true", help="caption a photo that is on every machine")
     parser.add_argument(
-        "--model", default="default", help="a model folder, or a packaged model (default: %(default)s)"
+        "--demo", action="store_true", help="caption a photo that is on every machine"
+    )
+    parser.add_argument(
+        "--model",
+        default="default",
+        help="a model folder, or a packaged model (default: %(default)s)",
     )
     add_device(parser)
     parser.add_argument(
-        "--batch-size", type=int, default=16, help="photos worked on at a time (default: %(default)s)"
+        "--batch-size",
+        type=int,
+        default=16,
+        help="photos worked on at a time (default: %(default)s)",
     )
     add_search(parser)
     out = parser.add_argument_group("output")

@@ -67,9 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.save_results,
         )
     else:
-        raise UserError(
-            "give --results and --references, or --model, --format and --annotations"
-        )
+        raise UserError("give --results and --references, or --model, --format and --annotations")
     print(scores.table())
     if arguments.json:
         write_json(arguments.json, scores.as_dict())

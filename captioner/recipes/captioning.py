@@ -111,7 +111,7 @@ def encoder_of(recipe: CaptioningRecipe) -> VGGEncoder:
     """The recipe's encoder, with its weights. Raises `UserError` when they cannot be had."""
     config = VGGConfig(recipe.encoder.name, recipe.encoder.width)
     encoder = build_encoder(config, recipe.encoder.weights)
-    return encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+    return encoder.to(memory_format=torch.channels_last)
 
 
 def stored_features(
@@ -137,13 +137,14 @@ def stored_features(
             flips = torch.tensor([row >= len(source) for row in batch])  # (B,)
             pixels = torch.where(flips.view(-1, 1, 1, 1), mirrored(pixels), pixels)
             with torch.no_grad():
-                found: Tensor = encoder(
-                    pixels.to(device=device, memory_format=torch.channels_last)
-                )
+                found: Tensor = encoder(pixels.to(device=device, memory_format=torch.channels_last))
             return found
 
         def show(
-            done: int, name: str = name, total: int = len(image_ids), bars: list[Progress] = progress
+            done: int,
+            name: str = name,
+            total: int = len(image_ids),
+            bars: list[Progress] = progress,
         ) -> None:
             if not bars:
                 bars.append(Progress(f"features of {name}", total, "images", done))

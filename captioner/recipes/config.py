@@ -23,7 +23,7 @@ SCORES = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D", "exact m
 
 @dataclass(frozen=True)
 class ShapesData:
-    """The generated set: `train` and `validation` pictures, drawn from `seed`, as `pictures` says."""
+    """The generated set: so many pictures for each split, from `seed`, as `pictures` says."""
 
     train: int = 8000
     validation: int = 500

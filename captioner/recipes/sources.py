@@ -75,7 +75,7 @@ def read_split(
     on_problem: str = "refuse",
 ) -> Source:
     """One split of a data set on disk. Raises `UserError` as the format's reader does."""
-    found = _READERS[format](annotations, images, split, on_problem)  # type: ignore[arg-type]
+    found = _READERS[format](annotations, images, split, on_problem)
     paths = [image.path for image in found.images]
     if not paths:
         raise UserError(f"{annotations}: there are no captioned images in split {split!r}")

@@ -140,16 +140,12 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
 
 
 @pytest.mark.parametrize("command", [["caption", "photo.jpg", "--model"], ["info"]])
-def test_an_unknown_model_is_named(
-    command: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_model_is_named(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "no-such-model"]) == 2
     assert "no-such-model" in capsys.readouterr().err
 
 
-def test_info_says_what_the_model_is(
-    tiny_model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_info_says_what_the_model_is(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", str(tiny_model)]) == 0
     text = capsys.readouterr().out
     assert "vgg11_bn" in text

@@ -73,7 +73,7 @@ def test_a_bad_change_is_refused(tmp_path: Path, change: str) -> None:
 
 
 def test_a_missing_config_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="absent.yaml"):
+    with pytest.raises(UserError, match=r"absent\.yaml"):
         read_recipe(tmp_path / "absent.yaml")
 
 

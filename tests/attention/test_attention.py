@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional
+
+from captioner.attention import (
+    AdditiveScore,
+    Attention,
+    ConcatScore,
+    DotScore,
+    GeneralScore,
+    HardSelection,
+    Memory,
+    ScaledDotProductScore,
+)
+from captioner.errors import UserError
+
+SCORES = {
+    "dot": lambda: DotScore(),
+    "scaled dot-product": lambda: ScaledDotProductScore(),
+    "general": lambda: GeneralScore(4, 4),
+    "additive": lambda: AdditiveScore(4, 4, 6),
+    "concat": lambda: ConcatScore(4, 4, 6),
+}
+
+
+def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+PADDING = torch.tensor([[True, True, False, True, True], [True, False, False, False, False]])
+CAUSAL = torch.ones(3, 5, dtype=torch.bool).tril()
+
+
+@pytest.mark.parametrize("memory_mask", [None, PADDING], ids=["whole", "padded"])
+@pytest.mark.parametrize("query_mask", [None, CAUSAL], ids=["all", "causal"])
+def test_equals_torch_scaled_dot_product_attention(memory_mask, query_mask) -> None:
+    query, keys, values = random(2, 3, 4), random(2, 5, 4, seed=1), random(2, 5, 7, seed=2)
+    attended = Attention(ScaledDotProductScore())(
+        query, Memory(values, keys, memory_mask), query_mask
+    )
+    together = torch.ones(2, 3, 5, dtype=torch.bool)  # torch's True also means: may be attended
+    if memory_mask is not None:
+        together = together & memory_mask[:, None]
+    if query_mask is not None:
+        together = together & query_mask
+    expected = functional.scaled_dot_product_attention(query, keys, values, attn_mask=together)
+    torch.testing.assert_close(attended.context, expected)
+    assert torch.equal(attended.weights > 0, together)  # masked: exactly 0
+    torch.testing.assert_close(attended.weights.sum(dim=-1), torch.ones(2, 3))
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_padding_changes_nothing(name) -> None:
+    attention = Attention(SCORES[name]())
+    values, query = random(2, 5, 4), random(2, 3, 4, seed=1)
+    mask = torch.tensor([[True] * 3 + [False] * 2, [True] * 5])
+    padded = attention(query, attention.remember(values, mask))
+    alone = attention(query[:1], attention.remember(values[:1, :3]))
+    torch.testing.assert_close(padded.context[:1], alone.context)
+    torch.testing.assert_close(padded.weights[:1, :, :3], alone.weights)
+    assert padded.weights[0, :, 3:].abs().max().item() == 0.0
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_queries_at_once_equal_queries_one_at_a_time(name) -> None:
+    attention = Attention(SCORES[name]())
+    memory = attention.remember(random(2, 5, 4), PADDING)
+    query = random(2, 3, 4, seed=1)
+    together = attention(query, memory)
+    for index in range(3):
+        alone = attention(query[:, index : index + 1], memory)
+        torch.testing.assert_close(together.context[:, index : index + 1], alone.context)
+        torch.testing.assert_close(together.weights[:, index : index + 1], alone.weights)
+        torch.testing.assert_close(together.scores[:, index : index + 1], alone.scores)
+
+
+@pytest.mark.parametrize("name", ["general", "additive", "concat"])
+def test_keys_are_projected_once_a_memory(name) -> None:
+    score = SCORES[name]()
+    attention = Attention(score)
+    calls: list[int] = []
+    score.key_projection.register_forward_hook(lambda *_: calls.append(1))
+    memory = attention.remember(random(2, 5, 4))
+    assert len(calls) == 1
+    for step in range(4):
+        attention(random(2, 3, 4, seed=step), memory)
+    assert len(calls) == 1
+
+
+def snapshot(module: torch.nn.Module) -> list[tuple[str, dict[str, object]]]:
+    return [
+        (
+            name,
+            {
+                key: sorted(value) if isinstance(value, dict) else id(value)
+                for key, value in vars(child).items()
+            },
+        )
+        for name, child in module.named_modules()
+    ]
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_nothing_is_held_between_calls(name) -> None:
+    attention = Attention(SCORES[name]())
+    before = snapshot(attention)
+    weights = {key: value.clone() for key, value in attention.state_dict().items()}
+    inputs = [(random(2, 5, 4, seed=s), random(2, 1, 4, seed=s + 10)) for s in range(2)]
+    separately = []
+    for values, query in inputs:
+        memory = attention.remember(values)
+        separately.append([attention(query, memory), attention(query * 2, memory)])
+    memories = [attention.remember(values) for values, _ in inputs]
+    interleaved: list[list] = [[], []]
+    for scale in (1, 2):
+        for which in (1, 0):
+            query = inputs[which][1] * scale
+            interleaved[which].append(attention(query, memories[which]))
+    for alone, mixed in zip(separately, interleaved, strict=True):
+        for first, second in zip(alone, mixed, strict=True):
+            assert torch.equal(first.context, second.context)
+            assert torch.equal(first.weights, second.weights)
+    assert snapshot(attention) == before
+    after = attention.state_dict()
+    assert list(after) == list(weights)
+    assert all(torch.equal(after[key], weights[key]) for key in weights)
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("mask", [None, PADDING], ids=["whole", "padded"])
+def test_gradients(name, mask) -> None:
+    attention = Attention(SCORES[name]()).double()
+    query = random(2, 2, 4, dtype=torch.float64).requires_grad_()
+    values = random(2, 5, 4, seed=1, dtype=torch.float64).requires_grad_()
+
+    def run(query, values, *_):
+        attended = attention(query, attention.remember(values, mask))
+        return attended.context, attended.weights
+
+    assert torch.autograd.gradcheck(run, (query, values, *attention.parameters()))
+
+
+def test_a_query_with_nothing_to_attend_is_refused() -> None:
+    attention = Attention(DotScore())
+    values, query = random(2, 5, 4), random(2, 3, 4)
+    with pytest.raises(UserError, match=r"row \[1\] has no position"):
+        attention.remember(values, torch.tensor([[True] * 5, [False] * 5]))
+    nothing_for_the_third = torch.ones(2, 3, 5, dtype=torch.bool)
+    nothing_for_the_third[1, 2] = False
+    with pytest.raises(UserError, match=r"row \[1, 2\] has no position"):
+        attention(query, attention.remember(values), nothing_for_the_third)
+    # Each mask leaves something; the two together leave the first query of source 1 nothing.
+    no_first = torch.ones(2, 5, dtype=torch.bool)
+    no_first[1, 0] = False
+    memory = attention.remember(values, no_first)
+    with pytest.raises(UserError, match=r"row \[1, 0\] has no position"):
+        attention(query, memory, CAUSAL)
+
+
+def test_a_further_mask_must_be_boolean() -> None:
+    attention = Attention(DotScore())
+    memory = attention.remember(random(2, 5, 4))
+    with pytest.raises(UserError, match="must be boolean"):
+        attention(random(2, 3, 4), memory, CAUSAL.float())
+
+
+def test_scores_come_back_as_they_were_before_masking() -> None:
+    attention = Attention(DotScore())
+    values, query = random(2, 5, 4), random(2, 3, 4)
+    attended = attention(query, attention.remember(values, PADDING))
+    torch.testing.assert_close(attended.scores, query @ values.transpose(1, 2))
+
+
+def test_hard_attention_draws_from_the_generator_handed_in() -> None:
+    attention = Attention(ScaledDotProductScore(), HardSelection())
+    values, query = random(1, 5, 4), random(1, 40, 4)
+    mask = PADDING[:1]
+    memory = attention.remember(values, mask)
+    first, second = (
+        attention(query, memory, generator=torch.Generator().manual_seed(5)) for _ in range(2)
+    )
+    assert torch.equal(first.positions, second.positions)
+    assert len(set(first.positions.flatten().tolist())) > 1
+    assert 2 not in first.positions.flatten().tolist()
+    index = first.positions[0]
+    assert torch.equal(first.context[0], values[0, index])
+    attention.eval()
+    assert torch.equal(attention(query, memory).positions, first.weights.argmax(dim=-1))
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_narrow_numbers_stay_close_to_float32(name, dtype) -> None:
+    torch.manual_seed(0)
+    attention = Attention(SCORES[name]())
+    values, query = random(2, 5, 4), random(2, 3, 4, seed=1)
+    expected = attention(query, attention.remember(values, PADDING)).context
+    attention.to(dtype)
+    attended = attention(query.to(dtype), attention.remember(values.to(dtype), PADDING))
+    assert attended.context.dtype == dtype
+    torch.testing.assert_close(attended.context.float(), expected, rtol=0.05, atol=0.05)

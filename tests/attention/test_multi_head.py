@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from captioner.attention import MultiHeadAttention
+from captioner.errors import UserError
+
+B, Q, L, H, D, N = 2, 4, 6, 8, 10, 2
+
+
+def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def pair(memory_size: int, bias: bool) -> tuple[MultiHeadAttention, nn.MultiheadAttention]:
+    """Ours and torch's, with the same weights."""
+    torch.manual_seed(0)
+    ours = MultiHeadAttention(H, memory_size, heads=N, bias=bias)
+    theirs = nn.MultiheadAttention(
+        H, N, bias=bias, kdim=memory_size, vdim=memory_size, batch_first=True
+    )
+    projections = (ours.query_projection, ours.key_projection, ours.value_projection)
+    with torch.no_grad():
+        if memory_size == H:
+            theirs.in_proj_weight.copy_(torch.cat([p.weight for p in projections]))
+        else:
+            theirs.q_proj_weight.copy_(ours.query_projection.weight)
+            theirs.k_proj_weight.copy_(ours.key_projection.weight)
+            theirs.v_proj_weight.copy_(ours.value_projection.weight)
+        theirs.out_proj.weight.copy_(ours.output_projection.weight)
+        if bias:
+            theirs.in_proj_bias.copy_(torch.cat([p.bias for p in projections]))
+            theirs.out_proj.bias.copy_(ours.output_projection.bias)
+    return ours, theirs
+
+
+PADDING = torch.tensor([[True] * 4 + [False] * 2, [True] * 6])
+CAUSAL = torch.ones(Q, L, dtype=torch.bool).tril()
+
+
+@pytest.mark.parametrize("memory_size", [H, D])
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("padding", [None, PADDING], ids=["whole", "padded"])
+@pytest.mark.parametrize("causal", [None, CAUSAL], ids=["all", "causal"])
+def test_equals_torch_multi_head_attention(memory_size, bias, padding, causal) -> None:
+    ours, theirs = pair(memory_size, bias)
+    query, values = random(B, Q, H, seed=1), random(B, L, memory_size, seed=2)
+    attended = ours(query, ours.remember(values, padding), causal)
+    expected, weights = theirs(
+        query,
+        values,
+        values,
+        key_padding_mask=None if padding is None else ~padding,  # there True means: left out
+        attn_mask=None if causal is None else ~causal,
+        average_attn_weights=False,
+    )
+    torch.testing.assert_close(attended.context, expected)
+    torch.testing.assert_close(attended.weights, weights)
+    assert attended.weights.shape == (B, N, Q, L)
+    if causal is not None:
+        assert attended.weights.masked_select(~causal).abs().max().item() == 0.0
+
+
+def test_scores_become_the_weights() -> None:
+    ours, _ = pair(D, True)
+    attended = ours(random(B, Q, H), ours.remember(random(B, L, D), PADDING), CAUSAL)
+    hidden = ~(PADDING[:, None, None] & CAUSAL)
+    expected = attended.scores.masked_fill(hidden, float("-inf")).softmax(dim=-1)
+    torch.testing.assert_close(attended.weights, expected)
+
+
+def test_an_attention_size_of_its_own() -> None:
+    attention = MultiHeadAttention(H, D, heads=3, attention_size=12)
+    memory = attention.remember(random(B, L, D))
+    assert memory.keys.shape == memory.values.shape == (B, 3, L, 4)
+    assert attention(random(B, Q, H), memory).context.shape == (B, Q, H)
+
+
+def test_a_mask_for_each_head() -> None:
+    ours, _ = pair(D, True)
+    mask = torch.ones(B, N, Q, L, dtype=torch.bool)
+    mask[1, 0, 2, 3:] = False
+    attended = ours(random(B, Q, H), ours.remember(random(B, L, D)), mask)
+    assert torch.equal(attended.weights > 0, mask)
+
+
+@pytest.mark.parametrize(("heads", "size"), [(3, 8), (0, 8), (16, 8)])
+def test_heads_must_divide_the_size(heads, size) -> None:
+    with pytest.raises(UserError, match=f"size {size} cannot be divided among {heads} heads"):
+        MultiHeadAttention(size, D, heads)
+
+
+def test_nothing_to_attend_is_refused() -> None:
+    attention = MultiHeadAttention(H, D, N)
+    values, query = random(B, L, D), random(B, Q, H)
+    with pytest.raises(UserError, match=r"row \[0\] has no position"):
+        attention.remember(values, torch.zeros(B, L, dtype=torch.bool))
+    late = torch.tensor([[True] * L, [False] + [True] * (L - 1)])
+    with pytest.raises(UserError, match=r"row \[1, 0, 0\] has no position"):
+        attention(query, attention.remember(values, late), CAUSAL)
+
+
+def test_keys_and_values_are_projected_once_a_memory() -> None:
+    attention = MultiHeadAttention(H, D, N)
+    calls: list[str] = []
+    attention.key_projection.register_forward_hook(lambda *_: calls.append("key"))
+    attention.value_projection.register_forward_hook(lambda *_: calls.append("value"))
+    memory = attention.remember(random(B, L, D))
+    for step in range(3):
+        attention(random(B, Q, H, seed=step), memory)
+    assert sorted(calls) == ["key", "value"]
+
+
+def test_nothing_is_held_between_calls() -> None:
+    attention = MultiHeadAttention(H, D, N)
+    attributes = {name: set(vars(child)) for name, child in attention.named_modules()}
+    first, second = random(B, L, D, seed=1), random(B, L, D, seed=2)
+    query = random(B, Q, H)
+    alone = attention(query, attention.remember(first)).context
+    memories = attention.remember(first), attention.remember(second)
+    other = attention(query, memories[1]).context
+    assert torch.equal(attention(query, memories[0]).context, alone)
+    assert not torch.equal(other, alone)
+    assert {name: set(vars(child)) for name, child in attention.named_modules()} == attributes
+    assert set(attention.state_dict()) == {
+        f"{part}_projection.{kind}"
+        for part in ("query", "key", "value", "output")
+        for kind in ("weight", "bias")
+    }
+
+
+def test_dropout_leaves_weights_out_in_training_only() -> None:
+    attention = MultiHeadAttention(H, D, N, dropout=0.5)
+    memory = attention.remember(random(B, L, D))
+    query = random(B, Q, H)
+    torch.manual_seed(0)
+    trained = attention(query, memory)
+    attention.eval()
+    first, second = attention(query, memory), attention(query, memory)
+    assert torch.equal(first.context, second.context)
+    assert not torch.allclose(trained.context, first.context)
+    torch.testing.assert_close(trained.weights, first.weights)  # as they were before dropout
+
+
+def test_gradients() -> None:
+    attention = MultiHeadAttention(4, 3, heads=2).double()
+    query = random(2, 2, 4, dtype=torch.float64).requires_grad_()
+    values = random(2, 3, 3, seed=1, dtype=torch.float64).requires_grad_()
+    mask = torch.tensor([[True, True, False], [True, True, True]])
+
+    def run(query, values, *_):
+        return attention(query, attention.remember(values, mask)).context
+
+    assert torch.autograd.gradcheck(run, (query, values, *attention.parameters()))

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from captioner.attention import (
+    AdditiveScore,
+    ConcatScore,
+    DotScore,
+    GeneralScore,
+    ScaledDotProductScore,
+)
+
+B, Q, L, H, D, A = 2, 3, 5, 4, 6, 7
+
+
+@pytest.fixture
+def query() -> torch.Tensor:
+    return torch.randn(B, Q, H, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture
+def values() -> torch.Tensor:
+    return torch.randn(B, L, D, generator=torch.Generator().manual_seed(2))
+
+
+def literal(formula, query, values) -> torch.Tensor:
+    """One call of the formula for each pair of a query vector and a value vector."""
+    return torch.stack(
+        [
+            torch.stack([torch.stack([formula(q, k) for k in rows]) for q in queries])
+            for queries, rows in zip(query, values, strict=True)
+        ]
+    )
+
+
+def test_dot_is_the_inner_product(query) -> None:
+    keys = torch.randn(B, L, H, generator=torch.Generator().manual_seed(3))
+    score = DotScore()
+    torch.testing.assert_close(
+        score(query, score.project_keys(keys)), literal(torch.dot, query, keys)
+    )
+
+
+def test_dot_by_numbers() -> None:
+    score = DotScore()(torch.tensor([[[1.0, 2.0]]]), torch.tensor([[[3.0, 4.0], [-1.0, 0.5]]]))
+    assert score.tolist() == [[[11.0, 0.0]]]
+
+
+def test_scaled_dot_product_divides_by_the_root_of_the_key_size() -> None:
+    query = torch.tensor([[[1.0, 2.0, 3.0, 4.0]]])
+    assert ScaledDotProductScore()(query, query).tolist() == [[[15.0]]]  # 30 / sqrt(4)
+
+
+def test_general_is_q_w_k(query, values) -> None:
+    score = GeneralScore(H, D)
+    weight = score.key_projection.weight  # (H, D)
+    expected = literal(lambda q, k: q @ weight @ k, query, values)
+    torch.testing.assert_close(score(query, score.project_keys(values)), expected)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_additive_is_the_papers_formula(query, values, bias) -> None:
+    score = AdditiveScore(H, D, A, bias=bias)
+    w, u, v = score.query_projection.weight, score.key_projection.weight, score.energy.weight[0]
+    b = score.key_projection.bias if bias else torch.zeros(A)
+    expected = literal(
+        lambda q, k: sum(
+            v[a]
+            * torch.tanh(
+                sum(w[a, h] * q[h] for h in range(H)) + sum(u[a, d] * k[d] for d in range(D)) + b[a]
+            )
+            for a in range(A)
+        ),
+        query,
+        values,
+    )
+    torch.testing.assert_close(score(query, score.project_keys(values)), expected)
+    names = {name for name, _ in score.named_parameters()}
+    assert ("key_projection.bias" in names) == bias
+    assert "query_projection.bias" not in names  # one bias, not two
+    assert "energy.bias" not in names
+
+
+def test_concat_is_one_matrix_on_the_joined_vectors(query, values) -> None:
+    score = ConcatScore(H, D, A)
+    whole = torch.cat([score.query_projection.weight, score.key_projection.weight], dim=1)
+    v = score.energy.weight[0]
+    expected = literal(lambda q, k: v @ torch.tanh(whole @ torch.cat([q, k])), query, values)
+    torch.testing.assert_close(score(query, score.project_keys(values)), expected)
+    assert sum(p.numel() for p in score.parameters()) == A * (H + D) + A
+
+
+def test_concat_halves_start_on_one_scale() -> None:
+    torch.manual_seed(0)
+    score = ConcatScore(1, 399, 500)  # separate halves would start within 1 and within 0.05
+    bound = 1 / math.sqrt(400)
+    for half in (score.query_projection.weight, score.key_projection.weight):
+        assert half.abs().max() <= bound
+        assert half.abs().max() > 0.95 * bound
+
+
+@pytest.mark.parametrize(
+    "score",
+    [DotScore(), ScaledDotProductScore(), GeneralScore(H, H), AdditiveScore(H, H, A)],
+    ids=lambda score: type(score).__name__,
+)
+def test_any_leading_dimensions(score) -> None:
+    generator = torch.Generator().manual_seed(4)
+    query = torch.randn(B, 3, Q, H, generator=generator)  # three heads
+    values = torch.randn(B, 3, L, H, generator=generator)
+    scores = score(query, score.project_keys(values))
+    assert scores.shape == (B, 3, Q, L)
+    for head in range(3):
+        alone = score(query[:, head], score.project_keys(values[:, head]))
+        torch.testing.assert_close(scores[:, head], alone)
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        DotScore(),
+        ScaledDotProductScore(),
+        GeneralScore(3, 3),
+        AdditiveScore(3, 3, 2),
+        ConcatScore(3, 3, 2),
+    ],
+    ids=lambda score: type(score).__name__,
+)
+def test_gradients(score) -> None:
+    score = score.double()
+    generator = torch.Generator().manual_seed(5)
+    query = torch.randn(2, 2, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    values = torch.randn(2, 4, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    parameters = tuple(score.parameters())
+
+    def run(query, values, *_):
+        return score(query, score.project_keys(values))
+
+    assert torch.autograd.gradcheck(run, (query, values, *parameters))

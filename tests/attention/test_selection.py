@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from captioner.attention import HardSelection, SoftSelection, masked_softmax
+from captioner.errors import UserError
+
+
+def test_softmax_by_numbers() -> None:
+    weights = masked_softmax(torch.tensor([[0.0, math.log(2), math.log(5)]]))
+    torch.testing.assert_close(weights, torch.tensor([[1 / 8, 2 / 8, 5 / 8]]))
+
+
+def test_true_means_may_be_attended_and_the_others_get_exactly_zero() -> None:
+    scores = torch.tensor([[0.0, 1e30, math.log(3), -50.0]])
+    weights = masked_softmax(scores, torch.tensor([[True, False, True, False]]))
+    assert weights[0, 1].item() == 0.0
+    assert weights[0, 3].item() == 0.0
+    torch.testing.assert_close(weights[0, [0, 2]], torch.tensor([1 / 4, 3 / 4]))
+
+
+def test_a_masked_score_gets_no_gradient() -> None:
+    scores = torch.tensor([[0.3, 2.0, -1.0]], requires_grad=True)
+    masked_softmax(scores, torch.tensor([[True, False, True]]))[0, 0].backward()
+    assert scores.grad is not None
+    assert scores.grad[0, 1].item() == 0.0
+    p = 1 / (1 + math.exp(-1.3))
+    assert scores.grad[0, 0].item() == pytest.approx(p * (1 - p), rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_narrow_scores_are_normalised_in_float32(dtype) -> None:
+    # 3000 equal scores: a sum kept in bfloat16 stops growing at 256.
+    scores = torch.zeros(1, 3000, dtype=dtype)
+    weights = masked_softmax(scores)
+    assert weights.dtype == dtype
+    assert weights[0, 0].item() == pytest.approx(1 / 3000, rel=4e-3)
+    uneven = (torch.randn(4, 300, generator=torch.Generator().manual_seed(0)) * 3).to(dtype)
+    assert torch.equal(masked_softmax(uneven), torch.softmax(uneven.float(), dim=-1).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_softmax_itself_sees_float32(dtype, monkeypatch) -> None:
+    seen = []
+    original = torch.softmax
+
+    def softmax(tensor, dim):
+        seen.append(tensor.dtype)
+        return original(tensor, dim=dim)
+
+    monkeypatch.setattr(torch, "softmax", softmax)
+    masked_softmax(torch.zeros(1, 3, dtype=dtype))
+    masked_softmax(torch.zeros(1, 3, dtype=torch.float64))
+    assert seen == [torch.float32, torch.float64]
+
+
+def test_float64_keeps_its_precision() -> None:
+    weights = masked_softmax(torch.tensor([[0.0, 1e-10]], dtype=torch.float64))
+    assert weights.dtype == torch.float64
+    assert (weights[0, 1] - weights[0, 0]).item() == pytest.approx(0.5e-10, rel=1e-4)
+
+
+def test_soft_context_is_the_weighted_sum() -> None:
+    values = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [10.0, 10.0]]])
+    scores = torch.tensor([[[0.0, math.log(3), 9.0], [0.0, 0.0, 0.0]]])
+    mask = torch.tensor([[[True, True, False], [True, True, True]]])
+    attended = SoftSelection()(values, scores, mask)
+    torch.testing.assert_close(attended.context, torch.tensor([[[0.25, 0.75], [11 / 3, 11 / 3]]]))
+    assert torch.equal(attended.scores, scores)  # as they were before normalisation and masking
+    torch.testing.assert_close(attended.weights[0, 0], torch.tensor([0.25, 0.75, 0.0]))
+
+
+def test_soft_attention_has_no_log_probability() -> None:
+    attended = SoftSelection()(torch.zeros(1, 2, 3), torch.zeros(1, 1, 2))
+    with pytest.raises(UserError, match="draws no position"):
+        _ = attended.log_probability
+
+
+VALUES = torch.tensor([[[1.0, 2.0], [3.0, -1.0], [0.5, 4.0], [100.0, 100.0]]], dtype=torch.float64)
+SCORES = torch.tensor([[[0.2, 1.0, -0.5, 7.0]]], dtype=torch.float64)
+MASK = torch.tensor([[[True, True, True, False]]])
+
+
+def test_draws_follow_the_weights() -> None:
+    draws = 20_000
+    scores = SCORES.float().expand(1, draws, 4)
+    attended = HardSelection()(VALUES.float(), scores, MASK, torch.Generator().manual_seed(0))
+    assert attended.positions is not None
+    counts = torch.bincount(attended.positions.flatten(), minlength=4)
+    assert counts[3].item() == 0  # masked: never drawn
+    expected = attended.weights[0, 0, :3] * draws
+    chi_square = ((counts[:3] - expected) ** 2 / expected).sum().item()
+    assert chi_square < 13.8  # two degrees of freedom, p = 0.001
+
+
+def test_draws_are_independent_between_queries_and_sources() -> None:
+    scores = torch.zeros(100, 50, 8)
+    attended = HardSelection()(
+        torch.zeros(100, 8, 2), scores, None, torch.Generator().manual_seed(1)
+    )
+    positions = attended.positions
+    assert positions is not None
+    for first, second in (
+        (positions[:, 0], positions[:, 1]),
+        (positions[0, :], positions[1, :]),
+    ):
+        assert 0 < (first == second).float().mean().item() < 0.4  # 1 / 8 if independent
+
+
+def test_the_seed_decides_the_draw() -> None:
+    scores = torch.zeros(1, 60, 9)
+    values = torch.zeros(1, 9, 2)
+
+    def draw(seed):
+        return HardSelection()(
+            values, scores, None, torch.Generator().manual_seed(seed)
+        ).positions.tolist()
+
+    first = draw(7)
+    torch.manual_seed(123)  # the global generator plays no part
+    assert draw(7) == first
+    assert draw(8) != first
+
+
+def test_context_and_log_probability_are_those_of_the_drawn_position() -> None:
+    generator = torch.Generator().manual_seed(3)
+    values = torch.randn(3, 6, 4, generator=generator)
+    scores = torch.randn(3, 5, 6, generator=generator)
+    attended = HardSelection()(values, scores, None, generator)
+    assert attended.positions is not None
+    expected = torch.log_softmax(scores, dim=-1)
+    for source in range(3):
+        for query in range(5):
+            position = int(attended.positions[source, query])
+            assert torch.equal(attended.context[source, query], values[source, position])
+            torch.testing.assert_close(
+                attended.log_probability[source, query], expected[source, query, position]
+            )
+
+
+def test_evaluation_takes_the_most_probable_position() -> None:
+    selection = HardSelection().eval()
+    generator = torch.Generator().manual_seed(0)
+    before = generator.get_state()
+    for _ in range(5):
+        attended = selection(VALUES, SCORES, MASK, generator)
+        assert attended.positions is not None
+        assert attended.positions.tolist() == [[1]]
+        assert torch.equal(attended.context, VALUES[:, 1:2])
+    assert torch.equal(generator.get_state(), before)  # nothing was drawn
+
+
+def test_no_gradient_through_the_draw() -> None:
+    scores = SCORES.clone().requires_grad_()
+    values = VALUES.clone().requires_grad_()
+    attended = HardSelection()(values, scores, MASK, torch.Generator().manual_seed(0))
+    to_scores, to_values = torch.autograd.grad(
+        attended.context.sum(), (scores, values), allow_unused=True
+    )
+    assert to_scores is None
+    expected = torch.zeros_like(VALUES)
+    expected[0, attended.positions[0, 0]] = 1.0
+    assert torch.equal(to_values, expected)
+
+
+def test_a_very_improbable_draw_has_a_finite_log_probability() -> None:
+    scores = torch.tensor([[[0.0, -200.0]]], requires_grad=True)
+    attended = HardSelection()(torch.zeros(1, 2, 1), scores, None, None)
+    improbable = attended._replace(positions=torch.tensor([[1]]))
+    improbable.log_probability.sum().backward()
+    assert improbable.log_probability.isfinite().all()
+    assert scores.grad is not None
+    assert scores.grad.isfinite().all()
+
+
+def test_reinforce_expects_the_gradient_of_the_expected_reward() -> None:
+    """Sum over every position of p(s) r(s) d log p(s), against d of the sum of p(s) r(s)."""
+    scores = SCORES.clone().requires_grad_()
+    attended = HardSelection()(VALUES, scores, MASK, torch.Generator().manual_seed(0))
+    reward = (VALUES**2).sum(dim=-1)[0]  # of the context that a position gives
+    weights = attended.weights[0, 0]
+    estimates = []
+    for position in range(3):
+        drawn = attended._replace(positions=torch.tensor([[position]]))
+        (gradient,) = torch.autograd.grad(
+            reward[position] * drawn.log_probability.sum(), scores, retain_graph=True
+        )
+        estimates.append(weights[position].detach() * gradient)
+    (exact,) = torch.autograd.grad((weights * reward).sum(), scores)
+    assert exact.abs().max() > 0.1
+    torch.testing.assert_close(sum(estimates), exact)
+
+
+def test_sampled_reinforce_approaches_the_gradient_of_the_expected_reward() -> None:
+    draws = 40_000
+    reward = (VALUES.float() ** 2).sum(dim=-1)[0]
+    leaf = SCORES.float().clone().requires_grad_()
+    attended = HardSelection()(
+        VALUES.float(), leaf.expand(1, draws, 4), MASK, torch.Generator().manual_seed(2)
+    )
+    rewards = (attended.context**2).sum(dim=-1)
+    (estimate,) = torch.autograd.grad((rewards * attended.log_probability).mean(), leaf)
+    again = SCORES.float().clone().requires_grad_()
+    (exact,) = torch.autograd.grad((masked_softmax(again, MASK)[0, 0] * reward).sum(), again)
+    torch.testing.assert_close(estimate, exact, rtol=0, atol=0.1)
