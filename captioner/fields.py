@@ -90,14 +90,18 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
             raise UserError(f"{where} should be names with values, found {_show(value)}")
         return {key: _convert(arguments[1], item, f"{where}.{key}") for key, item in value.items()}
     if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-        if not math.isfinite(value):
-            raise UserError(f"{where} should be a finite number, found {value}")
-        return float(value)
+        try:
+            number = float(value)
+        except OverflowError:  # A whole number beyond the largest float.
+            number = math.inf
+        if not math.isfinite(number):
+            raise UserError(f"{where} should be a finite number, found {_show(value)}")
+        return number
     if kind is int and isinstance(value, int) and not isinstance(value, bool):
         return value
     if kind in (bool, str) and isinstance(value, kind):
         return value
-    if kind is Path and isinstance(value, str) and value:
+    if kind is Path and isinstance(value, str) and value and "\0" not in value:
         return Path(value)
     names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
     names[Path] = "a path"
@@ -105,5 +109,10 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
 
 
 def _show(value: Any) -> str:
-    text = repr(value)
-    return "nothing" if value is None else text if len(text) <= 60 else f"{text[:57]}..."
+    if value is None:
+        return "nothing"
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # A number of 5,000 digits; a thousand brackets.
+        return f"a {type(value).__name__} too large to show"
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -29,8 +29,8 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
             dir=target.parent, prefix=f".{target.stem}-", suffix=target.suffix
         )
         os.close(descriptor)
-    except OSError as error:
-        raise UserError(f"cannot write {target}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot write {target}: {_reason(error)}") from None
     temporary = Path(name)
     try:
         yield temporary
@@ -41,7 +41,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            raise UserError(f"cannot write {target}: {error.strerror or error}") from None
+            raise UserError(f"cannot write {target}: {_reason(error)}") from None
         raise
 
 
@@ -52,8 +52,12 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def write_text(path: str | os.PathLike[str], content: str) -> None:
-    """Write `content` to `path` as UTF-8, atomically. Raises `UserError` as `atomic_path` does."""
-    write_bytes(path, content.encode("utf-8"))
+    """Write `content` to `path` as UTF-8, atomically. Raises `UserError` as `atomic_path` does.
+
+    Half of a surrogate pair, as file names that are not UTF-8 have them, is written as \\udcXX,
+    which JSON reads back as it was.
+    """
+    write_bytes(path, content.encode("utf-8", "backslashreplace"))
 
 
 def write_json(path: str | os.PathLike[str], value: Any, indent: int | None = 2) -> None:
@@ -75,8 +79,8 @@ def read_text(path: str | os.PathLike[str], what: str = "file") -> str:
         raise UserError(f"{what} {path} is a folder, not a file") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{what} {path} is not UTF-8 text (byte {error.start})") from None
-    except OSError as error:
-        raise UserError(f"cannot read {what} {path}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {what} {path}: {_reason(error)}") from None
 
 
 def read_json(path: str | os.PathLike[str], what: str = "file") -> Any:
@@ -87,6 +91,12 @@ def read_json(path: str | os.PathLike[str], what: str = "file") -> Any:
         raise UserError(
             f"{what} {path} is not valid JSON (line {error.lineno}: {error.msg})"
         ) from None
+    except (ValueError, RecursionError) as error:  # A number of 5,000 digits; a thousand brackets.
+        raise UserError(f"{what} {path} is not JSON that can be read ({error})") from None
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _umask() -> int:

@@ -78,7 +78,7 @@ def tracked(items: Iterable[Item], progress: Progress) -> Iterator[Item]:
 
 def duration(seconds: float) -> str:
     """Seconds in words a person reads at a glance: 42s, 3m05s, 2h07m."""
-    whole = int(round(seconds))
+    whole = round(seconds)
     if whole < 60:
         return f"{whole}s"
     if whole < 3600:

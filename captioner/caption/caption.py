@@ -20,13 +20,15 @@ class Caption:
     region: left, top, right, bottom, in pixels of the photo: what the model saw of it, and what
         the maps cover. None when annotation vectors were captioned, not a photo.
     alternatives: the other captions asked for (n-best), best first; empty otherwise.
+
+    Two captions are equal when all but their maps is.
     """
 
     text: str
     words: tuple[str, ...]
     log_probability: float
     word_log_probabilities: tuple[float, ...]
-    attention: Tensor
+    attention: Tensor = field(compare=False)
     region: tuple[float, float, float, float] | None = None
     alternatives: tuple[Caption, ...] = field(default=())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
 import torch
@@ -25,7 +25,7 @@ from captioner.errors import UserError
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.images import load_image
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.vgg import VGGEncoder, map_size
+from captioner.vision.vgg import ANNOTATION_SIZE, STRIDE, VGGEncoder, map_size
 
 Photo = str | os.PathLike[str] | bytes | BinaryIO | Image.Image
 """A photo: a path, the bytes of a file, an open binary file, or a Pillow image."""
@@ -59,7 +59,10 @@ class SearchOptions:
     def __post_init__(self) -> None:
         if self.n_best < 1:
             raise UserError(f"n-best {self.n_best} is not at least 1")
-        self.strategy()
+        if not 0 <= self.seed < 2**63:
+            raise UserError(f"seed {self.seed} is not between 0 and 2 to the power of 63")
+        self._beam_search()  # Both, since what is not used must be in range as well.
+        self._sampling()
         if not self.sample and self.n_best > self.beam:
             raise UserError(f"n-best {self.n_best} is more than the beam size, {self.beam}")
         self.constraints(())
@@ -67,16 +70,18 @@ class SearchOptions:
 
     def strategy(self) -> BeamSearch | Sampling:
         """The search strategy these options describe."""
-        if not self.sample:
-            return BeamSearch(self.beam)
+        return self._sampling() if self.sample else self._beam_search()
+
+    def _beam_search(self) -> BeamSearch:
+        return BeamSearch(self.beam)
+
+    def _sampling(self) -> Sampling:
         generator = torch.Generator().manual_seed(self.seed)
         return Sampling(generator, self.n_best, self.temperature, self.top_k, self.top_p)
 
     def constraints(self, forbidden: tuple[int, ...]) -> Constraints:
         """The constraints these options describe."""
-        return Constraints(
-            self.minimum_length, self.maximum_length, self.block_ngrams, forbidden
-        )
+        return Constraints(self.minimum_length, self.maximum_length, self.block_ngrams, forbidden)
 
 
 @dataclass
@@ -85,6 +90,8 @@ class Captioner:
 
     Made by `captioner.load` from a model folder, or from its parts. `search` holds the options
     used where a call gives none. `card` is the text of the model card, possibly empty.
+
+    Raises `UserError` when the parts do not fit together.
     """
 
     encoder: VGGEncoder
@@ -95,6 +102,21 @@ class Captioner:
     card: str = ""
 
     def __post_init__(self) -> None:
+        if self.decoder.config.memory_size != ANNOTATION_SIZE:
+            raise UserError(
+                f"decoder memory_size {self.decoder.config.memory_size} is not {ANNOTATION_SIZE}, "
+                "the size of the encoder's annotation vectors"
+            )
+        if self.decoder.embedding.num_embeddings != len(self.vocabulary):
+            raise UserError(
+                f"the decoder was made for {self.decoder.embedding.num_embeddings} words, but the "
+                f"vocabulary has {len(self.vocabulary)}"
+            )
+        if self.preprocessing.size < STRIDE:
+            raise UserError(
+                f"preprocessing size {self.preprocessing.size} is less than {STRIDE} pixels, of "
+                "which the encoder makes no annotation vector"
+            )
         self.encoder.eval()
         self.decoder.eval()
 
@@ -120,13 +142,16 @@ class Captioner:
         search: how; the model's own options by default. batch_size: photos worked on at a time.
         Raises `UserError` naming the photo that cannot be read; nothing is passed over.
         """
-        if isinstance(images, (str, bytes, os.PathLike, Image.Image)):
+        if isinstance(images, (str, bytes, os.PathLike, Image.Image)) or hasattr(images, "read"):
             raise TypeError("caption() takes a list of photos; put the one photo in a list")
         if batch_size < 1:
             raise UserError(f"batch size {batch_size} is not at least 1")
         captions: list[Caption] = []
         for first in range(0, len(images), batch_size):
-            photos = [load_image(image) for image in images[first : first + batch_size]]
+            photos = [
+                load_image(image, name=_name(image, number))
+                for number, image in enumerate(images[first : first + batch_size], start=first + 1)
+            ]
             annotations = self.annotations(photos)  # (B, L, D)
             regions = [self.preprocessing.region(photo.width, photo.height) for photo in photos]
             captions += self.caption_annotations(annotations, search, regions)
@@ -158,30 +183,34 @@ class Captioner:
             start=vocabulary.start,
             end=vocabulary.end,
             strategy=options.strategy(),
-            constraints=options.constraints(
-                (vocabulary.pad, vocabulary.start, vocabulary.unknown)
-            ),
+            constraints=options.constraints((vocabulary.pad, vocabulary.start, vocabulary.unknown)),
             length_normalisation=LengthNormalisation(options.length_normalisation),
         )
         captions = []
         for index, hypotheses in enumerate(found):
             region = None if regions is None else regions[index]
             n_best = [self._caption(h, region) for h in hypotheses[: options.n_best]]
-            captions.append(
-                Caption(**{**vars(n_best[0]), "alternatives": tuple(n_best[1:])})
-            )
+            captions.append(replace(n_best[0], alternatives=tuple(n_best[1:])))
         return captions
 
     def _caption(
         self, hypothesis: Hypothesis, region: tuple[float, float, float, float] | None
     ) -> Caption:
         words = tuple(self.vocabulary.words[token] for token in hypothesis.tokens)
-        rows, columns = map_size(self.preprocessing.size, self.preprocessing.size)
+        shape = map_size(self.preprocessing.size, self.preprocessing.size)
         return Caption(
             text=" ".join(words),
             words=words,
             log_probability=hypothesis.log_probability,
             word_log_probabilities=tuple(hypothesis.token_log_probabilities[: len(words)]),
-            attention=hypothesis.attention.unflatten(-1, (rows, columns)),  # (T, rows, columns)
+            attention=hypothesis.attention.view(-1, *shape),  # (T, rows, columns)
             region=region,
         )
+
+
+def _name(photo: Photo, number: int) -> str | None:
+    """What errors call a photo that has no name of its own: its place in the list."""
+    if isinstance(photo, (str, os.PathLike)):
+        return None
+    named = getattr(photo, "name", None) or getattr(photo, "filename", None)
+    return None if named else f"image {number} of the list"

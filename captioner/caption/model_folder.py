@@ -67,7 +67,10 @@ def save_model(
         captioner.search,
     )
     with atomic_path(folder / WEIGHTS) as temporary:
-        save_file(tensors, temporary)
+        try:
+            save_file(tensors, temporary)
+        except SafetensorError as error:
+            raise UserError(f"cannot write {folder / WEIGHTS}: {error}") from None
     captioner.vocabulary.save(folder / VOCABULARY)
     write_json(folder / CONFIG, to_mapping(config))
     if captioner.card:
@@ -111,6 +114,11 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
                 f"{weights}: tensor {name!r} is {tuple(tensors[name].shape)}, "
                 f"not {tuple(expected[name].shape)}"
             )
+        if tensors[name].is_floating_point() != expected[name].is_floating_point():
+            raise UserError(
+                f"{weights}: tensor {name!r} is of type {tensors[name].dtype}, "
+                f"not {expected[name].dtype}"
+            )
     for part, module in modules:
         own = {
             name: tensors[f"{part}.{name}"].to(tensor.dtype)
@@ -119,11 +127,11 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
         module.load_state_dict(own, assign=True)
     encoder.to(memory_format=torch.channels_last)
     card = folder / CARD
-    return Captioner(
-        encoder,
-        decoder,
-        vocabulary,
-        config.preprocessing,
-        config.search,
-        read_text(card, "model card") if card.is_file() else "",
-    ).to(device)
+    text = read_text(card, "model card") if card.is_file() else ""
+    try:
+        captioner = Captioner(
+            encoder, decoder, vocabulary, config.preprocessing, config.search, text
+        )
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    return captioner.to(device)

@@ -45,10 +45,10 @@ def cross_entropy(
     """Minus log p(y | x) of each caption, summed over its words: (B,), in nats.
 
     logits (B, T, V), targets (B, T), mask (B, T) boolean, False for padding, which counts for
-    nothing. Xu et al. 2015, equation 14, first term.
+    nothing. Computed in float32. Xu et al. 2015, equation 14, first term.
     """
     flat = functional.cross_entropy(
-        logits.flatten(end_dim=1),
+        logits.float().flatten(end_dim=1),
         targets.flatten(),
         reduction="none",
         label_smoothing=label_smoothing,
@@ -63,9 +63,9 @@ def doubly_stochastic_penalty(weights: Tensor, mask: Tensor, target: str = "one"
     weights (B, T, L), mask (B, T) boolean, False for padding, whose attention is left out.
     target `one`: as written; `share`: T / L in place of 1, with each caption's own T.
     Xu et al. 2015, section 4.2.1 and equation 14, second term: per example, summed over the L
-    places, neither divided by L nor by the batch.
+    places, neither divided by L nor by the batch. Computed in float32.
     """
-    visible = weights * mask.unsqueeze(-1)  # (B, T, L)
+    visible = weights.float() * mask.unsqueeze(-1)  # (B, T, L)
     received = visible.sum(dim=1)  # (B, L)
     if target == "share":
         goal = mask.sum(dim=1, keepdim=True) / weights.shape[-1]  # (B, 1)

@@ -67,9 +67,7 @@ class CaptioningLoss(nn.Module):
         plain = cross_entropy(logits, batch.targets, batch.mask)  # (B,)
         loss = plain
         if self.objective.label_smoothing > 0:
-            loss = cross_entropy(
-                logits, batch.targets, batch.mask, self.objective.label_smoothing
-            )
+            loss = cross_entropy(logits, batch.targets, batch.mask, self.objective.label_smoothing)
         if self.objective.doubly_stochastic > 0:
             penalty = doubly_stochastic_penalty(
                 weights, batch.mask, self.objective.doubly_stochastic_target

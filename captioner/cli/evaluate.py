@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from captioner.cli.options import Commands, add_device, add_parser, add_search, search_options
 from captioner.errors import UserError
+
+if TYPE_CHECKING:
+    from captioner.evaluation.captions import CaptionScores
+    from captioner.recipes.shapes import ShapesScores
 
 DESCRIPTION = """\
 Scores captions: BLEU-1 to BLEU-4, ROUGE-L and CIDEr-D, with the brevity penalty beside them.
@@ -18,6 +23,11 @@ A model, free-running, on a data set; its captions may be kept with --save-resul
 
   captioner evaluate --model runs/flickr8k/model --format flickr8k --split val \\
       --annotations Flickr8k.token.txt --images Flicker8k_Dataset
+
+A model of the generated shapes, on pictures it has not seen: exact captions, and how much of each
+map lies inside the box of the thing the word names:
+
+  captioner evaluate --model runs/shapes/model --format shapes
 """
 
 
@@ -29,7 +39,7 @@ def add_command(commands: Commands) -> None:
     files.add_argument("--references", metavar="FILE", help="references, in COCO's format")
     model = parser.add_argument_group("captions from a model")
     model.add_argument("--model", help="a model folder, or a packaged model")
-    model.add_argument("--format", help="coco, karpathy, flickr8k or table")
+    model.add_argument("--format", help="coco, karpathy, flickr8k, table or shapes")
     model.add_argument("--annotations", metavar="FILE")
     model.add_argument("--images", metavar="FOLDER")
     model.add_argument("--split", help="as the format names it")
@@ -45,10 +55,18 @@ def run(arguments: argparse.Namespace) -> int:
     """Score, print the table, write the files asked for."""
     from captioner.files import write_json
 
+    scores: CaptionScores | ShapesScores
     if arguments.results and arguments.references:
         from captioner.recipes.scoring import score_results
 
         scores = score_results(arguments.results, arguments.references)
+    elif arguments.model and arguments.format == "shapes":
+        from captioner import load
+        from captioner.devices import choose_device
+        from captioner.recipes.shapes import score_shapes
+
+        model = load(arguments.model, choose_device(arguments.device))
+        scores = score_shapes(model, search=search_options(arguments, model.search))
     elif arguments.model and arguments.format and arguments.annotations:
         from captioner import load
         from captioner.devices import choose_device

@@ -74,7 +74,15 @@ def read_split(
     split: str | None,
     on_problem: str = "refuse",
 ) -> Source:
-    """One split of a data set on disk. Raises `UserError` as the format's reader does."""
+    """One split of a data set on disk.
+
+    images: the folder of the photos; only a table can do without.
+    Raises `UserError` for an unknown format, and as the format's reader does.
+    """
+    if format not in _READERS:
+        raise UserError(f"data format {format!r} is not one of {', '.join(_READERS)}")
+    if images is None and format != "table":
+        raise UserError(f"data format {format!r} needs the folder of the photos")
     found = _READERS[format](annotations, images, split, on_problem)
     paths = [image.path for image in found.images]
     if not paths:

@@ -66,11 +66,17 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimiz
     try:
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
-            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}
+            names = file.keys()
+            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in names}
     except (SafetensorError, OSError) as error:
         raise UserError(f"checkpoint {path} cannot be read ({error})") from None
     if header.get("format") != FORMAT:
         raise UserError(f"{path} is not a checkpoint of a training run")
+    try:
+        position = Position(**json.loads(header["position"]))
+        torch.set_rng_state(tensors["random.cpu"])
+    except (KeyError, TypeError, ValueError, RuntimeError):
+        raise UserError(f"checkpoint {path} is damaged: it does not say where the run is") from None
     own = {name: t for name, t in tensors.items() if name.startswith("model.")}
     expected = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for name in sorted(own.keys() | expected.keys()):
@@ -80,16 +86,20 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimiz
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for index, parameter in enumerate(parameters):
         prefix = f"optimizer.{index}."
-        state: dict[str, Any] = {
-            name[len(prefix) :]: tensor.to(parameter.device if tensor.dim() else "cpu")
-            for name, tensor in tensors.items()
-            if name.startswith(prefix)
-        }
+        state: dict[str, Any] = {}
+        for name, tensor in tensors.items():
+            if not name.startswith(prefix):
+                continue
+            if tensor.dim() == 0:  # How many steps were made.
+                own_form = tensor.to(parameter.device)
+            elif tensor.shape == parameter.shape:
+                # In the parameter's own order in memory, which Adam's fused form goes by.
+                own_form = torch.empty_like(parameter, dtype=tensor.dtype).copy_(tensor)
+            else:
+                raise UserError(f"checkpoint {path} belongs to another model: state {name!r}")
+            state[name.removeprefix(prefix)] = own_form
         if state:
-            if parameter.device.type != "cpu":
-                state["step"] = state["step"].to(parameter.device)
             optimizer.state[parameter] = state
-    torch.set_rng_state(tensors["random.cpu"])
     if torch.cuda.is_available() and "random.cuda" in tensors:
         torch.cuda.set_rng_state(tensors["random.cuda"])
-    return Position(**json.loads(header["position"]))
+    return position

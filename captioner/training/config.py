@@ -16,7 +16,7 @@ class TrainingConfig:
     learning_rate: of Adam, at its highest. weight_decay: decoupled (AdamW).
     encoder_learning_rate: for an encoder trained along; the same as the rest by default.
     clip_norm: gradients are scaled down to this norm; 0 leaves them.
-    schedule: `constant`, `cosine` (to zero at the last step) or `plateau` (times `decay_factor`
+    schedule: `constant`, `cosine` (to zero after the last step) or `plateau` (times `decay_factor`
         after `decay_patience` validations without a better score).
     warmup_steps: steps over which the learning rate rises from zero.
     patience: validations without a better score after which training stops; 0 for never.
@@ -51,6 +51,8 @@ class TrainingConfig:
         for name in ("weight_decay", "clip_norm", "warmup_steps", "patience", "seed"):
             if getattr(self, name) < 0:
                 raise UserError(f"training {name} {getattr(self, name)} is negative")
+        if self.seed >= 2**63:
+            raise UserError(f"training seed {self.seed} is not below 2 to the power of 63")
         if not self.learning_rate > 0:
             raise UserError(f"training learning_rate {self.learning_rate} is not above 0")
         if self.encoder_learning_rate is not None and not self.encoder_learning_rate > 0:

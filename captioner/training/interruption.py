@@ -8,7 +8,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 
-class Interrupted(Exception):
+class Interrupted(Exception):  # noqa: N818 - a wish fulfilled, not an error
     """A run was asked to stop, and did, with its work saved. The message says how to go on."""
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from captioner.errors import UserError
 from captioner.files import read_text, write_text
 
 
@@ -15,22 +16,26 @@ class RunLog:
     def __init__(self, path: Path, resume_at: int | None = None) -> None:
         """Open the log of a new run, or go on with one.
 
-        resume_at: the step a resumed run goes on from; records behind it are taken out, since
-        they will be written again. Raises `UserError` when the file cannot be written.
+        resume_at: the last step whose record is kept when a run is resumed; records behind it
+        are taken out, since they will be written again. Raises `UserError` when the file cannot
+        be written.
         """
         self.path = path
         kept = ""
         if resume_at is not None and path.exists():
-            for line in read_text(path, "run log").splitlines(keepends=True):
+            for line in read_text(path, "run log").split("\n"):
                 try:
                     if json.loads(line)["step"] > resume_at:
                         continue
                 except (ValueError, KeyError, TypeError):
                     continue  # The last line of a run that was killed may be cut off.
-                kept += line
+                kept += line + "\n"
         write_text(path, kept)
 
     def write(self, record: dict[str, Any]) -> None:
-        """Append one record."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+        """Append one record. Raises `UserError` when the file cannot be written."""
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record, ensure_ascii=False) + "\n")
+        except OSError as error:
+            raise UserError(f"cannot write {self.path}: {error.strerror or error}") from None

@@ -77,36 +77,45 @@ def train(
 
     The caller seeds torch before making the model; from here on dropout draws from torch's own
     generator, whose state is part of the checkpoint.
-    Raises `UserError` when the loss is not finite or the disk is full, with the last checkpoint
-    whole, and `Interrupted` after Ctrl-C or SIGTERM, with a checkpoint just written.
+    Raises `UserError` when the loss or its gradient is not finite or the disk is full, with the
+    last checkpoint whole, and `Interrupted` after Ctrl-C or SIGTERM, with a checkpoint just
+    written.
     """
     optimizer = _optimizer(model, config, groups)
     path = folder / CHECKPOINT
     position = Position()
     if resume and path.exists():
         position = load_checkpoint(path, model, optimizer)
-    log = RunLog(folder / LOG, position.step if resume else None)
+    # Amid an epoch, a record of this very step can only be one that is yet to be written again.
+    recorded = position.step if position.step_in_epoch == 0 else position.step - 1
+    log = RunLog(folder / LOG, recorded if resume else None)
     device = next(model.parameters()).device
     total_steps = sum(data.steps(epoch) for epoch in range(config.epochs))
+    if total_steps == 0:
+        raise UserError("there is nothing to train on: the training set has no batches")
     saved = time.monotonic()
     with Interruption() as interruption:
         while position.epoch < config.epochs and not _finished(position, config):
             model.train()
             steps = data.steps(position.epoch)
             progress = Progress(
-                f"epoch {position.epoch + 1}/{config.epochs}", steps, "steps", position.step_in_epoch
+                f"epoch {position.epoch + 1}/{config.epochs}",
+                steps,
+                "steps",
+                start=position.step_in_epoch,
             )
             for batch in data.batches(position.epoch, position.step_in_epoch):
                 factor = learning_rate_factor(config, position.step, total_steps, position.scores)
                 for group in optimizer.param_groups:
                     group["lr"] = group["initial_lr"] * factor
                 report = _step(model, batch.to(device), optimizer, config)
-                if not math.isfinite(report["loss"]):
+                if not _is_finite(report):
                     progress.close()
                     raise UserError(
-                        f"the loss is {report['loss']} at step {position.step + 1} of epoch "
-                        f"{position.epoch + 1}; the last checkpoint, {path}, is from before it: "
-                        "lower learning_rate or clip_norm and resume"
+                        f"the loss is {report['loss']} and the norm of its gradient "
+                        f"{report['gradient_norm']} at step {position.step + 1}, in epoch "
+                        f"{position.epoch + 1}: lower learning_rate or clip_norm"
+                        + (f"; {path} is from before it" if path.exists() else "")
                     )
                 position.step += 1
                 position.step_in_epoch += 1
@@ -127,10 +136,13 @@ def train(
             position.epoch += 1
             position.step_in_epoch = 0
             position.totals = {}
+            last = learning_rate_factor(
+                config, max(0, position.step - 1), total_steps, position.scores
+            )
             record: dict[str, Any] = {
                 "epoch": position.epoch,
                 "step": position.step,
-                "learning_rate": optimizer.param_groups[0]["lr"],
+                "learning_rate": optimizer.param_groups[0]["initial_lr"] * last,
                 **{f"train_{name}": value for name, value in means.items()},
             }
             due = position.epoch % config.validate_every == 0 or position.epoch == config.epochs
@@ -157,13 +169,17 @@ def _step(
     with precision:
         report: dict[str, Tensor] = model.loss(batch)  # type: ignore[operator]
     report["loss"].backward()  # type: ignore[no-untyped-call]
-    if config.clip_norm > 0:
-        norm = nn.utils.clip_grad_norm_(parameters, config.clip_norm)
-        report = {**report, "gradient_norm": norm}
+    norm = nn.utils.clip_grad_norm_(parameters, config.clip_norm or math.inf)
+    report = {**report, "gradient_norm": norm}
     numbers = {name: float(value.detach()) for name, value in report.items()}
-    if math.isfinite(numbers["loss"]):
+    if _is_finite(numbers):
         optimizer.step()
     return numbers
+
+
+def _is_finite(report: dict[str, float]) -> bool:
+    """Whether a step in the direction of this gradient leaves the weights numbers."""
+    return math.isfinite(report["loss"]) and math.isfinite(report["gradient_norm"])
 
 
 def _validate(model: nn.Module, validation: Validation, position: Position) -> dict[str, float]:
@@ -171,6 +187,8 @@ def _validate(model: nn.Module, validation: Validation, position: Position) -> d
     with torch.no_grad():
         scores = validation.run()
     score = scores[validation.score]
+    if math.isnan(score):
+        raise UserError(f"the validation score {validation.score!r} is not a number")
     best = all(score > other for other in position.scores)
     position.scores.append(score)
     if best:

@@ -1,0 +1,1 @@
+"""From photos to annotation vectors: loading, preprocessing, the VGG encoder, the store."""

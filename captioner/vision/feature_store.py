@@ -7,6 +7,7 @@ continued after a stop: rows count as done only once they are on disk.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -108,7 +109,10 @@ def build_store(
     try:
         while done < len(images):
             batch = range(done, min(done + batch_size, len(images)))
-            rows[batch.start : batch.stop] = encode(batch).cpu().half().numpy()
+            vectors = encode(batch)  # (B, L, D)
+            if vectors.shape != (len(batch), *shape):
+                raise ValueError(f"encode gave {tuple(vectors.shape)}, not {(len(batch), *shape)}")
+            rows[batch.start : batch.stop] = vectors.cpu().half().numpy()
             done = batch.stop
             if progress is not None:
                 progress(done)
@@ -117,14 +121,14 @@ def build_store(
                 _write_index(folder, images, shape, key, done)
                 safe = done
     finally:
-        rows.flush()
         if done > safe:
+            rows.flush()
             _write_index(folder, images, shape, key, done)
     return FeatureStore(folder, key)
 
 
 def _create(folder: Path, count: int, shape: tuple[int, int]) -> None:
-    size = count * shape[0] * shape[1] * 2
+    size = storage_bytes(count, shape)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / _DATA).open("wb") as file:
@@ -133,6 +137,8 @@ def _create(folder: Path, count: int, shape: tuple[int, int]) -> None:
                 os.posix_fallocate(file.fileno(), 0, max(size, 1))
             file.truncate(size)
     except OSError as error:
+        with contextlib.suppress(OSError):  # What a full disk had room for is given back.
+            (folder / _DATA).unlink()
         raise UserError(
             f"cannot make feature store {folder} of {size:,} bytes: {error.strerror or error}"
         ) from None
@@ -140,7 +146,7 @@ def _create(folder: Path, count: int, shape: tuple[int, int]) -> None:
 
 def _open(folder: Path, shape: tuple[int, int, int], mode: Any) -> Any:
     path = folder / _DATA
-    size = shape[0] * shape[1] * shape[2] * 2
+    size = storage_bytes(shape[0], shape[1:])
     if not path.is_file() or path.stat().st_size != size:
         raise UserError(f"feature store {folder} is damaged: {_DATA} should have {size:,} bytes")
     if size == 0:
@@ -170,6 +176,13 @@ def _read_index(folder: Path) -> dict[str, Any]:
     for name, kind in kinds.items():
         if not isinstance(index.get(name), kind):
             raise UserError(f"{folder / _INDEX}: field {name!r} is missing or of the wrong type")
+    shape, images = index["shape"], index["images"]
+    if len(shape) != 2 or not all(type(size) is int and size > 0 for size in shape):
+        raise UserError(f"{folder / _INDEX}: field 'shape' is not two whole numbers above 0")
+    if not all(isinstance(image, str) for image in images):
+        raise UserError(f"{folder / _INDEX}: field 'images' is not a list of names")
+    if not 0 <= index["done"] <= len(images):
+        raise UserError(f"{folder / _INDEX}: field 'done' is not between 0 and {len(images)}")
     return index
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from captioner.errors import UserError
 
 ANNOTATION_SIZE = 512
-"""D, the size of one annotation vector: the channels of the last convolution, whatever the width."""
+"""D, the size of an annotation vector: the channels of the last convolution, at any width."""
 
 STRIDE = 16
 """Pixels between neighbouring annotation vectors: four poolings of two stand before the cut."""
@@ -70,7 +70,7 @@ class VGGEncoder(nn.Module):
         L = (height // 16) * (width // 16), row by row from the top left: 196 for 224x224.
         Xu et al. 2015, equation before (1): a = {a_1, ..., a_L}.
         """
-        feature_map = self.features(images)  # (B, 512, height / 16, width / 16)
+        feature_map: Tensor = self.features(images)  # (B, 512, height / 16, width / 16)
         return feature_map.flatten(start_dim=2).transpose(1, 2)  # (B, L, 512)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,8 @@ def build_encoder(config: VGGConfig, weights: str) -> VGGEncoder:
     """
     encoder = VGGEncoder(config)
     if weights == IMAGENET:
-        encoder.load_state_dict(_convolutions(imagenet_weights(config), encoder, "ImageNet weights"))
+        state = imagenet_weights(config)
+        encoder.load_state_dict(_convolutions(state, encoder, "ImageNet weights"))
     elif weights != RANDOM:
         path = Path(weights)
         encoder.load_state_dict(_convolutions(read_weights(path), encoder, str(path)))
@@ -52,17 +55,20 @@ def imagenet_weights(config: VGGConfig) -> dict[str, Tensor]:
     entry: Any = get_model_weights(config.name).IMAGENET1K_V1
     place = Path(torch.hub.get_dir()) / "checkpoints" / Path(entry.url).name
     try:
-        state: dict[str, Tensor] = entry.get_state_dict(progress=True, check_hash=True)
-    except RuntimeError as error:  # The hash in the file's name does not match its content.
-        raise UserError(
-            f"the ImageNet weights of {config.name} are damaged ({error}); delete {place} "
-            "and try again"
-        ) from None
-    except OSError as error:
+        state: dict[str, Tensor] = entry.get_state_dict(
+            progress=True, check_hash=True, map_location="cpu", weights_only=True
+        )
+    except (OSError, HTTPException) as error:
         raise UserError(
             f"the ImageNet weights of {config.name} could not be downloaded "
             f"({getattr(error, 'reason', None) or error}); fetch {entry.url} on a machine with "
             f"a network connection and put it at {place}, or give a weights file by path"
+        ) from None
+    except Exception as error:  # A wrong hash, or whatever a damaged file makes its reader raise.
+        delete = f"delete {place} and " if place.exists() else ""
+        raise UserError(
+            f"the ImageNet weights of {config.name} are damaged ({_reason(error)}); "
+            f"{delete}try again"
         ) from None
     return state
 
@@ -86,8 +92,10 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     except UserError:
         raise
     except Exception as error:  # Each reader has error types of its own for damaged files.
-        raise UserError(f"weights file {path} cannot be read ({_first_line(error)})") from None
-    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
+        raise UserError(f"weights file {path} cannot be read ({_reason(error)})") from None
+    if not isinstance(state, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in state.items()
+    ):
         raise UserError(f"weights file {path} does not hold named tensors")
     return state
 
@@ -102,9 +110,7 @@ def fingerprint(encoder: VGGEncoder) -> str:
     return digest.hexdigest()
 
 
-def _convolutions(
-    state: dict[str, Tensor], encoder: VGGEncoder, source: str
-) -> dict[str, Tensor]:
+def _convolutions(state: dict[str, Tensor], encoder: VGGEncoder, source: str) -> dict[str, Tensor]:
     """The tensors the encoder has, checked by name and shape. Raises `UserError`."""
     expected = encoder.state_dict()
     found: dict[str, Tensor] = {}
@@ -113,8 +119,8 @@ def _convolutions(
             raise UserError(f"{source}: tensor {name!r} of {encoder.config.name} is missing")
         if state[name].shape != tensor.shape:
             raise UserError(
-                f"{source}: tensor {name!r} is {tuple(state[name].shape)}, but {encoder.config.name}"
-                f" of width {encoder.config.width} has {tuple(tensor.shape)}"
+                f"{source}: tensor {name!r} is {tuple(state[name].shape)}, but "
+                f"{encoder.config.name} of width {encoder.config.width} has {tuple(tensor.shape)}"
             )
         found[name] = state[name].to(tensor.dtype)
     for name in state:
@@ -123,6 +129,9 @@ def _convolutions(
     return found
 
 
-def _first_line(error: Exception) -> str:
+def _reason(error: Exception) -> str:
+    if isinstance(error, pickle.UnpicklingError):
+        # What torch says here is advice to run the code that such a file may hold.
+        return "it is damaged, or holds something besides tensors, which is never run"
     lines = str(error).splitlines()
     return lines[0] if lines else type(error).__name__

@@ -118,6 +118,8 @@ def test_n_best_prints_as_many_captions(
         (["train", "absent.yaml"], "absent.yaml"),
         (["features", "absent.yaml", "--out", "x"], "absent.yaml"),
         (["evaluate"], "--results"),
+        (["evaluate", "--model", "M", "--format", "csv", "--annotations", "a"], "csv"),
+        (["evaluate", "--model", "M", "--format", "coco", "--annotations", "a"], "photos"),
         (["evaluate", "--results", "a.json", "--references", "absent.json"], "a.json"),
     ],
 )

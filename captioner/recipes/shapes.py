@@ -1,0 +1,84 @@
+"""How a captioner does on generated shapes, where every caption and every box is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from captioner.caption import Captioner, SearchOptions
+from captioner.data.shapes import ShapesConfig, generate
+from captioner.errors import UserError
+from captioner.evaluation.attention_maps import box_share, mass_inside
+
+UNSEEN_SEED = 1_000_003
+"""The pictures of this seed are in no training set, as long as no config names it."""
+
+
+@dataclass(frozen=True)
+class ShapesScores:
+    """Figures over generated pictures.
+
+    pictures: how many. exact: share whose caption is exactly the right one.
+    mass_inside: mean attention mass inside the box of the thing a word names, over the `words`
+        colour and shape words of the exactly right captions. box_share: the mean share of the
+        picture these boxes take: what even attention would have inside.
+    """
+
+    pictures: int
+    exact: float
+    mass_inside: float
+    box_share: float
+    words: int
+
+    def as_dict(self) -> dict[str, float]:
+        """The figures by name."""
+        return vars(self).copy()
+
+    def table(self) -> str:
+        """The figures as lines of text."""
+        return "\n".join(
+            (
+                f"{'pictures':<16}{self.pictures:,}",
+                f"{'exact match':<16}{self.exact:.4f}",
+                f"{'mass inside':<16}{self.mass_inside:.4f} (over {self.words:,} words)",
+                f"{'box share':<16}{self.box_share:.4f}",
+            )
+        )
+
+
+def score_shapes(
+    captioner: Captioner,
+    count: int = 500,
+    seed: int = UNSEEN_SEED,
+    pictures: ShapesConfig | None = None,
+    search: SearchOptions | None = None,
+    batch_size: int = 50,
+) -> ShapesScores:
+    """Caption `count` pictures of a seed and look where the maps of the right captions lie.
+
+    pictures: what they are like; by default as `ShapesConfig` has them, in the size the model
+        sees. Raises `UserError` when no caption is right, for then no map has a known box.
+    """
+    config = pictures or ShapesConfig(image_size=captioner.preprocessing.size)
+    examples = generate(count, seed, config)
+    captions = captioner.caption([example.image for example in examples], search, batch_size)
+    right = 0
+    masses: list[float] = []
+    shares: list[float] = []
+    for example, caption in zip(examples, captions, strict=True):
+        if caption.words != example.words:
+            continue
+        right += 1
+        assert caption.region is not None  # Captions of photos always have one.
+        for attention, box in zip(caption.attention, example.boxes, strict=True):
+            if box is not None:
+                masses.append(mass_inside(attention, box, caption.region))
+                shares.append(box_share(box, caption.region))
+    if not masses:
+        raise UserError(f"not one of {count} shapes pictures was captioned exactly right")
+    return ShapesScores(
+        pictures=count,
+        exact=right / count,
+        mass_inside=sum(masses) / len(masses),
+        box_share=sum(shares) / len(shares),
+        words=len(masses),
+    )

@@ -1,0 +1,76 @@
+"""The model in the package: there, small enough, described, and looking at the photo."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from PIL import Image
+
+import captioner
+from captioner.demo import demo_photo
+from captioner.models import model_folder, packaged_models
+from captioner.recipes.captioning import scores_of
+from captioner.recipes.sources import read_split
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "flickr8k"
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the real data are not at hand")
+
+
+@pytest.fixture(scope="module")
+def model() -> captioner.Captioner:
+    return captioner.load()
+
+
+def test_it_is_there_and_small_enough() -> None:
+    assert "default" in packaged_models()
+    size = sum(path.stat().st_size for path in model_folder().iterdir())
+    assert size <= 40e6
+
+
+def test_its_card_says_what_a_user_must_know() -> None:
+    card = (model_folder() / "README.md").read_text(encoding="utf-8")
+    for heading in ("Data", "Recipe", "Scores", "Limits", "Licence"):
+        assert re.search(rf"^## {heading}", card, flags=re.MULTILINE), heading
+    assert "Flickr8k" in card
+
+
+def test_it_sees_the_person_in_the_demo_photo(model: captioner.Captioner) -> None:
+    (caption,) = model.caption([demo_photo()])
+    assert {"man", "woman", "person", "girl", "boy"} & set(caption.words)
+    assert caption.attention.shape == (len(caption.words), 14, 14)
+    assert torch.allclose(caption.attention.sum((1, 2)), torch.ones(len(caption.words)), atol=1e-4)
+
+
+def test_other_photos_get_other_captions(model: captioner.Captioner) -> None:
+    black = Image.new("RGB", (300, 200))
+    noise = Image.fromarray(
+        numpy.random.default_rng(0).integers(0, 255, (200, 300, 3), dtype=numpy.uint8)
+    )
+    captions = model.caption([demo_photo(), black, noise])
+    assert len({caption.text for caption in captions}) >= 2
+
+
+def test_a_batch_equals_the_photos_one_at_a_time(model: captioner.Captioner) -> None:
+    photos = [demo_photo(), Image.new("RGB", (300, 200), "navy"), Image.new("RGB", (64, 640))]
+    together = model.caption(photos)
+    alone = [model.caption([photo])[0] for photo in photos]
+    assert [caption.text for caption in together] == [caption.text for caption in alone]
+    for one, other in zip(together, alone, strict=True):
+        assert torch.allclose(one.attention, other.attention, atol=1e-4)
+
+
+@pytest.mark.data
+@needs_data
+def test_it_beats_any_one_sentence_on_validation_photos(model: captioner.Captioner) -> None:
+    """On 100 photos; the whole split is in the card. Any one sentence stays below 0.12 there."""
+    source = read_split(
+        "flickr8k", DATA / "Flickr8k.token.txt", DATA / "images", str(DATA / "val.txt")
+    ).first(100)
+    photos = [source.open_photo(row) for row in range(len(source))]
+    scores = scores_of([caption.text for caption in model.caption(photos)], source)
+    assert scores["CIDEr-D"] > 0.25
+    assert len({caption.text for caption in model.caption(photos[:20])}) > 10

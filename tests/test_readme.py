@@ -1,0 +1,103 @@
+"""Every command of the README is run, with small data where it needs large, or checked."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import save_photo
+
+from captioner.cli.main import build_parser, main
+from captioner.recipes.config import read_recipe
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[str]:
+    lines = [line for block in blocks("bash") for line in block.splitlines()]
+    parts = [part.strip() for line in lines for part in line.split("#")[0].split("&&")]
+    return [part for part in parts if part.startswith("captioner ")]
+
+
+def needs_large_data(command: str) -> bool:
+    return any(name in command for name in ("flickr8k", "coco"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with the photos, captions and configs that the README speaks of."""
+    save_photo(tmp_path / "photo.jpg")
+    for number in range(2):
+        save_photo(tmp_path / "photos" / f"{number}.jpg", number)
+    (tmp_path / "list.txt").write_text("photo.jpg\nphotos/0.jpg\n")
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    annotations = [
+        {"id": n, "image_id": n, "caption": f"a dog with number {n} runs"} for n in range(2)
+    ]
+    images = [{"id": n, "file_name": f"{n}.jpg"} for n in range(2)]
+    (tmp_path / "captions.json").write_text(
+        json.dumps({"images": images, "annotations": annotations})
+    )
+    results = [{"image_id": n, "caption": f"a dog with number {n} sits"} for n in range(2)]
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_readme_has_the_two_commands() -> None:
+    assert "pip install . && captioner caption --demo --overlay demo.png" in README
+    assert 'pip install -e ".[dev]" && pytest' in README
+
+
+def test_the_small_commands_run_in_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = [command for command in commands() if not needs_large_data(command)]
+    assert len(run) >= 12
+    for command in run:
+        words = shlex.split(command)[1:]
+        if "<" in words:
+            place = words.index("<")
+            monkeypatch.setattr(sys, "stdin", (folder / words[place + 1]).open())
+            del words[place : place + 2]
+        if words[0] == "train":  # The same command on a smaller set of the same kind.
+            for change in ("shapes.train=64", "shapes.validation=8"):
+                words += ["--set", f"data.{change}"]
+            words += ["--set", "training.epochs=1", "--device", "cpu"]
+        assert main(words) == 0, command
+    for name in ("demo.png", "maps.png", "maps.gif", "maps.html", "captions.json", "captions.csv"):
+        assert (folder / name).stat().st_size > 0
+    assert len(list((folder / "maps").iterdir())) == 2
+    assert list((folder / "words").iterdir())
+
+
+def test_the_commands_that_need_large_data_are_understood(folder: Path) -> None:
+    large = [command for command in commands() if needs_large_data(command)]
+    assert len(large) >= 5
+    for command in large:
+        arguments = build_parser().parse_args(shlex.split(command)[1:])
+        if hasattr(arguments, "config"):
+            read_recipe(arguments.config, arguments.changes)
+
+
+def test_the_python_example_runs(folder: Path) -> None:
+    (code,) = blocks("python")
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=folder
+    )
+    assert done.returncode == 0, done.stderr
+    assert "most at row" in done.stdout
+
+
+def test_links_in_the_readme_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        if "://" not in target:
+            assert (ROOT / target).exists(), target
