@@ -126,7 +126,8 @@ class Sampling:
     def distribution(self, steps: Tensor) -> Tensor:
         """Log-probabilities (..., V) -> the probabilities (..., V) that are drawn from."""
         steps = steps.float()
-        temperature = max(self.temperature, torch.finfo(steps.dtype).tiny)
+        numbers = torch.finfo(steps.dtype)
+        temperature = min(max(self.temperature, numbers.tiny), numbers.max)
         logits = (steps - steps.amax(dim=-1, keepdim=True)) / temperature  # 0 at the highest
         ordered, order = logits.sort(dim=-1, descending=True)
         if self.top_k:

@@ -37,7 +37,7 @@ def test_mask_must_be_sources_by_positions(shape) -> None:
 
 
 def test_mask_must_be_boolean() -> None:
-    with pytest.raises(UserError, match="must be boolean.*float32"):
+    with pytest.raises(UserError, match=r"must be boolean.*float32"):
         Memory(torch.zeros(1, 2, 3), torch.zeros(1, 2, 3), torch.ones(1, 2))
 
 
@@ -49,7 +49,7 @@ def test_a_source_with_nothing_to_attend_is_named() -> None:
 
 @pytest.mark.parametrize("mask", [None, torch.ones(2, 0, dtype=torch.bool)])
 def test_a_memory_of_length_zero_is_refused(mask) -> None:
-    with pytest.raises(UserError, match="nothing to attend|no position"):
+    with pytest.raises(UserError, match=r"nothing to attend|no position"):
         Memory(torch.zeros(2, 0, 3), torch.zeros(2, 0, 3), mask)
 
 

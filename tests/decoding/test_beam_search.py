@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from table_decoder import (
+    END,
+    START,
+    TableDecoder,
+    allowed_next,
+    every_sequence,
+    memory_of,
+    naive_beam_search,
+    random_table,
+)
+
+from captioner.decoding import BeamSearch, Constraints, LengthNormalisation, decode, greedy
+from captioner.errors import UserError
+
+
+def search(decoder, memory, width, constraints=None, alpha=0.0):
+    return decode(
+        decoder,
+        memory,
+        start=START,
+        end=END,
+        strategy=BeamSearch(width),
+        constraints=constraints,
+        length_normalisation=LengthNormalisation(alpha),
+    )
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.7, 2.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_wide_beam_is_brute_force(alpha, seed) -> None:
+    vocabulary_size, maximum_length = 4, 3
+    decoder = TableDecoder(random_table(seed, vocabulary_size))
+    sequences = every_sequence(vocabulary_size, maximum_length)
+    assert len(sequences) == 1 + 3 + 9 + 27
+    ranked = []
+    for tokens in sequences:
+        total = sum(decoder.replay(5, tokens))
+        ranked.append((total / ((5 + len(tokens) + 1) / 6) ** alpha, total, tokens))
+    ranked.sort(key=lambda item: -item[0])
+    # At the maximum length the end is forced, and counts what the model gives it all the same.
+    (hypotheses,) = search(
+        decoder,
+        memory_of(5),
+        len(sequences),
+        Constraints(maximum_length=maximum_length),
+        alpha,
+    )
+    assert [hypothesis.tokens for hypothesis in hypotheses] == [item[2] for item in ranked]
+    assert [h.score for h in hypotheses] == pytest.approx([item[0] for item in ranked], abs=1e-4)
+    assert [h.log_probability for h in hypotheses] == pytest.approx(
+        [item[1] for item in ranked], abs=1e-4
+    )
+
+
+def test_length_normalisation_changes_the_winner() -> None:
+    decoder = TableDecoder(random_table(0, 4))
+    winners = [
+        search(decoder, memory_of(5), 40, Constraints(maximum_length=3), alpha)[0][0].tokens
+        for alpha in (0.0, 5.0)
+    ]
+    assert len(winners[0]) < len(winners[1])
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    vocabulary_size=st.integers(2, 6),
+    width=st.integers(1, 4),
+    minimum=st.integers(0, 3),
+    more=st.integers(1, 4),
+    block=st.integers(0, 3),
+    forbid=st.booleans(),
+    alpha=st.sampled_from([0.0, 0.6, 1.0]),
+)
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_a_narrow_beam_equals_the_search_written_plainly(
+    seed, vocabulary_size, width, minimum, more, block, forbid, alpha
+) -> None:
+    decoder = TableDecoder(random_table(seed, vocabulary_size))
+    constraints = Constraints(minimum, minimum + more, block, (START,) if forbid else ())
+    found = search(decoder, memory_of(3, 8), width, constraints, alpha)
+    for source, hypotheses in zip((3, 8), found, strict=True):
+        expected = naive_beam_search(decoder, source, width, constraints)
+        assert 1 <= len(expected) <= width
+        expected.sort(key=lambda item: -item[1] / ((6 + len(item[0])) / 6) ** alpha)
+        assert [hypothesis.tokens for hypothesis in hypotheses] == [item[0] for item in expected]
+        assert [hypothesis.log_probability for hypothesis in hypotheses] == pytest.approx(
+            [item[1] for item in expected], abs=1e-3
+        )
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 7])
+def test_everything_returned_is_what_a_replay_gives(width) -> None:
+    decoder = TableDecoder(random_table(21, 6, scale=1.0))
+    sources = (4, 9, 16, 25, 36)
+    found = search(decoder, memory_of(*sources), width, Constraints(2, 9), 0.6)
+    assert len(found) == len(sources)
+    for source, hypotheses in zip(sources, found, strict=True):
+        assert len(hypotheses) == width
+        for hypothesis in hypotheses:
+            terms = decoder.replay(source, hypothesis.tokens)
+            assert hypothesis.token_log_probabilities == pytest.approx(terms, abs=1e-4)
+            assert hypothesis.log_probability == pytest.approx(sum(terms), abs=1e-4)
+            length = len(hypothesis.tokens) + 1
+            assert hypothesis.score == pytest.approx(
+                sum(terms) / ((5 + length) / 6) ** 0.6, abs=1e-4
+            )
+            # Its maps: of its source, step by step, after its own words and no other row's.
+            assert hypothesis.attention.dtype == torch.float32
+            assert hypothesis.attention.shape == (len(hypothesis.tokens), 3)
+            assert hypothesis.attention.tolist() == decoder.attention(source, hypothesis.tokens)
+        scores = [hypothesis.score for hypothesis in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+        assert len({tuple(hypothesis.tokens) for hypothesis in hypotheses}) == width
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 5])
+def test_a_batch_equals_the_sources_one_at_a_time(width) -> None:
+    table = random_table(8, 7)
+    sources = (2, 30, 400, 71, 5, 66)
+    constraints = Constraints(maximum_length=12, block_ngrams=2)
+    together = search(TableDecoder(table), memory_of(*sources), width, constraints, 0.6)
+    lengths = set()
+    for source, hypotheses in zip(sources, together, strict=True):
+        (alone,) = search(TableDecoder(table), memory_of(source), width, constraints, 0.6)
+        assert [h.tokens for h in hypotheses] == [h.tokens for h in alone]
+        for one, other in zip(hypotheses, alone, strict=True):
+            assert one.token_log_probabilities == pytest.approx(
+                other.token_log_probabilities, abs=1e-6
+            )
+            assert torch.equal(one.attention, other.attention)
+            lengths.add(len(one.tokens))
+    assert len(lengths) > 2  # some ended while others went on
+
+
+def naive_greedy(decoder, source, constraints) -> list[int]:
+    tokens: list[int] = []
+    while True:
+        values = decoder.log_probabilities(source, tokens)
+        best = max(allowed_next(tokens, values, constraints), key=lambda token: values[token])
+        if best == END:
+            return tokens
+        tokens.append(best)
+
+
+@pytest.mark.parametrize(
+    "constraints", [Constraints(maximum_length=9), Constraints(3, 9, 1, (START,))], ids=str
+)
+def test_a_beam_of_one_is_greedy(constraints) -> None:
+    decoder = TableDecoder(random_table(14, 6))
+    sources = tuple(range(1, 31))
+    found = greedy(decoder, memory_of(*sources), start=START, end=END, constraints=constraints)
+    expected = [naive_greedy(decoder, source, constraints) for source in sources]
+    assert [hypothesis.tokens for hypothesis in found] == expected
+    beam = search(decoder, memory_of(*sources), 1, constraints)
+    assert [[h.tokens for h in hypotheses] for hypotheses in beam] == [[e] for e in expected]
+    assert len(set(map(len, expected))) > 1
+
+
+def test_a_wider_beam_finds_what_greedy_misses() -> None:
+    table = torch.full((4093, 4), -20.0)
+    decoder = TableDecoder(table)
+
+    def say(tokens: list[int], **probabilities: float) -> None:
+        row = table[decoder._hash(1, tokens)]
+        for name, probability in probabilities.items():
+            row[{"end": END, "a": 2, "b": 3}[name]] = math.log(probability)
+
+    say([], a=0.6, b=0.4)
+    say([2], a=0.55, b=0.45)
+    say([3], end=1.0)
+    say([2, 2], end=1.0)
+    say([2, 3], end=1.0)
+    first = search(decoder, memory_of(1), 1)[0]
+    assert [h.tokens for h in first] == [[2, 2]]  # .6 * .55 = .33
+    second = search(decoder, memory_of(1), 2)[0]
+    assert [h.tokens for h in second] == [[3], [2, 2]]  # .4 and .33
+    assert [math.exp(h.log_probability) for h in second] == pytest.approx([0.4, 0.33], abs=1e-4)
+
+
+@pytest.mark.parametrize("width", [1, 3, 4])
+def test_a_model_that_rarely_ends_is_made_to(width) -> None:
+    table = random_table(2, 5)
+    table[:, END] = -60.0
+    decoder = TableDecoder(table)
+    (hypotheses,) = search(decoder, memory_of(7), width, Constraints(maximum_length=6))
+    assert len(hypotheses) == width
+    for hypothesis in hypotheses:
+        assert len(hypothesis.tokens) == 6
+        assert hypothesis.log_probability == pytest.approx(
+            sum(decoder.replay(7, hypothesis.tokens)), abs=1e-3
+        )
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_model_that_cannot_end_still_answers(width) -> None:
+    table = random_table(2, 5)
+    table[:, END] = float("-inf")
+    (hypotheses,) = search(TableDecoder(table), memory_of(7), width, Constraints(maximum_length=6))
+    assert len(hypotheses) == width
+    assert all(len(hypothesis.tokens) == 6 for hypothesis in hypotheses)
+    assert all(math.isfinite(hypothesis.log_probability) for hypothesis in hypotheses)
+    # Among such hypotheses the better one is still the first.
+    alike = [sum(hypothesis.token_log_probabilities[:-1]) for hypothesis in hypotheses]
+    assert alike == sorted(alike, reverse=True)
+
+
+def test_a_model_that_ends_at_once_says_nothing() -> None:
+    table = torch.zeros(4093, 4)
+    table[:, END] = 80.0
+    (hypotheses,) = search(TableDecoder(table), memory_of(7), 1)
+    assert hypotheses[0].tokens == []
+    assert hypotheses[0].attention.shape == (0, 3)
+    assert hypotheses[0].log_probability == pytest.approx(0.0)
+
+
+def test_what_the_model_rules_out_is_never_said() -> None:
+    table = random_table(6, 6)
+    table[:, 3:] = float("-inf")  # 0, 2 and the end are left: fewer than the beam is wide
+    found = search(TableDecoder(table), memory_of(1, 2), 8, Constraints(maximum_length=4))
+    for hypotheses in found:
+        assert len(hypotheses) == 8
+        assert {token for h in hypotheses for token in h.tokens} <= {0, 2}
+
+
+@pytest.mark.parametrize("width", [5, 31, 100])
+def test_a_beam_wider_than_the_vocabulary(width) -> None:
+    decoder = TableDecoder(random_table(17, 3))
+    (hypotheses,) = search(decoder, memory_of(1), width, Constraints(maximum_length=4))
+    assert len(hypotheses) == min(width, 1 + 2 + 4 + 8 + 16)
+    assert len({tuple(hypothesis.tokens) for hypothesis in hypotheses}) == len(hypotheses)
+
+
+def test_width_out_of_range() -> None:
+    with pytest.raises(UserError, match="beam size 0 is not at least 1"):
+        BeamSearch(0)

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from table_decoder import END, TableDecoder, allowed_next, has_repeat, memory_of, random_table
+
+from captioner.decoding import BeamSearch, Constraints, Sampling, decode
+from captioner.decoding.constraints import IMPOSSIBLE
+from captioner.errors import UserError
+
+BLOCKED = float("-inf")
+
+
+def left(constraints: Constraints, tokens: list[int], vocabulary_size: int = 5) -> list[int]:
+    """Which tokens are left after these."""
+    history = torch.tensor([[tokens]], dtype=torch.long)
+    values = torch.full((1, 1, vocabulary_size), -2.0)
+    allowed = constraints.apply(values, history, END)[0, 0]
+    assert set(allowed.tolist()) <= {-2.0, BLOCKED}  # what is left keeps its value
+    assert set(values.flatten().tolist()) == {-2.0}  # and what was given is as it was
+    return [token for token in range(vocabulary_size) if allowed[token] > BLOCKED]
+
+
+def test_nothing_is_blocked_by_default() -> None:
+    assert left(Constraints(), []) == [0, 1, 2, 3, 4]
+    assert left(Constraints(), [2] * 49) == [0, 1, 2, 3, 4]
+
+
+def test_minimum_length_blocks_the_end() -> None:
+    constraints = Constraints(minimum_length=2)
+    assert left(constraints, [3]) == [0, 2, 3, 4]
+    assert left(constraints, [3, 3]) == [0, 1, 2, 3, 4]
+
+
+def test_maximum_length_leaves_the_end_alone() -> None:
+    constraints = Constraints(maximum_length=2, forbidden=(END,))
+    assert left(constraints, [3]) == [0, 2, 3, 4]
+    assert left(constraints, [3, 3]) == [END]
+
+
+def test_forbidden_tokens() -> None:
+    assert left(Constraints(forbidden=(0, 4)), []) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("n", "tokens", "blocked"),
+    [
+        (1, [], []),
+        (1, [2, 4], [2, 4]),
+        (2, [2], []),
+        (2, [2, 2], [2]),
+        (2, [2, 3, 2], [3]),
+        (2, [2, 3, 2, 4, 2], [3, 4]),
+        (2, [2, 3, 4], []),
+        (3, [2, 3, 4, 2, 3], [4]),
+        (3, [2, 3, 4, 3, 2], []),
+        (3, [2, 2, 2], [2]),
+        (3, [2, 2], []),
+    ],
+)
+def test_ngram_blocking_by_hand(n, tokens, blocked) -> None:
+    expected = [token for token in range(5) if token not in blocked]
+    assert left(Constraints(block_ngrams=n), tokens) == expected
+
+
+def test_rows_are_blocked_apart() -> None:
+    history = torch.tensor([[[2, 3], [3, 4]], [[4, 0], [0, 0]]])
+    allowed = Constraints(block_ngrams=1).apply(torch.zeros(2, 2, 5), history, END)
+    assert (allowed == BLOCKED).nonzero().tolist() == [
+        [0, 0, 2],
+        [0, 0, 3],
+        [0, 1, 3],
+        [0, 1, 4],
+        [1, 0, 0],
+        [1, 0, 4],
+        [1, 1, 0],
+    ]
+
+
+def test_a_row_with_nothing_left_may_end() -> None:
+    # All but the end are used up, and the end is still too early.
+    constraints = Constraints(minimum_length=4, block_ngrams=1)
+    assert left(constraints, [0, 2, 3], vocabulary_size=4) == [END]
+    assert left(constraints, [0, 2], vocabulary_size=4) == [3]
+
+
+def test_an_ending_the_model_rules_out_counts_as_impossible() -> None:
+    values = torch.tensor([[[-1.0, BLOCKED, -0.5]]])
+    last = Constraints(maximum_length=1).apply(values, torch.tensor([[[2]]]), END)
+    assert last.tolist() == [[[BLOCKED, IMPOSSIBLE, BLOCKED]]]
+    stuck = Constraints(forbidden=(0, 2)).apply(values, torch.zeros(1, 1, 0).long(), END)
+    assert stuck.tolist() == [[[BLOCKED, IMPOSSIBLE, BLOCKED]]]
+    free = Constraints().apply(values, torch.zeros(1, 1, 0).long(), END)
+    assert free.tolist() == values.tolist()  # ruled out it stays, where something else is left
+
+
+@given(
+    tokens=st.lists(st.sampled_from([0, 2, 3]), max_size=9),
+    n=st.integers(0, 4),
+    minimum=st.integers(0, 4),
+    forbidden=st.sets(st.integers(0, 3)),
+)
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_equals_the_rule_written_plainly(tokens, n, minimum, forbidden) -> None:
+    constraints = Constraints(
+        minimum_length=minimum,
+        maximum_length=9,
+        block_ngrams=n,
+        forbidden=tuple(sorted(forbidden)),
+    )
+    if not (n and has_repeat(tokens, n)):
+        assert left(constraints, tokens, 4) == allowed_next(tokens, [-2.0] * 4, constraints)
+
+
+@pytest.mark.parametrize(
+    "constraints",
+    [
+        Constraints(minimum_length=3, maximum_length=5),
+        Constraints(minimum_length=4, maximum_length=4),
+        Constraints(maximum_length=1),
+        Constraints(maximum_length=6, forbidden=(0, 3)),
+        *(Constraints(minimum_length=6, maximum_length=8, block_ngrams=n) for n in (2, 3)),
+        Constraints(minimum_length=2, maximum_length=8, block_ngrams=1),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("how", ["beam", "sampling"])
+def test_every_hypothesis_obeys(constraints, how) -> None:
+    decoder = TableDecoder(random_table(11, 5))
+    strategy = (
+        BeamSearch(6) if how == "beam" else Sampling(torch.Generator().manual_seed(0), width=20)
+    )
+    lengths = set()
+    for hypotheses in decode(
+        decoder, memory_of(1, 2, 3), start=0, end=END, strategy=strategy, constraints=constraints
+    ):
+        assert hypotheses
+        for hypothesis in hypotheses:
+            tokens = hypothesis.tokens
+            lengths.add(len(tokens))
+            assert constraints.minimum_length <= len(tokens) <= constraints.maximum_length
+            assert END not in tokens
+            assert not set(tokens) & set(constraints.forbidden)
+            if constraints.block_ngrams:
+                assert not has_repeat(tokens, constraints.block_ngrams)
+    if constraints.block_ngrams:  # free, the same decoder does repeat itself
+        free = Constraints(constraints.minimum_length, constraints.maximum_length)
+        found = decode(
+            decoder, memory_of(1, 2, 3), start=0, end=END, strategy=strategy, constraints=free
+        )
+        assert any(has_repeat(h.tokens, constraints.block_ngrams) for hs in found for h in hs)
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_blocking_that_uses_up_the_vocabulary_still_answers(width) -> None:
+    table = random_table(3, 4)
+    table[:, END] = BLOCKED  # never ends of its own accord
+    decoder = TableDecoder(table)
+    constraints = Constraints(minimum_length=6, block_ngrams=1)
+    (hypotheses,) = decode(
+        decoder,
+        memory_of(1),
+        start=0,
+        end=END,
+        strategy=BeamSearch(width),
+        constraints=constraints,
+    )
+    assert len(hypotheses) == width
+    for hypothesis in hypotheses:
+        assert sorted(hypothesis.tokens) == [0, 2, 3]
+        assert hypothesis.token_log_probabilities[-1] == IMPOSSIBLE
+        assert math.isfinite(hypothesis.score)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"maximum_length": 0}, "maximum length 0 is not at least 1"),
+        ({"minimum_length": -1}, "minimum length -1 is not between 0 and the maximum length, 50"),
+        ({"minimum_length": 6, "maximum_length": 5}, "minimum length 6 is not between 0 and"),
+        ({"block_ngrams": -1}, "length -1 of blocked n-grams is negative"),
+    ],
+)
+def test_out_of_range(fields, message) -> None:
+    with pytest.raises(UserError, match=message):
+        Constraints(**fields)

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from table_decoder import END, ROWS, START, TableDecoder, memory_of, random_table
+
+from captioner.decoding import Constraints, Sampling, decode
+from captioner.errors import UserError
+
+
+def seeded(seed: int = 0, **fields) -> Sampling:
+    return Sampling(torch.Generator().manual_seed(seed), **fields)
+
+
+def constant_table(probabilities: list[float]) -> torch.Tensor:
+    """The same distribution whatever came before."""
+    return torch.tensor(probabilities).log().expand(ROWS, -1).clone()
+
+
+def sample(decoder, memory, strategy, constraints=None):
+    return decode(decoder, memory, start=START, end=END, strategy=strategy, constraints=constraints)
+
+
+PROBABILITIES = torch.tensor([0.1, 0.4, 0.2, 0.3])
+
+
+def near(expected: list[float]):
+    return pytest.approx(expected, abs=1e-6)
+
+
+def test_the_models_own_distribution_by_default() -> None:
+    assert seeded().distribution(PROBABILITIES.log()).tolist() == near([0.1, 0.4, 0.2, 0.3])
+
+
+def test_temperature_by_numbers() -> None:
+    squares = [0.01, 0.16, 0.04, 0.09]
+    half = seeded(temperature=0.5).distribution(PROBABILITIES.log())
+    assert half.tolist() == near([square / 0.30 for square in squares])
+    roots = [math.sqrt(p) for p in PROBABILITIES.tolist()]
+    double = seeded(temperature=2.0).distribution(PROBABILITIES.log())
+    assert double.tolist() == near([root / sum(roots) for root in roots])
+
+
+@pytest.mark.parametrize("temperature", [5e-4, 1e-30, 1e-44, 5e-324])
+def test_a_temperature_near_zero_is_greedy(temperature) -> None:
+    steps = torch.tensor([-2.0, -0.7, float("-inf"), -0.8])
+    kept = seeded(temperature=temperature).distribution(steps)
+    assert kept.tolist() == [0.0, 1.0, 0.0, 0.0]
+    only = torch.tensor([float("-inf"), -1e4, float("-inf")])
+    assert seeded(temperature=temperature).distribution(only).tolist() == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("temperature", [1e6, 1e300])
+def test_a_high_temperature_is_uniform_over_what_is_left(temperature) -> None:
+    steps = torch.tensor([-2.0, -0.7, float("-inf"), -0.8])
+    kept = seeded(temperature=temperature).distribution(steps)
+    assert kept.tolist() == near([1 / 3, 1 / 3, 0.0, 1 / 3])
+
+
+@pytest.mark.parametrize(
+    ("k", "expected"),
+    [
+        (1, [0.0, 1.0, 0.0, 0.0]),
+        (2, [0.0, 4 / 7, 0.0, 3 / 7]),
+        (3, [0.0, 4 / 9, 2 / 9, 3 / 9]),
+        (4, [0.1, 0.4, 0.2, 0.3]),
+        (100, [0.1, 0.4, 0.2, 0.3]),
+    ],
+)
+def test_top_k_by_hand(k, expected) -> None:
+    assert seeded(top_k=k).distribution(PROBABILITIES.log()).tolist() == near(expected)
+
+
+@pytest.mark.parametrize(
+    ("p", "expected"),
+    [
+        (1e-9, [0.0, 1.0, 0.0, 0.0]),  # the most probable is always left
+        (0.39, [0.0, 1.0, 0.0, 0.0]),
+        (0.41, [0.0, 4 / 7, 0.0, 3 / 7]),
+        (0.69, [0.0, 4 / 7, 0.0, 3 / 7]),
+        (0.71, [0.0, 4 / 9, 2 / 9, 3 / 9]),
+        (0.91, [0.1, 0.4, 0.2, 0.3]),
+        (1.0, [0.1, 0.4, 0.2, 0.3]),
+    ],
+)
+def test_top_p_by_hand(p, expected) -> None:
+    assert seeded(top_p=p).distribution(PROBABILITIES.log()).tolist() == near(expected)
+
+
+def test_top_p_is_enough_when_it_is_reached_exactly() -> None:
+    steps = torch.tensor([0.25, 0.5, 0.125, 0.125]).log()
+    assert seeded(top_p=0.5).distribution(steps).tolist() == near([0.0, 1.0, 0.0, 0.0])
+    assert seeded(top_p=0.75).distribution(steps).tolist() == near([1 / 3, 2 / 3, 0.0, 0.0])
+
+
+def test_top_p_counts_what_top_k_and_temperature_left() -> None:
+    # Of the squares .16, .09, .04 of the first three, .16 / .29 = .55 and .25 / .29 = .86.
+    strategy = seeded(temperature=0.5, top_k=3, top_p=0.6)
+    expected = [0.0, 16 / 25, 0.0, 9 / 25]
+    assert strategy.distribution(PROBABILITIES.log()).tolist() == near(expected)
+
+
+def test_top_p_of_one_keeps_the_whole_tail() -> None:
+    steps = torch.log_softmax(
+        4 * torch.randn(20_000, generator=torch.Generator().manual_seed(0)), dim=-1
+    )
+    assert bool((seeded().distribution(steps) > 0).all())
+
+
+def test_every_row_has_a_distribution_of_its_own() -> None:
+    steps = torch.log_softmax(
+        torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0)), dim=-1
+    )
+    strategy = seeded(temperature=0.7, top_k=4, top_p=0.8)
+    together = strategy.distribution(steps)
+    for source in range(2):
+        for row in range(3):
+            alone = strategy.distribution(steps[source, row])
+            assert together[source, row].tolist() == near(alone.tolist())
+
+
+def test_sequences_come_as_often_as_they_are_probable() -> None:
+    draws = 4000
+    decoder = TableDecoder(random_table(1, 3, scale=1.0))
+    (hypotheses,) = sample(
+        decoder, memory_of(2), seeded(width=draws), Constraints(maximum_length=2)
+    )
+    assert len(hypotheses) == draws
+    counts: dict[tuple[int, ...], int] = {}
+    for hypothesis in hypotheses:
+        key = tuple(hypothesis.tokens)
+        counts[key] = counts.get(key, 0) + 1
+    chi_square, total = 0.0, 0.0
+    for tokens in ([], [0], [2], [0, 0], [0, 2], [2, 0], [2, 2]):
+        terms = decoder.replay(2, tokens)
+        # After two tokens the end is all that is left.
+        probability = math.exp(sum(terms[:-1] if len(tokens) == 2 else terms))
+        total += probability
+        expected = draws * probability
+        chi_square += (counts.pop(tuple(tokens), 0) - expected) ** 2 / expected
+    assert counts == {}
+    assert total == pytest.approx(1.0, abs=1e-5)
+    assert chi_square < 22.5  # six degrees of freedom, p = 0.001
+
+
+def test_top_k_and_top_p_hold_for_whole_sequences() -> None:
+    decoder = TableDecoder(constant_table([0.1, 0.3, 0.4, 0.2]))
+    for fields in ({"top_k": 2}, {"top_p": 0.65}):
+        (hypotheses,) = sample(decoder, memory_of(1), seeded(width=200, **fields))
+        assert {token for h in hypotheses for token in h.tokens} == {2}
+        # Under the model itself, not under the narrowed distribution.
+        for hypothesis in hypotheses:
+            expected = len(hypothesis.tokens) * math.log(0.4) + math.log(0.3)
+            assert hypothesis.log_probability == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_sharp_temperature_samples_the_greedy_sequence() -> None:
+    decoder = TableDecoder(random_table(9, 6))
+    constraints = Constraints(maximum_length=8)
+    greedy = decode(
+        decoder,
+        memory_of(1, 2),
+        start=START,
+        end=END,
+        strategy=seeded(top_k=1),
+        constraints=constraints,
+    )
+    sharp = sample(decoder, memory_of(1, 2), seeded(5, temperature=1e-4, width=3), constraints)
+    for one, many in zip(greedy, sharp, strict=True):
+        assert [h.tokens for h in many] == [one[0].tokens] * 3
+
+
+def test_the_seed_decides_the_samples() -> None:
+    decoder = TableDecoder(random_table(9, 6, scale=0.5))
+
+    def draw(seed):
+        found = sample(decoder, memory_of(1, 2), seeded(seed, width=6), Constraints(0, 12))
+        return [[hypothesis.tokens for hypothesis in hypotheses] for hypotheses in found]
+
+    first = draw(3)
+    torch.manual_seed(99)  # the global generator plays no part
+    assert draw(3) == first
+    assert draw(4) != first
+
+
+@pytest.mark.parametrize("width", [1, 8])
+def test_samples_that_end_early_keep_their_own_words(width) -> None:
+    decoder = TableDecoder(random_table(12, 5, scale=0.7))
+    sources = (3, 5, 7)
+    found = sample(decoder, memory_of(*sources), seeded(1, width=width), Constraints(0, 15))
+    lengths = set()
+    for source, hypotheses in zip(sources, found, strict=True):
+        assert len(hypotheses) == width
+        for hypothesis in hypotheses:
+            lengths.add(len(hypothesis.tokens))
+            terms = decoder.replay(source, hypothesis.tokens)
+            assert hypothesis.token_log_probabilities == pytest.approx(terms, abs=1e-4)
+            assert hypothesis.attention.tolist() == decoder.attention(source, hypothesis.tokens)
+        scores = [hypothesis.score for hypothesis in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+    assert len(lengths) > 1  # some ended early, others went on
+
+
+def test_samples_of_a_source_differ() -> None:
+    decoder = TableDecoder(random_table(12, 5, scale=0.5))
+    (hypotheses,) = sample(decoder, memory_of(3), seeded(width=10), Constraints(4, 10))
+    assert len({tuple(hypothesis.tokens) for hypothesis in hypotheses}) > 5
+
+
+def test_a_model_that_cannot_end_still_answers() -> None:
+    table = random_table(2, 5)
+    table[:, END] = float("-inf")
+    for temperature in (1e-3, 1.0, 1e5):
+        (hypotheses,) = sample(
+            TableDecoder(table),
+            memory_of(7),
+            seeded(width=3, temperature=temperature),
+            Constraints(maximum_length=6),
+        )
+        assert [len(hypothesis.tokens) for hypothesis in hypotheses] == [6, 6, 6]
+        assert all(math.isfinite(hypothesis.score) for hypothesis in hypotheses)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"width": 0}, "number of samples 0 is not at least 1"),
+        ({"temperature": 0.0}, "temperature 0.0 is not a number above 0"),
+        ({"temperature": -1.0}, "temperature -1.0 is not"),
+        ({"temperature": float("nan")}, "temperature nan is not"),
+        ({"temperature": float("inf")}, "temperature inf is not"),
+        ({"top_k": -1}, "top-k -1 is negative"),
+        ({"top_p": 0.0}, "top-p 0.0 is not above 0 and at most 1"),
+        ({"top_p": 1.1}, "top-p 1.1 is not above 0 and at most 1"),
+        ({"top_p": float("nan")}, "top-p nan is not"),
+    ],
+)
+def test_out_of_range(fields, message) -> None:
+    with pytest.raises(UserError, match=message):
+        seeded(**fields)
