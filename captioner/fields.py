@@ -114,5 +114,5 @@ def _show(value: Any) -> str:
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # A number of 5,000 digits; a thousand brackets.
-        return f"a {type(value).__name__} too large to show"
+        return "something too large to show"
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -132,7 +133,12 @@ class Outputs:
             if self.overlay:
                 save_picture(
                     self._place(self.overlay, name, ".png"),
-                    panels(*look, strength=self.strength),
+                    panels(
+                        *look,
+                        title=Path(item.path).name,
+                        probabilities=[math.exp(p) for p in caption.word_log_probabilities],
+                        strength=self.strength,
+                    ),
                 )
             if self.gif:
                 save_gif(self._place(self.gif, name, ".gif"), *look, strength=self.strength)

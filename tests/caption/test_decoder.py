@@ -1,0 +1,315 @@
+"""The decoder against the equations of Show, Attend and Tell, written out one number at a time."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from captioner.caption.decoder import DecoderConfig, DecoderState, ShowAttendTellDecoder
+from captioner.decoding import BeamSearch, Constraints, decode
+from captioner.errors import UserError
+
+WORDS, PLACES, MEMORY, HIDDEN = 11, 9, 8, 6
+"""V, L, D and H of the decoders here."""
+
+
+def make(seed: int = 0, **options: Any) -> ShowAttendTellDecoder:
+    """A decoder in evaluation mode whose weights are far from zero, and all different."""
+    sizes = {"embedding_size": 5, "hidden_size": HIDDEN, "attention_size": 7, "memory_size": MEMORY}
+    torch.manual_seed(seed)
+    decoder = ShowAttendTellDecoder(DecoderConfig(**{**sizes, **options}), WORDS)
+    for parameter in decoder.parameters():
+        nn.init.normal_(parameter, std=0.6)
+    return decoder.eval()
+
+
+def annotations(batch: int = 3) -> Tensor:
+    return torch.randn(batch, PLACES, MEMORY, generator=torch.Generator().manual_seed(1))
+
+
+def captions(batch: int = 3, rows: int = 1, steps: int = 4) -> Tensor:
+    generator = torch.Generator().manual_seed(2)
+    return torch.randint(WORDS, (batch, rows, steps), generator=generator)
+
+
+def by_the_paper(
+    decoder: ShowAttendTellDecoder, a: Tensor, words: list[int]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """One photo (L, D) and the words fed in -> logits (V) and weights (L) after each word."""
+    score = decoder.attention.score
+    # Section 3.1.2, last equations: the initial state from the mean annotation vector.
+    mean = sum(a[i] for i in range(PLACES)) / PLACES
+    c = torch.tanh(decoder.initial_cell.weight @ mean + decoder.initial_cell.bias)
+    h = torch.tanh(decoder.initial_hidden.weight @ mean + decoder.initial_hidden.bias)
+    logits, looked = [], []
+    for word in words:
+        # Equation 4: e_i = f_att(a_i, h), a perceptron with one hidden layer.
+        e = [
+            score.energy.weight[0]
+            @ torch.tanh(
+                score.query_projection.weight @ h
+                + score.key_projection.weight @ a[i]
+                + score.key_projection.bias
+            )
+            for i in range(PLACES)
+        ]
+        # Equation 5.
+        total = sum(torch.exp(term) for term in e)
+        alpha = [torch.exp(term) / total for term in e]
+        # Equation 13, and section 4.2.1 for the gate: z = beta sum_i alpha_i a_i.
+        z = sum(alpha[i] * a[i] for i in range(PLACES))
+        if decoder.config.gate != "none":
+            z = torch.sigmoid(decoder.gate.weight @ h + decoder.gate.bias) * z
+        # Equations 1 to 3, with the four rows of T in torch's order: i, f, g, o.
+        embedded = decoder.embedding.weight[word]
+        total_in = (
+            decoder.lstm.weight_ih @ torch.cat([embedded, z])
+            + decoder.lstm.bias_ih
+            + decoder.lstm.weight_hh @ h
+            + decoder.lstm.bias_hh
+        )
+        i, f, g, o = total_in.split(HIDDEN)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        h = torch.sigmoid(o) * torch.tanh(c)
+        # Equation 7.
+        seen = h
+        if decoder.config.deep_output:
+            seen = (
+                embedded
+                + decoder.output_hidden.weight @ h
+                + decoder.output_hidden.bias
+                + decoder.output_context.weight @ z
+            )
+        if decoder.config.output_tanh:
+            seen = torch.tanh(seen)
+        logits.append(decoder.output.weight @ seen + decoder.output.bias)
+        looked.append(torch.stack(alpha))
+    return logits, looked
+
+
+FORMS = pytest.mark.parametrize(
+    "form",
+    [
+        {"gate": gate, "deep_output": deep, "output_tanh": tanh}
+        for gate, (deep, tanh) in itertools.product(
+            ("scalar", "vector", "none"), ((True, False), (True, True), (False, False))
+        )
+    ],
+    ids=lambda form: "-".join(str(value) for value in form.values()),
+)
+
+
+@FORMS
+def test_teacher_forcing_is_the_paper_s_equations(form: dict[str, Any]) -> None:
+    decoder, a, words = make(**form), annotations(), captions()
+    with torch.no_grad():
+        found = decoder(decoder.remember(a), words)
+        for photo in range(3):
+            logits, weights = by_the_paper(decoder, a[photo], words[photo, 0].tolist())
+            torch.testing.assert_close(found.logits[photo, 0], torch.stack(logits))
+            torch.testing.assert_close(found.weights[photo, 0], torch.stack(weights))
+    assert found.logits.shape == (3, 1, 4, WORDS)
+    assert found.weights.shape == (3, 1, 4, PLACES)
+    assert found.log_probability is None
+
+
+@FORMS
+def test_teacher_forcing_equals_stepping(form: dict[str, Any]) -> None:
+    decoder, words = make(**form), captions(rows=2)
+    with torch.no_grad():
+        memory = decoder.remember(annotations())
+        found = decoder(memory, words)
+        state: object = decoder.select(decoder.start(memory), torch.zeros(3, 2, dtype=torch.long))
+        for time in range(words.shape[2]):
+            step = decoder.step(words[:, :, time], state)
+            torch.testing.assert_close(step.logits, found.logits[:, :, time])
+            torch.testing.assert_close(step.weights, found.weights[:, :, time])
+            state = step.state
+
+
+@pytest.mark.parametrize("gate", ["scalar", "vector", "none"])
+def test_the_recurrence_is_torch_s_lstm_cell(gate: str) -> None:
+    decoder = make(gate=gate)
+    with torch.no_grad():
+        memory = decoder.remember(annotations())
+        start = decoder.start(memory)
+        words = captions()[:, :, 0]  # (B, 1)
+        after = decoder.step(words, start).state
+        assert isinstance(after, DecoderState)
+        context = decoder.attention(start.hidden, memory).context
+        if gate != "none":
+            context = torch.sigmoid(decoder.gate(start.hidden)) * context
+        fed = torch.cat([decoder.embedding(words), context], dim=-1)[:, 0]
+        hidden, cell = decoder.lstm(fed, (start.hidden[:, 0], start.cell[:, 0]))
+    torch.testing.assert_close(after.hidden[:, 0], hidden)
+    torch.testing.assert_close(after.cell[:, 0], cell)
+
+
+def test_the_gate_is_one_number_a_step_or_one_a_channel() -> None:
+    assert make(gate="scalar").gate.out_features == 1
+    assert make(gate="vector").gate.out_features == MEMORY
+    assert not hasattr(make(gate="none"), "gate")
+
+
+def test_every_weight_takes_part() -> None:
+    for selection in ("soft", "hard"):
+        decoder = make(selection=selection, gate="vector", dropout=0.2).train()
+        memory = decoder.remember(annotations())
+        said = decoder(memory, captions(), torch.Generator().manual_seed(0))
+        loss = said.logits.square().sum()
+        if said.log_probability is not None:
+            loss = loss + said.log_probability.sum()
+        loss.backward()
+        for name, parameter in decoder.named_parameters():
+            assert parameter.grad is not None, name
+            assert parameter.grad.abs().sum() > 0, name
+
+
+def test_several_captions_of_a_photo_share_its_memory() -> None:
+    decoder, words = make(), captions(rows=3)
+    with torch.no_grad():
+        memory = decoder.remember(annotations())
+        together = decoder(memory, words)
+        for row in range(3):
+            alone = decoder(memory, words[:, row : row + 1])
+            torch.testing.assert_close(together.logits[:, row], alone.logits[:, 0])
+            torch.testing.assert_close(together.weights[:, row], alone.weights[:, 0])
+
+
+def test_select_puts_rows_in_order_and_leaves_the_memory() -> None:
+    decoder = make()
+    with torch.no_grad():
+        memory = decoder.remember(annotations(2))
+        state = decoder.select(decoder.start(memory), torch.zeros(2, 3, dtype=torch.long))
+        after = decoder.step(torch.tensor([[1, 2, 3], [4, 5, 6]]), state).state
+        assert isinstance(after, DecoderState)
+        chosen = decoder.select(after, torch.tensor([[2, 2], [0, 1]]))
+    assert chosen.memory is memory
+    assert torch.equal(chosen.hidden[0], after.hidden[0, [2, 2]])
+    assert torch.equal(chosen.hidden[1], after.hidden[1, [0, 1]])
+    assert torch.equal(chosen.cell[0], after.cell[0, [2, 2]])
+    assert torch.equal(chosen.cell[1], after.cell[1, [0, 1]])
+
+
+# What is computed once.
+
+
+def calls_of(module: nn.Module) -> list[torch.Size]:
+    """The shapes of what the module is given from now on."""
+    seen: list[torch.Size] = []
+    module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape))
+    return seen
+
+
+def test_teacher_forcing_computes_once_what_does_not_recur() -> None:
+    decoder = make()
+    keys = calls_of(decoder.attention.score.key_projection)
+    words, output = calls_of(decoder.embedding), calls_of(decoder.output)
+    decoder(decoder.remember(annotations()), captions(rows=2, steps=4))
+    assert keys == [(3, PLACES, MEMORY)]
+    assert words == [(3, 2, 4)]
+    assert output == [(3, 2, 4, 5)]
+
+
+def test_a_beam_projects_the_keys_of_a_photo_once() -> None:
+    decoder = make()
+    keys = calls_of(decoder.attention.score.key_projection)
+    output = calls_of(decoder.output)
+    decode(
+        decoder,
+        decoder.remember(annotations()),
+        start=1,
+        end=2,
+        strategy=BeamSearch(4),
+        constraints=Constraints(minimum_length=5, maximum_length=5),
+    )
+    assert keys == [(3, PLACES, MEMORY)]  # neither once a step nor once a row of the beam
+    assert [shape[:2] for shape in output] == [(3, 1), *[(3, 4)] * 5]
+
+
+# Hard attention.
+
+
+def test_hard_attention_looks_at_one_place_in_evaluation_the_likeliest() -> None:
+    decoder, words = make(selection="hard", gate="none"), captions()
+    with torch.no_grad():
+        memory = decoder.remember(annotations())
+        found = decoder(memory, words)
+        assert found.log_probability is not None
+        assert found.log_probability.shape == (3, 1, 4)
+        likeliest = found.weights.max(dim=-1).values
+        torch.testing.assert_close(found.log_probability, likeliest.log())
+        attended = decoder.attention(decoder.start(memory).hidden, memory)
+        place = found.weights[:, 0, 0].argmax(dim=-1)
+        assert torch.equal(attended.context[:, 0], memory.values[torch.arange(3), place])
+        step = decoder.step(words[:, :, 0], decoder.start(memory))
+        torch.testing.assert_close(step.logits, found.logits[:, :, 0])
+
+
+def test_hard_attention_draws_from_the_generator_in_training() -> None:
+    decoder = make(selection="hard", dropout=0.0).train()
+    memory, words = decoder.remember(annotations()), captions(rows=2)
+
+    def drawn(seed: int) -> Tensor:
+        found = decoder(memory, words, torch.Generator().manual_seed(seed))
+        assert found.log_probability is not None
+        probabilities = found.log_probability.exp().unsqueeze(-1)
+        # What was drawn is one of the places, with the weight of that place.
+        assert ((found.weights - probabilities).abs().min(dim=-1).values < 1e-6).all()
+        result: Tensor = found.log_probability
+        return result
+
+    assert torch.equal(drawn(0), drawn(0))
+    assert len({tuple(drawn(seed).flatten().tolist()) for seed in range(8)}) == 8
+    drawn(0).sum().backward()
+    assert decoder.attention.score.energy.weight.grad is not None
+
+
+# Dropout.
+
+
+def test_dropout_acts_in_training_only() -> None:
+    decoder, words = make(dropout=0.5), captions()
+    memory = decoder.remember(annotations())
+    assert torch.equal(decoder(memory, words).logits, decoder(memory, words).logits)
+    decoder.train()
+    first, second = decoder(memory, words), decoder(memory, words)
+    assert not torch.equal(first.logits, second.logits)
+    assert not torch.equal(first.weights[:, :, 0], second.weights[:, :, 0])  # the initial state
+    torch.manual_seed(5)
+    first = decoder(memory, words)
+    torch.manual_seed(5)
+    assert torch.equal(first.logits, decoder(memory, words).logits)
+
+
+def test_memory_dropout_blanks_whole_channels_in_training_only() -> None:
+    decoder = make(memory_dropout=0.5)
+    a = torch.ones(50, PLACES, MEMORY)
+    assert torch.equal(decoder.remember(a).values, a)
+    values = decoder.train().remember(a).values
+    assert torch.equal(values, values[:, :1].expand_as(values))  # the same in every place
+    channels = values[:, 0]
+    assert set(channels.unique().tolist()) == {0.0, 2.0}  # what is kept makes up for the rest
+    assert 0.4 < (channels == 0).float().mean() < 0.6
+    assert len(channels.unique(dim=0)) > 30  # each photo has its own
+    assert torch.equal(make().train().remember(a).values, a)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"hidden_size": 0}, "decoder hidden_size 0 is not at least 1"),
+        ({"memory_size": -1}, "decoder memory_size -1 is not at least 1"),
+        ({"selection": "both"}, "decoder selection 'both' is not one of soft, hard"),
+        ({"gate": "matrix"}, "decoder gate 'matrix' is not one of scalar, vector, none"),
+        ({"dropout": 1.0}, r"decoder dropout 1.0 is not in \[0, 1\)"),
+        ({"memory_dropout": float("nan")}, r"decoder memory_dropout nan is not in \[0, 1\)"),
+    ],
+)
+def test_options_out_of_range_are_refused(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=f"^{sentence}$"):
+        DecoderConfig(**options)

@@ -1,0 +1,119 @@
+"""The objective by numbers worked out by hand, and what padding may not change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from captioner.caption.objective import ObjectiveConfig, cross_entropy, doubly_stochastic_penalty
+from captioner.errors import UserError
+
+PROBABILITIES = torch.tensor(
+    [[[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]], [[0.2, 0.2, 0.6], [0.9, 0.05, 0.05]]]
+)  # (B, T, V) = (2, 2, 3)
+TARGETS = torch.tensor([[0, 1], [2, 0]])
+MASK = torch.tensor([[True, True], [True, False]])
+
+
+def test_cross_entropy_by_hand() -> None:
+    # Softmax takes constants no notice of, so logits are log-probabilities and any number.
+    found = cross_entropy(PROBABILITIES.log() + 7, TARGETS, MASK)
+    expected = [-math.log(0.5) - math.log(0.8), -math.log(0.6)]
+    torch.testing.assert_close(found, torch.tensor(expected))
+
+
+def test_label_smoothing_by_hand() -> None:
+    found = cross_entropy(PROBABILITIES.log(), TARGETS, MASK, label_smoothing=0.3)
+
+    def smoothed(right: float, others: tuple[float, float]) -> float:
+        spread = -sum(math.log(p) for p in (right, *others)) / 3
+        return 0.7 * -math.log(right) + 0.3 * spread
+
+    first = smoothed(0.5, (0.25, 0.25)) + smoothed(0.8, (0.1, 0.1))
+    torch.testing.assert_close(found, torch.tensor([first, smoothed(0.6, (0.2, 0.2))]))
+
+
+WEIGHTS = torch.tensor(
+    [
+        [[0.7, 0.1, 0.1, 0.1], [0.4, 0.4, 0.1, 0.1]],
+        [[0.25, 0.25, 0.25, 0.25], [1.0, 0.0, 0.0, 0.0]],
+    ]
+)  # (B, T, L) = (2, 2, 4)
+
+
+def test_penalty_by_hand() -> None:
+    # Received: 1.1, 0.5, 0.2, 0.2; and 0.25 each, the padding left out.
+    expected = [0.1**2 + 0.5**2 + 0.8**2 + 0.8**2, 4 * 0.75**2]
+    torch.testing.assert_close(doubly_stochastic_penalty(WEIGHTS, MASK), torch.tensor(expected))
+
+
+def test_penalty_with_the_share_that_can_be_reached_by_hand() -> None:
+    # T / L is 2 / 4 and, with one word of two being padding, 1 / 4.
+    expected = [0.6**2 + 0.0**2 + 0.3**2 + 0.3**2, 0.0]
+    found = doubly_stochastic_penalty(WEIGHTS, MASK, "share")
+    torch.testing.assert_close(found, torch.tensor(expected))
+
+
+def test_penalty_of_each_caption_is_its_own() -> None:
+    together = doubly_stochastic_penalty(WEIGHTS, MASK)
+    for index in range(2):
+        alone = doubly_stochastic_penalty(WEIGHTS[index : index + 1], MASK[index : index + 1])
+        assert torch.equal(alone[0], together[index])
+
+
+TERMS: list[tuple[Callable[[Tensor], Tensor], Tensor]] = [
+    (lambda x: cross_entropy(x, TARGETS, MASK), PROBABILITIES.log()),
+    (lambda x: cross_entropy(x, TARGETS, MASK, 0.1), PROBABILITIES.log()),
+    (lambda x: doubly_stochastic_penalty(x, MASK), WEIGHTS),
+    (lambda x: doubly_stochastic_penalty(x, MASK, "share"), WEIGHTS),
+]
+
+
+@pytest.mark.parametrize(("term", "given"), TERMS, ids=["plain", "smoothed", "one", "share"])
+def test_padding_counts_for_nothing(term: Callable[[Tensor], Tensor], given: Tensor) -> None:
+    other = given.clone()
+    other[1, 1] = torch.randn(given.shape[2]) * 100
+    assert torch.equal(term(given), term(other))
+    variable = given.clone().requires_grad_()
+    term(variable).sum().backward()
+    assert variable.grad is not None
+    assert torch.equal(variable.grad[1, 1], torch.zeros(given.shape[2]))
+    assert (variable.grad[0].abs().sum(dim=-1) > 0).all()
+
+
+@pytest.mark.parametrize(("term", "given"), TERMS, ids=["plain", "smoothed", "one", "share"])
+def test_half_precision_is_summed_in_full(
+    term: Callable[[Tensor], Tensor], given: Tensor
+) -> None:
+    half = given.bfloat16()
+    assert term(half).dtype == torch.float32
+    assert torch.equal(term(half), term(half.float()))
+
+
+def test_padding_with_another_target_counts_for_nothing() -> None:
+    targets = TARGETS.clone()
+    targets[1, 1] = 2
+    logits = PROBABILITIES.log()
+    assert torch.equal(cross_entropy(logits, targets, MASK), cross_entropy(logits, TARGETS, MASK))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"doubly_stochastic": -0.1}, "objective doubly_stochastic -0.1 is negative"),
+        ({"doubly_stochastic": math.nan}, "objective doubly_stochastic nan is negative"),
+        (
+            {"doubly_stochastic_target": "two"},
+            "objective doubly_stochastic_target 'two' is not one of one, share",
+        ),
+        ({"label_smoothing": 1.0}, r"objective label_smoothing 1.0 is not in \[0, 1\)"),
+    ],
+)
+def test_options_out_of_range_are_refused(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=f"^{sentence}$"):
+        ObjectiveConfig(**options)

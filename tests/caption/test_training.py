@@ -1,0 +1,80 @@
+"""The loss of a captioner, put together from its terms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.objective import ObjectiveConfig, cross_entropy, doubly_stochastic_penalty
+from captioner.caption.training import CaptioningBatch, CaptioningLoss
+from captioner.errors import UserError
+from captioner.vision.vgg import VGGConfig, VGGEncoder
+
+
+def make_decoder(**options: Any) -> ShowAttendTellDecoder:
+    torch.manual_seed(0)
+    config = DecoderConfig(embedding_size=6, hidden_size=7, attention_size=5, **options)
+    return ShowAttendTellDecoder(config, 9).eval()
+
+
+def make_batch(source: torch.Tensor) -> CaptioningBatch:
+    """Two captions, of three words and of one, with their ends."""
+    inputs = torch.tensor([[1, 4, 5, 6], [1, 7, 0, 0]])
+    targets = torch.tensor([[4, 5, 6, 2], [7, 2, 0, 0]])
+    mask = torch.tensor([[True] * 4, [True, True, False, False]])
+    return CaptioningBatch(source, inputs, targets, mask)
+
+
+ANNOTATIONS = torch.randn(2, 4, 512, generator=torch.Generator().manual_seed(1)).relu()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("target", ["one", "share"])
+@pytest.mark.parametrize("weight", [0.0, 0.5])
+def test_the_loss_is_the_mean_over_captions_of_its_terms(
+    weight: float, target: str, smoothing: float
+) -> None:
+    decoder, batch = make_decoder(), make_batch(ANNOTATIONS)
+    found = CaptioningLoss(decoder, ObjectiveConfig(weight, target, smoothing)).loss(batch)
+    said = decoder(decoder.remember(ANNOTATIONS), batch.inputs.unsqueeze(1))
+    logits, weights = said.logits[:, 0], said.weights[:, 0]
+    terms = cross_entropy(logits, batch.targets, batch.mask, smoothing)
+    terms = terms + weight * doubly_stochastic_penalty(weights, batch.mask, target)
+    torch.testing.assert_close(found["loss"], (terms[0] + terms[1]) / 2)
+    plain = cross_entropy(logits, batch.targets, batch.mask)
+    torch.testing.assert_close(found["cross_entropy"], plain.sum() / 6)
+    assert not found["cross_entropy"].requires_grad
+
+
+def test_what_stands_in_the_padding_changes_nothing() -> None:
+    loss = CaptioningLoss(make_decoder(), ObjectiveConfig())
+    batch = make_batch(ANNOTATIONS)
+    padding = ~batch.mask
+    other = batch._replace(
+        inputs=batch.inputs.masked_fill(padding, 8), targets=batch.targets.masked_fill(padding, 3)
+    )
+    assert torch.equal(loss.loss(batch)["loss"], loss.loss(other)["loss"])
+
+
+def test_an_encoder_is_trained_along_where_it_is_given() -> None:
+    decoder, photos = make_decoder(), torch.randn(2, 3, 32, 32)
+    encoder = VGGEncoder(VGGConfig("vgg11", 0.05)).eval()
+    from_photos = CaptioningLoss(decoder, ObjectiveConfig(), encoder).loss(make_batch(photos))
+    from_vectors = CaptioningLoss(decoder, ObjectiveConfig()).loss(make_batch(encoder(photos)))
+    assert torch.equal(from_photos["loss"], from_vectors["loss"])
+    from_photos["loss"].backward()
+    assert encoder.features[0].weight.grad is not None
+
+
+def test_hard_attention_is_refused() -> None:
+    with pytest.raises(UserError, match="hard attention needs REINFORCE"):
+        CaptioningLoss(make_decoder(selection="hard"), ObjectiveConfig())
+
+
+def test_a_batch_moves_as_a_whole() -> None:
+    moved = make_batch(ANNOTATIONS).to("meta")
+    assert isinstance(moved, CaptioningBatch)
+    assert all(tensor.device.type == "meta" for tensor in moved)

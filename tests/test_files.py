@@ -1,0 +1,132 @@
+"""Files are either the old one or the new one, whole; unreadable ones are named in a sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from captioner import files
+from captioner.errors import UserError
+from captioner.files import atomic_path, read_json, read_text, write_json, write_text
+
+
+def test_the_folder_is_made_and_the_content_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "café.txt"
+    write_text(path, "a\nb é\n")
+    assert path.read_bytes() == "a\nb é\n".encode()
+    assert [entry.name for entry in path.parent.iterdir()] == ["café.txt"]
+
+
+def test_a_failing_block_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "file.txt"
+    write_text(path, "old")
+    with pytest.raises(RuntimeError, match="midway"), atomic_path(path) as temporary:
+        assert temporary.parent == tmp_path
+        assert temporary.suffix == ".txt"
+        temporary.write_text("half of the n")
+        raise RuntimeError("midway")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_old_file_is_there_until_the_block_ends(tmp_path: Path) -> None:
+    path = tmp_path / "file.txt"
+    write_text(path, "old")
+    with atomic_path(path) as temporary:
+        temporary.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+
+
+def test_a_new_file_has_the_permissions_of_any_other(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("x")
+    write_text(tmp_path / "atomic", "x")
+    modes = {name: (tmp_path / name).stat().st_mode & 0o777 for name in ("plain", "atomic")}
+    assert modes["atomic"] == modes["plain"]
+
+
+def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "file.txt"
+    write_text(path, "old")
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(UserError, match=r"cannot write .*file\.txt: No space left on device"):
+        write_text(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_places_that_cannot_be_written_are_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UserError, match="cannot write .*inner"):
+        write_text(tmp_path / "file" / "inner", "x")
+    with pytest.raises(UserError, match=r"cannot write .*folder"):
+        write_text(tmp_path / "folder", "x")
+    with pytest.raises(UserError, match="cannot write"):
+        write_text(tmp_path / "null\0byte", "x")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "folder"]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (None, "model config .* does not exist"),
+        (b"\xff\xfe", r"model config .* is not UTF-8 text \(byte 0\)"),
+        (b"", r"model config .* is not valid JSON \(line 1"),
+        (b'{"a": 1,\n"b" 2}', r"model config .* is not valid JSON \(line 2"),
+        (b"[" * 100_000, "model config .* is not"),
+        (b"1" * 5000, "model config .* is not JSON that can be read"),
+    ],
+)
+def test_unreadable_json_is_named(tmp_path: Path, content: bytes | None, sentence: str) -> None:
+    path = tmp_path / "config.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=sentence) as error:
+        read_json(path, "model config")
+    assert str(path) in str(error.value)
+
+
+def test_a_folder_and_an_impossible_name_are_not_files(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is a folder, not a file"):
+        read_text(tmp_path)
+    with pytest.raises(UserError, match="cannot read file"):
+        read_text("null\0byte")
+
+
+def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    path.write_bytes(b"\xef\xbb\xbfword")
+    assert read_text(path) == "word"
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False)
+    # Surrogates stand for the bytes of file names that are not UTF-8.
+    | st.text(st.characters(exclude_categories=())),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(value=PLAIN)
+def test_json_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, value: Any) -> None:
+    path = tmp_path_factory.getbasetemp() / "value.json"
+    write_json(path, value)
+    # A pair of halves is one character to JSON, written in either way.
+    assert read_json(path) == json.loads(json.dumps(value))
+
+
+def test_a_file_name_that_is_not_utf8_can_be_written_down(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.jpg")
+    write_json(tmp_path / "names.json", [name])
+    assert read_json(tmp_path / "names.json") == [name]

@@ -1,0 +1,149 @@
+"""The rooms of the package: who may import whom, and what importing costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import captioner
+
+PACKAGE = Path(captioner.__file__).parent
+ROOMS = (
+    "attention",
+    "text",
+    "vision",
+    "decoding",
+    "caption",
+    "translate",
+    "data",
+    "training",
+    "evaluation",
+    "render",
+    "recipes",
+    "cli",
+)
+"""Lowest first: a room imports only from the rooms that stand before it."""
+
+BASE = {"errors", "files", "fields", "progress", "devices"}
+"""Modules that every room may import, and that import no room."""
+
+OUTSIDE = {"models", "demo", "__init__"}
+"""What a user meets first; it may import any room, and only `cli` imports it."""
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def part_of(path: Path) -> str:
+    """The room, or the base module, that a file belongs to."""
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imported_parts(path: Path, source: str) -> set[str]:
+    """The rooms and base modules that a file imports, anywhere in it."""
+    found: set[str] = set()
+    inside = ["captioner", *path.relative_to(PACKAGE).with_suffix("").parts]
+    for node in ast.walk(ast.parse(source)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                base = ".".join([*inside[: len(inside) - node.level], *base.split(".")]).rstrip(".")
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            names = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "captioner":
+                known = len(parts) > 1 and parts[1] in {*ROOMS, *BASE, *OUTSIDE}
+                found.add(parts[1] if known else "__init__")
+    return found
+
+
+def offences(path: Path, source: str) -> list[str]:
+    """What a file imports and may not."""
+    part = part_of(path)
+    if part in OUTSIDE:
+        return []
+    allowed = set(BASE)
+    if part in ROOMS:
+        allowed |= set(ROOMS[: ROOMS.index(part) + 1])
+    if part == "cli":
+        allowed |= OUTSIDE
+    return sorted(imported_parts(path, source) - allowed)
+
+
+def test_every_file_belongs_to_a_room_or_is_known() -> None:
+    assert {part_of(path) for path in modules()} <= {*ROOMS, *BASE, *OUTSIDE}
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_room_imports_only_from_rooms_above_it(path: Path) -> None:
+    assert offences(path, path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "offence"),
+    [
+        ("text/x.py", "from captioner.vision.vgg import VGGEncoder", ["vision"]),
+        ("attention/x.py", "import captioner.text", ["text"]),
+        ("attention/x.py", "def f():\n    from captioner.caption import Caption", ["caption"]),
+        ("vision/x.py", "from ..decoding import decode", ["decoding"]),
+        ("vision/x.py", "from captioner import caption", ["caption"]),
+        ("vision/x.py", "from captioner import load", ["__init__"]),
+        ("vision/x.py", "importlib.import_module('captioner.render')", ["render"]),
+        ("training/x.py", "from captioner.models import load", ["models"]),
+        ("files.py", "from captioner.text import tokenizer", ["text"]),
+        ("vision/x.py", "from captioner.text import tokenizer\nfrom .vgg import VGG", []),
+        ("cli/x.py", "from captioner import load", []),
+        ("files.py", "from captioner.errors import UserError", []),
+    ],
+)
+def test_the_check_sees_what_it_should(file: str, line: str, offence: list[str]) -> None:
+    assert offences(PACKAGE / file, line) == offence
+
+
+def loaded(code: str, *names: str) -> list[str]:
+    """Which of the modules a fresh interpreter has loaded after running the code."""
+    script = (
+        "import sys\n"
+        f"try:\n    {code}\nexcept SystemExit:\n    pass\n"
+        f"print([name for name in {names!r} if name in sys.modules], file=sys.stderr)"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    found: list[str] = ast.literal_eval(run.stderr.splitlines()[-1])
+    return found
+
+
+def test_importing_the_package_brings_nothing_heavy() -> None:
+    assert loaded("import captioner", "torch", "numpy", "PIL") == []
+
+
+def test_asking_the_command_line_for_help_brings_nothing_heavy() -> None:
+    code = (
+        "import runpy; sys.argv = ['captioner', '--help']; "
+        "runpy.run_module('captioner.cli.main', run_name='__main__')"
+    )
+    assert loaded(code, "torch", "numpy", "PIL") == []
+
+
+def test_the_module_can_be_run_for_help() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "captioner.cli.main", "--help"], capture_output=True, text=True
+    )
+    assert run.returncode == 0
+    assert "captioner caption --demo" in run.stdout
+
+
+def test_captioning_brings_no_library_that_only_training_or_scoring_needs() -> None:
+    heavy = ("torchvision", "nltk", "matplotlib", "pycocotools")
+    assert loaded("import captioner.caption", *heavy) == []
+    assert loaded("import captioner.caption, torchvision", "torchvision") == ["torchvision"]

@@ -1,0 +1,270 @@
+"""Weights from files and from the network: what fits is loaded, what does not is named."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import os
+import urllib.error
+from collections.abc import Callable
+from email.message import Message
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from captioner.errors import UserError
+from captioner.vision.vgg import VGGConfig, VGGEncoder
+from captioner.vision.weights import build_encoder, fingerprint, read_weights
+
+SMALL = VGGConfig("vgg11_bn", 0.05)
+FULL = VGGConfig("vgg11")
+
+
+class Answer(io.BytesIO):
+    """What a server answers."""
+
+    def info(self) -> Message:
+        headers = Message()
+        headers["Content-Length"] = str(len(self.getvalue()))
+        return headers
+
+
+class RunsCode:
+    """Pickled, it makes a folder when it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.folder),)
+
+
+@pytest.fixture
+def state() -> dict[str, Tensor]:
+    """The weights of a small encoder, with a classifier behind them, as torchvision has."""
+    torch.manual_seed(3)
+    encoder = VGGEncoder(SMALL)
+    return {**encoder.state_dict(), "classifier.0.weight": torch.ones(2, 2)}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the downloaded weights of `FULL` would lie."""
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "home" / "hub" / "checkpoints"
+    folder.mkdir(parents=True)
+    return folder / "vgg11-8a719046.pth"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+    """Sets what every request gets: bytes, or an error."""
+
+    def answers(content: Any) -> None:
+        def urlopen(*arguments: object, **options: object) -> Answer:
+            if isinstance(content, BaseException):
+                raise content
+            return Answer(content)
+
+        monkeypatch.setattr(torch.hub, "urlopen", urlopen)
+
+    return answers
+
+
+# From a file.
+
+
+@pytest.mark.parametrize("suffix", [".pth", ".pt", ".safetensors"])
+def test_a_whole_network_in_a_file_is_loaded(
+    tmp_path: Path, state: dict[str, Tensor], suffix: str
+) -> None:
+    path = tmp_path / f"weights{suffix}"
+    if suffix == ".safetensors":
+        save_file(state, path)
+    else:
+        torch.save(state, path)
+    encoder = build_encoder(SMALL, str(path))
+    assert not encoder.training
+    loaded = encoder.state_dict()
+    assert "classifier.0.weight" not in loaded
+    assert all(torch.equal(tensor, state[name]) for name, tensor in loaded.items())
+
+
+def test_weights_of_half_precision_are_computed_with_in_full(
+    tmp_path: Path, state: dict[str, Tensor]
+) -> None:
+    half = {
+        name: tensor.half() if tensor.is_floating_point() else tensor
+        for name, tensor in state.items()
+    }
+    save_file(half, tmp_path / "half.safetensors")
+    loaded = build_encoder(SMALL, str(tmp_path / "half.safetensors")).state_dict()
+    assert loaded["features.0.weight"].dtype == torch.float32
+    assert torch.equal(loaded["features.0.weight"], half["features.0.weight"].float())
+
+
+def refused(path: Path, config: VGGConfig = SMALL) -> str:
+    with pytest.raises(UserError) as error:
+        build_encoder(config, str(path))
+    sentence = str(error.value)
+    assert str(path) in sentence
+    assert "\n" not in sentence
+    return sentence
+
+
+def test_tensors_that_do_not_fit_are_named(tmp_path: Path, state: dict[str, Tensor]) -> None:
+    path = tmp_path / "weights.safetensors"
+    name = "features.1.running_mean"
+    save_file({key: tensor for key, tensor in state.items() if key != name}, path)
+    assert f"tensor {name!r} of vgg11_bn is missing" in refused(path)
+    save_file({**state, name: torch.zeros(7)}, path)
+    assert f"tensor {name!r} is (7,), but vgg11_bn of width 0.05 has (3,)" in refused(path)
+    save_file({**state, "features.99.weight": torch.zeros(1)}, path)
+    assert "'features.99.weight' does not belong to vgg11_bn" in refused(path)
+    save_file(state, path)
+    assert "tensor 'features.0.weight' is (3, 3, 3, 3)" in refused(path, VGGConfig("vgg11", 0.1))
+    assert "'features.3.weight' of vgg11 is missing" in refused(path, VGGConfig("vgg11", 0.05))
+
+
+def test_files_that_hold_no_tensors_are_refused(tmp_path: Path, state: dict[str, Tensor]) -> None:
+    assert "does not exist" in refused(tmp_path / "absent.pth")
+    assert "does not exist" in refused(tmp_path)
+    (tmp_path / "weights.h5").write_bytes(b"x")
+    assert "is neither .safetensors nor .pth" in refused(tmp_path / "weights.h5")
+    for value in ([1, 2], {"features.0.weight": [1.0]}, {0: torch.zeros(1)}, {"state_dict": state}):
+        torch.save(value, tmp_path / "other.pth")
+        assert "does not hold named tensors" in refused(tmp_path / "other.pth")
+
+
+@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
+@pytest.mark.parametrize("damage", ["empty", "not weights", "cut off"])
+def test_damaged_files_are_refused(
+    tmp_path: Path, state: dict[str, Tensor], suffix: str, damage: str
+) -> None:
+    path = tmp_path / f"weights{suffix}"
+    if suffix == ".pth":
+        torch.save(state, path)
+    else:
+        save_file(state, path)
+    whole = path.read_bytes()
+    content = {"empty": b"", "not weights": b"<html>", "cut off": whole[: len(whole) // 2]}
+    path.write_bytes(content[damage])
+    assert "cannot be read" in refused(path)
+
+
+def test_code_in_a_file_is_not_run(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    path = tmp_path / "weights.pth"
+    torch.save({"features.0.weight": RunsCode(made)}, path)
+    with pytest.raises(UserError, match=r"weights\.pth cannot be read .*never run"):
+        read_weights(path)
+    assert not made.exists()
+    torch.load(path, weights_only=False)
+    assert made.exists()  # it would have been, by a reader that runs code
+
+
+# ImageNet's, from the network.
+
+
+def test_without_a_network_one_sentence_says_what_to_fetch_and_where_to_put_it(
+    place: Path, server: Callable[[Any], None]
+) -> None:
+    server(urllib.error.URLError("Name or service not known"))
+    with pytest.raises(UserError) as error:
+        build_encoder(FULL, "imagenet")
+    sentence = str(error.value)
+    assert "https://download.pytorch.org/models/vgg11-8a719046.pth" in sentence
+    assert f"put it at {place}" in sentence
+    assert "(Name or service not known)" in sentence
+    assert "\n" not in sentence
+    assert not list(place.parent.iterdir())
+
+
+@pytest.mark.parametrize("error", [TimeoutError("timed out"), http.client.IncompleteRead(b"")])
+def test_a_download_that_breaks_off_is_a_sentence(
+    place: Path, server: Callable[[Any], None], error: Exception
+) -> None:
+    server(error)
+    with pytest.raises(UserError, match="vgg11 could not be downloaded .*; fetch https://"):
+        build_encoder(FULL, "imagenet")
+
+
+def test_a_download_with_other_content_is_refused(
+    place: Path, server: Callable[[Any], None]
+) -> None:
+    server(b"<html>Please sign in</html>")
+    with pytest.raises(UserError, match=r"weights of vgg11 are damaged \(invalid hash .* try again"):
+        build_encoder(FULL, "imagenet")
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>", b"PK\x03\x04half a file"])
+def test_a_damaged_file_from_before_is_to_be_deleted(
+    place: Path, server: Callable[[Any], None], content: bytes
+) -> None:
+    server(AssertionError("no download is due"))
+    place.write_bytes(content)
+    with pytest.raises(UserError) as error:
+        build_encoder(FULL, "imagenet")
+    assert "weights of vgg11 are damaged" in str(error.value)
+    assert f"delete {place} and try again" in str(error.value)
+
+
+def test_code_in_a_downloaded_file_is_not_run(
+    place: Path, server: Callable[[Any], None], tmp_path: Path
+) -> None:
+    server(AssertionError("no download is due"))
+    torch.save({"features.0.weight": RunsCode(tmp_path / "made")}, place)
+    with pytest.raises(UserError, match="never run"):
+        build_encoder(FULL, "imagenet")
+    assert not (tmp_path / "made").exists()
+
+
+def test_weights_put_in_their_place_are_used(place: Path, server: Callable[[Any], None]) -> None:
+    server(AssertionError("no download is due"))
+    state = VGGEncoder(FULL).state_dict()
+    torch.save({**state, "classifier.6.bias": torch.zeros(1000)}, place)
+    loaded = build_encoder(FULL, "imagenet").state_dict()
+    assert all(torch.equal(tensor, state[name]) for name, tensor in loaded.items())
+
+
+def test_a_narrower_network_has_no_imagenet_weights() -> None:
+    with pytest.raises(UserError, match="width 1.0 only, not for vgg11_bn of width 0.05"):
+        build_encoder(SMALL, "imagenet")
+
+
+# Fingerprints.
+
+
+def test_the_same_weights_have_the_same_fingerprint(state: dict[str, Tensor]) -> None:
+    first, second = build_encoder(SMALL, "random"), build_encoder(SMALL, "random")
+    assert fingerprint(first) != fingerprint(second)
+    second.load_state_dict(first.state_dict())
+    assert fingerprint(first) == fingerprint(second)
+    assert fingerprint(second.to(memory_format=torch.channels_last)) == fingerprint(first)
+
+
+def test_every_weight_and_the_name_count() -> None:
+    encoder = build_encoder(SMALL, "random")
+    found = {fingerprint(encoder)}
+    for tensor in encoder.state_dict().values():
+        with torch.no_grad():
+            tensor.view(-1)[-1] += 1
+        found.add(fingerprint(encoder))
+    assert len(found) == 1 + len(encoder.state_dict())
+
+
+def test_a_fingerprint_survives_the_precision_of_a_saved_model() -> None:
+    encoder = build_encoder(SMALL, "random")
+    before = fingerprint(encoder)
+    encoder.load_state_dict(
+        {
+            name: tensor.half().float() if tensor.is_floating_point() else tensor
+            for name, tensor in encoder.state_dict().items()
+        }
+    )
+    assert fingerprint(encoder) == before
