@@ -1,40 +1,13 @@
-"""A captioner small enough to be made for each test, and photos for it."""
+"""Fixtures that several rooms' tests share."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy
 import pytest
-import torch
-from PIL import Image
+from samples import make_captioner
 
-from captioner.caption import Captioner, DecoderConfig, ShowAttendTellDecoder, save_model
-from captioner.caption.captioner import SearchOptions
-from captioner.text.vocabulary import Vocabulary
-from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.vgg import VGGConfig, VGGEncoder
-
-WORDS = ["a", "brown", "dog", "man", "on", "red", "runs", "the", "two", "water"]
-
-
-def make_captioner(seed: int = 0) -> Captioner:
-    """A captioner with random weights: 64x64 photos, a 4x4 map."""
-    torch.manual_seed(seed)
-    vocabulary = Vocabulary(WORDS)
-    decoder = ShowAttendTellDecoder(
-        DecoderConfig(embedding_size=8, hidden_size=12, attention_size=8), len(vocabulary)
-    )
-    for parameter in decoder.parameters():  # Far enough from zero for photos to matter.
-        torch.nn.init.normal_(parameter, std=0.5)
-    return Captioner(
-        VGGEncoder(VGGConfig("vgg11_bn", 0.05)),
-        decoder,
-        vocabulary,
-        Preprocessing(size=64, resize="crop", resize_shorter=72),
-        SearchOptions(beam=3, maximum_length=6, minimum_length=2),
-        card="# A model of random weights",
-    )
+from captioner.caption import Captioner, save_model
 
 
 @pytest.fixture
@@ -48,11 +21,3 @@ def tiny_model(tmp_path: Path, tiny_captioner: Captioner) -> Path:
     folder = tmp_path / "tiny-model"
     save_model(tiny_captioner, folder)
     return folder
-
-
-def save_photo(path: Path, seed: int = 0, size: tuple[int, int] = (120, 90)) -> Path:
-    """Write a photo of coarse random colours."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    colours = numpy.random.default_rng(seed).integers(0, 255, (6, 8, 3), dtype=numpy.uint8)
-    Image.fromarray(colours).resize(size, Image.Resampling.BICUBIC).save(path)
-    return path

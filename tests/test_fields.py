@@ -92,7 +92,10 @@ def test_defaults_and_nothing() -> None:
         ({"rate": True}, "c: rate should be a number, found True"),
         ({"rate": math.nan}, "c: rate should be a finite number, found nan"),
         ({"rate": 10**400}, "c: rate should be a finite number, found 1000"),
-        ({"rate": 16**5000}, "c: rate should be a finite number, found something too large to show"),
+        (
+            {"rate": 16**5000},
+            "c: rate should be a finite number, found something too large to show",
+        ),
         ({"place": 7}, "c: place should be a path, found 7"),
         ({"place": ""}, "c: place should be a path, found ''"),
         ({"place": "a\0b"}, "c: place should be a path"),
@@ -119,12 +122,12 @@ def test_wrong_values_are_named(change: dict[Any, Any], sentence: str) -> None:
 
 @pytest.mark.parametrize("mapping", [None, [], "name", 3])
 def test_something_that_is_no_mapping_is_refused(mapping: Any) -> None:
-    with pytest.raises(UserError, match="^c: expected fields with values"):
+    with pytest.raises(UserError, match=r"^c: expected fields with values"):
         from_mapping(Outer, mapping, "c")
 
 
 def test_a_missing_field_is_named() -> None:
-    with pytest.raises(UserError, match="^c: field 'name' is missing$"):
+    with pytest.raises(UserError, match=r"^c: field 'name' is missing$"):
         from_mapping(Outer, {}, "c")
 
 
@@ -158,17 +161,19 @@ VALUES = st.recursive(
     | st.fixed_dictionaries({"name": st.text()}, optional=dict.fromkeys(NAMES[1:10], VALUES))
 )
 def test_any_value_gives_the_dataclass_or_names_the_field(mapping: Any) -> None:
+    sentence = ""
     try:
         built = from_mapping(Outer, mapping, "file")
     except UserError as error:
-        assert str(error).startswith("file: ")
-        assert "\n" not in str(error)
-        if isinstance(mapping, dict):
-            known = [name for name in NAMES if name in str(error)]
-            assert known or "unknown field" in str(error)
-    else:
+        sentence = str(error)
+    if not sentence:
         assert isinstance(built, Outer)
         assert from_mapping(Outer, to_mapping(built), "file") == built
+        return
+    assert sentence.startswith("file: ")
+    assert "\n" not in sentence
+    if isinstance(mapping, dict):
+        assert "unknown field" in sentence or any(name in sentence for name in NAMES)
 
 
 PLAIN_TEXT = st.text(st.characters(exclude_categories=("C",)), max_size=5)

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captioner import files
 from captioner.errors import UserError
 from captioner.files import atomic_path, read_json, read_text, write_json, write_text
 
@@ -26,11 +25,16 @@ def test_the_folder_is_made_and_the_content_is_there(tmp_path: Path) -> None:
 def test_a_failing_block_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "file.txt"
     write_text(path, "old")
-    with pytest.raises(RuntimeError, match="midway"), atomic_path(path) as temporary:
-        assert temporary.parent == tmp_path
-        assert temporary.suffix == ".txt"
-        temporary.write_text("half of the n")
-        raise RuntimeError("midway")
+
+    def write_half() -> None:
+        with atomic_path(path) as temporary:
+            assert temporary.parent == tmp_path
+            assert temporary.suffix == ".txt"
+            temporary.write_text("half of the n")
+            raise RuntimeError("midway")
+
+    with pytest.raises(RuntimeError, match="midway"):
+        write_half()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -57,7 +61,7 @@ def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     path = tmp_path / "file.txt"
     write_text(path, "old")
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UserError, match=r"cannot write .*file\.txt: No space left on device"):
         write_text(path, "new")
     assert path.read_text() == "old"
@@ -67,7 +71,7 @@ def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_places_that_cannot_be_written_are_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(UserError, match="cannot write .*inner"):
+    with pytest.raises(UserError, match=r"cannot write .*inner"):
         write_text(tmp_path / "file" / "inner", "x")
     with pytest.raises(UserError, match=r"cannot write .*folder"):
         write_text(tmp_path / "folder", "x")
@@ -110,7 +114,10 @@ def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
 
 
 PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False)
     # Surrogates stand for the bytes of file names that are not UTF-8.
     | st.text(st.characters(exclude_categories=())),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 
-from captioner import progress as module
 from captioner.progress import Progress, duration, tracked
 
 
@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time in seconds, as the one item of a list."""
     now = [100.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
 
 

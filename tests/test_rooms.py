@@ -58,7 +58,7 @@ def imported_parts(path: Path, source: str) -> set[str]:
                 base = ".".join([*inside[: len(inside) - node.level], *base.split(".")]).rstrip(".")
             names = [f"{base}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-            names = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
+            names = [str(each.value) for each in node.args if isinstance(each, ast.Constant)]
         for name in names:
             parts = name.split(".")
             if parts[0] == "captioner":

@@ -119,7 +119,7 @@ class ShowAttendTellDecoder(nn.Module):
                 self.config.memory_dropout,
             )  # (B, 1, D)
             annotations = annotations * kept
-        return self.attention.remember(annotations)
+        return self.attention.remember(_as_computed(annotations))
 
     def start(self, memory: Memory) -> DecoderState:
         """A memory of B sources -> the state before the first word, (B, 1, H).
@@ -136,7 +136,9 @@ class ShowAttendTellDecoder(nn.Module):
         """Last words (B, K) and the state before them -> `Step` for the words that follow."""
         assert isinstance(state, DecoderState)
         embedded = self.dropout(self.embedding(tokens))  # (B, K, E)
-        state, context, weights, _ = self._recur(self._word_gates(embedded), state, None)
+        state, context, weights, _ = self._recur(
+            self._word_gates(embedded), state, self._recurrent_weights(), None
+        )
         return Step(self._logits(embedded, state.hidden, context), state, weights)
 
     def select(self, state: object, rows: Tensor) -> DecoderState:
@@ -159,13 +161,14 @@ class ShowAttendTellDecoder(nn.Module):
         rows, steps = tokens.shape[1:]
         embedded = self.dropout(self.embedding(tokens))  # (B, K, T, E)
         word_gates = self._word_gates(embedded)  # (B, K, T, 4H)
+        recurrent_weights = self._recurrent_weights()
         state = self.start(memory)
         if rows > 1:
             state = self.select(state, tokens.new_zeros(tokens.shape[:2]))
         hiddens, contexts, weights, drawn = [], [], [], []
         for time in range(steps):
             state, context, weight, log_probability = self._recur(
-                word_gates[:, :, time], state, generator
+                word_gates[:, :, time], state, recurrent_weights, generator
             )
             hiddens.append(state.hidden)
             contexts.append(context)
@@ -184,8 +187,21 @@ class ShowAttendTellDecoder(nn.Module):
         weight = self.lstm.weight_ih[:, : self.config.embedding_size]
         return functional.linear(embedded, weight, self.lstm.bias_ih)
 
+    def _recurrent_weights(self) -> tuple[Tensor, Tensor]:
+        """The LSTM's weights for the context, (4H, D), and for the state, (4H, H).
+
+        Taken once for all steps: cutting or casting them anew at every step costs more, there
+        and in the backward pass, than the products themselves.
+        """
+        context_weight = self.lstm.weight_ih[:, self.config.embedding_size :]
+        return _as_computed(context_weight), _as_computed(self.lstm.weight_hh)
+
     def _recur(
-        self, word_gates: Tensor, state: DecoderState, generator: torch.Generator | None
+        self,
+        word_gates: Tensor,
+        state: DecoderState,
+        recurrent_weights: tuple[Tensor, Tensor],
+        generator: torch.Generator | None,
     ) -> tuple[DecoderState, Tensor, Tensor, Tensor | None]:
         """One step of the recurrence, the same for teacher forcing and for decoding.
 
@@ -196,10 +212,11 @@ class ShowAttendTellDecoder(nn.Module):
         context = attended.context  # (B, K, D)
         if self.config.gate != "none":
             context = torch.sigmoid(self.gate(state.hidden)) * context
+        context_weight, hidden_weight = recurrent_weights
         gates = (
             word_gates
-            + functional.linear(context, self.lstm.weight_ih[:, self.config.embedding_size :])
-            + functional.linear(state.hidden, self.lstm.weight_hh, self.lstm.bias_hh)
+            + functional.linear(context, context_weight)
+            + functional.linear(state.hidden, hidden_weight, self.lstm.bias_hh)
         )  # (B, K, 4H), in torch's order: input, forget, candidate, output
         entry, forget, candidate, exit_ = gates.chunk(4, dim=-1)  # (B, K, H) each
         cell = torch.sigmoid(forget) * state.cell + torch.sigmoid(entry) * torch.tanh(candidate)
@@ -216,3 +233,11 @@ class ShowAttendTellDecoder(nn.Module):
             hidden = torch.tanh(hidden)
         logits: Tensor = self.output(self.dropout(hidden))  # (..., V)
         return logits
+
+
+def _as_computed(tensor: Tensor) -> Tensor:
+    """The tensor in the type that autocast would cast it to at every use; as it is without."""
+    device = tensor.device.type
+    if torch.is_autocast_enabled(device):
+        return tensor.to(torch.get_autocast_dtype(device))
+    return tensor

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy
 import torch
+from PIL import Image
 from torch import Tensor
 
 from captioner.caption import (
@@ -74,6 +75,7 @@ def train_captioner(
     captioner = Captioner(encoder, decoder, vocabulary, recipe.preprocessing, recipe.search)
     train_rows: Rows
     validation_rows: Rows
+    kept = list(range(len(validation_source)))
     if recipe.encoder.train:
         train_rows = PixelRows(train_source, recipe.preprocessing)
         validation_rows = PixelRows(validation_source, recipe.preprocessing, encoder)
@@ -83,12 +85,16 @@ def train_captioner(
         )
         train_rows = StoredRows(store["train"], len(train_source), recipe.features.mirror)
         validation_rows = StoredRows(store["validation"], len(validation_source), False)
+        usable = set(readable(train_source, store["train"]))
+        examples.examples[:] = [item for item in examples.examples if item.row in usable]
+        kept = readable(validation_source, store["validation"])
+    if not examples.examples or not kept:
+        raise UserError("there is nothing left to train on or to validate on")
+    judged = validation_source.take(kept)
 
     def validate() -> dict[str, float]:
-        captions = free_running(
-            captioner, validation_rows, len(validation_source), recipe.validation.batch_size
-        )
-        return scores_of(captions, validation_source)
+        batch_size = recipe.validation.batch_size
+        return scores_of(free_running(captioner, validation_rows, kept, batch_size), judged)
 
     def keep(scores: dict[str, float]) -> None:
         save_model(captioner, folder / "model")
@@ -131,9 +137,24 @@ def stored_features(
         if recipe.features.mirror and name == "train":
             image_ids += [image_id + MIRRORED for image_id in image_ids]
         progress: list[Progress] = []
+        unreadable: dict[str, str] = {}
 
-        def encode(batch: Sequence[int], source: Source = source) -> Tensor:
-            pixels = source.pixels([row % len(source) for row in batch], recipe.preprocessing)
+        def encode(
+            batch: Sequence[int],
+            source: Source = source,
+            image_ids: list[str] = image_ids,
+            unreadable: dict[str, str] = unreadable,
+        ) -> Tensor:
+            photos = []
+            for row in batch:
+                try:
+                    photos.append(source.open_photo(row % len(source)))
+                except UserError as error:
+                    if recipe.data.on_problem == "refuse":
+                        raise
+                    unreadable[image_ids[row]] = str(error)
+                    photos.append(Image.new("RGB", (1, 1)))
+            pixels = recipe.preprocessing.batch(photos)  # (B, 3, size, size)
             flips = torch.tensor([row >= len(source) for row in batch])  # (B,)
             pixels = torch.where(flips.view(-1, 1, 1, 1), mirrored(pixels), pixels)
             with torch.no_grad():
@@ -158,9 +179,20 @@ def stored_features(
             encode,
             recipe.features.batch_size,
             show,
+            unreadable=unreadable,
         )
         progress[0].close()
     return stores
+
+
+def readable(source: Source, store: FeatureStore) -> list[int]:
+    """The rows of the photos that could be read; the others are counted and named in print."""
+    rows = [row for row, name in enumerate(source.image_ids) if name not in store.unreadable]
+    lost = len(source) - len(rows)
+    if lost:
+        reason = next(iter(store.unreadable.values()))
+        print(f"{lost:,} photos could not be read and are left out; the first: {reason}")
+    return rows
 
 
 def store_recipe_features(
@@ -254,14 +286,14 @@ class CaptionBatches:
 def free_running(
     captioner: Captioner,
     rows: Rows,
-    count: int,
+    wanted: Sequence[int],
     batch_size: int,
     search: SearchOptions | None = None,
 ) -> list[str]:
-    """The captions a user would get for rows 0 to count - 1, each photo captioned once."""
+    """The captions a user would get for the wanted rows, each photo captioned once."""
     captions: list[str] = []
-    for first in range(0, count, batch_size):
-        batch = torch.arange(first, min(first + batch_size, count))  # (B,)
+    for first in range(0, len(wanted), batch_size):
+        batch = torch.tensor(wanted[first : first + batch_size])  # (B,)
         found = captioner.caption_annotations(rows.annotations(batch), search)
         captions += [caption.text for caption in found]
     return captions

@@ -54,17 +54,19 @@ class Source:
         """Preprocessed photos (B, 3, size, size) of the given rows."""
         return preprocessing.batch([self.open_photo(row) for row in rows])
 
-    def first(self, count: int) -> Source:
-        """The first `count` photos; all for 0."""
-        if count == 0:
-            return self
+    def take(self, rows: Sequence[int]) -> Source:
+        """The photos of the given rows only, in that order."""
         return Source(
-            self.image_ids[:count],
-            self.captions[:count],
-            self.words[:count],
-            self.open_photo,
+            [self.image_ids[row] for row in rows],
+            [self.captions[row] for row in rows],
+            [self.words[row] for row in rows],
+            lambda row: self.open_photo(rows[row]),
             self.report,
         )
+
+    def first(self, count: int) -> Source:
+        """The first `count` photos; all for 0."""
+        return self.take(range(min(count or len(self), len(self))))
 
 
 def read_split(

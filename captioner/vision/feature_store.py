@@ -57,6 +57,8 @@ class FeatureStore:
         self.folder = folder
         self.key = StoreKey(index["encoder"], index["preprocessing"])
         self.images: list[str] = index["images"]
+        # Images whose rows hold nothing, with the reasons.
+        self.unreadable: dict[str, str] = index["unreadable"]
         self.row_of = {image_id: row for row, image_id in enumerate(self.images)}
         self.shape: tuple[int, int] = (index["shape"][0], index["shape"][1])
         self._rows = _open(folder, (len(self.images), *self.shape), "r")
@@ -79,18 +81,22 @@ def build_store(
     batch_size: int = 32,
     progress: Callable[[int], None] | None = None,
     sync_every: int = 512,
+    unreadable: dict[str, str] | None = None,
 ) -> FeatureStore:
     """Fill a store, or continue one that was stopped, and open it.
 
     images: N names, one a row. shape: (L, D). encode: row numbers -> annotation vectors (B, L, D).
     progress: called with the number of rows done, at the start and after each batch.
     sync_every: rows between two moments at which work is made safe against a stop.
+    unreadable: images, with reasons, whose rows hold nothing; `encode` adds to it as it goes, and
+        it is kept in the index. Without it nothing may be unreadable.
 
     Raises `UserError` when the folder holds a store of other photos, another encoder or another
     preprocessing, and when the disk is full. Whatever `encode` raises passes through; what was
     done before it stays done.
     """
     done = 0
+    unreadable = {} if unreadable is None else unreadable
     if (folder / _INDEX).exists():
         index = _read_index(folder)
         _check_key(folder, index, key)
@@ -99,9 +105,10 @@ def build_store(
                 f"feature store {folder} holds other images; give another folder or delete it"
             )
         done = index["done"]
+        unreadable.update(index["unreadable"])
     else:
         _create(folder, len(images), shape)
-        _write_index(folder, images, shape, key, 0)
+        _write_index(folder, images, shape, key, 0, {})
     rows = _open(folder, (len(images), *shape), "r+")
     safe = done
     if progress is not None:
@@ -118,12 +125,12 @@ def build_store(
                 progress(done)
             if done - safe >= sync_every:
                 rows.flush()
-                _write_index(folder, images, shape, key, done)
+                _write_index(folder, images, shape, key, done, unreadable)
                 safe = done
     finally:
         if done > safe:
             rows.flush()
-            _write_index(folder, images, shape, key, done)
+            _write_index(folder, images, shape, key, done, unreadable)
     return FeatureStore(folder, key)
 
 
@@ -155,7 +162,12 @@ def _open(folder: Path, shape: tuple[int, int, int], mode: Any) -> Any:
 
 
 def _write_index(
-    folder: Path, images: Sequence[str], shape: tuple[int, int], key: StoreKey, done: int
+    folder: Path,
+    images: Sequence[str],
+    shape: tuple[int, int],
+    key: StoreKey,
+    done: int,
+    unreadable: dict[str, str],
 ) -> None:
     index = {
         "format": FORMAT,
@@ -163,6 +175,7 @@ def _write_index(
         "preprocessing": key.preprocessing,
         "shape": list(shape),
         "done": done,
+        "unreadable": unreadable,
         "images": list(images),
     }
     write_json(folder / _INDEX, index, indent=None)
@@ -171,6 +184,7 @@ def _write_index(
 def _read_index(folder: Path) -> dict[str, Any]:
     index = read_json(folder / _INDEX, "feature store index")
     kinds = {"encoder": str, "preprocessing": str, "shape": list, "done": int, "images": list}
+    kinds["unreadable"] = dict
     if not isinstance(index, dict) or index.get("format") != FORMAT:
         raise UserError(f"{folder / _INDEX} is not the index of a feature store")
     for name, kind in kinds.items():

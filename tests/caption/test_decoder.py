@@ -27,7 +27,7 @@ def make(seed: int = 0, **options: Any) -> ShowAttendTellDecoder:
     return decoder.eval()
 
 
-def annotations(batch: int = 3) -> Tensor:
+def photos(batch: int = 3) -> Tensor:
     return torch.randn(batch, PLACES, MEMORY, generator=torch.Generator().manual_seed(1))
 
 
@@ -40,9 +40,9 @@ def by_the_paper(
     decoder: ShowAttendTellDecoder, a: Tensor, words: list[int]
 ) -> tuple[list[Tensor], list[Tensor]]:
     """One photo (L, D) and the words fed in -> logits (V) and weights (L) after each word."""
-    score = decoder.attention.score
+    score: Any = decoder.attention.score
     # Section 3.1.2, last equations: the initial state from the mean annotation vector.
-    mean = sum(a[i] for i in range(PLACES)) / PLACES
+    mean = torch.stack([a[i] for i in range(PLACES)]).sum(dim=0) / PLACES
     c = torch.tanh(decoder.initial_cell.weight @ mean + decoder.initial_cell.bias)
     h = torch.tanh(decoder.initial_hidden.weight @ mean + decoder.initial_hidden.bias)
     logits, looked = [], []
@@ -58,10 +58,10 @@ def by_the_paper(
             for i in range(PLACES)
         ]
         # Equation 5.
-        total = sum(torch.exp(term) for term in e)
+        total = torch.stack([torch.exp(term) for term in e]).sum()
         alpha = [torch.exp(term) / total for term in e]
         # Equation 13, and section 4.2.1 for the gate: z = beta sum_i alpha_i a_i.
-        z = sum(alpha[i] * a[i] for i in range(PLACES))
+        z = torch.stack([alpha[i] * a[i] for i in range(PLACES)]).sum(dim=0)
         if decoder.config.gate != "none":
             z = torch.sigmoid(decoder.gate.weight @ h + decoder.gate.bias) * z
         # Equations 1 to 3, with the four rows of T in torch's order: i, f, g, o.
@@ -72,7 +72,7 @@ def by_the_paper(
             + decoder.lstm.weight_hh @ h
             + decoder.lstm.bias_hh
         )
-        i, f, g, o = total_in.split(HIDDEN)
+        i, f, g, o = total_in.view(4, HIDDEN)
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
         h = torch.sigmoid(o) * torch.tanh(c)
         # Equation 7.
@@ -105,7 +105,7 @@ FORMS = pytest.mark.parametrize(
 
 @FORMS
 def test_teacher_forcing_is_the_paper_s_equations(form: dict[str, Any]) -> None:
-    decoder, a, words = make(**form), annotations(), captions()
+    decoder, a, words = make(**form), photos(), captions()
     with torch.no_grad():
         found = decoder(decoder.remember(a), words)
         for photo in range(3):
@@ -121,7 +121,7 @@ def test_teacher_forcing_is_the_paper_s_equations(form: dict[str, Any]) -> None:
 def test_teacher_forcing_equals_stepping(form: dict[str, Any]) -> None:
     decoder, words = make(**form), captions(rows=2)
     with torch.no_grad():
-        memory = decoder.remember(annotations())
+        memory = decoder.remember(photos())
         found = decoder(memory, words)
         state: object = decoder.select(decoder.start(memory), torch.zeros(3, 2, dtype=torch.long))
         for time in range(words.shape[2]):
@@ -135,7 +135,7 @@ def test_teacher_forcing_equals_stepping(form: dict[str, Any]) -> None:
 def test_the_recurrence_is_torch_s_lstm_cell(gate: str) -> None:
     decoder = make(gate=gate)
     with torch.no_grad():
-        memory = decoder.remember(annotations())
+        memory = decoder.remember(photos())
         start = decoder.start(memory)
         words = captions()[:, :, 0]  # (B, 1)
         after = decoder.step(words, start).state
@@ -158,7 +158,7 @@ def test_the_gate_is_one_number_a_step_or_one_a_channel() -> None:
 def test_every_weight_takes_part() -> None:
     for selection in ("soft", "hard"):
         decoder = make(selection=selection, gate="vector", dropout=0.2).train()
-        memory = decoder.remember(annotations())
+        memory = decoder.remember(photos())
         said = decoder(memory, captions(), torch.Generator().manual_seed(0))
         loss = said.logits.square().sum()
         if said.log_probability is not None:
@@ -172,7 +172,7 @@ def test_every_weight_takes_part() -> None:
 def test_several_captions_of_a_photo_share_its_memory() -> None:
     decoder, words = make(), captions(rows=3)
     with torch.no_grad():
-        memory = decoder.remember(annotations())
+        memory = decoder.remember(photos())
         together = decoder(memory, words)
         for row in range(3):
             alone = decoder(memory, words[:, row : row + 1])
@@ -183,7 +183,7 @@ def test_several_captions_of_a_photo_share_its_memory() -> None:
 def test_select_puts_rows_in_order_and_leaves_the_memory() -> None:
     decoder = make()
     with torch.no_grad():
-        memory = decoder.remember(annotations(2))
+        memory = decoder.remember(photos(2))
         state = decoder.select(decoder.start(memory), torch.zeros(2, 3, dtype=torch.long))
         after = decoder.step(torch.tensor([[1, 2, 3], [4, 5, 6]]), state).state
         assert isinstance(after, DecoderState)
@@ -198,7 +198,7 @@ def test_select_puts_rows_in_order_and_leaves_the_memory() -> None:
 # What is computed once.
 
 
-def calls_of(module: nn.Module) -> list[torch.Size]:
+def calls_of(module: Any) -> list[torch.Size]:
     """The shapes of what the module is given from now on."""
     seen: list[torch.Size] = []
     module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape))
@@ -209,7 +209,7 @@ def test_teacher_forcing_computes_once_what_does_not_recur() -> None:
     decoder = make()
     keys = calls_of(decoder.attention.score.key_projection)
     words, output = calls_of(decoder.embedding), calls_of(decoder.output)
-    decoder(decoder.remember(annotations()), captions(rows=2, steps=4))
+    decoder(decoder.remember(photos()), captions(rows=2, steps=4))
     assert keys == [(3, PLACES, MEMORY)]
     assert words == [(3, 2, 4)]
     assert output == [(3, 2, 4, 5)]
@@ -221,7 +221,7 @@ def test_a_beam_projects_the_keys_of_a_photo_once() -> None:
     output = calls_of(decoder.output)
     decode(
         decoder,
-        decoder.remember(annotations()),
+        decoder.remember(photos()),
         start=1,
         end=2,
         strategy=BeamSearch(4),
@@ -237,7 +237,7 @@ def test_a_beam_projects_the_keys_of_a_photo_once() -> None:
 def test_hard_attention_looks_at_one_place_in_evaluation_the_likeliest() -> None:
     decoder, words = make(selection="hard", gate="none"), captions()
     with torch.no_grad():
-        memory = decoder.remember(annotations())
+        memory = decoder.remember(photos())
         found = decoder(memory, words)
         assert found.log_probability is not None
         assert found.log_probability.shape == (3, 1, 4)
@@ -252,7 +252,7 @@ def test_hard_attention_looks_at_one_place_in_evaluation_the_likeliest() -> None
 
 def test_hard_attention_draws_from_the_generator_in_training() -> None:
     decoder = make(selection="hard", dropout=0.0).train()
-    memory, words = decoder.remember(annotations()), captions(rows=2)
+    memory, words = decoder.remember(photos()), captions(rows=2)
 
     def drawn(seed: int) -> Tensor:
         found = decoder(memory, words, torch.Generator().manual_seed(seed))
@@ -274,7 +274,7 @@ def test_hard_attention_draws_from_the_generator_in_training() -> None:
 
 def test_dropout_acts_in_training_only() -> None:
     decoder, words = make(dropout=0.5), captions()
-    memory = decoder.remember(annotations())
+    memory = decoder.remember(photos())
     assert torch.equal(decoder(memory, words).logits, decoder(memory, words).logits)
     decoder.train()
     first, second = decoder(memory, words), decoder(memory, words)

@@ -87,9 +87,7 @@ def test_padding_counts_for_nothing(term: Callable[[Tensor], Tensor], given: Ten
 
 
 @pytest.mark.parametrize(("term", "given"), TERMS, ids=["plain", "smoothed", "one", "share"])
-def test_half_precision_is_summed_in_full(
-    term: Callable[[Tensor], Tensor], given: Tensor
-) -> None:
+def test_half_precision_is_summed_in_full(term: Callable[[Tensor], Tensor], given: Tensor) -> None:
     half = given.bfloat16()
     assert term(half).dtype == torch.float32
     assert torch.equal(term(half), term(half.float()))

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import save_photo
+from samples import save_photo
 
 from captioner.cli.main import build_parser, main
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import save_photo
 from safetensors.torch import load_file
+from samples import save_photo
 
 import captioner
 from captioner.errors import UserError
@@ -49,9 +49,16 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
+def data_of(table: Path) -> dict[str, str]:
+    return {
+        "format": "table",
+        "annotations": str(table),
+        "images": str(table.parent / "photos"),
+    }
+
+
 def recipe_for(table: Path, **changes: object) -> CaptioningRecipe:
-    data = {"format": "table", "annotations": str(table), "images": str(table.parent / "photos")}
-    mapping = {"data": data, **SMALL, **changes}
+    mapping = {"data": data_of(table), **SMALL, **changes}
     return from_mapping(CaptioningRecipe, mapping, "recipe")
 
 
@@ -177,3 +184,23 @@ def test_exact_match_counts_whole_captions(table: Path) -> None:
     _, validation = read_sources(recipe_for(table).data)
     scores = scores_of(["photo of the number 6", "a photo of a color"], validation)
     assert scores["exact match"] == 0.5
+
+
+def test_an_unreadable_photo_is_refused_by_name_or_left_out(
+    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = tmp_path / "photos" / "2.png"
+    good = bad.read_bytes()
+    bad.write_bytes(good[:40])
+    with pytest.raises(UserError, match=r"2\.png"):
+        train_captioner(recipe_for(table), tmp_path / "refused")
+    skipping = recipe_for(table, data={**data_of(table), "on_problem": "skip"})
+    train_captioner(skipping, tmp_path / "skipped")
+    printed = capsys.readouterr().out
+    assert "1 photos could not be read" in printed
+    assert "2.png" in printed
+    store = FeatureStore(tmp_path / "skipped" / "features" / "train")
+    assert [Path(name).name for name in store.unreadable] == ["2.png"]
+    # Repaired, the refused run goes on with what it had.
+    bad.write_bytes(good)
+    train_captioner(recipe_for(table), tmp_path / "refused", resume=True)

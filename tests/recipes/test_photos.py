@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import make_captioner, save_photo
 from PIL import Image
+from samples import make_captioner, save_photo
 
 from captioner.caption.captioner import SearchOptions
 from captioner.errors import UserError

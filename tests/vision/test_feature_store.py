@@ -44,7 +44,9 @@ class Encoder:
         return vectors(rows)
 
 
-def build(folder: Path, encode: Any, images: Sequence[str] = IMAGES, **options: Any) -> FeatureStore:
+def build(
+    folder: Path, encode: Any, images: Sequence[str] = IMAGES, **options: Any
+) -> FeatureStore:
     settings = {"batch_size": 2, "sync_every": 6, **options}
     return build_store(folder, images, SHAPE, settings.pop("key", KEY), encode, **settings)
 
@@ -261,3 +263,23 @@ def test_vectors_of_another_shape_are_not_spread_over_the_rows(tmp_path: Path) -
     with pytest.raises(ValueError, match=r"encode gave \(2, 1, 4\), not \(2, 3, 4\)"):
         build(tmp_path, lambda rows: torch.zeros(len(rows), 1, 4))
     assert torch.equal(build(tmp_path, Encoder()).read(range(20)), vectors(range(20)))
+
+
+def test_images_that_cannot_be_read_are_kept_in_mind_over_a_stop(tmp_path: Path) -> None:
+    def reading(found: dict[str, str], stop_at: int | None) -> Any:
+        def encode(rows: Sequence[int]) -> Tensor:
+            if stop_at in rows:
+                raise KeyboardInterrupt
+            found.update({IMAGES[row]: f"row {row} is cut off" for row in rows if row in (3, 15)})
+            return vectors(rows)
+
+        return encode
+
+    first: dict[str, str] = {}
+    with pytest.raises(KeyboardInterrupt):
+        build(tmp_path, reading(first, 9), unreadable=first)
+    second: dict[str, str] = {}
+    store = build(tmp_path, reading(second, None), unreadable=second)
+    expected = {"3.jpg": "row 3 is cut off", "15.jpg": "row 15 is cut off"}
+    assert store.unreadable == second == expected
+    assert FeatureStore(tmp_path, KEY).unreadable == expected

@@ -189,7 +189,7 @@ def test_a_download_that_breaks_off_is_a_sentence(
     place: Path, server: Callable[[Any], None], error: Exception
 ) -> None:
     server(error)
-    with pytest.raises(UserError, match="vgg11 could not be downloaded .*; fetch https://"):
+    with pytest.raises(UserError, match=r"vgg11 could not be downloaded .*; fetch https://"):
         build_encoder(FULL, "imagenet")
 
 
@@ -197,7 +197,9 @@ def test_a_download_with_other_content_is_refused(
     place: Path, server: Callable[[Any], None]
 ) -> None:
     server(b"<html>Please sign in</html>")
-    with pytest.raises(UserError, match=r"weights of vgg11 are damaged \(invalid hash .* try again"):
+    with pytest.raises(
+        UserError, match=r"weights of vgg11 are damaged \(invalid hash .* try again"
+    ):
         build_encoder(FULL, "imagenet")
     assert not place.exists()
 
@@ -233,7 +235,7 @@ def test_weights_put_in_their_place_are_used(place: Path, server: Callable[[Any]
 
 
 def test_a_narrower_network_has_no_imagenet_weights() -> None:
-    with pytest.raises(UserError, match="width 1.0 only, not for vgg11_bn of width 0.05"):
+    with pytest.raises(UserError, match=r"width 1\.0 only, not for vgg11_bn of width 0.05"):
         build_encoder(SMALL, "imagenet")
 
 

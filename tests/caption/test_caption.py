@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import torch
+
+from captioner.caption import Caption
+
+CAPTION = Caption("a dog", ("a", "dog"), -1.5, (-0.25, -1.0), torch.zeros(2, 4, 4))
+
+
+def test_the_plain_form_is_json_without_maps() -> None:
+    assert json.loads(json.dumps(CAPTION.as_dict())) == {
+        "caption": "a dog",
+        "words": ["a", "dog"],
+        "log_probability": -1.5,
+        "word_log_probabilities": [-0.25, -1.0],
+    }
+
+
+def test_alternatives_are_in_the_plain_form() -> None:
+    both = replace(CAPTION, alternatives=(CAPTION,))
+    assert both.as_dict()["alternatives"] == [CAPTION.as_dict()]
+
+
+def test_captions_can_be_compared() -> None:
+    assert replace(CAPTION, attention=torch.ones(2, 4, 4)) == CAPTION
+    assert CAPTION in [replace(CAPTION, text="a cat"), CAPTION]
+    assert replace(CAPTION, log_probability=-2.0) != CAPTION

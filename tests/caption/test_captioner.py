@@ -1,0 +1,280 @@
+"""The captioner a user holds, with a tiny model of random weights."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from captioner.caption import (
+    Caption,
+    Captioner,
+    DecoderConfig,
+    SearchOptions,
+    ShowAttendTellDecoder,
+)
+from captioner.errors import UserError
+from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
+from captioner.vision.preprocessing import Preprocessing
+
+SIZES = [(120, 90), (64, 64), (70, 200), (33, 40), (300, 100)]
+
+
+def photo(seed: int, size: tuple[int, int] = (120, 90)) -> Image.Image:
+    colours = numpy.random.default_rng(seed).integers(0, 255, (6, 8, 3), dtype=numpy.uint8)
+    return Image.fromarray(colours).resize(size, Image.Resampling.BICUBIC)
+
+
+@pytest.fixture
+def photos() -> list[Image.Image]:
+    return [photo(seed, size) for seed, size in enumerate(SIZES)]
+
+
+def assert_same(found: Caption, expected: Caption) -> None:
+    assert found.words == expected.words
+    assert found.text == expected.text
+    assert found.region == expected.region
+    assert found.log_probability == pytest.approx(expected.log_probability, abs=1e-4)
+    torch.testing.assert_close(found.attention, expected.attention, atol=1e-5, rtol=1e-4)
+    assert len(found.alternatives) == len(expected.alternatives)
+    for one, other in zip(found.alternatives, expected.alternatives, strict=True):
+        assert_same(one, other)
+
+
+def test_a_batch_is_the_photos_one_at_a_time_in_order(
+    tiny_captioner: Captioner, photos: list[Image.Image]
+) -> None:
+    alone = [tiny_captioner.caption([each])[0] for each in photos]
+    assert len({(caption.text, caption.log_probability) for caption in alone}) == len(photos)
+    for batch_size in (1, 2, 5, 16):
+        together = tiny_captioner.caption(photos, batch_size=batch_size)
+        assert len(together) == len(photos)
+        for found, expected in zip(together, alone, strict=True):
+            assert_same(found, expected)
+    for found, expected in zip(tiny_captioner.caption(photos[::-1]), alone[::-1], strict=True):
+        assert_same(found, expected)
+
+
+def test_no_photos_give_no_captions(tiny_captioner: Captioner) -> None:
+    assert tiny_captioner.caption([]) == []
+
+
+def test_maps_are_distributions_over_the_places(
+    tiny_captioner: Captioner, photos: list[Image.Image]
+) -> None:
+    for caption in tiny_captioner.caption(photos, SearchOptions(beam=4, n_best=3)):
+        for one in (caption, *caption.alternatives):
+            assert one.attention.shape == (len(one.words), 4, 4)
+            assert one.attention.dtype == torch.float32
+            assert (one.attention >= 0).all()
+            torch.testing.assert_close(
+                one.attention.sum(dim=(1, 2)), torch.ones(len(one.words)), atol=1e-5, rtol=0
+            )
+
+
+def teacher_forced(captioner: Captioner, image: Image.Image, caption: Caption) -> list[Tensor]:
+    """Log-probabilities (T + 1) and maps (T, 4, 4) the decoder gives for a caption's words."""
+    tokens = captioner.vocabulary.encode(caption.words)
+    fed = torch.tensor([[[captioner.vocabulary.start, *tokens]]])
+    with torch.no_grad():
+        memory = captioner.decoder.remember(captioner.annotations([image]))
+        said = captioner.decoder(memory, fed)
+    ended = torch.tensor([*tokens, captioner.vocabulary.end])
+    terms = said.logits[0, 0].log_softmax(dim=-1).gather(1, ended.unsqueeze(1)).squeeze(1)
+    return [terms, said.weights[0, 0, : len(tokens)].view(-1, 4, 4)]
+
+
+def test_probabilities_and_maps_belong_to_the_words(
+    tiny_captioner: Captioner, photos: list[Image.Image]
+) -> None:
+    options = SearchOptions(beam=4, n_best=4, maximum_length=6)
+    for image, caption in zip(photos, tiny_captioner.caption(photos, options), strict=True):
+        for one in (caption, *caption.alternatives):
+            terms, maps = teacher_forced(tiny_captioner, image, one)
+            torch.testing.assert_close(one.attention, maps, atol=1e-5, rtol=1e-4)
+            assert one.word_log_probabilities == pytest.approx(terms[:-1].tolist(), abs=1e-4)
+            assert one.log_probability == pytest.approx(float(terms.sum()), abs=1e-4)
+
+
+def test_n_best_are_different_and_best_first(
+    tiny_captioner: Captioner, photos: list[Image.Image]
+) -> None:
+    for caption in tiny_captioner.caption(photos, SearchOptions(beam=6, n_best=4)):
+        ordered = [caption, *caption.alternatives]
+        assert len({one.words for one in ordered}) == 4
+        scores = [one.log_probability for one in ordered]
+        assert scores == sorted(scores, reverse=True)
+        assert all(one.region == caption.region for one in ordered)
+        assert all(one.alternatives == () for one in caption.alternatives)
+
+
+def test_only_ordinary_words_are_said(tiny_captioner: Captioner, photos: list[Image.Image]) -> None:
+    with torch.no_grad():  # Left to itself the model would say these, and never end.
+        tiny_captioner.decoder.output.bias[[0, 1, 3]] += 50
+        tiny_captioner.decoder.output.bias[2] -= 50
+    for caption in tiny_captioner.caption(photos, SearchOptions(maximum_length=5)):
+        assert len(caption.words) == 5
+        assert not set(caption.words) & set(SPECIAL_WORDS)
+        assert caption.text == " ".join(caption.words)
+
+
+def test_a_search_given_wins_over_the_model_s_own(
+    tiny_captioner: Captioner, photos: list[Image.Image]
+) -> None:
+    own = tiny_captioner.caption(photos[:1])[0]
+    assert 2 <= len(own.words) <= 6
+    longer = tiny_captioner.caption(photos[:1], SearchOptions(minimum_length=9, maximum_length=9))
+    assert len(longer[0].words) == 9
+    tiny_captioner.search = SearchOptions(minimum_length=9, maximum_length=9)
+    assert_same(tiny_captioner.caption(photos[:1])[0], longer[0])
+
+
+def test_region_is_what_the_model_saw_of_the_photo(
+    tiny_captioner: Captioner, photos: list[Image.Image]
+) -> None:
+    for image, caption in zip(photos, tiny_captioner.caption(photos), strict=True):
+        assert caption.region == tiny_captioner.preprocessing.region(image.width, image.height)
+
+
+def test_annotation_vectors_can_be_captioned(
+    tiny_captioner: Captioner, photos: list[Image.Image]
+) -> None:
+    annotations = tiny_captioner.annotations(photos)
+    assert annotations.shape == (5, 16, 512)
+    found = tiny_captioner.caption_annotations(annotations)
+    for caption, expected in zip(found, tiny_captioner.caption(photos), strict=True):
+        assert caption.region is None
+        assert_same(replace(caption, region=expected.region), expected)
+
+
+def test_a_photo_may_be_given_in_any_form(tiny_captioner: Captioner, tmp_path: Path) -> None:
+    path = tmp_path / "photo.png"
+    photo(3).save(path)
+    content = path.read_bytes()
+    forms: list[Any] = [str(path), path, content, io.BytesIO(content), photo(3)]
+    expected = tiny_captioner.caption([path])[0]
+    for caption in tiny_captioner.caption(forms):
+        assert_same(caption, expected)
+
+
+@pytest.mark.parametrize("form", [str, lambda path: path, Path.read_bytes, open, Image.open])
+def test_a_photo_that_is_not_in_a_list_is_a_mistake(
+    tiny_captioner: Captioner, tmp_path: Path, form: Callable[[Path], Any]
+) -> None:
+    path = tmp_path / "photo.png"
+    photo(3).save(path)
+    given = form(path)
+    with pytest.raises(TypeError, match="takes a list of photos"):
+        tiny_captioner.caption(given)
+    if hasattr(given, "close"):
+        given.close()
+
+
+def test_a_bad_photo_is_named(tiny_captioner: Captioner, tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.png", tmp_path / "bad.png"
+    photo(3).save(good)
+    bad.write_bytes(good.read_bytes()[:50])
+    with pytest.raises(UserError, match=re.escape(str(bad))):
+        tiny_captioner.caption([good, bad], batch_size=1)
+    with pytest.raises(UserError, match=re.escape(str(tmp_path / "absent.png"))):
+        tiny_captioner.caption([good, tmp_path / "absent.png"])
+    for nameless in (b"no image", io.BytesIO(b"no image")):
+        with pytest.raises(UserError, match=r"^image 3 of the list is not an image"):
+            tiny_captioner.caption([good, good, nameless], batch_size=2)
+
+
+def test_a_batch_size_below_one_is_refused(tiny_captioner: Captioner) -> None:
+    with pytest.raises(UserError, match="batch size 0 is not at least 1"):
+        tiny_captioner.caption([], batch_size=0)
+
+
+def test_samples_depend_on_the_seed_alone(
+    tiny_captioner: Captioner, photos: list[Image.Image]
+) -> None:
+    def drawn(seed: int) -> list[tuple[str, ...]]:
+        options = SearchOptions(sample=True, n_best=3, seed=seed, maximum_length=8)
+        found = tiny_captioner.caption(photos, options)
+        assert all(len(caption.alternatives) == 2 for caption in found)
+        return [(c.text, *(other.text for other in c.alternatives)) for c in found]
+
+    assert drawn(1) == drawn(1)
+    assert drawn(1) != drawn(2)
+    assert len({text for texts in drawn(1) for text in texts}) > 5
+
+
+def test_dropout_is_off(tiny_captioner: Captioner, photos: list[Image.Image]) -> None:
+    assert tiny_captioner.decoder.config.dropout > 0
+    assert not tiny_captioner.decoder.training
+    assert not tiny_captioner.encoder.training
+    before = tiny_captioner.encoder.features[1].running_mean.clone()
+    assert_same(*(tiny_captioner.caption(photos[:1])[0] for _ in range(2)))
+    assert torch.equal(tiny_captioner.encoder.features[1].running_mean, before)
+
+
+def test_moving_it_moves_both_halves(tiny_captioner: Captioner) -> None:
+    assert tiny_captioner.device == torch.device("cpu")
+    assert tiny_captioner.to("meta") is tiny_captioner
+    assert tiny_captioner.device == torch.device("meta")
+    assert next(tiny_captioner.encoder.parameters()).device == torch.device("meta")
+
+
+def test_parts_that_do_not_fit_together_are_refused(tiny_captioner: Captioner) -> None:
+    def decoder(memory_size: int = 512, words: int = len(tiny_captioner.vocabulary)) -> Any:
+        return ShowAttendTellDecoder(DecoderConfig(4, 4, 4, memory_size), words)
+
+    replace(tiny_captioner, decoder=decoder())
+    with pytest.raises(UserError, match="decoder memory_size 256 is not 512"):
+        replace(tiny_captioner, decoder=decoder(memory_size=256))
+    with pytest.raises(UserError, match="made for 20 words, but the vocabulary has 14"):
+        replace(tiny_captioner, decoder=decoder(words=20))
+    with pytest.raises(UserError, match="the vocabulary has 5"):
+        replace(tiny_captioner, vocabulary=Vocabulary(["dog"]))
+    with pytest.raises(UserError, match="preprocessing size 15 is less than 16 pixels"):
+        replace(tiny_captioner, preprocessing=Preprocessing(size=15, resize="squash"))
+
+
+def test_the_smallest_photo_has_one_place(
+    tiny_captioner: Captioner, photos: list[Image.Image]
+) -> None:
+    small = replace(tiny_captioner, preprocessing=Preprocessing(size=16, resize="squash"))
+    caption = small.caption(photos[:1])[0]
+    torch.testing.assert_close(caption.attention, torch.ones(len(caption.words), 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"beam": 0}, "beam size 0 is not at least 1"),
+        ({"n_best": 0}, "n-best 0 is not at least 1"),
+        ({"n_best": 6}, "n-best 6 is more than the beam size, 5"),
+        ({"length_normalisation": -1.0}, "length normalisation alpha -1.0 is"),
+        ({"length_normalisation": math.nan}, "length normalisation alpha nan is"),
+        ({"minimum_length": 41}, "minimum length 41 is not between 0 and the maximum"),
+        ({"maximum_length": 0}, "maximum length 0 is not at least 1"),
+        ({"block_ngrams": -1}, "-1 of blocked n-grams is"),
+        ({"temperature": 0.0}, "temperature 0.0 is not"),
+        ({"top_k": -1}, "top-k -1 is"),
+        ({"top_p": 0.0}, "top-p 0.0 is not"),
+        ({"seed": -1}, "seed -1 is not between 0"),
+        ({"seed": 2**70}, "seed .* is not between 0"),
+    ],
+)
+@pytest.mark.parametrize("sample", [False, True])
+def test_search_options_out_of_range_are_refused(
+    options: dict[str, Any], sentence: str, sample: bool
+) -> None:
+    if sample and options == {"n_best": 6}:
+        assert SearchOptions(sample=True, **options).n_best == 6  # drawn, not searched for
+        return
+    with pytest.raises(UserError, match=sentence):
+        SearchOptions(sample=sample, **options)

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from captioner.caption import load_model
+from captioner.caption.description import describe
+
+
+def test_a_model_is_described_with_its_sizes_and_card(tiny_model: Path) -> None:
+    captioner = load_model(tiny_model)
+    lines = describe(captioner, tiny_model).splitlines()
+    assert lines[0].split() == ["model", "folder", str(tiny_model)]
+    size = (tiny_model / "model.safetensors").stat().st_size
+    assert lines[1].split() == ["weights", f"{size / 1e6:.1f}", "MB"]
+    assert lines[2].split() == ["vocabulary", f"{len(captioner.vocabulary)}", "words"]
+    count = sum(parameter.numel() for parameter in captioner.decoder.parameters())
+    assert f"decoder        {count:,} parameters" in lines
+    assert "  hidden_size: 12" in lines
+    assert "  name: vgg11_bn" in lines
+    assert "  size: 64" in lines
+    assert "  beam: 3" in lines
+    assert lines[-1] == captioner.card

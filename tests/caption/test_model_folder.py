@@ -1,0 +1,291 @@
+"""A model folder: what is loaded is what was saved, and what does not fit is named."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from PIL import Image
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+import captioner
+from captioner.caption import Captioner, SearchOptions, load_model, model_folder, save_model
+from captioner.errors import UserError
+from captioner.fields import to_mapping
+from captioner.vision.weights import fingerprint
+
+FILES = {"model.safetensors", "config.json", "vocabulary.json", "README.md"}
+PHOTOS = [
+    Image.fromarray(numpy.random.default_rng(seed).integers(0, 255, (80, 90, 3), numpy.uint8))
+    for seed in range(3)
+]
+
+
+def weights_of(model: Captioner) -> dict[str, Tensor]:
+    parts = {"encoder": model.encoder, "decoder": model.decoder}
+    return {
+        f"{part}.{name}": tensor
+        for part, module in parts.items()
+        for name, tensor in module.state_dict().items()
+    }
+
+
+def test_full_precision_comes_back_as_it_was(tiny_captioner: Captioner, tmp_path: Path) -> None:
+    save_model(tiny_captioner, tmp_path / "model", torch.float32)
+    loaded = load_model(tmp_path / "model")
+    before, after = weights_of(tiny_captioner), weights_of(loaded)
+    assert before.keys() == after.keys()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in after.items())
+    options = SearchOptions(beam=4, n_best=3)
+    assert loaded.caption(PHOTOS, options) == tiny_captioner.caption(PHOTOS, options)
+    for one, other in zip(loaded.caption(PHOTOS), tiny_captioner.caption(PHOTOS), strict=True):
+        assert torch.equal(one.attention, other.attention)
+
+
+def test_half_precision_is_rounded_once(tiny_captioner: Captioner, tmp_path: Path) -> None:
+    save_model(tiny_captioner, tmp_path / "first")
+    first = load_model(tmp_path / "first")
+    before, after = weights_of(tiny_captioner), weights_of(first)
+    for name, tensor in after.items():
+        assert tensor.dtype == before[name].dtype
+        if tensor.is_floating_point():
+            assert torch.equal(tensor, before[name].half().float())
+    found, expected = first.caption(PHOTOS), tiny_captioner.caption(PHOTOS)
+    assert [caption.text for caption in found] == [caption.text for caption in expected]
+    assert fingerprint(first.encoder) == fingerprint(tiny_captioner.encoder)
+    save_model(first, tmp_path / "second")
+    assert load_model(tmp_path / "second").caption(PHOTOS) == found
+    for name in FILES:
+        assert (tmp_path / "second" / name).read_bytes() == (tmp_path / "first" / name).read_bytes()
+
+
+def test_everything_but_the_weights_comes_back(tiny_captioner: Captioner, tiny_model: Path) -> None:
+    loaded = load_model(tiny_model)
+    assert loaded.vocabulary == tiny_captioner.vocabulary
+    assert loaded.preprocessing == tiny_captioner.preprocessing
+    assert loaded.search == tiny_captioner.search
+    assert loaded.card == tiny_captioner.card
+    assert loaded.encoder.config == tiny_captioner.encoder.config
+    assert loaded.decoder.config == tiny_captioner.decoder.config
+    assert not loaded.encoder.training
+    assert not loaded.decoder.training
+    assert all(parameter.requires_grad for parameter in loaded.decoder.parameters())
+
+
+def test_the_package_loads_a_folder(tiny_captioner: Captioner, tiny_model: Path) -> None:
+    loaded = captioner.load(tiny_model)
+    assert isinstance(loaded, captioner.Captioner)
+    assert loaded.caption(PHOTOS)[0].text == tiny_captioner.caption(PHOTOS)[0].text
+    assert captioner.load(str(tiny_model)).card == tiny_captioner.card
+
+
+def test_the_package_names_a_model_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="model 'nonsense' is neither a folder nor one of the"):
+        captioner.load("nonsense")
+    with pytest.raises(UserError, match=r"model folder .*absent does not exist"):
+        load_model(tmp_path / "absent")
+
+
+def test_nothing_is_pickled(
+    tiny_model: Path, tiny_captioner: Captioner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(*arguments: object, **options: object) -> None:
+        raise AssertionError("a model folder is read without unpickling")
+
+    assert {path.name for path in tiny_model.iterdir()} == FILES
+    for name in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(pickle, name, forbidden)
+    monkeypatch.setattr(torch, "load", forbidden)
+    assert load_model(tiny_model).caption(PHOTOS[:1])[0].words
+    for name in FILES - {"model.safetensors"}:
+        (tiny_model / name).read_text(encoding="utf-8")
+    content = (tiny_model / "model.safetensors").read_bytes()
+    header_size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + header_size])
+    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+    assert 8 + header_size + max(ends) == len(content)  # a list of tensors, and nothing behind it
+
+
+def test_a_model_without_a_card_has_none(tiny_captioner: Captioner, tmp_path: Path) -> None:
+    tiny_captioner.card = ""
+    save_model(tiny_captioner, tmp_path)
+    assert not (tmp_path / "README.md").exists()
+    assert load_model(tmp_path).card == ""
+
+
+# What is refused.
+
+
+def refused(folder: Path, file: str) -> str:
+    """The sentence with which a folder is refused; it names the file."""
+    with pytest.raises(UserError) as error:
+        load_model(folder)
+    sentence = str(error.value)
+    assert str(folder / file) in sentence
+    assert "\n" not in sentence
+    return sentence
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "config.json", "vocabulary.json"])
+def test_a_missing_file_is_named(tiny_model: Path, file: str) -> None:
+    (tiny_model / file).unlink()
+    assert "not exist" in refused(tiny_model, file)
+    (tiny_model / file).mkdir()
+    refused(tiny_model, file)
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "config.json", "vocabulary.json"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: content[: len(content) // 2],
+        lambda content: content[:-1] if content[-1:] != b"\n" else content[:-3],
+        lambda content: b"\xff\xfe" + content,
+        lambda content: b"[]",
+        lambda content: b"null",
+        lambda content: b"7",
+        lambda content: b'{"words": 3, "format": 3}',
+    ],
+)
+def test_a_damaged_file_is_named(
+    tiny_model: Path, file: str, damage: Callable[[bytes], bytes]
+) -> None:
+    path = tiny_model / file
+    path.write_bytes(damage(path.read_bytes()))
+    refused(tiny_model, file)
+
+
+def test_a_card_that_is_not_text_is_named(tiny_model: Path) -> None:
+    (tiny_model / "README.md").write_bytes(b"\xff")
+    assert "model card" in refused(tiny_model, "README.md")
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "sentence"),
+    [
+        (None, {"format": "captioner caption model 2"}, "is not the config of a caption model"),
+        (None, {"extra": 1}, "unknown field 'extra'"),
+        (None, {"decoder": 3}, "decoder: expected fields with values, found 3"),
+        ("encoder", {"depth": 3}, "encoder: unknown field 'depth'"),
+        ("encoder", {"width": "half"}, "encoder: width should be a number, found 'half'"),
+        ("encoder", {"name": "vgg12"}, "encoder: encoder name 'vgg12' is not one of"),
+        ("decoder", {"gate": "matrix"}, "decoder: decoder gate 'matrix' is not one of"),
+        ("decoder", {"hidden_size": 1.5}, "decoder: hidden_size should be a whole number"),
+        ("decoder", {"memory_size": 100}, "tensor 'decoder.attention.score.key_projection.weight"),
+        ("preprocessing", {"size": 8}, "preprocessing size 8 is less than 16"),
+        ("preprocessing", {"mean": [0, 0]}, "preprocessing: mean should have 3 items"),
+        ("search", {"beam": 0}, "search: beam size 0 is not at least 1"),
+        ("search", {"seed": 2**80}, "search: seed .* is not between"),
+    ],
+)
+def test_a_wrong_config_is_named(
+    tiny_model: Path, section: str | None, change: dict[str, Any], sentence: str
+) -> None:
+    path = tiny_model / "config.json"
+    config = json.loads(path.read_text())
+    (config if section is None else config[section]).update(change)
+    path.write_text(json.dumps(config))
+    file = "model.safetensors" if sentence.startswith("tensor") else "config.json"
+    assert re.search(sentence, refused(tiny_model, file))
+
+
+@pytest.mark.parametrize("section", ["format", "encoder", "decoder", "preprocessing"])
+def test_a_missing_section_is_named(tiny_model: Path, section: str) -> None:
+    path = tiny_model / "config.json"
+    config = json.loads(path.read_text())
+    del config[section]
+    path.write_text(json.dumps(config))
+    expected = "is not the config of" if section == "format" else f"field '{section}' is missing"
+    assert expected in refused(tiny_model, "config.json")
+
+
+def test_a_decoder_for_other_annotation_vectors_is_refused(
+    tiny_captioner: Captioner, tmp_path: Path
+) -> None:
+    """All tensors fit the config, but the decoder cannot read what the encoder writes."""
+    from captioner.caption import DecoderConfig, ShowAttendTellDecoder
+
+    config = DecoderConfig(embedding_size=4, hidden_size=4, attention_size=4, memory_size=100)
+    tiny_captioner.decoder = ShowAttendTellDecoder(config, len(tiny_captioner.vocabulary))
+    save_model(tiny_captioner, tmp_path)
+    assert "decoder memory_size 100 is not 512" in refused(tmp_path, "config.json")
+
+
+def test_tensors_that_do_not_fit_are_named(tiny_model: Path) -> None:
+    path = tiny_model / "model.safetensors"
+    tensors = load_file(path)
+    name = "decoder.gate.weight"
+
+    def saved(**changes: Tensor | None) -> str:
+        changed = {**tensors, **{key.replace("__", "."): t for key, t in changes.items()}}
+        save_file({key: t for key, t in changed.items() if t is not None}, path)
+        return refused(tiny_model, "model.safetensors")
+
+    assert f"tensor '{name}' is missing" in saved(decoder__gate__weight=None)
+    assert "tensor 'decoder.extra' does not belong" in saved(decoder__extra=torch.zeros(1))
+    assert "tensor 'other' does not belong" in saved(other=torch.zeros(1))
+    sentence = saved(decoder__gate__weight=torch.zeros(2, 12))
+    assert f"tensor '{name}' is (2, 12), not (1, 12)" in sentence
+    sentence = saved(decoder__gate__weight=torch.zeros(1, 12, dtype=torch.int8))
+    assert f"tensor '{name}' is of type torch.int8, not torch.float32" in sentence
+    sentence = saved(encoder__features__1__num_batches_tracked=torch.tensor(1.5))
+    assert "num_batches_tracked' is of type torch.float32, not torch.int64" in sentence
+
+
+def test_a_vocabulary_of_another_model_is_refused(tiny_model: Path) -> None:
+    path = tiny_model / "vocabulary.json"
+    path.write_text(json.dumps({"words": [*json.loads(path.read_text())["words"], "more"]}))
+    assert "tensor 'decoder.embedding.weight'" in refused(tiny_model, "model.safetensors")
+
+
+# Saving.
+
+
+@pytest.mark.parametrize("error", [SafetensorError("No space left"), OSError(28, "No space left")])
+def test_a_full_disk_leaves_the_model_that_was_there(
+    tiny_captioner: Captioner, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def full(tensors: object, path: Path) -> None:
+        path.write_bytes(b"half of it")
+        raise error
+
+    before = load_model(tiny_model).caption(PHOTOS)
+    with torch.no_grad():
+        tiny_captioner.decoder.output.bias += 1
+    monkeypatch.setattr(model_folder, "save_file", full)
+    with pytest.raises(UserError, match=r"cannot write .*model\.safetensors: No space left"):
+        save_model(tiny_captioner, tiny_model)
+    assert {path.name for path in tiny_model.iterdir()} == FILES
+    assert load_model(tiny_model).caption(PHOTOS) == before
+
+
+def test_saving_again_replaces_the_model(tiny_captioner: Captioner, tiny_model: Path) -> None:
+    with torch.no_grad():
+        tiny_captioner.decoder.output.bias += 1
+    save_model(tiny_captioner, tiny_model)
+    bias = load_model(tiny_model).decoder.output.bias
+    assert torch.equal(bias, tiny_captioner.decoder.output.bias.half().float())
+    assert {path.name for path in tiny_model.iterdir()} == FILES
+
+
+def test_a_folder_that_cannot_be_made_is_named(tiny_captioner: Captioner, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UserError, match=r"cannot write .*file"):
+        save_model(tiny_captioner, tmp_path / "file" / "model")
+
+
+def test_the_config_holds_every_field(tiny_captioner: Captioner, tiny_model: Path) -> None:
+    config = json.loads((tiny_model / "config.json").read_text())
+    assert config["decoder"] == to_mapping(tiny_captioner.decoder.config)
+    assert config["preprocessing"] == tiny_captioner.preprocessing.to_dict()
+    assert config["search"]["beam"] == 3

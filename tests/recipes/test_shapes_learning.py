@@ -1,0 +1,92 @@
+"""A captioner learns to say what is in a picture, and looks at what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import captioner
+from captioner.caption import Captioner
+from captioner.data.shapes import ShapesConfig, generate
+from captioner.errors import UserError
+from captioner.fields import from_mapping, to_mapping
+from captioner.recipes.captioning import train_captioner
+from captioner.recipes.config import CaptioningRecipe
+from captioner.recipes.shapes import score_shapes
+
+PICTURES = ShapesConfig(image_size=64, objects=(1, 1), object_size=(0.3, 0.45))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Captioner:
+    """The published shapes recipe in small: one shape a picture, trained for real."""
+    mapping = {
+        "data": {
+            "format": "shapes",
+            "shapes": {"train": 1600, "validation": 100, "pictures": to_mapping(PICTURES)},
+        },
+        "minimum_count": 1,
+        "preprocessing": {"size": 64, "resize": "squash"},
+        "encoder": {"name": "vgg11_bn", "width": 0.125, "weights": "random", "train": True},
+        "decoder": {
+            "embedding_size": 32,
+            "hidden_size": 64,
+            "attention_size": 32,
+            "dropout": 0.1,
+        },
+        "objective": {"doubly_stochastic": 0.0},
+        "training": {
+            "epochs": 8,
+            "batch_size": 32,
+            "learning_rate": 0.003,
+            "schedule": "cosine",
+            "warmup_steps": 20,
+            "patience": 0,
+        },
+        "search": {"beam": 2, "maximum_length": 6},
+        "validation": {"score": "exact match", "batch_size": 100},
+    }
+    recipe = from_mapping(CaptioningRecipe, mapping, "test")
+    folder = train_captioner(recipe, tmp_path_factory.mktemp("shapes"))
+    return captioner.load(folder)
+
+
+def test_it_says_what_is_there(trained: Captioner) -> None:
+    scores = score_shapes(trained, 200, pictures=PICTURES)
+    assert scores.exact >= 0.9
+
+
+def test_it_looks_at_what_it_names(trained: Captioner) -> None:
+    scores = score_shapes(trained, 200, pictures=PICTURES)
+    assert scores.box_share < 0.25
+    assert scores.mass_inside > 2 * scores.box_share
+
+
+def test_pictures_are_not_told_apart_by_chance(trained: Captioner) -> None:
+    """Shown grey pictures it cannot be right: the score comes from looking."""
+    blind = Captioner(
+        trained.encoder,
+        trained.decoder,
+        trained.vocabulary,
+        trained.preprocessing,
+        trained.search,
+    )
+    grey = torch.zeros(50, 3, 64, 64)
+    with torch.no_grad():
+        captions = blind.caption_annotations(blind.encoder(grey))
+    examples = generate(50, 7, PICTURES)
+    right = sum(c.words == e.words for c, e in zip(captions, examples, strict=True))
+    assert right <= 15
+
+
+def test_a_model_that_knows_no_shapes_is_refused_a_score(tiny_captioner: Captioner) -> None:
+    with pytest.raises(UserError, match="not one of 5"):
+        score_shapes(tiny_captioner, 5)
+
+
+def test_scores_have_names(trained: Captioner, tmp_path: Path) -> None:
+    scores = score_shapes(trained, 20, pictures=PICTURES)
+    assert scores.as_dict().keys() == {"pictures", "exact", "mass_inside", "box_share", "words"}
+    assert f"{scores.exact:.4f}" in scores.table()

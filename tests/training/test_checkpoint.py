@@ -1,0 +1,192 @@
+"""A checkpoint holds all that a run goes on from, and is whole or not there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from captioner.errors import UserError
+from captioner.training import checkpoint
+from captioner.training.checkpoint import Position, load_checkpoint, save_checkpoint
+
+POSITION = Position(2, 3, 13, [0.1, 1 / 3], {"loss": 0.1 + 0.2})
+
+
+def make(seed: int = 0, size: int = 3) -> tuple[nn.Module, torch.optim.Optimizer]:
+    """A small network with batch normalisation, its images channel by channel last."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Conv2d(2, size, 3), nn.BatchNorm2d(size), nn.Dropout(0.5))
+    model = model.to(memory_format=torch.channels_last)
+    return model, torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
+
+
+def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    optimizer.zero_grad()
+    model(torch.randn(4, 2, 5, 5)).square().sum().backward()
+    optimizer.step()
+
+
+def state_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    found = dict(model.state_dict())
+    for index, (_, state) in enumerate(optimizer.state.items()):
+        found |= {f"{index}.{name}": value for name, value in state.items()}
+    return {name: tensor.clone() for name, tensor in found.items()}
+
+
+def assert_equal(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    assert found.keys() == expected.keys()
+    for name, tensor in found.items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+def test_everything_comes_back_bit_for_bit(tmp_path: Path) -> None:
+    path = tmp_path / "last.safetensors"
+    model, optimizer = make()
+    for _ in range(3):
+        step(model, optimizer)
+    save_checkpoint(path, model, optimizer, POSITION)
+    before = state_of(model, optimizer)
+    for _ in range(2):
+        step(model, optimizer)  # draws dropout and inputs from torch's own generator
+    expected, drawn = state_of(model, optimizer), torch.rand(3)
+
+    other, other_optimizer = make(seed=99)
+    assert load_checkpoint(path, other, other_optimizer) == POSITION
+    assert_equal(state_of(other, other_optimizer), before)
+    for _ in range(2):
+        step(other, other_optimizer)
+    assert_equal(state_of(other, other_optimizer), expected)
+    assert torch.equal(torch.rand(3), drawn)
+
+
+def test_a_run_that_made_no_step_can_be_saved(tmp_path: Path) -> None:
+    path = tmp_path / "last.safetensors"
+    model, optimizer = make()
+    save_checkpoint(path, model, optimizer, Position())
+    other, other_optimizer = make(seed=99)
+    assert load_checkpoint(path, other, other_optimizer) == Position()
+    assert_equal(state_of(other, other_optimizer), dict(model.state_dict()))
+    step(other, other_optimizer)
+    assert len(other_optimizer.state) == 4
+
+
+def test_nothing_is_pickled(tmp_path: Path) -> None:
+    path = tmp_path / "last.safetensors"
+    model, optimizer = make()
+    step(model, optimizer)
+    save_checkpoint(path, model, optimizer, POSITION)
+    assert list(tmp_path.iterdir()) == [path]
+    with safe_open(path, "pt") as file:
+        header = file.metadata()
+    assert json.loads(header["position"])["scores"] == [0.1, 1 / 3]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: content[:-1],
+        lambda content: content[: len(content) // 2],
+        lambda content: b"\xff" * 9 + content,
+        lambda content: b"PK\x03\x04",
+    ],
+)
+def test_a_damaged_checkpoint_is_refused(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "last.safetensors"
+    save_checkpoint(path, *make(), POSITION)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(UserError, match=rf"checkpoint {path} cannot be read"):
+        load_checkpoint(path, *make())
+
+
+def test_a_missing_checkpoint_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "absent", tmp_path):
+        with pytest.raises(UserError, match=f"checkpoint {path} cannot be read"):
+            load_checkpoint(path, *make())
+
+
+@pytest.mark.parametrize(
+    "position", [None, "", "[]", "3", '{"epoch": 1, "unknown": 2}', '{"epoch"']
+)
+def test_a_checkpoint_that_does_not_say_where_the_run_is(
+    tmp_path: Path, position: str | None
+) -> None:
+    path = tmp_path / "last.safetensors"
+    save_checkpoint(path, *make(), POSITION)
+    header = {"format": checkpoint.FORMAT}
+    if position is not None:
+        header["position"] = position
+    save_file(load_file(path), path, metadata=header)
+    model, optimizer = make(seed=1)
+    before = state_of(model, optimizer)
+    with pytest.raises(UserError, match=f"checkpoint {path} is damaged"):
+        load_checkpoint(path, model, optimizer)
+    assert_equal(state_of(model, optimizer), before)
+
+
+@pytest.mark.parametrize("random", [None, torch.zeros(5, dtype=torch.uint8), torch.zeros(5)])
+def test_a_checkpoint_with_an_impossible_random_state(
+    tmp_path: Path, random: Tensor | None
+) -> None:
+    path = tmp_path / "last.safetensors"
+    save_checkpoint(path, *make(), POSITION)
+    tensors = {name: t for name, t in load_file(path).items() if name != "random.cpu"}
+    if random is not None:
+        tensors["random.cpu"] = random
+    with safe_open(path, "pt") as file:
+        header = file.metadata()
+    save_file(tensors, path, metadata=header)
+    with pytest.raises(UserError, match=f"checkpoint {path} is damaged"):
+        load_checkpoint(path, *make())
+
+
+def test_another_file_of_tensors_is_no_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_file({"model.0.weight": torch.zeros(1)}, path)
+    with pytest.raises(UserError, match=f"{path} is not a checkpoint of a training run"):
+        load_checkpoint(path, *make())
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "last.safetensors"
+    model, optimizer = make()
+    step(model, optimizer)
+    save_checkpoint(path, model, optimizer, POSITION)
+    wider, wider_optimizer = make(size=4)
+    before = state_of(wider, wider_optimizer)
+    with pytest.raises(UserError, match=r"belongs to another model: tensor '0\.bias'"):
+        load_checkpoint(path, wider, wider_optimizer)
+    assert_equal(state_of(wider, wider_optimizer), before)
+    longer = nn.Sequential(*model.children(), nn.Linear(1, 1))
+    with pytest.raises(UserError, match=r"belongs to another model: tensor '3\.bias'"):
+        load_checkpoint(path, longer, torch.optim.AdamW(longer.parameters()))
+    # The same tensors, but the optimiser holds them in another order.
+    reordered = torch.optim.AdamW(list(model.parameters())[::-1])
+    with pytest.raises(UserError, match="belongs to another model: state 'optimizer"):
+        load_checkpoint(path, model, reordered)
+
+
+@pytest.mark.parametrize("error", [SafetensorError("No space left"), OSError(28, "No space left")])
+def test_a_full_disk_leaves_the_checkpoint_that_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def full(tensors: object, path: Path, metadata: object) -> None:
+        path.write_bytes(b"half of it")
+        raise error
+
+    path = tmp_path / "last.safetensors"
+    save_checkpoint(path, *make(), POSITION)
+    before = path.read_bytes()
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(UserError, match=r"cannot write .*last\.safetensors: No space left"):
+        save_checkpoint(path, *make(seed=5), Position())
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+    assert load_checkpoint(path, *make(seed=6)) == POSITION

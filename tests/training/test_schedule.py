@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from captioner.errors import UserError
+from captioner.training.config import TrainingConfig
+from captioner.training.schedule import learning_rate_factor, validations_since_best
+
+SCORES = st.lists(st.integers(0, 5).map(float), max_size=12)
+
+
+def factors(config: TrainingConfig, steps: int, scores: list[float] | None = None) -> list[float]:
+    return [learning_rate_factor(config, step, steps, scores or []) for step in range(steps)]
+
+
+def test_constant() -> None:
+    assert factors(TrainingConfig(schedule="constant"), 4, [3, 2, 1, 0, 0, 0, 0]) == [1.0] * 4
+
+
+def test_warmup_rises_to_one() -> None:
+    config = TrainingConfig(schedule="constant", warmup_steps=4)
+    assert factors(config, 6) == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
+
+
+def test_cosine_falls_from_one_to_zero_behind_the_last_step() -> None:
+    expected = [1.0, 0.5 + math.sqrt(0.125), 0.5, 0.5 - math.sqrt(0.125)]
+    assert factors(TrainingConfig(schedule="cosine"), 4) == pytest.approx(expected)
+    assert learning_rate_factor(TrainingConfig(schedule="cosine"), 4, 4, []) == pytest.approx(0)
+
+
+def test_cosine_begins_behind_the_warmup() -> None:
+    config = TrainingConfig(schedule="cosine", warmup_steps=2)
+    assert factors(config, 6)[:2] == [0.5, 1.0]
+    assert factors(config, 6)[2:] == pytest.approx(factors(TrainingConfig(schedule="cosine"), 4))
+
+
+@pytest.mark.parametrize(
+    ("scores", "factor"),
+    [
+        ([], 1.0),
+        ([1], 1.0),
+        ([1, 1], 1.0),  # as good is not better
+        ([1, 1, 0.5], 0.1),
+        ([1, 1, 2, 2], 1.0),
+        ([1, 1, 0.5, 0.5], 0.1),
+        ([1, 1, 0.5, 0.9, 0.5], 0.01),
+        ([1, 0, 0, 2, 0, 0, 3], 0.01),
+    ],
+)
+def test_plateau_by_hand(scores: list[float], factor: float) -> None:
+    config = TrainingConfig(schedule="plateau", decay_factor=0.1, decay_patience=2)
+    assert learning_rate_factor(config, 5, 10, scores) == pytest.approx(factor)
+
+
+@given(SCORES, st.integers(1, 4))
+def test_plateau_never_rises_and_falls_only_after_a_score_that_is_not_better(
+    scores: list[float], patience: int
+) -> None:
+    config = TrainingConfig(schedule="plateau", decay_factor=0.5, decay_patience=patience)
+    previous = 1.0
+    for count in range(1, len(scores) + 1):
+        factor = learning_rate_factor(config, 5, 10, scores[:count])
+        assert factor in (previous, previous / 2)
+        if scores[count - 1] > max(scores[: count - 1], default=-math.inf):
+            assert factor == previous
+        previous = factor
+
+
+@given(SCORES)
+def test_validations_since_best(scores: list[float]) -> None:
+    found = validations_since_best(scores)
+    if not scores:
+        assert found == 0
+    else:
+        best = len(scores) - 1 - found
+        assert scores[best] == max(scores)
+        assert all(score < scores[best] for score in scores[:best])
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"epochs": 0}, "training epochs 0 is not at least 1"),
+        ({"batch_size": 0}, "training batch_size 0 is not at least 1"),
+        ({"clip_norm": -1.0}, "training clip_norm -1.0 is negative"),
+        ({"seed": -1}, "training seed -1 is negative"),
+        ({"seed": 2**70}, "training seed .* is not below"),
+        ({"learning_rate": 0.0}, "training learning_rate 0.0 is not above 0"),
+        ({"encoder_learning_rate": 0.0}, "training encoder_learning_rate 0.0 is not above 0"),
+        ({"decay_factor": 1.0}, "training decay_factor 1.0 is not between 0 and 1"),
+        ({"schedule": "step"}, "training schedule 'step' is not one of constant, cosine, plateau"),
+        ({"precision": "float16"}, "training precision 'float16' is not one of"),
+    ],
+)
+def test_settings_out_of_range_are_refused(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        TrainingConfig(**options)

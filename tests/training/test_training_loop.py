@@ -1,0 +1,595 @@
+"""The training loop: stopped anywhere and resumed, it ends where it would have ended."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.nn import functional
+
+from captioner.errors import UserError
+from captioner.training import Interrupted, TrainingConfig, Validation, train
+from captioner.training import checkpoint as checkpoint_module
+from captioner.training import loop as loop_module
+from captioner.training.checkpoint import Position
+
+EPOCHS, STEPS = 3, 4
+
+
+class Batch(NamedTuple):
+    inputs: Tensor
+    targets: Tensor
+
+    def to(self, device: torch.device) -> Batch:
+        return Batch(self.inputs.to(device), self.targets.to(device))
+
+
+class Model(nn.Module):
+    """Two layers with dropout and batch normalisation between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 1)
+        )
+        self.extra: Callable[[], Tensor | float] = lambda: 0.0
+
+    def linear(self, index: int) -> nn.Linear:
+        layer = self.layers[index]
+        assert isinstance(layer, nn.Linear)
+        return layer
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        assert self.training
+        assert torch.is_grad_enabled()
+        error = functional.mse_loss(self.layers(batch.inputs), batch.targets)
+        return {"loss": error + self.extra(), "half": error.detach() / 2}
+
+
+class Data:
+    """Batches that depend on their number alone. `before` is called before each is given."""
+
+    def __init__(self, before: Callable[[int, int], None] | None = None) -> None:
+        self.before = before
+        self.given: list[tuple[int, int]] = []
+
+    def steps(self, epoch: int) -> int:
+        return STEPS
+
+    def batches(self, epoch: int, first: int) -> Iterator[Batch]:
+        for number in range(first, STEPS):
+            if self.before is not None:
+                self.before(epoch, number)
+            self.given.append((epoch, number))
+            generator = torch.Generator().manual_seed(100 * epoch + number)
+            inputs = torch.randn(16, 3, generator=generator)
+            yield Batch(inputs, inputs.sum(dim=1, keepdim=True))
+
+
+def config(**options: Any) -> TrainingConfig:
+    settings = {"epochs": EPOCHS, "learning_rate": 0.05, "schedule": "plateau", "decay_patience": 1}
+    return TrainingConfig(**{**settings, **options})
+
+
+class Judge:
+    """Scores a model by its error on ten examples; counts and keeps what it is asked to."""
+
+    def __init__(self, model: nn.Module, scripted: list[float] | None = None) -> None:
+        self.model, self.scripted = model, scripted
+        self.kept: list[dict[str, float]] = []
+        self.runs = 0
+
+    def run(self) -> dict[str, float]:
+        assert not self.model.training
+        assert not torch.is_grad_enabled()
+        self.runs += 1
+        if self.scripted is not None:
+            return {"score": self.scripted[self.runs - 1]}
+        inputs = torch.randn(10, 3)  # From torch's own generator: its state must come back too.
+        error = self.model.layers(inputs) - inputs.sum(dim=1, keepdim=True)
+        return {"score": -float(error.square().mean()), "other": 1.0}
+
+    def validation(self) -> Validation:
+        return Validation(self.run, "score", self.kept.append)
+
+
+def run(
+    folder: Path, data: Data | None = None, resume: bool = False, **options: Any
+) -> tuple[Model, Position]:
+    """Train a new model, as a command that is started would."""
+    torch.manual_seed(0)
+    model = Model()
+    data = Data() if data is None else data
+    judge = Judge(model).validation()
+    return model, train(model, data, config(**options), folder, judge, resume)
+
+
+def content_of(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    with safe_open(path, "pt") as file:
+        return file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+def log_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def assert_same_run(found: Path, expected: Path) -> None:
+    """The same weights, optimiser, random state, scores and log, to the last bit."""
+    (header, tensors), (expected_header, expected_tensors) = (
+        content_of(folder / "last.safetensors") for folder in (found, expected)
+    )
+    assert header == expected_header
+    assert tensors.keys() == expected_tensors.keys()
+    for name, tensor in tensors.items():
+        assert torch.equal(tensor, expected_tensors[name]), name
+    assert (found / "log.jsonl").read_text() == (expected / "log.jsonl").read_text()
+    assert sorted(path.name for path in found.iterdir()) == ["last.safetensors", "log.jsonl"]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that was never stopped."""
+    folder = tmp_path_factory.mktemp("whole")
+    run(folder)
+    return folder
+
+
+# A run.
+
+
+def test_a_run_learns_and_is_logged(whole: Path) -> None:
+    log = log_of(whole)
+    assert [record["epoch"] for record in log] == [1, 2, 3]
+    assert [record["step"] for record in log] == [4, 8, 12]
+    assert log[-1]["train_loss"] < log[0]["train_loss"] / 2
+    for record in log:
+        assert record["train_half"] == pytest.approx(record["train_loss"] / 2)
+        assert record["other"] == 1.0
+        assert record["score"] < 0
+        assert record["train_gradient_norm"] > 0
+
+
+def test_the_same_seed_gives_the_same_run(whole: Path, tmp_path: Path) -> None:
+    run(tmp_path)
+    assert_same_run(tmp_path, whole)
+
+
+def test_where_the_run_ended_is_given_back(tmp_path: Path) -> None:
+    data = Data()
+    _, position = run(tmp_path, data)
+    assert (position.epoch, position.step_in_epoch, position.step) == (EPOCHS, 0, EPOCHS * STEPS)
+    assert data.given == [(e, n) for e in range(EPOCHS) for n in range(STEPS)]
+    assert position.scores == [record["score"] for record in log_of(tmp_path)]
+
+
+def test_without_validation_there_are_no_scores(tmp_path: Path) -> None:
+    position = train(Model(), Data(), config(), tmp_path)
+    assert position.scores == []
+    assert log_of(tmp_path)[0].keys() == {
+        "epoch", "step", "learning_rate", "train_loss", "train_half", "train_gradient_norm"
+    }  # fmt: skip
+
+
+def test_nothing_to_train_on_is_a_sentence(tmp_path: Path) -> None:
+    data = Data()
+    data.steps = lambda epoch: 0  # type: ignore[method-assign]
+    with pytest.raises(UserError, match="nothing to train on"):
+        train(Model(), data, config(), tmp_path)
+
+
+# Stopped and resumed.
+
+
+@pytest.mark.parametrize("number", range(EPOCHS * STEPS))
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_any_step(whole: Path, tmp_path: Path, number: int, kind: int) -> None:
+    moment = divmod(number, STEPS)
+
+    def ask(epoch: int, step: int) -> None:
+        if (epoch, step) == moment:
+            signal.raise_signal(kind)
+
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    first = Data(ask)
+    with pytest.raises(Interrupted, match=f"stopped after step {number + 1}; .*--resume"):
+        run(tmp_path, first)
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
+    second = Data()
+    run(tmp_path, second, resume=True)
+    assert_same_run(tmp_path, whole)
+    # No step is made twice.
+    assert first.given + second.given == [(e, n) for e in range(EPOCHS) for n in range(STEPS)]
+
+
+def test_stopped_after_every_single_step(whole: Path, tmp_path: Path) -> None:
+    for _ in range(EPOCHS * STEPS):
+        with pytest.raises(Interrupted):
+            run(tmp_path, Data(lambda *_: signal.raise_signal(signal.SIGINT)), resume=True)
+    run(tmp_path, resume=True)
+    assert_same_run(tmp_path, whole)
+
+
+@pytest.mark.parametrize("number", range(EPOCHS * STEPS))
+def test_an_error_at_any_step(whole: Path, tmp_path: Path, number: int) -> None:
+    moment = divmod(number, STEPS)
+
+    def fail(epoch: int, step: int) -> None:
+        if (epoch, step) == moment:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, Data(fail))
+    run(tmp_path, resume=True)  # from the end of the epoch before, or from the beginning
+    assert_same_run(tmp_path, whole)
+
+
+@pytest.mark.parametrize("epoch", range(1, EPOCHS + 1))
+def test_a_signal_while_validating(whole: Path, tmp_path: Path, epoch: int) -> None:
+    torch.manual_seed(0)
+    model = Model()
+    judge = Judge(model)
+
+    def validate() -> dict[str, float]:
+        scores = judge.run()
+        if judge.runs == epoch:
+            signal.raise_signal(signal.SIGTERM)
+        return scores
+
+    validation = Validation(validate, "score", judge.kept.append)
+    if epoch == EPOCHS:  # It was the last thing to do.
+        train(model, Data(), config(), tmp_path, validation)
+    else:
+        with pytest.raises(Interrupted):
+            train(model, Data(), config(), tmp_path, validation)
+        run(tmp_path, resume=True)
+    assert_same_run(tmp_path, whole)
+
+
+def test_a_second_signal_ends_the_run_at_once(tmp_path: Path) -> None:
+    def ask_twice(epoch: int, step: int) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, Data(ask_twice))
+
+
+def run_until_killed(folder: Path, moment: tuple[int, int]) -> None:
+    """Run in a process of its own; no step is made that a checkpoint does not follow."""
+
+    def kill(epoch: int, step: int) -> None:
+        if (epoch, step) == moment:
+            signal.raise_signal(signal.SIGKILL)
+
+    run(folder, Data(kill), checkpoint_seconds=0.0)
+
+
+def test_a_run_that_was_killed(whole: Path, tmp_path: Path) -> None:
+    moment = (1, 2)
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "import pathlib, test_training_loop as here\n"
+        f"here.run_until_killed(pathlib.Path({str(tmp_path)!r}), {moment})"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+    data = Data()
+    run(tmp_path, data, resume=True)
+    assert data.given[0] == moment
+    assert_same_run(tmp_path, whole)
+
+
+@pytest.mark.parametrize("asked_before", [False, True])
+def test_a_run_that_ended_between_its_log_and_its_checkpoint(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked_before: bool
+) -> None:
+    if asked_before:  # There is a checkpoint of the epoch's last step already.
+
+        def ask(epoch: int, step: int) -> None:
+            if step == STEPS - 1:
+                signal.raise_signal(signal.SIGINT)
+
+        with pytest.raises(Interrupted):
+            run(tmp_path, Data(ask))
+
+    def stop(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop_module, "save_checkpoint", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, resume=True)
+    assert [record["step"] for record in log_of(tmp_path)] == [STEPS]
+    monkeypatch.undo()
+    run(tmp_path, resume=True)
+    assert_same_run(tmp_path, whole)
+
+
+def test_a_log_that_was_cut_off_is_mended(whole: Path, tmp_path: Path) -> None:
+    run(tmp_path, epochs=2)
+    with (tmp_path / "log.jsonl").open("a") as file:
+        file.write('{"epoch": 3, "st')
+    run(tmp_path, resume=True)
+    assert_same_run(tmp_path, whole)
+
+
+def test_resuming_a_run_that_is_done_changes_nothing(whole: Path, tmp_path: Path) -> None:
+    run(tmp_path)
+    data = Data()
+    _, position = run(tmp_path, data, resume=True)
+    assert data.given == []
+    assert position.epoch == EPOCHS
+    assert_same_run(tmp_path, whole)
+
+
+def test_resuming_a_run_that_never_began_begins_it(whole: Path, tmp_path: Path) -> None:
+    run(tmp_path, resume=True)
+    assert_same_run(tmp_path, whole)
+
+
+def test_a_run_can_be_made_longer(tmp_path: Path) -> None:
+    run(tmp_path / "short", epochs=1)
+    run(tmp_path / "short", resume=True, epochs=2)
+    run(tmp_path / "long", epochs=2)
+    assert_same_run(tmp_path / "short", tmp_path / "long")
+
+
+def test_without_resume_a_run_begins_anew(whole: Path, tmp_path: Path) -> None:
+    run(tmp_path, epochs=2)
+    run(tmp_path)
+    assert_same_run(tmp_path, whole)
+
+
+def test_checkpoints_in_between_change_nothing(whole: Path, tmp_path: Path) -> None:
+    run(tmp_path, checkpoint_seconds=0.0)
+    assert_same_run(tmp_path, whole)
+
+
+# What goes wrong.
+
+
+@pytest.mark.parametrize(
+    ("extra", "loss"),
+    [
+        (lambda weight: weight.sum() * math.nan, "nan"),
+        (lambda weight: weight.sum() * math.inf, "(nan|-?inf)"),
+        (lambda weight: torch.sqrt(weight.sum() * 0.0), r"\d+\.\d+"),  # finite, unlike its slope
+    ],
+)
+@pytest.mark.parametrize("clip_norm", [0.0, 5.0])
+def test_a_loss_that_is_no_number_stops_the_run(
+    tmp_path: Path, extra: Callable[[Tensor], Tensor], loss: str, clip_norm: float
+) -> None:
+    torch.manual_seed(0)
+    model = Model()
+    before: dict[str, Tensor] = {}
+
+    def spoil(epoch: int, step: int) -> None:
+        if (epoch, step) == (1, 2):
+            before.update({name: t.clone() for name, t in model.named_parameters()})
+            model.extra = lambda: extra(model.linear(0).weight)
+
+    settings = config(clip_norm=clip_norm, checkpoint_seconds=0.0)
+    sentence = rf"the loss is {loss} and .* at step 7, in epoch 2: .*; .*last\.safetensors is from"
+    with pytest.raises(UserError, match=sentence):
+        train(model, Data(spoil), settings, tmp_path)
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, before[name]), name
+    header, tensors = content_of(tmp_path / "last.safetensors")
+    assert json.loads(header["position"])["step"] == 6
+    assert all(tensor.isfinite().all() for tensor in tensors.values())
+
+
+def test_at_the_first_step_there_is_no_checkpoint_to_name(tmp_path: Path) -> None:
+    model = Model()
+    model.extra = lambda: math.nan
+    with pytest.raises(UserError, match=r"at step 1, in epoch 1: lower .* clip_norm$"):
+        train(model, Data(), config(), tmp_path)
+    assert not (tmp_path / "last.safetensors").exists()
+
+
+def test_a_score_that_is_no_number_stops_the_run(tmp_path: Path) -> None:
+    model = Model()
+    judge = Judge(model, [1.0, math.nan])
+    with pytest.raises(UserError, match="the validation score 'score' is not a number"):
+        train(model, Data(), config(), tmp_path, judge.validation())
+    assert len(judge.kept) == 1
+
+
+def test_a_full_disk_leaves_the_checkpoint_that_was_there(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Path] = []
+
+    def full(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+        calls.append(path)
+        if len(calls) == 3:
+            path.write_bytes(b"half of it")
+            raise SafetensorError("No space left on device")
+        save_file(tensors, path, metadata=metadata)
+
+    monkeypatch.setattr(checkpoint_module, "save_file", full)
+    with pytest.raises(UserError, match=r"cannot write .*last\.safetensors: No space left"):
+        run(tmp_path)
+    header, _ = content_of(tmp_path / "last.safetensors")
+    assert json.loads(header["position"])["epoch"] == 2
+    run(tmp_path, resume=True)
+    assert_same_run(tmp_path, whole)
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
+    run(tmp_path, epochs=1)
+    other = nn.Linear(2, 2)
+    with pytest.raises(UserError, match="belongs to another model"):
+        train(other, Data(), config(), tmp_path, resume=True)
+
+
+def test_a_damaged_checkpoint_is_refused_and_the_log_kept(tmp_path: Path) -> None:
+    run(tmp_path, epochs=1)
+    path = tmp_path / "last.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(UserError, match=r"checkpoint .*last\.safetensors cannot be read"):
+        run(tmp_path, resume=True)
+    assert len(log_of(tmp_path)) == 1
+
+
+# Settings.
+
+
+def judged(folder: Path, scores: list[float], **options: Any) -> tuple[Judge, Position]:
+    """Train with validation scores written down beforehand."""
+    torch.manual_seed(0)
+    model = Model()
+    judge = Judge(model, scores)
+    position = train(model, Data(), config(**options), folder, judge.validation())
+    return judge, position
+
+
+def test_early_stopping_on_the_validation_score(tmp_path: Path) -> None:
+    judge, position = judged(tmp_path, [1, 3, 2, 3, 9], epochs=9, patience=2)
+    assert position.epoch == 4
+    assert position.scores == [1, 3, 2, 3]  # as good as the best is not better
+    assert [kept["score"] for kept in judge.kept] == [1, 3]
+    # Neither does a resumed run go on.
+    model = Model()
+    data = Data()
+    train(model, data, config(epochs=9, patience=2), tmp_path, Judge(model).validation(), True)
+    assert data.given == []
+
+
+def test_no_early_stopping_without_patience(tmp_path: Path) -> None:
+    judge, position = judged(tmp_path, [3, 2, 1, 0, -1], epochs=5, patience=0)
+    assert position.epoch == 5
+    assert len(judge.kept) == 1
+
+
+def test_validation_every_so_many_epochs_and_after_the_last(tmp_path: Path) -> None:
+    judged(tmp_path, [1, 2, 3], epochs=5, validate_every=2)
+    scores = [record.get("score") for record in log_of(tmp_path)]
+    assert scores == [None, 1, None, 2, 3]
+
+
+def rates(folder: Path) -> list[float]:
+    return [record["learning_rate"] for record in log_of(folder)]
+
+
+def test_the_learning_rate_falls_at_a_plateau(tmp_path: Path) -> None:
+    options = {"epochs": 6, "decay_patience": 2, "decay_factor": 0.5, "learning_rate": 0.08}
+    judged(tmp_path, [1, 1, 0, 2, 2, 2], **options)
+    assert rates(tmp_path) == pytest.approx([0.08, 0.08, 0.08, 0.04, 0.04, 0.04])
+
+
+def test_the_learning_rate_falls_as_a_cosine(tmp_path: Path) -> None:
+    run(tmp_path, schedule="cosine", warmup_steps=2, learning_rate=0.08)
+    expected = [0.04 * (1 + math.cos(math.pi * (step - 2) / 10)) for step in (3, 7, 11)]
+    assert rates(tmp_path) == pytest.approx(expected)
+
+
+def test_the_rate_of_the_schedule_is_the_one_that_is_used(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Model()
+    seen: list[Tensor] = []
+    data = Data(lambda *_: seen.append(model.linear(0).weight.detach().clone()))
+    train(model, data, config(epochs=1, schedule="constant", warmup_steps=1000), tmp_path)
+    changes = [(after - before).abs().max() for before, after in itertools.pairwise(seen)]
+    # Adam's first step is as long as its rate.
+    assert float(changes[0]) == pytest.approx(0.05 / 1000, rel=0.02)
+
+
+def test_groups_have_learning_rates_of_their_own(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Model()
+    before = [model.linear(index).weight.detach().clone() for index in (0, 4)]
+    groups: list[dict[str, Any]] = [
+        {"params": list(model.layers[:4].parameters())},
+        {"params": list(model.layers[4].parameters()), "lr": 0.0001},
+    ]
+
+    def stop_after_one(epoch: int, step: int) -> None:
+        if step == 1:
+            raise KeyboardInterrupt
+
+    settings = config(schedule="constant", learning_rate=0.01)
+    with pytest.raises(KeyboardInterrupt):
+        train(model, Data(stop_after_one), settings, tmp_path, groups=groups)
+    first, second = (
+        float((model.linear(index).weight.detach() - start).abs().max())
+        for index, start in zip((0, 4), before, strict=True)
+    )
+    assert first == pytest.approx(0.01, rel=0.02)
+    assert second == pytest.approx(0.0001, rel=0.02)
+
+
+def gradient_norm(model: nn.Module) -> float:
+    squares = [p.grad.square().sum() for p in model.parameters() if p.grad is not None]
+    return math.sqrt(float(sum(squares)))
+
+
+@pytest.mark.parametrize("clip_norm", [0.0, 1e-3, 1e6])
+def test_gradients_are_scaled_down_to_the_norm(tmp_path: Path, clip_norm: float) -> None:
+    torch.manual_seed(0)
+    model = Model()
+    used: list[float] = []
+    data = Data()
+    # The gradient a step was made with is there until the next step.
+    data.before = lambda epoch, step: used.append(gradient_norm(model))
+    train(model, data, config(epochs=1, clip_norm=clip_norm), tmp_path)
+    used = [*used[1:], gradient_norm(model)]
+    reported = log_of(tmp_path)[0]["train_gradient_norm"]
+    assert reported > 0.1  # as it was before
+    if clip_norm == 1e-3:
+        assert used == pytest.approx([1e-3] * STEPS, rel=1e-2)
+    else:
+        assert sum(used) / STEPS == pytest.approx(reported, rel=1e-5)
+
+
+def test_bfloat16_is_for_the_products_alone(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Model()
+    seen: set[torch.dtype] = set()
+    model.layers[0].register_forward_hook(lambda _, inputs, output: seen.add(output.dtype))
+    position = train(model, Data(), config(precision="bfloat16"), tmp_path)
+    assert position.step == EPOCHS * STEPS
+    assert seen == {torch.bfloat16}
+    assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
+    log = log_of(tmp_path)
+    assert log[-1]["train_loss"] < log[0]["train_loss"]
+
+
+def test_a_run_in_bfloat16_resumes_to_the_same_numbers(tmp_path: Path) -> None:
+    run(tmp_path / "whole", precision="bfloat16")
+
+    def ask(epoch: int, step: int) -> None:
+        if (epoch, step) == (1, 1):
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        run(tmp_path / "stopped", Data(ask), precision="bfloat16")
+    run(tmp_path / "stopped", resume=True, precision="bfloat16")
+    assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+
+
+def test_stopped_behind_the_last_step_of_an_epoch_the_rate_is_logged_all_the_same(
+    tmp_path: Path,
+) -> None:
+    run(tmp_path / "whole", schedule="cosine")
+
+    def ask(epoch: int, step: int) -> None:
+        if (epoch, step) == (1, STEPS - 1):
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        run(tmp_path / "stopped", Data(ask), schedule="cosine")
+    run(tmp_path / "stopped", resume=True, schedule="cosine")
+    assert_same_run(tmp_path / "stopped", tmp_path / "whole")
