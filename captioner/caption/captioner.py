@@ -68,16 +68,25 @@ class SearchOptions:
         self.constraints(())
         LengthNormalisation(self.length_normalisation)
 
-    def strategy(self) -> BeamSearch | Sampling:
-        """The search strategy these options describe."""
-        return self._sampling() if self.sample else self._beam_search()
+    def strategy(self, generator: torch.Generator | None = None) -> BeamSearch | Sampling:
+        """The search strategy these options describe.
+
+        generator: what is drawn from, for one that goes on over several calls; by default a new
+            one from `seed`.
+        """
+        return self._sampling(generator) if self.sample else self._beam_search()
+
+    def generator(self) -> torch.Generator:
+        """A new generator from `seed`."""
+        return torch.Generator().manual_seed(self.seed)
 
     def _beam_search(self) -> BeamSearch:
         return BeamSearch(self.beam)
 
-    def _sampling(self) -> Sampling:
-        generator = torch.Generator().manual_seed(self.seed)
-        return Sampling(generator, self.n_best, self.temperature, self.top_k, self.top_p)
+    def _sampling(self, generator: torch.Generator | None = None) -> Sampling:
+        return Sampling(
+            generator or self.generator(), self.n_best, self.temperature, self.top_k, self.top_p
+        )
 
     def constraints(self, forbidden: tuple[int, ...]) -> Constraints:
         """The constraints these options describe."""
@@ -136,16 +145,19 @@ class Captioner:
         images: Sequence[Photo],
         search: SearchOptions | None = None,
         batch_size: int = 16,
+        generator: torch.Generator | None = None,
     ) -> list[Caption]:
         """Caption photos, in order.
 
         search: how; the model's own options by default. batch_size: photos worked on at a time.
+        generator: what sampling draws from; by default a new one from the options' seed.
         Raises `UserError` naming the photo that cannot be read; nothing is passed over.
         """
         if isinstance(images, (str, bytes, os.PathLike, Image.Image)) or hasattr(images, "read"):
             raise TypeError("caption() takes a list of photos; put the one photo in a list")
         if batch_size < 1:
             raise UserError(f"batch size {batch_size} is not at least 1")
+        generator = generator or (self.search if search is None else search).generator()
         captions: list[Caption] = []
         for first in range(0, len(images), batch_size):
             photos = [
@@ -154,7 +166,7 @@ class Captioner:
             ]
             annotations = self.annotations(photos)  # (B, L, D)
             regions = [self.preprocessing.region(photo.width, photo.height) for photo in photos]
-            captions += self.caption_annotations(annotations, search, regions)
+            captions += self.caption_annotations(annotations, search, regions, generator)
         return captions
 
     @torch.no_grad()
@@ -170,10 +182,12 @@ class Captioner:
         annotations: Tensor,
         search: SearchOptions | None = None,
         regions: Sequence[tuple[float, float, float, float] | None] | None = None,
+        generator: torch.Generator | None = None,
     ) -> list[Caption]:
         """Annotation vectors (B, L, D) -> captions, in order.
 
         regions: what the maps cover of each photo, handed on to `Caption.region`.
+        generator: what sampling draws from; by default a new one from the options' seed.
         """
         options = self.search if search is None else search
         vocabulary = self.vocabulary
@@ -182,7 +196,7 @@ class Captioner:
             self.decoder.remember(annotations.to(self.device)),
             start=vocabulary.start,
             end=vocabulary.end,
-            strategy=options.strategy(),
+            strategy=options.strategy(generator),
             constraints=options.constraints((vocabulary.pad, vocabulary.start, vocabulary.unknown)),
             length_normalisation=LengthNormalisation(options.length_normalisation),
         )

@@ -70,6 +70,7 @@ def caption_photos(
     batch_size: int = 16,
 ) -> Iterator[Captioned | Failed]:
     """Caption photos in order, a batch at a time; each gives a `Captioned` or a `Failed`."""
+    generator = (search or captioner.search).generator()  # One for all batches.
     for first in range(0, len(paths), batch_size):
         loaded: list[tuple[str, Image.Image | UserError]] = []
         for path in paths[first : first + batch_size]:
@@ -78,7 +79,7 @@ def caption_photos(
             except UserError as error:
                 loaded.append((path, error))
         photos = [photo for _, photo in loaded if isinstance(photo, Image.Image)]
-        captions = iter(captioner.caption(photos, search, batch_size) if photos else [])
+        captions = iter(captioner.caption(photos, search, batch_size, generator))
         for path, photo in loaded:
             if isinstance(photo, UserError):
                 yield Failed(path, str(photo))

@@ -278,3 +278,13 @@ def test_search_options_out_of_range_are_refused(
         return
     with pytest.raises(UserError, match=sentence):
         SearchOptions(sample=sample, **options)
+
+
+def test_samples_of_one_photo_differ_from_batch_to_batch(tiny_captioner: Captioner) -> None:
+    photo = Image.new("RGB", (80, 80), "navy")
+    search = SearchOptions(sample=True, minimum_length=4, maximum_length=6, temperature=3.0)
+    model = tiny_captioner
+    found = [caption.text for caption in model.caption([photo] * 6, search, batch_size=1)]
+    assert len(set(found)) > 1
+    again = [caption.text for caption in model.caption([photo] * 6, search, batch_size=1)]
+    assert found == again
