@@ -32,3 +32,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(caption, name)
     raise AttributeError(f"module 'captioner' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

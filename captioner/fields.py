@@ -15,12 +15,15 @@ from captioner.errors import UserError
 Instance = TypeVar("Instance")
 
 
-def from_mapping(kind: type[Instance], mapping: Any, where: str) -> Instance:
+def from_mapping(
+    kind: type[Instance], mapping: Any, where: str, complete: bool = False
+) -> Instance:
     """Build the dataclass `kind` from a mapping as YAML or JSON gives it.
 
     Fields may be bool, int, float (an integer will do), str, `Path`, a dataclass (from a nested
     mapping), `X | None`, `list[X]`, `tuple[X, ...]`, `tuple[X, Y, Z]` or `dict[str, X]`.
     `where` names the file, and the section for a nested mapping, in messages.
+    `complete`: every field must be there, at all depths, those with a default as well.
     Raises `UserError` naming the field that is unknown, missing or of the wrong type.
     """
     if not isinstance(mapping, Mapping):
@@ -35,8 +38,10 @@ def from_mapping(kind: type[Instance], mapping: Any, where: str) -> Instance:
     values: dict[str, Any] = {}
     for name, field in fields.items():
         if name in mapping:
-            values[name] = _convert(types_of[name], mapping[name], f"{where}: {name}")
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            values[name] = _convert(types_of[name], mapping[name], f"{where}: {name}", complete)
+        elif complete or (
+            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        ):
             raise UserError(f"{where}: field {name!r} is missing")
     try:
         return kind(**values)
@@ -61,7 +66,7 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _convert(kind: Any, value: Any, where: str) -> Any:
+def _convert(kind: Any, value: Any, where: str, complete: bool) -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return value
@@ -69,9 +74,9 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
         if value is None and type(None) in arguments:
             return None
         (kind,) = (argument for argument in arguments if argument is not type(None))
-        return _convert(kind, value, where)
+        return _convert(kind, value, where, complete)
     if dataclasses.is_dataclass(kind):
-        return from_mapping(kind, value, where)  # type: ignore[arg-type]
+        return from_mapping(kind, value, where, complete)  # type: ignore[arg-type]
     if origin in (list, tuple):
         if not isinstance(value, (list, tuple)):
             raise UserError(f"{where} should be a list, found {_show(value)}")
@@ -82,13 +87,16 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
         else:
             kinds = [arguments[0]] * len(value)
         return origin(
-            _convert(k, item, f"{where}[{index}]")
+            _convert(k, item, f"{where}[{index}]", complete)
             for index, (k, item) in enumerate(zip(kinds, value, strict=True))
         )
     if origin is dict:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
             raise UserError(f"{where} should be names with values, found {_show(value)}")
-        return {key: _convert(arguments[1], item, f"{where}.{key}") for key, item in value.items()}
+        return {
+            key: _convert(arguments[1], item, f"{where}.{key}", complete)
+            for key, item in value.items()
+        }
     if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
         try:
             number = float(value)

@@ -45,6 +45,54 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise
 
 
+@contextlib.contextmanager
+def folder_lock(folder: str | os.PathLike[str], what: str) -> Iterator[None]:
+    """Keep a folder, which is made if absent, to this process while the block runs.
+
+    The operating system holds the lock, on a file `.lock` in the folder, and frees it however the
+    process ends. Where there are no such locks (Windows, some network disks) nothing is locked.
+
+    `what` names the folder's role in the sentence of the `UserError` raised when another process
+    holds it, or when it cannot be made or written to.
+    """
+    path = Path(folder) / ".lock"
+    descriptor = _locked(path, what)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            path.unlink(missing_ok=True)
+            os.close(descriptor)
+
+
+def _locked(path: Path, what: str) -> int | None:
+    """A descriptor that holds the lock on a file, or None where there are no locks."""
+    try:
+        import fcntl  # Not on Windows.
+    except ImportError:
+        return None
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except (OSError, ValueError) as error:
+            raise UserError(f"cannot make {what} {path.parent}: {_reason(error)}") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever held it before has taken its file away: then this is a lock on nothing.
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            raise UserError(f"{what} {path.parent} is in use by another process") from None
+        except FileNotFoundError:
+            pass
+        except OSError:
+            os.close(descriptor)
+            return None
+        os.close(descriptor)
+
+
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     """Write `content` to `path` atomically. Raises `UserError` as `atomic_path` does."""
     with atomic_path(path) as temporary:

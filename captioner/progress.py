@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from typing import TextIO, TypeVar
-
-Item = TypeVar("Item")
+from typing import TextIO
 
 
 class Progress:
@@ -66,14 +63,6 @@ class Progress:
         line = self.line(note)
         self.stream.write(f"\r\x1b[2K{line}" if self.live else f"{line}\n")
         self.stream.flush()
-
-
-def tracked(items: Iterable[Item], progress: Progress) -> Iterator[Item]:
-    """Yield `items`, counting each as done once the next one is asked for."""
-    for item in items:
-        yield item
-        progress.advance()
-    progress.close()
 
 
 def duration(seconds: float) -> str:

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from itertools import chain
 from pathlib import Path
 
@@ -19,8 +20,8 @@ import torch
 from torch import Tensor
 
 from captioner.caption import Captioner, CaptioningLoss, ObjectiveConfig, ShowAttendTellDecoder
+from captioner.cli.program import run_program
 from captioner.data.examples import encode_captions
-from captioner.decoding import BeamSearch, LengthNormalisation, decode
 from captioner.evaluation.bleu import bleu
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.files import write_json
@@ -30,7 +31,7 @@ from captioner.recipes.config import CaptioningRecipe, read_recipe
 from captioner.recipes.sources import Source, read_sources
 from captioner.text.vocabulary import Vocabulary
 from captioner.training import Validation, train
-from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
+from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder, map_size
 
 
 class ZeroRows(StoredRows):
@@ -79,23 +80,14 @@ def blind_decoder(
     decoder = ShowAttendTellDecoder(recipe.decoder, len(vocabulary))
     encoder = VGGEncoder(VGGConfig("vgg11", 0.01))  # Never asked.
     captioner = Captioner(encoder, decoder, vocabulary, recipe.preprocessing, recipe.search)
+    rows, columns = map_size(recipe.preprocessing.size, recipe.preprocessing.size)
+    nothing = torch.zeros(1, rows * columns, ANNOTATION_SIZE)  # (1, L, D)
     best: tuple[str, dict[str, float]] = ("", {})
     said = ""
 
     def validate() -> dict[str, float]:
         nonlocal said
-        found = decode(
-            decoder,
-            decoder.remember(torch.zeros(1, 1, ANNOTATION_SIZE)),
-            start=vocabulary.start,
-            end=vocabulary.end,
-            strategy=BeamSearch(recipe.search.beam),
-            constraints=recipe.search.constraints(
-                (vocabulary.pad, vocabulary.start, vocabulary.unknown)
-            ),
-            length_normalisation=LengthNormalisation(recipe.search.length_normalisation),
-        )
-        said = " ".join(captioner.vocabulary.words[token] for token in found[0][0].tokens)
+        said = captioner.caption_annotations(nothing)[0].text
         return scores_of([said] * len(validation), validation)
 
     def keep(scores: dict[str, float]) -> None:
@@ -137,4 +129,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_program(main, Path(__file__).stem))

@@ -13,19 +13,23 @@ may name, and the checkpoint and log of the run. A stopped run goes on with --re
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.transforms.v2 import functional as transforms
 
+from captioner.cli.program import run_program
 from captioner.devices import choose_device
-from captioner.files import atomic_path
+from captioner.errors import UserError
+from captioner.files import atomic_path, read_text
 from captioner.training import TrainingConfig, Validation, train
 from captioner.vision.images import load_image
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
@@ -52,7 +56,11 @@ class Teacher(nn.Module):
 
     def __init__(self, file: Path) -> None:
         super().__init__()
-        for name, tensor in load_file(file).items():
+        try:
+            tensors = load_file(file)
+        except (SafetensorError, OSError) as error:
+            raise UserError(f"teacher {file} cannot be read ({error})") from None
+        for name, tensor in tensors.items():
             self.register_buffer(name.replace(".", "_"), tensor.float())
 
     def _weights(self, name: str) -> tuple[Tensor, Tensor]:
@@ -211,8 +219,8 @@ def main() -> None:
     arguments = parser.parse_args()
 
     device = choose_device(arguments.device)
-    names = arguments.train.read_text(encoding="utf-8").split()
-    held_out = arguments.validation.read_text(encoding="utf-8").split()[:VALIDATION_PHOTOS]
+    names = read_text(arguments.train, "list of photos").split()
+    held_out = read_text(arguments.validation, "list of photos").split()[:VALIDATION_PHOTOS]
     photos = load_photos(names, arguments.photos)
     validation_photos = load_photos(held_out, arguments.photos)
     torch.manual_seed(arguments.seed)
@@ -255,4 +263,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_program(main, Path(__file__).stem))

@@ -131,6 +131,30 @@ def test_a_missing_field_is_named() -> None:
         from_mapping(Outer, {}, "c")
 
 
+@pytest.mark.parametrize("name", [each.name for each in dataclasses.fields(Outer)])
+def test_a_record_that_must_be_complete_lacks_no_field(name: str) -> None:
+    whole = to_mapping(from_mapping(Outer, FULL, "c"))
+    assert from_mapping(Outer, whole, "c", complete=True) == from_mapping(Outer, FULL, "c")
+    del whole[name]
+    with pytest.raises(UserError, match=f"^c: field '{name}' is missing$"):
+        from_mapping(Outer, whole, "c", complete=True)
+
+
+@pytest.mark.parametrize(
+    ("section", "sentence"),
+    [
+        ({"inner": {"size": 3}}, "c: inner: field 'share' is missing"),
+        ({"inners": [{"size": 3}]}, r"c: inners\[0\]: field 'share' is missing"),
+    ],
+)
+def test_a_record_that_must_be_complete_is_so_at_all_depths(
+    section: dict[str, Any], sentence: str
+) -> None:
+    whole = to_mapping(from_mapping(Outer, FULL, "c")) | section
+    with pytest.raises(UserError, match=f"^{sentence}$"):
+        from_mapping(Outer, whole, "c", complete=True)
+
+
 NAMES = [each.name for each in dataclasses.fields(Outer)] + ["size", "share"]
 LEAVES = (
     st.none()

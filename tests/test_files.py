@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.errors import UserError
-from captioner.files import atomic_path, read_json, read_text, write_json, write_text
+from captioner.files import (
+    atomic_path,
+    folder_lock,
+    read_json,
+    read_text,
+    write_json,
+    write_text,
+)
 
 
 def test_the_folder_is_made_and_the_content_is_there(tmp_path: Path) -> None:
@@ -137,3 +144,59 @@ def test_a_file_name_that_is_not_utf8_can_be_written_down(tmp_path: Path) -> Non
     name = os.fsdecode(b"caf\xe9.jpg")
     write_json(tmp_path / "names.json", [name])
     assert read_json(tmp_path / "names.json") == [name]
+
+
+def test_a_locked_folder_is_refused_until_it_is_let_go(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "folder"
+
+    def lock_twice() -> None:
+        with folder_lock(folder, "run"), folder_lock(folder, "run"):
+            raise AssertionError("it was locked twice")
+
+    with pytest.raises(UserError, match=f"^run {folder} is in use by another process$"):
+        lock_twice()
+    assert list(folder.iterdir()) == []
+    with folder_lock(folder, "run"), folder_lock(tmp_path, "run"):
+        pass
+
+
+def test_a_lock_whose_file_was_taken_away_is_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between opening the file and locking it, its last holder may have removed it."""
+    fcntl = pytest.importorskip("fcntl")
+    locked: list[int] = []
+    flock = fcntl.flock
+
+    def late(descriptor: int, operation: int) -> None:
+        if not locked:
+            (tmp_path / ".lock").unlink()
+        locked.append(descriptor)
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with folder_lock(tmp_path, "run"):
+        assert len(locked) == 2
+        assert os.path.samestat(os.fstat(locked[-1]), (tmp_path / ".lock").stat())
+
+
+def test_a_disk_without_locks_is_used_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fcntl = pytest.importorskip("fcntl")
+
+    def unsupported(descriptor: int, operation: int) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    with folder_lock(tmp_path, "run"), folder_lock(tmp_path, "run"):
+        pass
+
+
+def test_a_folder_that_cannot_be_made_cannot_be_locked(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with (
+        pytest.raises(UserError, match=r"^cannot make run .*: Not a directory$"),
+        folder_lock(tmp_path / "file" / "run", "run"),
+    ):
+        pass

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy
@@ -61,6 +63,17 @@ def test_a_batch_equals_the_photos_one_at_a_time(model: captioner.Captioner) -> 
     assert [caption.text for caption in together] == [caption.text for caption in alone]
     for one, other in zip(together, alone, strict=True):
         assert torch.allclose(one.attention, other.attention, atol=1e-4)
+
+
+def test_loading_it_and_captioning_imports_nothing_heavy_besides_torch() -> None:
+    code = (
+        "import sys, captioner; from captioner.demo import demo_photo; "
+        "captioner.load().caption([demo_photo()]); "
+        "heavy = {'sympy', 'torch._dynamo', 'torchvision', 'nltk', 'matplotlib', 'pycocotools'}; "
+        "print(sorted(heavy & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.data

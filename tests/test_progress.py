@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from captioner.progress import Progress, duration, tracked
+from captioner.progress import Progress, duration
 
 
 class Terminal(io.StringIO):
@@ -80,14 +80,3 @@ def test_nothing_done_shows_no_rate(clock: list[float]) -> None:
     assert progress.line() == "features: 0/0 items"
     clock[0] += 5
     assert progress.line("empty") == "features: 0/0 items, empty"
-
-
-def test_tracked_counts_an_item_when_the_next_is_asked_for(clock: list[float]) -> None:
-    stream = io.StringIO()
-    progress = Progress("files", 3, "files", stream=stream)
-    seen = []
-    for item in tracked("abc", progress):
-        seen.append((item, progress.done))
-        clock[0] += 1
-    assert seen == [("a", 0), ("b", 1), ("c", 2)]
-    assert stream.getvalue() == "files: 3/3 files, 1.0 files/s, took 3s\n"

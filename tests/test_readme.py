@@ -41,17 +41,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         save_photo(tmp_path / "photos" / f"{number}.jpg", number)
     (tmp_path / "list.txt").write_text("photo.jpg\nphotos/0.jpg\n")
     (tmp_path / "configs").symlink_to(ROOT / "configs")
+    write_captions(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write_captions(folder: Path) -> None:
+    """The captions that are scored, and their references."""
     annotations = [
         {"id": n, "image_id": n, "caption": f"a dog with number {n} runs"} for n in range(2)
     ]
     images = [{"id": n, "file_name": f"{n}.jpg"} for n in range(2)]
-    (tmp_path / "captions.json").write_text(
+    (folder / "references.json").write_text(
         json.dumps({"images": images, "annotations": annotations})
     )
     results = [{"image_id": n, "caption": f"a dog with number {n} sits"} for n in range(2)]
-    (tmp_path / "results.json").write_text(json.dumps(results))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    (folder / "results.json").write_text(json.dumps(results))
 
 
 def test_the_readme_has_the_two_commands() -> None:

@@ -31,7 +31,7 @@ ROOMS = (
 BASE = {"errors", "files", "fields", "progress", "devices"}
 """Modules that every room may import, and that import no room."""
 
-OUTSIDE = {"models", "demo", "__init__"}
+OUTSIDE = {"models", "demo", "__init__", "__main__"}
 """What a user meets first; it may import any room, and only `cli` imports it."""
 
 

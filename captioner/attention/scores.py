@@ -40,7 +40,7 @@ class ScaledDotProductScore(DotScore):
         return super().forward(query / math.sqrt(keys.shape[-1]), keys)  # (..., Q, L)
 
 
-class GeneralScore(Score):
+class GeneralScore(DotScore):
     """q^T W k. Luong et al. 2015, equation 8, `general`.
 
     W k is computed once a memory, so a step costs no more than the plain dot product.
@@ -53,10 +53,6 @@ class GeneralScore(Score):
     def project_keys(self, values: Tensor) -> Tensor:
         """Values (..., L, D) -> keys (..., L, H)."""
         return self.key_projection(values)  # type: ignore[no-any-return]
-
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Queries (..., Q, H) and keys (..., L, H) -> scores (..., Q, L)."""
-        return query @ keys.transpose(-2, -1)  # (..., Q, L)
 
 
 class AdditiveScore(Score):

@@ -71,9 +71,9 @@ class SoftSelection(nn.Module):
 class HardSelection(nn.Module):
     """One position, drawn: z = a_s with s ~ Categorical(alpha). Xu et al. 2015, equations 8 and 9.
 
-    In training mode positions are drawn from the generator; in evaluation mode the context is
-    that of the most probable position. No gradient flows through the draw: it comes from
-    `Attended.log_probability`, by REINFORCE.
+    In training mode positions are drawn from the generator, on its device; in evaluation mode the
+    context is that of the most probable position. No gradient flows through the draw: it comes
+    from `Attended.log_probability`, by REINFORCE.
     """
 
     def forward(
@@ -87,8 +87,10 @@ class HardSelection(nn.Module):
         weights = masked_softmax(scores, mask)  # (..., Q, L)
         if self.training:
             rows = weights.detach().float().flatten(end_dim=-2)  # (... * Q, L)
+            if generator is not None:
+                rows = rows.to(generator.device)
             drawn = torch.multinomial(rows, num_samples=1, generator=generator)  # (... * Q, 1)
-            positions = drawn.view(weights.shape[:-1])  # (..., Q)
+            positions = drawn.view(weights.shape[:-1]).to(weights.device)  # (..., Q)
         else:
             positions = weights.argmax(dim=-1)  # (..., Q)
         index = positions.unsqueeze(-1).expand(*positions.shape, values.shape[-1])  # (..., Q, D)

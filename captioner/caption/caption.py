@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
+
+_CLITICS = frozenset({"'s", "'m", "'d", "'ll", "'re", "'ve", "n't"})
+"""Words of the Penn Treebank that are written without a space before them."""
+
+
+def sentence(words: Sequence[str]) -> str:
+    """Words as they are written: `a man 's dog does n't run` is "a man's dog doesn't run".
+
+    `captioner.text.tokenize` undoes it.
+    """
+    text = ""
+    attached = True  # What begins a sentence, or follows such a word, stays by itself.
+    for word in words:
+        attach = word in _CLITICS and not attached
+        text += word if attach or not text else f" {word}"
+        attached = attach
+    return text
 
 
 @dataclass(frozen=True)
 class Caption:
     """A caption and, for every word, where the model looked when it wrote it.
 
-    text: the words joined. words: T words.
+    text: the words as a sentence; 's and n't are attached. words: T words.
     log_probability: natural logarithm of the caption's probability, its ending included.
     word_log_probabilities: T numbers, one a word.
     attention: (T, rows, columns), float32 on the CPU, each map summing to one; 14x14 for VGG at

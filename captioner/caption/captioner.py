@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO
+from itertools import islice
 
 import torch
 from PIL import Image
 from torch import Tensor
 
-from captioner.caption.caption import Caption
+from captioner.caption.caption import Caption, sentence
 from captioner.caption.decoder import ShowAttendTellDecoder
 from captioner.decoding import (
     BeamSearch,
@@ -23,12 +23,9 @@ from captioner.decoding import (
 )
 from captioner.errors import UserError
 from captioner.text.vocabulary import Vocabulary
-from captioner.vision.images import load_image
+from captioner.vision.images import ImageSource, load_image
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import ANNOTATION_SIZE, STRIDE, VGGEncoder, map_size
-
-Photo = str | os.PathLike[str] | bytes | BinaryIO | Image.Image
-"""A photo: a path, the bytes of a file, an open binary file, or a Pillow image."""
 
 
 @dataclass(frozen=True)
@@ -142,13 +139,15 @@ class Captioner:
 
     def caption(
         self,
-        images: Sequence[Photo],
+        images: Iterable[ImageSource],
         search: SearchOptions | None = None,
         batch_size: int = 16,
         generator: torch.Generator | None = None,
     ) -> list[Caption]:
         """Caption photos, in order.
 
+        images: paths, files' contents, files opened in binary, Pillow images; one batch of them
+            is taken at a time.
         search: how; the model's own options by default. batch_size: photos worked on at a time.
         generator: what sampling draws from; by default a new one from the options' seed.
         Raises `UserError` naming the photo that cannot be read; nothing is passed over.
@@ -159,15 +158,26 @@ class Captioner:
             raise UserError(f"batch size {batch_size} is not at least 1")
         generator = generator or (self.search if search is None else search).generator()
         captions: list[Caption] = []
-        for first in range(0, len(images), batch_size):
-            photos = [
-                load_image(image, name=_name(image, number))
-                for number, image in enumerate(images[first : first + batch_size], start=first + 1)
-            ]
-            annotations = self.annotations(photos)  # (B, L, D)
-            regions = [self.preprocessing.region(photo.width, photo.height) for photo in photos]
-            captions += self.caption_annotations(annotations, search, regions, generator)
+        given = enumerate(images, start=1)
+        while batch := list(islice(given, batch_size)):
+            photos = [load_image(image, name=_name(image, number)) for number, image in batch]
+            captions += self.caption_loaded(photos, search, generator)
         return captions
+
+    def caption_loaded(
+        self,
+        photos: Sequence[Image.Image],
+        search: SearchOptions | None = None,
+        generator: torch.Generator | None = None,
+    ) -> list[Caption]:
+        """Caption one batch of photos as `load_image` gives them, in order.
+
+        search, generator: as for `caption`.
+        """
+        if not photos:
+            return []
+        regions = [self.preprocessing.region(photo.width, photo.height) for photo in photos]
+        return self.caption_annotations(self.annotations(photos), search, regions, generator)
 
     @torch.no_grad()
     def annotations(self, photos: Sequence[Image.Image]) -> Tensor:
@@ -213,7 +223,7 @@ class Captioner:
         words = tuple(self.vocabulary.words[token] for token in hypothesis.tokens)
         shape = map_size(self.preprocessing.size, self.preprocessing.size)
         return Caption(
-            text=" ".join(words),
+            text=sentence(words),
             words=words,
             log_probability=hypothesis.log_probability,
             word_log_probabilities=tuple(hypothesis.token_log_probabilities[: len(words)]),
@@ -222,7 +232,7 @@ class Captioner:
         )
 
 
-def _name(photo: Photo, number: int) -> str | None:
+def _name(photo: ImageSource, number: int) -> str | None:
     """What errors call a photo that has no name of its own: its place in the list."""
     if isinstance(photo, (str, os.PathLike)):
         return None

@@ -96,7 +96,11 @@ class ShowAttendTellDecoder(nn.Module):
             AdditiveScore(hidden, memory, config.attention_size),
             SoftSelection() if config.selection == "soft" else HardSelection(),
         )
-        self.embedding = nn.Embedding(vocabulary_size, embedding)
+        # Given its weights, Embedding draws none of its own: they are drawn below, and drawing
+        # them here as well makes torch import its compiler when weights are to come from a file.
+        self.embedding: nn.Embedding = nn.Embedding.from_pretrained(  # type: ignore[no-untyped-call]
+            torch.empty(vocabulary_size, embedding), freeze=False
+        )
         self.lstm = nn.LSTMCell(embedding + memory, hidden)
         self.initial_hidden = nn.Linear(memory, hidden)
         self.initial_cell = nn.Linear(memory, hidden)
@@ -107,9 +111,13 @@ class ShowAttendTellDecoder(nn.Module):
             self.output_context = nn.Linear(memory, embedding, bias=False)
         self.output = nn.Linear(embedding if config.deep_output else hidden, vocabulary_size)
         self.dropout = nn.Dropout(config.dropout)
-        nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
+        # Words at the scale of annotation vectors (about one), lest the LSTM hear only the photo,
+        # and gates that at first remember.
+        nn.init.uniform_(self.embedding.weight, -1.0, 1.0)
         nn.init.uniform_(self.output.weight, -0.1, 0.1)
         nn.init.zeros_(self.output.bias)
+        with torch.no_grad():
+            self.lstm.bias_ih[hidden : 2 * hidden] = 1.0  # The forget gate's.
 
     def remember(self, annotations: Tensor) -> Memory:
         """Annotation vectors (B, L, D) -> the memory that `start` and `forward` take."""

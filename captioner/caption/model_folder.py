@@ -33,7 +33,7 @@ WEIGHTS, CONFIG, VOCABULARY, CARD = (
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """What `config.json` holds."""
+    """What `config.json` holds, every field of it: a default may change, a saved model may not."""
 
     format: str
     encoder: VGGConfig
@@ -89,7 +89,7 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     mapping = read_json(path, "model config")
     if not isinstance(mapping, dict) or mapping.get("format") != FORMAT:
         raise UserError(f"{path} is not the config of a caption model (format {FORMAT!r})")
-    config = from_mapping(ModelConfig, mapping, str(path))
+    config = from_mapping(ModelConfig, mapping, str(path), complete=True)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     # Made without memory and without drawing initial weights, which the file's replace.
     with torch.device("meta"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from captioner.cli.options import Commands, add_device, add_parser, add_search, search_options
@@ -18,7 +19,8 @@ Captions photos. For every word the model keeps a map of where it looked; the ma
   find . -name '*.jpg' | captioner caption - --json out.json
   captioner caption photo.jpg --n-best 3 --beam 10   the three best captions
 
-A photo that cannot be read is reported and passed over; the exit code is then 2.
+A photo that cannot be read is reported and passed over; the exit code is then 2. Ctrl-C and
+SIGTERM lose nothing that is done. A photo is never written over.
 """
 
 
@@ -69,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     paths = list(arguments.paths)
     if "-" in paths:
         place = paths.index("-")
-        paths[place : place + 1] = [line for line in sys.stdin.read().splitlines() if line.strip()]
+        paths[place : place + 1] = _standard_input()
     if arguments.demo:
         from captioner.demo import demo_photo
 
@@ -79,11 +81,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.batch_size < 1:
         raise UserError(f"--batch-size {arguments.batch_size} is not at least 1")
 
-    from captioner.recipes.photos import Failed, Outputs, caption_photos, photo_paths
+    from captioner.recipes.outputs import Outputs
+    from captioner.recipes.photos import Failed, caption_photos, photo_paths
 
     photos, failures = photo_paths(paths)
     outputs = Outputs(
-        len(photos),
+        photos,
         arguments.json,
         arguments.csv,
         arguments.html,
@@ -92,14 +95,15 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.words,
         arguments.strength,
     )
-
-    from captioner import load
-    from captioner.devices import choose_device
-
-    model = load(arguments.model, choose_device(arguments.device))
-    search = search_options(arguments, model.search)
     for failure in failures:
         _report(failure.reason)
+    if not photos:
+        return 2
+
+    from captioner import load
+
+    model = load(arguments.model, arguments.device)
+    search = search_options(arguments, model.search)
     try:
         for item in caption_photos(model, photos, search, arguments.batch_size):
             if isinstance(item, Failed):
@@ -110,12 +114,25 @@ def run(arguments: argparse.Namespace) -> int:
             for caption in captions:
                 shown = f"{caption.text}  ({caption.log_probability:.2f})"
                 print(f"{item.path}: {caption.text if len(captions) == 1 else shown}", flush=True)
-            outputs.add(item)
+            try:
+                outputs.add(item)
+            except UserError as error:
+                failures.append(Failed(item.path, str(error)))
+                _report(str(error))
+            outputs.save_so_far()
     finally:  # An interruption loses nothing that is done.
         outputs.finish()
     if failures and len(photos) > 1:
-        _report(f"{len(failures)} of the items named could not be captioned")
+        _report(f"{len(failures)} of the items named could not be captioned or written")
     return 2 if failures else 0
+
+
+def _standard_input() -> list[str]:
+    """The lines of standard input, one path each; file names need not be UTF-8."""
+    binary = getattr(sys.stdin, "buffer", None)
+    text = sys.stdin.read() if binary is None else os.fsdecode(binary.read())
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    return [line for line in lines if line.strip()]
 
 
 def _report(sentence: str) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 
 from captioner.cli.options import Commands, add_device, add_parser
 from captioner.cli.train import add_changes
+from captioner.errors import UserError
 
 DESCRIPTION = """\
 Computes the annotation vectors of a config's photos, once, and stores them on disk: 200,704 bytes
@@ -21,7 +23,9 @@ def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
     parser = add_parser(commands, "features", "store the annotation vectors of photos", DESCRIPTION)
     parser.add_argument("config", metavar="CONFIG", help="a YAML file, as for training")
-    parser.add_argument("--out", required=True, metavar="FOLDER", help="the store's folder")
+    parser.add_argument(
+        "--out", metavar="FOLDER", help="the store's folder (default: the config's features.folder)"
+    )
     add_changes(parser)
     add_device(parser)
     parser.set_defaults(run=run)
@@ -33,7 +37,13 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.recipes.captioning import store_recipe_features
     from captioner.recipes.config import read_recipe
 
-    recipe = read_recipe(arguments.config, [*arguments.changes, f"features.folder={arguments.out}"])
+    changes = list(arguments.changes)
+    if arguments.out is not None:
+        # Quoted, so that a folder called 2024 is not taken for a number.
+        changes.append(f"features.folder={json.dumps(arguments.out, ensure_ascii=False)}")
+    recipe = read_recipe(arguments.config, changes)
+    if recipe.features.folder is None and not recipe.encoder.train:
+        raise UserError("give --out: the config has no features.folder")
     stores = store_recipe_features(recipe, choose_device(arguments.device))
     for name, store in stores.items():
         print(f"{name}: {len(store):,} images in {store.folder}")

@@ -1,16 +1,14 @@
-"""`captioner`: reads the command line, runs the command, turns errors into one sentence."""
+"""`captioner`: reads the command line, runs the command."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import sys
 from collections.abc import Sequence
 
 import captioner
 from captioner.cli import caption, evaluate, features, info, train
-from captioner.errors import UserError
+from captioner.cli.program import run_program
 
 DESCRIPTION = """\
 Captions photos and shows, for every word, where the model looked.
@@ -40,24 +38,15 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code.
 
-    0: all went well. 2: something the person gave is wrong, or a photo of a batch was; said on
-    standard error. 130: interrupted.
+    As `run_program`; 2 as well when a photo of a batch could not be captioned.
     """
-    parsed = build_parser().parse_args(arguments)
-    try:
+
+    def run() -> int:
+        parsed = build_parser().parse_args(arguments)
         code: int = parsed.run(parsed)
-        sys.stdout.flush()
         return code
-    except UserError as error:
-        print(f"captioner: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("captioner: interrupted", file=sys.stderr)
-        return 128 + signal.SIGINT
-    except BrokenPipeError:
-        # Whoever read the output has left; nothing more can be said to them.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + 13
+
+    return run_program(run)
 
 
 if __name__ == "__main__":

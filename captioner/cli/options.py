@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from captioner.errors import UserError
 
 if TYPE_CHECKING:
     from captioner.caption import SearchOptions
+
+SAMPLING = ("temperature", "top_k", "top_p", "seed")
+"""The options that say how to draw; None where not given."""
+
+SEARCH = (
+    *("beam", "n_best", "length_normalisation", "minimum_length", "maximum_length"),
+    *("block_ngrams", "sample", *SAMPLING),
+)
+"""All options that `add_search` adds; None where not given."""
 
 Commands = Any  # What argparse calls _SubParsersAction, a name it keeps to itself.
 
@@ -44,8 +56,12 @@ def add_search(parser: argparse.ArgumentParser) -> None:
         metavar="ALPHA",
         help="divide log-probabilities by ((5 + length) / 6) ** ALPHA; 0 for none",
     )
-    search.add_argument("--minimum-length", type=int, metavar="WORDS")
-    search.add_argument("--maximum-length", type=int, metavar="WORDS")
+    search.add_argument(
+        "--minimum-length", type=int, metavar="WORDS", help="no caption has fewer words"
+    )
+    search.add_argument(
+        "--maximum-length", type=int, metavar="WORDS", help="longer captions are cut off there"
+    )
     search.add_argument(
         "--block-ngrams", type=int, metavar="N", help="no N words in a row twice; 0 for no rule"
     )
@@ -62,6 +78,7 @@ def search_options(arguments: argparse.Namespace, own: SearchOptions) -> SearchO
     """The model's own search options with those of the command line over them.
 
     Asking for more captions than the model's own beam holds widens the beam.
+    Raises `UserError` for values out of range, and for options of sampling without --sample.
     """
     from dataclasses import fields, replace
 
@@ -70,6 +87,15 @@ def search_options(arguments: argparse.Namespace, own: SearchOptions) -> SearchO
         for field in fields(own)
         if getattr(arguments, field.name) is not None
     }
+    if not given.get("sample", own.sample):
+        refuse(arguments, SAMPLING, "without --sample")
     if "n_best" in given and "beam" not in given:
         given["beam"] = max(own.beam, given["n_best"])
     return replace(own, **given)
+
+
+def refuse(arguments: argparse.Namespace, names: Sequence[str], where: str) -> None:
+    """Raise `UserError` for the first of these options that was given: it means nothing there."""
+    for name in names:
+        if getattr(arguments, name) is not None:
+            raise UserError(f"--{name.replace('_', '-')} has no meaning {where}")

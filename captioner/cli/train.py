@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from captioner.cli.options import Commands, add_device, add_parser
@@ -48,18 +47,13 @@ def add_changes(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train; 130 when stopped by Ctrl-C or SIGTERM, with a checkpoint saved."""
+    """Train; stopped by Ctrl-C or SIGTERM, with a checkpoint saved."""
     from captioner.devices import choose_device
     from captioner.recipes.captioning import train_captioner
     from captioner.recipes.config import read_recipe
-    from captioner.training import Interrupted
 
     recipe = read_recipe(arguments.config, arguments.changes)
     folder = Path(arguments.out or Path("runs") / Path(arguments.config).stem)
-    try:
-        model = train_captioner(recipe, folder, arguments.resume, choose_device(arguments.device))
-    except Interrupted as stop:
-        print(f"captioner: {stop}", file=sys.stderr)
-        return 130
+    model = train_captioner(recipe, folder, arguments.resume, choose_device(arguments.device))
     print(f"the best model is in {model}")
     return 0

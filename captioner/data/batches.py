@@ -39,15 +39,6 @@ class CaptionBatch:
         steps = torch.arange(self.inputs.shape[1], device=self.lengths.device)  # (T,)
         return steps < self.lengths.unsqueeze(1)  # (B, T)
 
-    def to(self, device: torch.device | str) -> CaptionBatch:
-        """The same batch on another device."""
-        return CaptionBatch(
-            self.rows.to(device, non_blocking=True),
-            self.inputs.to(device, non_blocking=True),
-            self.targets.to(device, non_blocking=True),
-            self.lengths.to(device, non_blocking=True),
-        )
-
 
 def length_bucketed_batches(
     lengths: Sequence[int], batch_size: int, generator: torch.Generator

@@ -35,27 +35,31 @@ def read_coco(
     annotations: the JSON file; or a folder that holds `captions_SPLIT.json`, itself or in its
         folder `annotations`.
     images: the folder of the photos, or the one that holds `train2014`, `val2017` and so on.
-    split: train2014, val2014, train2017 or val2017; needed only with a folder of annotations.
+    split: train2014, val2014, train2017 or val2017, or without the year where the file's name has
+        it; needed only with a folder of annotations.
     on_problem: "refuse" or "skip"; see `Problems`.
     check_files: whether the photos must be there.
 
-    Images are named by COCO's number. Raises `UserError` for an absent or ill-formed file, and as
-    `CaptionCollector.finish` does.
+    Images are named by COCO's number. Raises `UserError` for an absent or ill-formed file, for a
+    split other than the one in the file's name, and as `CaptionCollector.finish` does.
     """
     file = _annotation_file(Path(annotations), split)
     where = f"caption file {file}"
+    year = _found(_FOLDER.search(file.name))
+    if split is not None and year is not None and split not in (year, year[:-4]):
+        raise UserError(f"{where} is of the split {year!r}, not {split!r}")
     document = _well_formed(read_json(file, "caption file"), where)
     if check_files:
         require_folder(Path(images))
     folders: dict[str | None, Path] = {}
-    year = split or _found(_FOLDER.search(file.name))
     collector = CaptionCollector(where, on_problem, check_files)
     for image in document["images"]:
         named = _found(_FOLDER.search(image["file_name"]))
         if named not in folders:
-            folders[named] = image_folder(Path(images), named, year)
+            folders[named] = image_folder(Path(images), named, split, year)
         image_id = str(image["id"])
-        collector.add_image(image_id, folders[named] / image["file_name"], f"image {image_id}")
+        path = folders[named] / image["file_name"]
+        collector.add_image(image_id, path, f"image {image_id}", image["id"])
     for image_id, entries in _index(document).imgToAnns.items():
         for entry in entries:
             record = f"annotation {entry['id']}"

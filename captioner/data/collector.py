@@ -16,6 +16,7 @@ from captioner.errors import UserError
 class _Image:
     record: str
     path: Path
+    number: int | None
     captions: list[str] = field(default_factory=list)
     tokens: list[tuple[str, ...] | None] = field(default_factory=list)
 
@@ -42,10 +43,10 @@ class CaptionCollector:
         """Whether an image of this name was added."""
         return image_id in self._images
 
-    def add_image(self, image_id: str, path: Path, record: str) -> bool:
+    def add_image(self, image_id: str, path: Path, record: str, number: int | None = None) -> bool:
         """Add an image; says whether it is new. A second one of the name or file is a problem.
 
-        record: which record of the source it is, for messages.
+        record: which record of the source it is, for messages. number: COCO's, if it has one.
         """
         if image_id in self._images:
             first = self._images[image_id].record
@@ -55,7 +56,7 @@ class CaptionCollector:
             first = self._paths[path]
             self.problems.add("duplicate image", record, f"{record} has the file of {first}")
             return False
-        self._images[image_id] = _Image(record, path)
+        self._images[image_id] = _Image(record, path, number)
         self._paths[path] = record
         return True
 
@@ -145,7 +146,13 @@ def require_folder(images: Path) -> None:
 def _captioned(image_id: str, image: _Image) -> CaptionedImage:
     tokens = tuple(words for words in image.tokens if words is not None)
     complete = len(tokens) == len(image.captions)
-    return CaptionedImage(image_id, image.path, tuple(image.captions), tokens if complete else None)
+    return CaptionedImage(
+        image_id,
+        image.path,
+        tuple(image.captions),
+        tokens if complete else None,
+        image.number,
+    )
 
 
 def _has_words(text: str) -> bool:

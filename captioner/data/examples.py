@@ -34,11 +34,6 @@ class CaptionExamples:
     examples: list[CaptionExample]
     truncated: int
 
-    @property
-    def lengths(self) -> list[int]:
-        """The number of words of each example."""
-        return [len(example.tokens) for example in self.examples]
-
 
 def caption_words(image: CaptionedImage) -> list[list[str]]:
     """The words of each caption of an image: the source's own, or else by `tokenize`."""

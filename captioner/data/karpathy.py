@@ -62,7 +62,7 @@ def read_karpathy(
             continue
         if folder not in folders:
             folders[folder] = image_folder(Path(images), folder)
-        if collector.add_image(image_id, folders[folder] / file_name, record):
+        if collector.add_image(image_id, folders[folder] / file_name, record, coco_id):
             for place, (text, tokens) in enumerate(captions):
                 sentence = f"sentence {place} of {record}"
                 collector.add_caption(image_id, text, sentence, tokens=tokens)

@@ -12,16 +12,18 @@ from captioner.data.problems import Problems
 class CaptionedImage:
     """A photo and what people wrote about it.
 
-    image_id: what the source calls it: COCO's number, elsewhere the file name.
+    image_id: what the source calls it, as text: COCO's number, elsewhere the file name.
     path: where the photo lies.
     captions: at least one, as written, without the white space around them.
     tokens: the words of each caption, if the source brings its own; as many as captions.
+    number: COCO's number, where the source has it.
     """
 
     image_id: str
     path: Path
     captions: tuple[str, ...]
     tokens: tuple[tuple[str, ...], ...] | None = None
+    number: int | None = None
 
 
 @dataclass(frozen=True)

@@ -14,18 +14,20 @@ if TYPE_CHECKING:
     from captioner.caption import Captioner
 
 DEFAULT = "default"
+_CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 
 
 def packaged_models() -> list[str]:
     """Names of the models that came with the package."""
-    return sorted(path.parent.name for path in Path(__file__).parent.glob("*/config.json"))
+    return sorted(path.parent.name for path in Path(__file__).parent.glob(f"*/{_CONFIG}"))
 
 
 def model_folder(name_or_path: str | os.PathLike[str] = DEFAULT) -> Path:
     """The folder of a packaged model, by name, or of any other, by path.
 
     A name wins over a path; write `./default` for a folder of that name.
-    Raises `UserError` when it is neither.
+    Raises `UserError` when it is neither, and naming the model in it for a folder of a training
+    run.
     """
     if str(name_or_path) in packaged_models():
         return Path(__file__).parent / str(name_or_path)
@@ -35,6 +37,8 @@ def model_folder(name_or_path: str | os.PathLike[str] = DEFAULT) -> Path:
             f"model {str(name_or_path)!r} is neither a folder nor one of the packaged models "
             f"({', '.join(packaged_models()) or 'there are none'})"
         )
+    if (path / "model" / _CONFIG).is_file() and not (path / _WEIGHTS).is_file():
+        raise UserError(f"{path} is a training run, not a model; its model is {path / 'model'}")
     return path
 
 
@@ -43,8 +47,12 @@ def load(
 ) -> Captioner:
     """Load a captioner: the packaged one by default, another by name or folder.
 
-    Raises `UserError` naming what is missing or does not fit.
+    device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the best there is.
+    Raises `UserError` naming what is missing or does not fit, or a device that is not there.
     """
-    from captioner.caption import load_model  # Imported here: it brings torch.
+    # Imported here: they bring torch.
+    from captioner.caption import load_model
+    from captioner.devices import choose_device
 
-    return load_model(model_folder(name_or_path), device)
+    chosen = choose_device(device) if isinstance(device, str) else device
+    return load_model(model_folder(name_or_path), chosen)

@@ -26,15 +26,17 @@ from captioner.errors import UserError
 from captioner.evaluation.captions import evaluate_captions
 from captioner.evaluation.results import write_results
 from captioner.fields import to_mapping
-from captioner.files import write_json
+from captioner.files import folder_lock, write_json
 from captioner.progress import Progress
 from captioner.recipes.config import SCORES, CaptioningRecipe
+from captioner.recipes.run_folder import CONFIG, check_folder
 from captioner.recipes.sources import Source, mirrored, read_sources
+from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
 from captioner.training import Validation, train
 from captioner.vision.feature_store import FeatureStore, StoreKey, build_store
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder, map_size
+from captioner.vision.vgg import ANNOTATION_SIZE, VGGEncoder, map_size
 from captioner.vision.weights import build_encoder, fingerprint
 
 MIRRORED = " mirrored"
@@ -52,13 +54,30 @@ def train_captioner(
     folder: gets `config.json`, the checkpoint, the log, `features/`, and `model/`, which is
         replaced whenever a validation is the best so far, with its captions beside it in
         `results.json`.
-    resume: go on from the folder's checkpoint. Without it a folder that has one is refused.
-    Raises `UserError` for whatever is wrong with the data, the weights or the folder.
+    resume: go on from the folder's checkpoint, with the recipe that it was made with but for
+        `CHANGEABLE`. Without it a folder that has one is refused.
+    Raises `UserError` for whatever is wrong with the data, the weights or the folder, which no
+    other process may be training in.
     """
     folder = Path(folder)
-    _prepare_folder(recipe, folder, resume)
+    check_folder(recipe, folder, resume)
     train_source, validation_source = read_sources(recipe.data)
     validation_source = validation_source.first(recipe.validation.images)
+    _check_validation(len(validation_source))
+    with folder_lock(folder, "run"):
+        check_folder(recipe, folder, resume)  # Another run may have been in it meanwhile.
+        write_json(folder / CONFIG, to_mapping(recipe))
+        return _train(recipe, folder, resume, device, train_source, validation_source)
+
+
+def _train(
+    recipe: CaptioningRecipe,
+    folder: Path,
+    resume: bool,
+    device: torch.device | str,
+    train_source: Source,
+    validation_source: Source,
+) -> Path:
     for name, source in (("training", train_source), ("validation", validation_source)):
         print(f"{name}: {len(source):,} photos, {sum(map(len, source.captions)):,} captions")
         if source.report:
@@ -73,6 +92,7 @@ def train_captioner(
     encoder = encoder_of(recipe).to(device)
     decoder = ShowAttendTellDecoder(recipe.decoder, len(vocabulary)).to(device)
     captioner = Captioner(encoder, decoder, vocabulary, recipe.preprocessing, recipe.search)
+    model = CaptioningLoss(decoder, recipe.objective, encoder if recipe.encoder.train else None)
     train_rows: Rows
     validation_rows: Rows
     kept = list(range(len(validation_source)))
@@ -88,19 +108,22 @@ def train_captioner(
         usable = set(readable(train_source, store["train"]))
         examples.examples[:] = [item for item in examples.examples if item.row in usable]
         kept = readable(validation_source, store["validation"])
-    if not examples.examples or not kept:
-        raise UserError("there is nothing left to train on or to validate on")
+    if not examples.examples:
+        raise UserError("there is nothing left to train on")
+    _check_validation(len(kept))
     judged = validation_source.take(kept)
+    captions: list[str] = []
 
     def validate() -> dict[str, float]:
         batch_size = recipe.validation.batch_size
-        return scores_of(free_running(captioner, validation_rows, kept, batch_size), judged)
+        captions[:] = free_running(captioner, validation_rows, kept, batch_size)
+        return scores_of(captions, judged)
 
     def keep(scores: dict[str, float]) -> None:
         save_model(captioner, folder / "model")
         write_json(folder / "model" / "scores.json", scores)
+        write_captions(folder / "results.json", captions, judged)
 
-    model = CaptioningLoss(decoder, recipe.objective, encoder if recipe.encoder.train else None)
     train(
         model,
         CaptionBatches(examples.examples, train_rows, recipe),
@@ -115,8 +138,7 @@ def train_captioner(
 
 def encoder_of(recipe: CaptioningRecipe) -> VGGEncoder:
     """The recipe's encoder, with its weights. Raises `UserError` when they cannot be had."""
-    config = VGGConfig(recipe.encoder.name, recipe.encoder.width)
-    encoder = build_encoder(config, recipe.encoder.weights)
+    encoder = build_encoder(recipe.encoder.config, recipe.encoder.weights)
     return encoder.to(memory_format=torch.channels_last)
 
 
@@ -125,7 +147,8 @@ def stored_features(
 ) -> dict[str, FeatureStore]:
     """The annotation vectors of each source, from the store; computed where they are not there.
 
-    Training photos are stored mirrored as well where the recipe says so.
+    Training photos are stored mirrored as well where the recipe says so. Raises `UserError` as
+    `build_store` does, and where the recipe refuses unreadable photos, naming the first.
     """
     base = recipe.features.folder or folder / "features"
     key = StoreKey(fingerprint(encoder), recipe.preprocessing.fingerprint())
@@ -133,7 +156,7 @@ def stored_features(
     device = next(encoder.parameters()).device
     stores = {}
     for name, source in sources.items():
-        image_ids = list(source.image_ids)
+        image_ids = source.names
         if recipe.features.mirror and name == "train":
             image_ids += [image_id + MIRRORED for image_id in image_ids]
         progress: list[Progress] = []
@@ -182,12 +205,19 @@ def stored_features(
             unreadable=unreadable,
         )
         progress[0].close()
+        if unreadable and recipe.data.on_problem == "refuse":
+            # Left out by a run that skipped them.
+            first, reason = next(iter(unreadable.items()))
+            raise UserError(
+                f"feature store {base / name} lacks {len(unreadable):,} photos that could not be "
+                f"read, the first {first}: {reason}; set data.on_problem to skip, or delete it"
+            )
     return stores
 
 
 def readable(source: Source, store: FeatureStore) -> list[int]:
     """The rows of the photos that could be read; the others are counted and named in print."""
-    rows = [row for row, name in enumerate(source.image_ids) if name not in store.unreadable]
+    rows = [row for row, name in enumerate(source.names) if name not in store.unreadable]
     lost = len(source) - len(rows)
     if lost:
         reason = next(iter(store.unreadable.values()))
@@ -203,8 +233,10 @@ def store_recipe_features(
     Raises `UserError` when the recipe trains its encoder, which leaves nothing to store, when it
     names no folder, and as `build_store` does.
     """
-    if recipe.encoder.train or recipe.features.folder is None:
+    if recipe.encoder.train:
         raise UserError("this config trains its encoder, so there is nothing to store")
+    if recipe.features.folder is None:
+        raise UserError("this config names no features.folder, so there is nowhere to store them")
     train_source, validation_source = read_sources(recipe.data)
     validation_source = validation_source.first(recipe.validation.images)
     return stored_features(
@@ -259,7 +291,10 @@ Rows = StoredRows | PixelRows
 
 @dataclass(frozen=True)
 class CaptionBatches:
-    """The training set in length-bucketed batches; follows `captioner.training.Batches`."""
+    """The training set in batches, length-bucketed where features are stored.
+
+    Follows `captioner.training.Batches`.
+    """
 
     examples: list[CaptionExample]
     rows: Rows
@@ -273,7 +308,10 @@ class CaptionBatches:
         """The batches of an epoch from number `first` on."""
         settings = self.recipe.training
         generator = _generator(settings.seed, epoch)
-        lengths = [len(example.tokens) for example in self.examples]
+        # Batch normalisation must see batches like the whole set, and captions of one length are of
+        # like photos; so where the encoder is trained along, batches are drawn blindly.
+        alike = self.recipe.encoder.train
+        lengths = [0 if alike else len(example.tokens) for example in self.examples]
         plan = length_bucketed_batches(lengths, settings.batch_size, generator)
         for number, indices in enumerate(plan[first:], start=first):
             # Its own generator for each batch, so that a resumed epoch draws what it would have.
@@ -306,8 +344,9 @@ def scores_of(captions: Sequence[str], source: Source) -> dict[str, float]:
     """
     found = evaluate_captions(list(captions), source.captions).as_dict()
     scores = {name: found[name] for name in (*SCORES[:-1], "brevity_penalty")}
+    # As the words stand, and as the text reads: "a man 's hat" and "a man's hat".
     exact = [
-        caption.split() in references
+        caption.split() in references or tokenize(caption) in references
         for caption, references in zip(captions, source.words, strict=True)
     ]
     scores["exact match"] = sum(exact) / len(exact)
@@ -315,7 +354,7 @@ def scores_of(captions: Sequence[str], source: Source) -> dict[str, float]:
 
 
 def write_captions(path: Path, captions: Sequence[str], source: Source) -> None:
-    """Write one caption a photo in COCO's result format."""
+    """Write one caption a photo in COCO's result format, by the source's own `image_ids`."""
     write_results(path, dict(zip(source.image_ids, captions, strict=True)))
 
 
@@ -325,11 +364,9 @@ def _generator(*numbers: int) -> torch.Generator:
     return torch.Generator().manual_seed(int(seed))
 
 
-def _prepare_folder(recipe: CaptioningRecipe, folder: Path, resume: bool) -> None:
-    has_checkpoint = (folder / "last.safetensors").exists()
-    if has_checkpoint and not resume:
-        raise UserError(f"{folder} holds a run; give --resume to go on with it or another folder")
-    write_json(folder / "config.json", to_mapping(recipe))
+def _check_validation(photos: int) -> None:
+    if photos < 2:
+        raise UserError(f"CIDEr-D needs two photos or more to validate on, and there are {photos}")
 
 
 def _parameter_groups(model: CaptioningLoss, recipe: CaptioningRecipe) -> list[dict[str, object]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,25 +11,36 @@ from typing import Any
 import yaml
 
 from captioner.caption import DecoderConfig, ObjectiveConfig, SearchOptions
+from captioner.data.readers import READERS
 from captioner.data.shapes import ShapesConfig
 from captioner.errors import UserError
 from captioner.fields import from_mapping
 from captioner.files import read_text
 from captioner.training import TrainingConfig
 from captioner.vision.preprocessing import Preprocessing
+from captioner.vision.vgg import VGGConfig
 
-DATA_FORMATS = ("coco", "karpathy", "flickr8k", "table", "shapes")
+DATA_FORMATS = (*READERS, "shapes")
 SCORES = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D", "exact match")
 
 
 @dataclass(frozen=True)
 class ShapesData:
-    """The generated set: so many pictures for each split, from `seed`, as `pictures` says."""
+    """The generated set: so many pictures for each split, from `seed`, as `pictures` says.
+
+    Raises `UserError` for values out of range.
+    """
 
     train: int = 8000
     validation: int = 500
     seed: int = 0
     pictures: ShapesConfig = field(default_factory=ShapesConfig)
+
+    def __post_init__(self) -> None:
+        # CIDEr-D, which validation always gives, is not defined for one picture.
+        for name, least in (("train", 1), ("validation", 2), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise UserError(f"shapes {name} {getattr(self, name)} is not at least {least}")
 
 
 @dataclass(frozen=True)
@@ -77,12 +89,24 @@ class EncoderRecipe:
     name, width: as in `captioner.vision.vgg.VGGConfig`.
     weights: `imagenet` (torchvision's, downloaded on first use), `random`, or a path.
     train: whether it is trained along; otherwise annotation vectors are computed once and stored.
+
+    Raises `UserError` as `VGGConfig` does, and for weights that are not named.
     """
 
     name: str = "vgg19"
     width: float = 1.0
     weights: str = "imagenet"
     train: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.weights:
+            raise UserError("encoder weights are not named: imagenet, random, or a path")
+        _ = self.config
+
+    @property
+    def config(self) -> VGGConfig:
+        """The network as the encoder takes it."""
+        return VGGConfig(self.name, self.width)
 
 
 @dataclass(frozen=True)
@@ -92,11 +116,17 @@ class FeaturesConfig:
     folder: where it lies; by default `features` in the run's folder. Runs may share one.
     mirror: also store every training photo mirrored, and train on either, at random.
     batch_size: photos encoded at a time.
+
+    Raises `UserError` for a batch size below 1.
     """
 
     folder: Path | None = None
     mirror: bool = False
     batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise UserError(f"features batch_size {self.batch_size} is not at least 1")
 
 
 @dataclass(frozen=True)
@@ -104,7 +134,10 @@ class ValidationConfig:
     """Free-running validation: captions are searched for as a user would get them.
 
     score: what decides which epoch is kept; one of `SCORES`.
-    images: validate on the first so many only; 0 for all. batch_size: photos at a time.
+    images: validate on the first so many only, two or more; 0 for all.
+    batch_size: photos at a time.
+
+    Raises `UserError` for values out of range.
     """
 
     score: str = "CIDEr-D"
@@ -114,8 +147,10 @@ class ValidationConfig:
     def __post_init__(self) -> None:
         if self.score not in SCORES:
             raise UserError(f"score {self.score!r} is not one of {', '.join(SCORES)}")
-        if self.images < 0 or self.batch_size < 1:
-            raise UserError("images must be at least 0 and batch_size at least 1")
+        if self.images < 0 or self.images == 1:
+            raise UserError(f"validation images {self.images} is neither 0 nor at least 2")
+        if self.batch_size < 1:
+            raise UserError(f"validation batch_size {self.batch_size} is not at least 1")
 
 
 @dataclass(frozen=True)
@@ -123,6 +158,8 @@ class CaptioningRecipe:
     """A whole captioning run. The sections are documented at their classes.
 
     minimum_count: how often a word occurs in the training captions to be in the vocabulary.
+
+    Raises `UserError` for values out of range, and for a field that another leaves no effect.
     """
 
     data: DataConfig
@@ -136,6 +173,12 @@ class CaptioningRecipe:
     search: SearchOptions = field(default_factory=SearchOptions)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
 
+    def __post_init__(self) -> None:
+        if self.minimum_count < 1:
+            raise UserError(f"minimum_count {self.minimum_count} is not at least 1")
+        if self.features.mirror and self.encoder.train:
+            raise UserError("features mirror is for stored features; encoder train stores none")
+
 
 def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> CaptioningRecipe:
     """Read and validate a YAML config.
@@ -144,14 +187,43 @@ def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> CaptioningReci
     Raises `UserError` naming the file and the field that is unknown, ill-typed or out of range.
     """
     try:
-        mapping = yaml.safe_load(read_text(path, "config"))
+        mapping = _yaml(read_text(path, "config"))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" (line {mark.line + 1})" if mark is not None else ""
         raise UserError(f"config {path} is not valid YAML{line}") from None
+    except RecursionError:
+        raise UserError(f"config {path} is nested too deep to be read") from None
+    except ValueError as error:  # A date that is none; a number of 5,000 digits.
+        raise UserError(f"config {path} holds a value that cannot be read ({error})") from None
     for change in changes:
         mapping = _changed({} if mapping is None else mapping, change)
     return from_mapping(CaptioningRecipe, mapping, f"config {path}")
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader, with YAML 1.2's numbers: YAML 1.1 takes 4e-4 for text."""
+
+
+_FLOAT = re.compile(
+    r"""(?:[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?
+    |[-+]?[0-9]+[eE][-+]?[0-9]+
+    |[-+]?\.(?:inf|Inf|INF)
+    |\.(?:nan|NaN|NAN))$""",
+    re.VERBOSE,
+)
+"""YAML 1.2.2, section 10.3.2, less the whole numbers, which are told apart as before."""
+
+_FLOAT_TAG = "tag:yaml.org,2002:float"
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _FLOAT_TAG]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_FLOAT_TAG, _FLOAT, list("-+0123456789."))
+
+
+def _yaml(text: str) -> Any:
+    return yaml.load(text, _Loader)  # The safe loader, which makes nothing but plain values.
 
 
 def _changed(mapping: Any, change: str) -> Any:
@@ -159,9 +231,11 @@ def _changed(mapping: Any, change: str) -> Any:
     if not equals or not name:
         raise UserError(f"change {change!r} should read section.field=value")
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = _yaml(text)
+    except (yaml.YAMLError, ValueError):
         value = text
+    except RecursionError:
+        raise UserError(f"the value of change {name!r} is nested too deep to be read") from None
     *sections, last = name.split(".")
     inner = mapping
     for section in sections:

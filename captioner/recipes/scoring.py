@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+
+from PIL import Image
 
 from captioner.caption import Captioner, SearchOptions
 from captioner.data.coco import read_coco
@@ -22,7 +25,7 @@ def score_results(results: str | Path, references: str | Path) -> CaptionScores:
     """
     captions = {str(image_id): caption for image_id, caption in read_results(results).items()}
     known = read_coco(references, "", check_files=False)
-    captions_of = {image.image_id: list(image.captions) for image in known.images}
+    captions_of = {str(image.image_id): list(image.captions) for image in known.images}
     for image_id in captions:
         if image_id not in captions_of:
             raise UserError(f"{results}: image {image_id} has no references in {references}")
@@ -35,22 +38,50 @@ def score_model(
     search: SearchOptions | None = None,
     batch_size: int = 50,
     results: str | Path | None = None,
+    left_out: dict[str, str] | None = None,
 ) -> CaptionScores:
-    """Caption every photo of a source, once, free-running, and score the captions.
+    """Caption the photos of a source, each once, free-running, and score the captions.
 
-    results: a file to keep the captions in, in COCO's result format.
-    Raises `UserError` naming a photo that cannot be read.
+    results: a file to keep the captions in, in COCO's result format; written before they are
+        scored, and with what is done so far when this ends early.
+    left_out: gets the photos that cannot be read, by name, each with a sentence that says why;
+        the others are scored. Without it such a photo is refused.
+    Raises `UserError` naming a photo that cannot be read, or when none can be.
     """
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} is not at least 1")
+    options = captioner.search if search is None else search
+    generator = options.generator()  # One for all batches.
+    rows: list[int] = []
     captions: list[str] = []
     progress = Progress("captioning", len(source), "images")
-    for first in range(0, len(source), batch_size):
-        rows = range(first, min(first + batch_size, len(source)))
-        found = captioner.caption([source.open_photo(row) for row in rows], search, batch_size)
-        captions += [caption.text for caption in found]
-        progress.advance(len(found))
-    progress.close()
-    if results is not None:
-        write_captions(Path(results), captions, source)
-    return evaluate_captions(captions, source.captions)
+    try:
+        for first in range(0, len(source), batch_size):
+            batch = range(first, min(first + batch_size, len(source)))
+            photos = _opened(source, batch, left_out)
+            found = captioner.caption_loaded(list(photos.values()), options, generator)
+            rows += photos
+            captions += [caption.text for caption in found]
+            progress.advance(len(batch))
+        progress.close()
+    finally:  # A photo that is refused, or an interruption, loses no caption.
+        if results is not None and captions:
+            write_captions(Path(results), captions, source.take(rows))
+    if not captions:
+        raise UserError(f"not one of {len(source):,} photos could be read")
+    return evaluate_captions(captions, source.take(rows).captions)
+
+
+def _opened(
+    source: Source, rows: Sequence[int], left_out: dict[str, str] | None
+) -> dict[int, Image.Image]:
+    """The photos of the given rows that can be read, by row."""
+    photos = {}
+    for row in rows:
+        try:
+            photos[row] = source.open_photo(row)
+        except UserError as error:
+            if left_out is None:
+                raise
+            left_out[str(source.image_ids[row])] = str(error)
+    return photos

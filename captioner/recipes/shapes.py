@@ -20,16 +20,17 @@ class ShapesScores:
     pictures: how many. exact: share whose caption is exactly the right one.
     mass_inside: mean attention mass inside the box of the thing a word names, over the `words`
         colour and shape words of the exactly right captions. box_share: the mean share of the
-        picture these boxes take: what even attention would have inside.
+        picture these boxes take: what even attention would have inside. Both are None where no
+        caption is right, for then no map has a known box.
     """
 
     pictures: int
     exact: float
-    mass_inside: float
-    box_share: float
+    mass_inside: float | None
+    box_share: float | None
     words: int
 
-    def as_dict(self) -> dict[str, float]:
+    def as_dict(self) -> dict[str, float | None]:
         """The figures by name."""
         return vars(self).copy()
 
@@ -39,8 +40,8 @@ class ShapesScores:
             (
                 f"{'pictures':<16}{self.pictures:,}",
                 f"{'exact match':<16}{self.exact:.4f}",
-                f"{'mass inside':<16}{self.mass_inside:.4f} (over {self.words:,} words)",
-                f"{'box share':<16}{self.box_share:.4f}",
+                f"{'mass inside':<16}{_show(self.mass_inside)} (over {self.words:,} words)",
+                f"{'box share':<16}{_show(self.box_share)}",
             )
         )
 
@@ -56,8 +57,10 @@ def score_shapes(
     """Caption `count` pictures of a seed and look where the maps of the right captions lie.
 
     pictures: what they are like; by default as `ShapesConfig` has them, in the size the model
-        sees. Raises `UserError` when no caption is right, for then no map has a known box.
+        sees. Raises `UserError` for a count below 1, and as `generate` does.
     """
+    if count < 1:
+        raise UserError(f"shapes count {count} is not at least 1")
     config = pictures or ShapesConfig(image_size=captioner.preprocessing.size)
     examples = generate(count, seed, config)
     captions = captioner.caption([example.image for example in examples], search, batch_size)
@@ -73,12 +76,14 @@ def score_shapes(
             if box is not None:
                 masses.append(mass_inside(attention, box, caption.region))
                 shares.append(box_share(box, caption.region))
-    if not masses:
-        raise UserError(f"not one of {count} shapes pictures was captioned exactly right")
     return ShapesScores(
         pictures=count,
         exact=right / count,
-        mass_inside=sum(masses) / len(masses),
-        box_share=sum(shares) / len(shares),
+        mass_inside=sum(masses) / len(masses) if masses else None,
+        box_share=sum(shares) / len(shares) if shares else None,
         words=len(masses),
     )
+
+
+def _show(figure: float | None) -> str:
+    return "-" if figure is None else f"{figure:.4f}"

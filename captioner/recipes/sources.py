@@ -12,36 +12,27 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from captioner.data.coco import read_coco
 from captioner.data.examples import caption_words
-from captioner.data.flickr8k import read_flickr8k
-from captioner.data.karpathy import read_karpathy
-from captioner.data.records import CaptionSet
+from captioner.data.readers import READERS
 from captioner.data.shapes import generate
-from captioner.data.table import read_table
 from captioner.errors import UserError
+from captioner.evaluation.results import ImageId
 from captioner.recipes.config import DataConfig
 from captioner.vision.images import load_image
 from captioner.vision.preprocessing import Preprocessing
-
-_READERS: dict[str, Callable[..., CaptionSet]] = {
-    "coco": read_coco,
-    "karpathy": read_karpathy,
-    "flickr8k": read_flickr8k,
-    "table": read_table,
-}
 
 
 @dataclass(frozen=True)
 class Source:
     """The photos of one split with their captions.
 
-    image_ids: N names. captions: for each photo its captions, as text. words: the same, in words.
+    image_ids: what the source itself calls each of the N photos: COCO's number, a file name.
+    captions: for each photo its captions, as text. words: the same, in words.
     open_photo: gives photo number n, loaded safely.
     report: what was wrong with the records, or empty.
     """
 
-    image_ids: list[str]
+    image_ids: Sequence[ImageId]
     captions: list[list[str]]
     words: list[list[list[str]]]
     open_photo: Callable[[int], Image.Image]
@@ -49,6 +40,11 @@ class Source:
 
     def __len__(self) -> int:
         return len(self.image_ids)
+
+    @property
+    def names(self) -> list[str]:
+        """The N `image_ids` as text, as a feature store has them."""
+        return [str(image_id) for image_id in self.image_ids]
 
     def pixels(self, rows: Sequence[int], preprocessing: Preprocessing) -> Tensor:
         """Preprocessed photos (B, 3, size, size) of the given rows."""
@@ -81,16 +77,18 @@ def read_split(
     images: the folder of the photos; only a table can do without.
     Raises `UserError` for an unknown format, and as the format's reader does.
     """
-    if format not in _READERS:
-        raise UserError(f"data format {format!r} is not one of {', '.join(_READERS)}")
+    if format not in READERS:
+        raise UserError(f"data format {format!r} is not one of {', '.join(READERS)}")
     if images is None and format != "table":
         raise UserError(f"data format {format!r} needs the folder of the photos")
-    found = _READERS[format](annotations, images, split, on_problem)
+    found = READERS[format](annotations, images, split, on_problem)
     paths = [image.path for image in found.images]
     if not paths:
         raise UserError(f"{annotations}: there are no captioned images in split {split!r}")
     return Source(
-        image_ids=[image.image_id for image in found.images],
+        image_ids=[
+            image.image_id if image.number is None else image.number for image in found.images
+        ],
         captions=[list(image.captions) for image in found.images],
         words=[caption_words(image) for image in found.images],
         open_photo=lambda row: load_image(paths[row]),
@@ -110,7 +108,7 @@ def read_sources(data: DataConfig) -> tuple[Source, Source]:
     validation = read_split(
         data.format, validation_file, data.images, data.validation, data.on_problem
     )
-    shared = set(train.image_ids) & set(validation.image_ids)
+    shared = set(train.names) & set(validation.names)
     if shared:
         raise UserError(
             f"{len(shared)} photos are in both the training and the validation split, "

@@ -47,17 +47,56 @@ class PageCaption:
 
 @dataclass(frozen=True)
 class PageItem:
-    """One photo of the page.
+    """One photo of the page, as small as the page will have it. Made by `PageItem.of`.
 
-    region: the part of the photo the maps cover.
-    captions: the caption, and after it any alternatives; all their maps have one shape.
+    jpeg: the photo, encoded; of `size`, width and height in pixels.
+    region: left, top, right, bottom of what the maps cover, as shares of the photo's sides.
+    map_shape: rows and columns of the maps.
+    captions: for each caption its words and its log-probability.
+    maps: for each caption its maps (T, rows * columns), int32, in units of `UNIT`.
     name: a line under the photo, such as the name of its file.
     """
 
-    photo: Image.Image
+    jpeg: bytes
+    size: tuple[int, int]
     region: Region
-    captions: Sequence[PageCaption]
+    map_shape: tuple[int, int]
+    captions: Sequence[tuple[tuple[str, ...], float | None]]
+    maps: Sequence[npt.NDArray[np.int32]]
     name: str = ""
+
+    @classmethod
+    def of(
+        cls, photo: Image.Image, region: Region, captions: Sequence[PageCaption], name: str = ""
+    ) -> PageItem:
+        """A photo made ready for the page; nothing of it is kept but its JPEG.
+
+        region: the part of the photo the maps cover, in its pixels.
+        captions: the caption, and after it any alternatives; all their maps have one shape.
+
+        Raises `ValueError` without captions, for maps of different shapes, and as
+        `check_attention` and `check_region` do.
+        """
+        if len(captions) == 0:
+            raise ValueError("a photo of a page has no caption")
+        fitted, (left, top, right, bottom) = fit(photo, region, _LONGEST_SIDE, enlarge=False)
+        maps = [check_attention(caption.words, caption.attention) for caption in captions]
+        shapes = {(weights.shape[1], weights.shape[2]) for weights in maps}
+        if len(shapes) > 1:
+            raise ValueError(f"a photo of a page has maps of different shapes: {shapes}")
+        width, height = fitted.size
+        return cls(
+            jpeg=_encoded(fitted),
+            size=fitted.size,
+            region=(left / width, top / height, right / width, bottom / height),
+            map_shape=shapes.pop(),
+            captions=[(tuple(caption.words), caption.log_probability) for caption in captions],
+            maps=[
+                np.rint(weights.reshape(len(weights), -1) / UNIT).astype(np.int32)
+                for weights in maps
+            ],
+            name=name,
+        )
 
 
 def html_page(
@@ -71,8 +110,7 @@ def html_page(
 
     strength: of the overlay at first; the page has a slider for it.
 
-    Raises `ValueError` for no items, for an item without captions or with maps of different shapes,
-    and as `check_attention`, `check_region` and `check_strength` do.
+    Raises `ValueError` for no items and as `check_strength` does.
     """
     if len(items) == 0:
         raise ValueError("there must be at least one photo on a page")
@@ -80,9 +118,8 @@ def html_page(
     articles = []
     numbers: dict[str, Any] = {"unit": UNIT, "look": asdict(LOOK), "items": []}
     for position, item in enumerate(items):
-        photo, region = fit(item.photo, item.region, _LONGEST_SIDE, enlarge=False)
-        numbers["items"].append(_numbers(item, position, photo.size, region))
-        articles.append(_article(item, position, photo))
+        numbers["items"].append(_numbers(item))
+        articles.append(_article(item, position))
     policy = (
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
         f"script-src 'sha256-{_digest(SCRIPT)}'"
@@ -130,39 +167,28 @@ def save_html(
     write_text(path, html_page(items, title, strength))
 
 
-def _numbers(
-    item: PageItem, position: int, photo_size: tuple[int, int], region: Region
-) -> dict[str, Any]:
+def _numbers(item: PageItem) -> dict[str, Any]:
     """What the script needs of an item: edges as shares of the photo, maps row by row."""
-    if len(item.captions) == 0:
-        raise ValueError(f"photo {position} of the page has no caption")
-    maps = [check_attention(caption.words, caption.attention) for caption in item.captions]
-    shapes = {weights.shape[1:] for weights in maps}
-    if len(shapes) > 1:
-        raise ValueError(f"photo {position} of the page has maps of different shapes: {shapes}")
-    rows, columns = shapes.pop()
-    width, height = photo_size
-    left, top, right, bottom = region
+    rows, columns = item.map_shape
     return {
-        "region": [left / width, top / height, right / width, bottom / height],
+        "region": list(item.region),
         "rows": rows,
         "columns": columns,
-        "captions": [
-            np.rint(weights.reshape(len(weights), -1) / UNIT).astype(int).tolist()
-            for weights in maps
-        ],
+        "captions": [weights.tolist() for weights in item.maps],
     }
 
 
-def _article(item: PageItem, position: int, photo: Image.Image) -> str:
+def _article(item: PageItem, position: int) -> str:
     """The HTML of one item; all text from outside is escaped."""
-    alternative = html.escape(" ".join(printable(word) for word in item.captions[0].words))
+    width, height = item.size
+    alternative = html.escape(" ".join(printable(word) for word in item.captions[0][0]))
     name = html.escape(printable(item.name))
-    captions = "".join(_caption(caption) for caption in item.captions)
+    captions = "".join(_caption(words, score) for words, score in item.captions)
+    photo = "data:image/jpeg;base64," + base64.b64encode(item.jpeg).decode("ascii")
     return f"""<article class="item" id="item-{position}">
 <figure>
-<div class="stage" style="--ratio:{photo.width / photo.height:.4f}">
-<img src="{_data_uri(photo)}" width="{photo.width}" height="{photo.height}" alt="{alternative}">
+<div class="stage" style="--ratio:{width / height:.4f}">
+<img src="{photo}" width="{width}" height="{height}" alt="{alternative}">
 <canvas hidden></canvas>
 </div>
 <figcaption>{name}</figcaption>
@@ -173,15 +199,15 @@ def _article(item: PageItem, position: int, photo: Image.Image) -> str:
 """
 
 
-def _caption(caption: PageCaption) -> str:
+def _caption(words: Sequence[str], log_probability: float | None) -> str:
     buttons = "\n".join(
         f'<button class="word" type="button" aria-pressed="false">'
         f"{html.escape(printable(word) or '?')}</button>"
-        for word in caption.words
+        for word in words
     )
     score = ""
-    if caption.log_probability is not None:
-        score = f'<span class="score">log-probability {caption.log_probability:.2f}</span>'
+    if log_probability is not None:
+        score = f'<span class="score">log-probability {log_probability:.2f}</span>'
     return f"""<li class="caption">
 <div class="words" dir="auto">
 {buttons}
@@ -191,10 +217,10 @@ def _caption(caption: PageCaption) -> str:
 """
 
 
-def _data_uri(photo: Image.Image) -> str:
+def _encoded(photo: Image.Image) -> bytes:
     buffer = io.BytesIO()
     photo.save(buffer, format="JPEG", quality=_JPEG_QUALITY)
-    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+    return buffer.getvalue()
 
 
 def _json(value: Any) -> str:

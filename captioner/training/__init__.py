@@ -2,6 +2,14 @@
 
 from captioner.training.config import TrainingConfig
 from captioner.training.interruption import Interrupted
-from captioner.training.loop import Batches, Trainable, Validation, train
+from captioner.training.loop import CHECKPOINT, Batches, Trainable, Validation, train
 
-__all__ = ["Batches", "Interrupted", "Trainable", "TrainingConfig", "Validation", "train"]
+__all__ = [
+    "CHECKPOINT",
+    "Batches",
+    "Interrupted",
+    "Trainable",
+    "TrainingConfig",
+    "Validation",
+    "train",
+]

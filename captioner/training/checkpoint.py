@@ -47,8 +47,10 @@ def save_checkpoint(
         for name, value in optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer.{index}.{name}"] = value
     tensors["random.cpu"] = torch.get_rng_state()
-    if torch.cuda.is_available():
-        tensors["random.cuda"] = torch.cuda.get_rng_state()
+    device = parameters[0].device
+    state = _device_random_state(device)
+    if state is not None:
+        tensors[f"random.{device.type}"] = state
     header = {"format": FORMAT, "position": json.dumps(vars(position))}
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with atomic_path(path) as temporary:
@@ -100,6 +102,26 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimiz
             state[name.removeprefix(prefix)] = own_form
         if state:
             optimizer.state[parameter] = state
-    if torch.cuda.is_available() and "random.cuda" in tensors:
-        torch.cuda.set_rng_state(tensors["random.cuda"])
+    device = parameters[0].device
+    if f"random.{device.type}" in tensors:
+        try:
+            _set_device_random_state(device, tensors[f"random.{device.type}"])
+        except (TypeError, RuntimeError):
+            raise UserError(f"checkpoint {path} is damaged: its random state is not one") from None
     return position
+
+
+def _device_random_state(device: torch.device) -> Tensor | None:
+    """Where dropout draws from on this accelerator; None on the CPU, whose state is always kept."""
+    if device.type == "cuda":
+        return torch.cuda.get_rng_state(device)
+    if device.type == "mps":
+        return torch.mps.get_rng_state()
+    return None
+
+
+def _set_device_random_state(device: torch.device, state: Tensor) -> None:
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state, device)
+    elif device.type == "mps":
+        torch.mps.set_rng_state(state)

@@ -93,7 +93,7 @@ def train(
     total_steps = sum(data.steps(epoch) for epoch in range(config.epochs))
     if total_steps == 0:
         raise UserError("there is nothing to train on: the training set has no batches")
-    saved = time.monotonic()
+    saved, saved_step = time.monotonic(), position.step
     with Interruption() as interruption:
         while position.epoch < config.epochs and not _finished(position, config):
             model.train()
@@ -125,7 +125,7 @@ def train(
                 progress.advance(note=f"loss {mean:.3f}")
                 if interruption.asked or time.monotonic() - saved > config.checkpoint_seconds:
                     save_checkpoint(path, model, optimizer, position)
-                    saved = time.monotonic()
+                    saved, saved_step = time.monotonic(), position.step
                 if interruption.asked:
                     progress.close()
                     raise Interrupted(
@@ -133,6 +133,10 @@ def train(
                     )
             means = {k: v / max(1, position.step_in_epoch) for k, v in position.totals.items()}
             progress.close(f"loss {means.get('loss', math.nan):.3f}")
+            due = (position.epoch + 1) % config.validate_every == 0
+            due = validation is not None and (due or position.epoch + 1 == config.epochs)
+            if due and saved_step < position.step:  # Validating takes long, and may go wrong.
+                save_checkpoint(path, model, optimizer, position)
             position.epoch += 1
             position.step_in_epoch = 0
             position.totals = {}
@@ -145,12 +149,11 @@ def train(
                 "learning_rate": optimizer.param_groups[0]["initial_lr"] * last,
                 **{f"train_{name}": value for name, value in means.items()},
             }
-            due = position.epoch % config.validate_every == 0 or position.epoch == config.epochs
             if validation is not None and due:
                 record.update(_validate(model, validation, position))
             log.write(record)
             save_checkpoint(path, model, optimizer, position)
-            saved = time.monotonic()
+            saved, saved_step = time.monotonic(), position.step
     return position
 
 

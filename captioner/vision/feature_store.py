@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from captioner.errors import UserError
-from captioner.files import read_json, write_json
+from captioner.files import folder_lock, read_json, write_json
 
 FORMAT = "captioner feature store 1"
 _DATA, _INDEX = "annotations.bin", "index.json"
@@ -59,7 +59,6 @@ class FeatureStore:
         self.images: list[str] = index["images"]
         # Images whose rows hold nothing, with the reasons.
         self.unreadable: dict[str, str] = index["unreadable"]
-        self.row_of = {image_id: row for row, image_id in enumerate(self.images)}
         self.shape: tuple[int, int] = (index["shape"][0], index["shape"][1])
         self._rows = _open(folder, (len(self.images), *self.shape), "r")
 
@@ -92,46 +91,65 @@ def build_store(
         it is kept in the index. Without it nothing may be unreadable.
 
     Raises `UserError` when the folder holds a store of other photos, another encoder or another
-    preprocessing, and when the disk is full. Whatever `encode` raises passes through; what was
+    preprocessing, when another process is filling it, when `batch_size` is below 1, and when the
+    disk is full. Whatever `encode` raises passes through; what was
     done before it stays done.
     """
-    done = 0
+    if batch_size < 1:
+        raise UserError(f"batch size {batch_size} is not at least 1")
     unreadable = {} if unreadable is None else unreadable
-    if (folder / _INDEX).exists():
-        index = _read_index(folder)
-        _check_key(folder, index, key)
-        if index["images"] != list(images) or tuple(index["shape"]) != tuple(shape):
-            raise UserError(
-                f"feature store {folder} holds other images; give another folder or delete it"
-            )
-        done = index["done"]
-        unreadable.update(index["unreadable"])
-    else:
-        _create(folder, len(images), shape)
-        _write_index(folder, images, shape, key, 0, {})
-    rows = _open(folder, (len(images), *shape), "r+")
-    safe = done
-    if progress is not None:
-        progress(done)
-    try:
-        while done < len(images):
-            batch = range(done, min(done + batch_size, len(images)))
-            vectors = encode(batch)  # (B, L, D)
-            if vectors.shape != (len(batch), *shape):
-                raise ValueError(f"encode gave {tuple(vectors.shape)}, not {(len(batch), *shape)}")
-            rows[batch.start : batch.stop] = vectors.cpu().half().numpy()
-            done = batch.stop
-            if progress is not None:
-                progress(done)
-            if done - safe >= sync_every:
+    if (folder / _INDEX).exists() and _stored(folder, images, shape, key)["done"] == len(images):
+        store = FeatureStore(folder, key)
+        unreadable.update(store.unreadable)
+        if progress is not None:
+            progress(len(images))
+        return store
+    with folder_lock(folder, "feature store"):
+        if (folder / _INDEX).exists():
+            index = _stored(folder, images, shape, key)
+            done: int = index["done"]
+            unreadable.update(index["unreadable"])
+        else:
+            done = 0
+            _create(folder, len(images), shape)
+            _write_index(folder, images, shape, key, 0, {})
+        rows = _open(folder, (len(images), *shape), "r+")
+        safe = done
+        if progress is not None:
+            progress(done)
+        try:
+            while done < len(images):
+                batch = range(done, min(done + batch_size, len(images)))
+                vectors = encode(batch)  # (B, L, D)
+                expected = (len(batch), *shape)
+                if vectors.shape != expected:
+                    raise ValueError(f"encode gave {tuple(vectors.shape)}, not {expected}")
+                rows[batch.start : batch.stop] = vectors.cpu().half().numpy()
+                done = batch.stop
+                if progress is not None:
+                    progress(done)
+                if done - safe >= sync_every:
+                    rows.flush()
+                    _write_index(folder, images, shape, key, done, unreadable)
+                    safe = done
+        finally:
+            if done > safe:
                 rows.flush()
                 _write_index(folder, images, shape, key, done, unreadable)
-                safe = done
-    finally:
-        if done > safe:
-            rows.flush()
-            _write_index(folder, images, shape, key, done, unreadable)
     return FeatureStore(folder, key)
+
+
+def _stored(
+    folder: Path, images: Sequence[str], shape: tuple[int, int], key: StoreKey
+) -> dict[str, Any]:
+    """The index of a store of these very photos. Raises `UserError` where it is of others."""
+    index = _read_index(folder)
+    _check_key(folder, index, key)
+    if index["images"] != list(images) or tuple(index["shape"]) != tuple(shape):
+        raise UserError(
+            f"feature store {folder} holds other images; give another folder or delete it"
+        )
+    return index
 
 
 def _create(folder: Path, count: int, shape: tuple[int, int]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import math
@@ -16,6 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from captioner.errors import UserError
+from captioner.fields import to_mapping
 from captioner.vision.images import load_image
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -105,32 +105,8 @@ class Preprocessing:
 
     def fingerprint(self) -> str:
         """64 hexadecimal digits (SHA-256 of the fields) that differ when any field does."""
-        text = json.dumps(self.to_dict(), sort_keys=True)
+        text = json.dumps(to_mapping(self), sort_keys=True)
         return hashlib.sha256(text.encode("utf-8")).hexdigest()
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON has them: numbers, strings and lists."""
-        fields = dataclasses.asdict(self)
-        return {
-            key: list(value) if type(value) is tuple else value for key, value in fields.items()
-        }
-
-    @classmethod
-    def from_dict(cls, fields: Any) -> Preprocessing:
-        """What `to_dict` gave. All fields must be there: a default may change, a model may not.
-
-        Raises `UserError` naming the field that is unknown, missing or without such a value.
-        """
-        if not isinstance(fields, dict):
-            raise UserError(f"preprocessing must be a mapping of fields, not {fields!r}")
-        names = [field.name for field in dataclasses.fields(cls)]
-        for name in fields:
-            if name not in names:
-                raise UserError(f"preprocessing has no field {name!r} (it has {', '.join(names)})")
-        for name in names:
-            if name not in fields:
-                raise UserError(f"preprocessing lacks the field {name!r}")
-        return cls(**fields)
 
 
 def _check_whole(field: str, value: Any) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
 from captioner.errors import UserError
@@ -91,8 +90,10 @@ def _layers(config: VGGConfig) -> list[nn.Module]:
             layers.append(nn.MaxPool2d(kernel_size=2, stride=2))
         for channels in stage:
             convolution = nn.Conv2d(channels_in, channels, kernel_size=3, padding=1)
-            nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
-            torch.nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
+            assert convolution.bias is not None
+            if not convolution.weight.is_meta:  # There, drawing imports torch's compiler.
+                nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
+                nn.init.zeros_(convolution.bias)
             layers.append(convolution)
             if batch_norm:
                 layers.append(nn.BatchNorm2d(channels))

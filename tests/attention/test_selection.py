@@ -206,3 +206,15 @@ def test_sampled_reinforce_approaches_the_gradient_of_the_expected_reward() -> N
     again = SCORES.float().clone().requires_grad_()
     (exact,) = torch.autograd.grad((masked_softmax(again, MASK)[0, 0] * reward).sum(), again)
     torch.testing.assert_close(estimate, exact, rtol=0, atol=0.1)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_a_generator_of_the_cpu_draws_for_weights_on_a_cuda_device() -> None:
+    values, scores = torch.eye(4).unsqueeze(0), torch.randn(1, 50, 4)
+    found = [
+        HardSelection()(values.to(to), scores.to(to), generator=torch.Generator().manual_seed(3))
+        for to in ("cpu", "cuda")
+    ]
+    assert found[1].context.device.type == "cuda"
+    assert torch.equal(found[0].context, found[1].context.cpu())

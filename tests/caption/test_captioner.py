@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,46 @@ def test_a_batch_is_the_photos_one_at_a_time_in_order(
 
 def test_no_photos_give_no_captions(tiny_captioner: Captioner) -> None:
     assert tiny_captioner.caption([]) == []
+
+
+def test_photos_may_come_from_anything_that_gives_them(
+    tiny_captioner: Captioner, photos: list[Image.Image]
+) -> None:
+    taken: list[int] = []
+
+    def given() -> Iterator[Image.Image]:
+        for number, image in enumerate(photos):
+            taken.append(number)
+            yield image
+
+    expected = tiny_captioner.caption(photos)
+    for found, other in zip(tiny_captioner.caption(given(), batch_size=2), expected, strict=True):
+        assert_same(found, other)
+    assert taken == list(range(len(photos)))
+    assert tiny_captioner.caption(iter(())) == []
+
+
+def test_photos_already_loaded_are_one_batch(
+    tiny_captioner: Captioner, photos: list[Image.Image]
+) -> None:
+    expected = tiny_captioner.caption(photos)
+    for found, other in zip(tiny_captioner.caption_loaded(photos), expected, strict=True):
+        assert_same(found, other)
+    assert tiny_captioner.caption_loaded([]) == []
+
+
+def test_a_text_is_a_sentence_and_words_are_the_vocabulary_s(
+    tiny_captioner: Captioner, photos: list[Image.Image]
+) -> None:
+    words = [word if word != "dog" else "'s" for word in tiny_captioner.vocabulary.words[4:]]
+    tiny_captioner.vocabulary = Vocabulary(words)
+    token = tiny_captioner.vocabulary.encode(["'s"])[0]
+    with torch.no_grad():
+        tiny_captioner.decoder.output.bias[token] += 3
+    options = SearchOptions(minimum_length=6, maximum_length=6, block_ngrams=2)
+    (caption,) = tiny_captioner.caption(photos[:1], options)
+    assert "'s" in caption.words[1:]
+    assert "'s" in caption.text.replace(" 's", "")
 
 
 def test_maps_are_distributions_over_the_places(

@@ -287,5 +287,22 @@ def test_a_folder_that_cannot_be_made_is_named(tiny_captioner: Captioner, tmp_pa
 def test_the_config_holds_every_field(tiny_captioner: Captioner, tiny_model: Path) -> None:
     config = json.loads((tiny_model / "config.json").read_text())
     assert config["decoder"] == to_mapping(tiny_captioner.decoder.config)
-    assert config["preprocessing"] == tiny_captioner.preprocessing.to_dict()
+    assert config["preprocessing"] == to_mapping(tiny_captioner.preprocessing)
     assert config["search"]["beam"] == 3
+
+
+@pytest.mark.parametrize(
+    ("section", "field"),
+    [("preprocessing", "interpolation"), ("decoder", "dropout"), ("search", "beam")],
+)
+def test_a_config_without_a_field_is_refused_though_there_is_a_default(
+    tiny_model: Path, section: str, field: str
+) -> None:
+    path = tiny_model / "config.json"
+    config = json.loads(path.read_text())
+    del config[section][field]
+    path.write_text(json.dumps(config))
+    assert f"{section}: field '{field}' is missing" in refused(tiny_model, "config.json")
+    del config[section]
+    path.write_text(json.dumps(config))
+    assert f"field '{section}' is missing" in refused(tiny_model, "config.json")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,9 @@ from pathlib import Path
 import pytest
 from samples import save_photo
 
+from captioner.cli import evaluate
 from captioner.cli.main import build_parser, main
+from captioner.recipes.config import DATA_FORMATS
 
 COMMANDS = ("caption", "train", "evaluate", "features", "info")
 
@@ -97,6 +101,84 @@ def test_a_list_on_standard_input(
     assert [line.split(": ")[0] for line in lines] == [str(photo) for photo in photos]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes on Linux alone")
+def test_file_names_need_not_be_text(tiny_model: Path, tmp_path: Path) -> None:
+    photo = save_photo(tmp_path / "photo.png").rename(tmp_path / os.fsdecode(b"caf\xe9.png"))
+    out = tmp_path / "out.json"
+    run = subprocess.run(
+        [
+            *(sys.executable, "-m", "captioner", "caption", "-"),
+            *("--model", str(tiny_model), "--json", str(out)),
+        ],
+        input=os.fsencode(photo) + b"\r\n",
+        capture_output=True,
+    )
+    assert (run.returncode, run.stderr) == (0, b"")
+    assert b"caf\\udce9.png: " in run.stdout
+    assert [record["image"] for record in json.loads(out.read_text())] == [str(photo)]
+
+
+def test_a_picture_that_cannot_be_written_does_not_end_the_batch(
+    tiny_model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    paths = [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(3)]
+    maps, out = tmp_path / "maps", tmp_path / "out.json"
+    (maps / "1.png").mkdir(parents=True)
+    monkeypatch.setattr("captioner.recipes.outputs.Outputs._check_places", lambda outputs: None)
+    arguments = ["--model", str(tiny_model), "--overlay", str(maps), "--json", str(out)]
+    assert main(["caption", *paths, *arguments]) == 2
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 3
+    assert "1.png" in printed.err.splitlines()[0]
+    assert "1 of the items named" in printed.err.splitlines()[1]
+    assert (maps / "0.png").is_file()
+    assert (maps / "2.png").is_file()
+    assert len(json.loads(out.read_text())) == 3
+
+
+def test_no_file_is_touched_when_nothing_is_captioned(tiny_model: Path, tmp_path: Path) -> None:
+    old = tmp_path / "old.json"
+    old.write_text("[1]")
+    missing = str(tmp_path / "missing.jpg")
+    assert main(["caption", missing, "--model", str(tiny_model), "--json", str(old)]) == 2
+    assert old.read_text() == "[1]"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows cannot send SIGTERM to a handler")
+def test_termination_keeps_what_is_captioned(tiny_model: Path, tmp_path: Path) -> None:
+    paths = [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(4)]
+    out = tmp_path / "out.json"
+    command = [sys.executable, "-m", "captioner", "caption", *paths * 200, "--batch-size", "1"]
+    with subprocess.Popen(
+        [*command, "--model", str(tiny_model), "--json", str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate()
+    assert process.returncode == 130
+    assert errors.decode() == "captioner: interrupted\n"
+    assert 1 <= len(json.loads(out.read_text())) < 800
+
+
+def test_sampling_is_drawn_from_its_seed(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    photo = str(save_photo(tmp_path / "photo.jpg"))
+    command = ["caption", photo, "--model", str(tiny_model), "--sample", "--temperature", "3"]
+    for seed in "112":
+        assert main([*command, "--seed", seed]) == 0
+    first, again, other = capsys.readouterr().out.splitlines()
+    assert first == again != other
+
+
 def test_n_best_prints_as_many_captions(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,7 +200,18 @@ def test_n_best_prints_as_many_captions(
         (["train", "absent.yaml"], "absent.yaml"),
         (["features", "absent.yaml", "--out", "x"], "absent.yaml"),
         (["evaluate"], "--results"),
-        (["evaluate", "--model", "M", "--format", "csv", "--annotations", "a"], "csv"),
+        (["evaluate", "--results", "a.json"], "--results and --references"),
+        (["evaluate", "--results", "a", "--references", "b", "--model", "M"], "--model has no"),
+        (["evaluate", "--results", "a", "--references", "b", "--beam", "3"], "--beam has no"),
+        (["evaluate", "--model", "M", "--format", "shapes", "--split", "val"], "--split has no"),
+        (["evaluate", "--model", "M", "--format", "shapes", "--save-results", "r"], "--save-res"),
+        (["evaluate", "--model", "M", "--format", "shapes", "--batch-size", "0"], "--batch-size 0"),
+        (["caption", "PHOTO", "--top-p", "0.9"], "--top-p has no meaning without --sample"),
+        (["caption", "PHOTO", "--seed", "3"], "--seed has no meaning without --sample"),
+        (["caption", "PHOTO", "--overlay", "PHOTO"], "one of the photos to caption"),
+        (["caption", ""], "an empty path"),
+        (["caption", "https://example.org/a.jpg"], "https://example.org/a.jpg is an address"),
+        (["features", "configs/default_model.yaml"], "give --out"),
         (["evaluate", "--model", "M", "--format", "coco", "--annotations", "a"], "photos"),
         (["evaluate", "--results", "a.json", "--references", "absent.json"], "a.json"),
     ],
@@ -131,7 +224,9 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     photo = save_photo(tmp_path / "photo.jpg")
-    given = [str(photo) if word == "PHOTO" else word for word in arguments]
+    places = {"PHOTO": str(photo), "M": str(tiny_model)}
+    root = Path(__file__).resolve().parents[2]
+    given = [places.get(word, word.replace("configs/", f"{root}/configs/")) for word in arguments]
     if given[0] == "caption":
         given += ["--model", str(tiny_model)]
     assert main(given) == 2
@@ -193,6 +288,54 @@ def test_a_model_is_evaluated_on_a_data_set(tiny_model: Path, tmp_path: Path) ->
         "1.png",
         "2.png",
     ]
+
+
+def test_evaluation_leaves_out_what_cannot_be_read(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = ["image,caption"]
+    for number in range(4):
+        save_photo(tmp_path / f"{number}.png", number)
+        rows += [f"{number}.png,a brown dog runs", f"{number}.png,two red dogs number {number}"]
+    (tmp_path / "1.png").write_bytes(b"not a photo")
+    (tmp_path / "captions.csv").write_text("\n".join(rows))
+    out = tmp_path / "scores.json"
+    arguments = ["evaluate", "--model", str(tiny_model), "--format", "table", "--annotations"]
+    arguments += [str(tmp_path / "captions.csv"), "--json", str(out)]
+    assert main(arguments) == 2
+    capsys.readouterr()
+    assert main([*arguments, "--on-problem", "skip"]) == 0
+    errors = capsys.readouterr().err
+    assert "1.png is not an image" in errors
+    assert "1 of 4 photos could not be read" in errors
+    assert json.loads(out.read_text())["images"] == 3
+
+
+def test_the_formats_of_evaluation_are_those_of_training() -> None:
+    assert evaluate.FORMATS == DATA_FORMATS
+
+
+def test_an_unknown_format_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["evaluate", "--model", "M", "--format", "csv", "--annotations", "a"])
+    assert stop.value.code == 2
+    assert "invalid choice: 'csv'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("folder", ["stored", "2024"])
+def test_features_go_where_the_config_or_the_option_says(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.yaml").write_text(
+        "data: {format: shapes, shapes: {train: 3, validation: 2, pictures: {image_size: 64}}}\n"
+        "preprocessing: {size: 64, resize: squash}\n"
+        "encoder: {name: vgg11_bn, width: 0.05, weights: random}\n"
+    )
+    said = ["--out", folder] if folder == "2024" else ["--set", f"features.folder={folder}"]
+    assert main(["features", "config.yaml", "--device", "cpu", *said]) == 0
+    assert (tmp_path / folder / "train").is_dir()
+    assert f"train: 3 images in {folder}" in capsys.readouterr().out
 
 
 def test_a_reader_that_leaves_early_is_no_error(tiny_model: Path, tmp_path: Path) -> None:

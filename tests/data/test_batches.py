@@ -66,9 +66,3 @@ def test_collate_adds_start_and_end_and_pads() -> None:
     assert {tensor.dtype for tensor in tensors} == {torch.long}
     with pytest.raises(ValueError, match="at least one example"):
         collate([])
-
-
-def test_a_batch_moves_whole() -> None:
-    batch = collate([CaptionExample(0, [4])]).to("meta")
-    tensors = (batch.rows, batch.inputs, batch.targets, batch.lengths, batch.mask)
-    assert {tensor.device.type for tensor in tensors} == {"meta"}

@@ -77,6 +77,32 @@ def test_the_layout_of_2017_is_found_from_its_root(tmp_path: Path) -> None:
     assert read_coco(file.parent, tmp_path, split="train2017").images == images
 
 
+def test_the_layout_of_2017_is_found_with_a_split_that_says_no_year(tmp_path: Path) -> None:
+    value = document()
+    for image in value["images"]:
+        image["file_name"] = image["file_name"].removeprefix("COCO_val2014_")
+    file = write(tmp_path / "annotations" / "captions_train2017.json", value)
+    folder = photos(tmp_path / "train2017", "000000000042.jpg", "000000000007.jpg")
+    images = read_coco(file, tmp_path, split="train").images
+    assert images[1].path == folder / "000000000007.jpg"
+
+
+@pytest.mark.parametrize("split", ["val", "val2017", "train2014", "train201", "test", "t"])
+def test_a_split_that_contradicts_the_name_of_the_file_is_refused(
+    tmp_path: Path, split: str
+) -> None:
+    file = write(tmp_path / "captions_train2017.json", document())
+    with pytest.raises(UserError, match=rf"captions_train2017.json is of .*, not '{split}'$"):
+        read_coco(file, tmp_path, split=split, check_files=False)
+    renamed = write(tmp_path / "captions.json", document())
+    assert read_coco(renamed, tmp_path, split=split, check_files=False).images
+
+
+def test_images_keep_the_number_of_coco(tmp_path: Path) -> None:
+    file = write(tmp_path / "captions_val2014.json", document())
+    assert [image.number for image in read_coco(file, "", check_files=False).images] == [42, 7]
+
+
 def test_a_folder_of_annotations_needs_a_split_that_is_there(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the split to read from it must be named"):
         read_coco(tmp_path, tmp_path)

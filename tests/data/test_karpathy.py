@@ -60,6 +60,13 @@ def test_splits(tmp_path: Path) -> None:
         ids(file, "dev")
 
 
+def test_images_keep_the_number_of_coco_where_there_is_one(tmp_path: Path) -> None:
+    value = {"images": [entry(100, "val"), entry(101, "val", folder=None)]}
+    file = write(tmp_path / "dataset.json", value)
+    images = read_karpathy(file, tmp_path, check_files=False).images
+    assert [image.number for image in images] == [100, None]
+
+
 def test_captions_come_with_their_tokens(tmp_path: Path) -> None:
     file = write(tmp_path / "dataset_coco.json", document())
     (image,) = read_karpathy(file, tmp_path, "val", check_files=False).images

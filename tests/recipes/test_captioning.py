@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,15 +15,17 @@ from samples import save_photo
 import captioner
 from captioner.errors import UserError
 from captioner.fields import from_mapping
+from captioner.files import folder_lock
 from captioner.recipes.captioning import (
     CaptionBatches,
     StoredRows,
     scores_of,
     store_recipe_features,
     train_captioner,
+    write_captions,
 )
 from captioner.recipes.config import CaptioningRecipe
-from captioner.recipes.sources import read_sources
+from captioner.recipes.sources import read_sources, read_split
 from captioner.vision.feature_store import FeatureStore
 
 SMALL = {
@@ -204,3 +208,212 @@ def test_an_unreadable_photo_is_refused_by_name_or_left_out(
     # Repaired, the refused run goes on with what it had.
     bad.write_bytes(good)
     train_captioner(recipe_for(table), tmp_path / "refused", resume=True)
+
+
+def test_a_store_made_by_a_run_that_skipped_is_refused_to_one_that_does_not(
+    table: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "photos" / "2.png").write_bytes(b"no photo")
+    features = {"folder": str(tmp_path / "store")}
+    skipping = {**data_of(table), "on_problem": "skip"}
+    weights = tmp_path / "encoder.safetensors"
+    from safetensors.torch import save_file
+
+    from captioner.vision.vgg import VGGConfig, VGGEncoder
+
+    save_file(VGGEncoder(VGGConfig("vgg11_bn", 0.05)).state_dict(), weights)
+    encoder = {**SMALL["encoder"], "weights": str(weights)}  # type: ignore[dict-item]
+    train_captioner(
+        recipe_for(table, data=skipping, features=features, encoder=encoder), tmp_path / "one"
+    )
+    refusing = recipe_for(table, features=features, encoder=encoder)
+    with pytest.raises(UserError, match=r"store/train lacks 1 photos .* first 2\.png: .*2\.png"):
+        train_captioner(refusing, tmp_path / "two")
+    assert not (tmp_path / "two" / "last.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "value"),
+    [
+        ("training", "batch_size", 2),
+        ("training", "learning_rate", 0.02),
+        ("training", "seed", 5),
+        ("search", "beam", 1),
+        ("data", "maximum_length", 3),
+        ("decoder", "dropout", 0.1),
+        ("features", "mirror", True),
+        (None, "minimum_count", 2),
+    ],
+)
+def test_a_run_is_not_resumed_with_another_config(
+    table: Path, tmp_path: Path, section: str | None, field: str, value: object
+) -> None:
+    once = {**SMALL["training"], "epochs": 1}  # type: ignore[dict-item]
+    base: dict[str, Any] = {"data": data_of(table), **SMALL, "training": once}
+    train_captioner(from_mapping(CaptioningRecipe, base, "recipe"), tmp_path / "run")
+    before = (tmp_path / "run" / "config.json").read_bytes()
+    other = {section: {**base.get(section, {}), field: value}} if section else {field: value}
+    changed = from_mapping(CaptioningRecipe, {**base, **other}, "recipe")
+    name = f"{section}.{field}" if section else field
+    with pytest.raises(UserError, match=rf"made with {re.escape(name)} .*, not {value!r}$"):
+        train_captioner(changed, tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "config.json").read_bytes() == before
+
+
+def test_what_does_not_change_the_run_may_change_on_resume(table: Path, tmp_path: Path) -> None:
+    once = {**SMALL["training"], "epochs": 1}  # type: ignore[dict-item]
+    train_captioner(recipe_for(table, training=once), tmp_path / "run")
+    longer = {**once, "epochs": 2, "patience": 9, "checkpoint_seconds": 1.0}
+    changed = recipe_for(
+        table,
+        training=longer,
+        validation={"batch_size": 1},
+        features={"batch_size": 3, "folder": str(tmp_path / "elsewhere")},
+    )
+    train_captioner(changed, tmp_path / "run", resume=True)
+    kept = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert kept["training"]["patience"] == 9
+
+
+def test_nothing_is_written_before_the_data_are_read(table: Path, tmp_path: Path) -> None:
+    recipe = recipe_for(table)
+    table.unlink()
+    with pytest.raises(UserError, match=r"captions\.jsonl does not exist"):
+        train_captioner(recipe, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_validation_photo_is_refused_before_any_work(table: Path, tmp_path: Path) -> None:
+    lines = table.read_text().splitlines()
+    table.write_text("\n".join(line for line in lines if '"7.png"' not in line))
+    with pytest.raises(UserError, match="two photos or more to validate on, and there are 1"):
+        train_captioner(recipe_for(table), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_validation_photo_that_can_be_read_is_refused_before_training(
+    table: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "photos" / "7.png").write_bytes(b"no photo")
+    recipe = recipe_for(table, data={**data_of(table), "on_problem": "skip"})
+    with pytest.raises(UserError, match="two photos or more to validate on, and there are 1"):
+        train_captioner(recipe, tmp_path / "run")
+    assert not (tmp_path / "run" / "last.safetensors").exists()
+
+
+def test_the_captions_of_the_best_validation_are_beside_the_model(
+    table: Path, tmp_path: Path
+) -> None:
+    recipe = recipe_for(table)
+    model = captioner.load(train_captioner(recipe, tmp_path / "run"))
+    found = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert [record["image_id"] for record in found] == ["6.png", "7.png"]
+    _, validation = read_sources(recipe.data)
+    scores = scores_of([record["caption"] for record in found], validation)
+    kept = json.loads((tmp_path / "run" / "model" / "scores.json").read_text())
+    assert scores == pytest.approx(kept)
+    assert {record["caption"] for record in found} <= {
+        model.caption([tmp_path / "photos" / name])[0].text for name in ("6.png", "7.png")
+    }
+
+
+def test_two_runs_do_not_train_in_one_folder(table: Path, tmp_path: Path) -> None:
+    with (
+        folder_lock(tmp_path / "run", "run"),
+        pytest.raises(UserError, match=r"run .*run is in use by another process"),
+    ):
+        train_captioner(recipe_for(table), tmp_path / "run")
+    train_captioner(recipe_for(table), tmp_path / "run")
+    assert not (tmp_path / "run" / ".lock").exists()
+
+
+def coco_file(folder: Path, name: str, numbers: list[int]) -> Path:
+    path = folder / name
+    document = {
+        "info": {},
+        "images": [{"id": number, "file_name": f"{number:012d}.jpg"} for number in numbers],
+        "annotations": [
+            {"id": number, "image_id": number, "caption": f"photo number {number} of a dog"}
+            for number in numbers
+        ],
+    }
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def test_results_are_what_the_tools_of_coco_read(tmp_path: Path) -> None:
+    from pycocotools.coco import COCO
+
+    numbers = [37777, 12]
+    file = coco_file(tmp_path, "captions_val2017.json", numbers)
+    for number in numbers:
+        (tmp_path / f"{number:012d}.jpg").touch()
+    source = read_split("coco", file, tmp_path, "val")
+    write_captions(tmp_path / "results.json", ["a dog", "two dogs"], source)
+    loaded = COCO(str(file)).loadRes(str(tmp_path / "results.json"))
+    captions = {a["image_id"]: a["caption"] for a in loaded.dataset["annotations"]}
+    assert captions == {37777: "a dog", 12: "two dogs"}
+
+
+def test_coco_of_2017_is_read_with_the_defaults_of_the_config(tmp_path: Path) -> None:
+    files = {}
+    for split, numbers in (("train", [1, 2]), ("val", [3, 4])):
+        files[split] = coco_file(tmp_path, f"captions_{split}2017.json", numbers)
+        for number in numbers:
+            save_photo(tmp_path / f"{split}2017" / f"{number:012d}.jpg", number)
+    data = {
+        "format": "coco",
+        "annotations": str(files["train"]),
+        "validation_annotations": str(files["val"]),
+        "images": str(tmp_path),
+    }
+    recipe = from_mapping(CaptioningRecipe, {**SMALL, "data": data}, "recipe")
+    train, validation = read_sources(recipe.data)
+    assert (list(train.image_ids), list(validation.image_ids)) == ([1, 2], [3, 4])
+    assert validation.names == ["3", "4"]
+    folder = train_captioner(recipe, tmp_path / "run")
+    found = json.loads((folder.parent / "results.json").read_text())
+    assert [record["image_id"] for record in found] == [3, 4]
+
+
+def test_exact_match_is_of_words_whatever_stands_between_them(tmp_path: Path) -> None:
+    save_photo(tmp_path / "a.png", 1)
+    save_photo(tmp_path / "b.png", 2)
+    (tmp_path / "t.csv").write_text("image,caption\na.png,A man's hat.\nb.png,It doesn't\n")
+    source = read_split("table", tmp_path / "t.csv", None, None)
+    assert source.words[0] == [["a", "man", "'s", "hat"]]
+    assert scores_of(["a man's hat", "it doesn't"], source)["exact match"] == 1.0
+    assert scores_of(["a man 's hat", "it does n't"], source)["exact match"] == 1.0
+    assert scores_of(["a man hat", "it does"], source)["exact match"] == 0.0
+
+
+def test_a_config_with_nothing_to_store_or_nowhere_says_which(table: Path) -> None:
+    with pytest.raises(UserError, match=r"names no features\.folder"):
+        store_recipe_features(recipe_for(table))
+    encoder = {**SMALL["encoder"], "train": True}  # type: ignore[dict-item]
+    with pytest.raises(UserError, match="trains its encoder"):
+        store_recipe_features(recipe_for(table, encoder=encoder))
+
+
+def test_batches_mix_lengths_where_batch_normalisation_is_trained(table: Path) -> None:
+    from captioner.data.examples import CaptionExample
+
+    examples = [CaptionExample(0, [4] * (1 + number % 8)) for number in range(64)]
+
+    class Nothing(StoredRows):
+        def __init__(self) -> None:
+            pass
+
+        def read(
+            self, rows: torch.Tensor, generator: torch.Generator | None = None
+        ) -> torch.Tensor:
+            return torch.zeros(len(rows), 1, 2)
+
+    def spread(train: bool) -> float:
+        encoder = {**SMALL["encoder"], "train": train}  # type: ignore[dict-item]
+        recipe = recipe_for(table, encoder=encoder, training={"batch_size": 8})
+        batches = CaptionBatches(examples, Nothing(), recipe).batches(0, 0)
+        return sum(float(batch.mask.sum(1).float().std()) for batch in batches) / 8
+
+    assert spread(train=False) == 0
+    assert spread(train=True) > 1.5

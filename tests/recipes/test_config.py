@@ -43,6 +43,19 @@ def test_there_are_configs() -> None:
         ("data: {format: shapes, on_problem: ignore}", "on_problem"),
         ("minimum_count: 3", "data"),
         ("data: {format: shapes}\npreprocessing: {size: big}", "size"),
+        ("data: {format: shapes}\nfeatures: {batch_size: 0}", "features batch_size 0"),
+        ("data: {format: shapes, shapes: {train: 0}}", "shapes train 0"),
+        ("data: {format: shapes, shapes: {validation: 1}}", "shapes validation 1"),
+        ("data: {format: shapes, shapes: {seed: -1}}", "shapes seed -1"),
+        ("data: {format: shapes}\nencoder: {name: vgg7}", "vgg7"),
+        ("data: {format: shapes}\nencoder: {width: 0}", "width 0"),
+        ("data: {format: shapes}\nencoder: {weights: ''}", "weights"),
+        ("data: {format: shapes}\nminimum_count: 0", "minimum_count 0"),
+        ("data: {format: shapes}\nvalidation: {images: 1}", "validation images 1"),
+        ("data: {format: shapes}\nvalidation: {batch_size: 0}", "validation batch_size 0"),
+        ("data: {format: shapes}\nfeatures: {mirror: true}\nencoder: {train: true}", "mirror"),
+        ("data: " + "[" * 5000, "nested too deep"),
+        ("data: {format: 2001-99-99}", "month must be in 1..12"),
         ("data: [", "not valid YAML"),
         ("", "found nothing"),
         ("just a sentence", "just a sentence"),
@@ -63,6 +76,46 @@ def test_changes_are_put_over_the_file(tmp_path: Path) -> None:
     assert recipe.training.epochs == 7
     assert recipe.decoder.gate == "vector"
     assert recipe.data.shapes.train == 9
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("4e-4", 4e-4),
+        ("4.0e-4", 4e-4),
+        ("4E+2", 400.0),
+        (".5", 0.5),
+        ("1.", 1.0),
+        ("1.e2", 100.0),
+        ("3", 3.0),
+        ("1e3", 1000.0),
+    ],
+)
+def test_numbers_are_read_as_yaml_has_them_now(tmp_path: Path, text: str, number: float) -> None:
+    path = write(tmp_path / "a.yaml", f"data: {{format: shapes}}\ntraining: {{clip_norm: {text}}}")
+    assert read_recipe(path).training.clip_norm == number
+    changed = read_recipe(path, [f"training.learning_rate={text}"])
+    assert changed.training.learning_rate == number
+
+
+@pytest.mark.parametrize("text", ["e4", "4e", "4e-", "1:30.5", "0.5.1", ".", "-", "4e-4x"])
+def test_what_looks_like_a_number_and_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path / "a.yaml", "data: {format: shapes}")
+    with pytest.raises(UserError, match="learning_rate should be a number"):
+        read_recipe(path, [f"training.learning_rate={text}"])
+
+
+def test_whole_numbers_stay_whole(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.yaml", "data: {format: shapes}\ntraining: {epochs: 12}")
+    assert read_recipe(path).training.epochs == 12
+    with pytest.raises(UserError, match="epochs should be a whole number"):
+        read_recipe(path, ["training.epochs=1e1"])
+
+
+def test_a_change_that_is_nested_too_deep_is_a_sentence(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.yaml", "data: {format: shapes}")
+    with pytest.raises(UserError, match=r"the value of change 'training\.epochs' is nested too"):
+        read_recipe(path, ["training.epochs=" + "[" * 5000])
 
 
 @pytest.mark.parametrize("change", ["training.epochs", "=3", "data.format.deep=3", "nothing.x=1"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,8 @@ def test_it_says_what_is_there(trained: Captioner) -> None:
 
 def test_it_looks_at_what_it_names(trained: Captioner) -> None:
     scores = score_shapes(trained, 200, pictures=PICTURES)
+    assert scores.box_share is not None
+    assert scores.mass_inside is not None
     assert scores.box_share < 0.25
     assert scores.mass_inside > 2 * scores.box_share
 
@@ -81,9 +84,18 @@ def test_pictures_are_not_told_apart_by_chance(trained: Captioner) -> None:
     assert right <= 15
 
 
-def test_a_model_that_knows_no_shapes_is_refused_a_score(tiny_captioner: Captioner) -> None:
-    with pytest.raises(UserError, match="not one of 5"):
-        score_shapes(tiny_captioner, 5)
+def test_a_model_that_knows_no_shapes_scores_nothing(tiny_captioner: Captioner) -> None:
+    scores = score_shapes(tiny_captioner, 5)
+    assert (scores.exact, scores.words) == (0.0, 0)
+    assert scores.mass_inside is None
+    assert scores.box_share is None
+    assert "exact match     0.0000\nmass inside     - (over 0 words)" in scores.table()
+    assert json.loads(json.dumps(scores.as_dict()))["mass_inside"] is None
+
+
+def test_no_pictures_have_no_score(tiny_captioner: Captioner) -> None:
+    with pytest.raises(UserError, match="count 0 is not at least 1"):
+        score_shapes(tiny_captioner, 0)
 
 
 def test_scores_have_names(trained: Captioner, tmp_path: Path) -> None:

@@ -65,12 +65,12 @@ class _Page(HTMLParser):
 
 
 def _item(photo: Image.Image, attention: Attention, words: list[str], name: str = "") -> PageItem:
-    return PageItem(photo, REGION, [PageCaption(words, attention(len(words)))], name)
+    return PageItem.of(photo, REGION, [PageCaption(words, attention(len(words)))], name)
 
 
 def test_holds_photo_words_maps_and_region(photo: Image.Image, attention: Attention) -> None:
     words, maps = ["a", "dog", "runs"], attention(3)
-    page = _Page(html_page([PageItem(photo, REGION, [PageCaption(words, maps)], "dog.jpg")]))
+    page = _Page(html_page([PageItem.of(photo, REGION, [PageCaption(words, maps)], "dog.jpg")]))
     assert page.open == []
     assert page.words == words
     assert page.text["figcaption"] == "dog.jpg"
@@ -91,7 +91,7 @@ def test_holds_photo_words_maps_and_region(photo: Image.Image, attention: Attent
 def test_rows_and_columns_of_a_map_that_is_not_square(photo: Image.Image) -> None:
     weights = np.zeros((1, 3, 5))
     weights[0, 2, 1] = 1
-    page = _Page(html_page([PageItem(photo, REGION, [PageCaption(["dog"], weights)])]))
+    page = _Page(html_page([PageItem.of(photo, REGION, [PageCaption(["dog"], weights)])]))
     (item,) = page.data["items"]
     assert (item["rows"], item["columns"]) == (3, 5)
     assert np.flatnonzero(item["captions"][0][0]).tolist() == [2 * 5 + 1]
@@ -99,7 +99,7 @@ def test_rows_and_columns_of_a_map_that_is_not_square(photo: Image.Image) -> Non
 
 def test_several_photos_and_alternatives(photo: Image.Image, attention: Attention) -> None:
     captions = [PageCaption(["a", "dog"], attention(2), -3.25), PageCaption(["cat"], attention(1))]
-    text = html_page([PageItem(photo, REGION, captions), _item(photo, attention, ["sea"])])
+    text = html_page([PageItem.of(photo, REGION, captions), _item(photo, attention, ["sea"])])
     page = _Page(text)
     assert page.words == ["a", "dog", "cat", "sea"]
     counts = [[len(maps) for maps in item["captions"]] for item in page.data["items"]]
@@ -141,7 +141,7 @@ def test_loads_nothing_and_forbids_itself_to(photo: Image.Image, attention: Atte
 
 def test_large_photos_are_made_smaller_and_the_region_stays(attention: Attention) -> None:
     photo = Image.new("RGB", (3000, 1500), "navy")
-    item = PageItem(photo, (750, 0, 2250, 1500), [PageCaption(["sea"], attention(1))])
+    item = PageItem.of(photo, (750, 0, 2250, 1500), [PageCaption(["sea"], attention(1))])
     page = _Page(html_page([item]))
     (image,) = [attributes for tag, attributes in page.tags if tag == "img"]
     assert (image["width"], image["height"]) == ("1000", "500")
@@ -170,12 +170,24 @@ def test_written_to_a_file(tmp_path: Path, photo: Image.Image, attention: Attent
 def test_refuses_what_does_not_fit(photo: Image.Image, attention: Attention) -> None:
     with pytest.raises(ValueError, match="at least one photo"):
         html_page([])
-    with pytest.raises(ValueError, match="photo 0 of the page has no caption"):
-        html_page([PageItem(photo, REGION, [])])
+    with pytest.raises(ValueError, match="a photo of a page has no caption"):
+        PageItem.of(photo, REGION, [])
     with pytest.raises(ValueError, match="1 words but 2 attention maps"):
-        html_page([PageItem(photo, REGION, [PageCaption(["dog"], attention(2))])])
+        PageItem.of(photo, REGION, [PageCaption(["dog"], attention(2))])
     other = PageCaption(["dog"], np.full((1, 2, 2), 0.25))
     with pytest.raises(ValueError, match="different shapes"):
-        html_page([PageItem(photo, REGION, [PageCaption(["dog"], attention(1)), other])])
+        PageItem.of(photo, REGION, [PageCaption(["dog"], attention(1)), other])
     with pytest.raises(ValueError, match="region"):
-        html_page([PageItem(photo, (0, 0, 91, 60), [PageCaption(["dog"], attention(1))])])
+        PageItem.of(photo, (0, 0, 91, 60), [PageCaption(["dog"], attention(1))])
+
+
+def test_an_item_holds_no_pixels_but_its_jpeg(attention: Attention) -> None:
+    photo = Image.new("RGB", (3000, 1500), "navy")
+    item = PageItem.of(photo, (750, 0, 2250, 1500), [PageCaption(["sea"], attention(1), -1.5)])
+    assert item.size == (1000, 500)
+    with Image.open(io.BytesIO(item.jpeg)) as stored:
+        assert stored.size == (1000, 500)
+    assert item.region == pytest.approx((0.25, 0, 0.75, 1))
+    assert item.captions == [(("sea",), -1.5)]
+    assert [weights.shape for weights in item.maps] == [(1, 196)]
+    assert not any(isinstance(value, Image.Image) for value in vars(item).values())

@@ -190,3 +190,64 @@ def test_a_full_disk_leaves_the_checkpoint_that_was_there(
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
     assert load_checkpoint(path, *make(seed=6)) == POSITION
+
+
+def test_a_run_on_the_cpu_does_not_ask_an_accelerator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(*arguments: object) -> None:
+        raise AssertionError("the accelerator was started")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for name in ("get_rng_state", "set_rng_state"):
+        monkeypatch.setattr(torch.cuda, name, started)
+        monkeypatch.setattr(torch.mps, name, started)
+    path = tmp_path / "last.safetensors"
+    save_checkpoint(path, *make(), POSITION)
+    assert [name for name in load_file(path) if name.startswith("random.")] == ["random.cpu"]
+    assert load_checkpoint(path, *make(seed=1)) == POSITION
+
+
+@pytest.mark.parametrize("device", ["cuda:1", "cuda:0", "mps"])
+def test_the_random_state_is_that_of_the_device_of_the_model(
+    monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    states = {"cuda:0": torch.zeros(3), "cuda:1": torch.ones(3), "mps": torch.full((3,), 2.0)}
+    found = {name: state.clone() for name, state in states.items()}
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda which: found[str(which)])
+    monkeypatch.setattr(
+        torch.cuda, "set_rng_state", lambda state, which: found.update({str(which): state})
+    )
+    monkeypatch.setattr(torch.mps, "get_rng_state", lambda: found["mps"])
+    monkeypatch.setattr(torch.mps, "set_rng_state", lambda state: found.update(mps=state))
+    place = torch.device(device)
+    state = checkpoint._device_random_state(place)
+    assert state is not None
+    assert torch.equal(state, states[device])
+    checkpoint._set_device_random_state(place, torch.full((3,), 7.0))
+    changed = [name for name in states if not torch.equal(found[name], states[name])]
+    assert changed == [device]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_a_run_on_a_cuda_device_comes_back_bit_for_bit(tmp_path: Path) -> None:
+    def made(seed: int) -> tuple[nn.Module, torch.optim.Optimizer]:
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)).to("cuda")
+        return model, torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
+
+    def made_step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        optimizer.zero_grad()
+        model(torch.ones(64, 4, device="cuda")).square().sum().backward()
+        optimizer.step()
+
+    path = tmp_path / "last.safetensors"
+    model, optimizer = made(0)
+    made_step(model, optimizer)
+    save_checkpoint(path, model, optimizer, POSITION)
+    made_step(model, optimizer)
+    other, other_optimizer = made(9)
+    load_checkpoint(path, other, other_optimizer)
+    made_step(other, other_optimizer)
+    assert_equal(state_of(other, other_optimizer), state_of(model, optimizer))

@@ -23,7 +23,7 @@ from captioner.errors import UserError
 from captioner.training import Interrupted, TrainingConfig, Validation, train
 from captioner.training import checkpoint as checkpoint_module
 from captioner.training import loop as loop_module
-from captioner.training.checkpoint import Position
+from captioner.training.checkpoint import Position, save_checkpoint
 
 EPOCHS, STEPS = 3, 4
 
@@ -236,6 +236,31 @@ def test_an_error_at_any_step(whole: Path, tmp_path: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize("epoch", range(1, EPOCHS + 1))
+def test_what_was_learned_is_safe_before_it_is_validated(
+    whole: Path, tmp_path: Path, epoch: int
+) -> None:
+    torch.manual_seed(0)
+    model = Model()
+    judge = Judge(model)
+
+    def validate() -> dict[str, float]:
+        scores = judge.run()
+        if judge.runs == epoch:
+            raise UserError("no room for captions")
+        return scores
+
+    validation = Validation(validate, "score", judge.kept.append)
+    with pytest.raises(UserError, match="no room for captions"):
+        train(model, Data(), config(), tmp_path, validation)
+    header, _ = content_of(tmp_path / "last.safetensors")
+    assert json.loads(header["position"])["step"] == epoch * STEPS
+    data = Data()
+    run(tmp_path, data, resume=True)
+    assert data.given == [(e, n) for e in range(epoch, EPOCHS) for n in range(STEPS)]
+    assert_same_run(tmp_path, whole)
+
+
+@pytest.mark.parametrize("epoch", range(1, EPOCHS + 1))
 def test_a_signal_while_validating(whole: Path, tmp_path: Path, epoch: int) -> None:
     torch.manual_seed(0)
     model = Model()
@@ -304,8 +329,10 @@ def test_a_run_that_ended_between_its_log_and_its_checkpoint(
         with pytest.raises(Interrupted):
             run(tmp_path, Data(ask))
 
-    def stop(*arguments: object) -> None:
-        raise KeyboardInterrupt
+    def stop(path: Path, model: Any, optimizer: Any, position: Position) -> None:
+        if position.step_in_epoch == 0:
+            raise KeyboardInterrupt
+        save_checkpoint(path, model, optimizer, position)
 
     monkeypatch.setattr(loop_module, "save_checkpoint", stop)
     with pytest.raises(KeyboardInterrupt):
@@ -414,7 +441,7 @@ def test_a_full_disk_leaves_the_checkpoint_that_was_there(
 
     def full(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
         calls.append(path)
-        if len(calls) == 3:
+        if len(calls) == 6:  # There are two an epoch: before it is validated and after.
             path.write_bytes(b"half of it")
             raise SafetensorError("No space left on device")
         save_file(tensors, path, metadata=metadata)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from captioner.errors import UserError
+from captioner.files import folder_lock
 from captioner.vision import feature_store
 from captioner.vision.feature_store import FeatureStore, StoreKey, build_store, storage_bytes
 
@@ -59,7 +60,7 @@ def test_rows_come_back_in_any_order(tmp_path: Path) -> None:
     assert store.read(rows).dtype == torch.float32
     assert len(store) == 20
     assert store.shape == SHAPE
-    assert store.row_of["13.jpg"] == 13
+    assert store.images[13] == "13.jpg"
     assert store.key == KEY
 
 
@@ -283,3 +284,64 @@ def test_images_that_cannot_be_read_are_kept_in_mind_over_a_stop(tmp_path: Path)
     expected = {"3.jpg": "row 3 is cut off", "15.jpg": "row 15 is cut off"}
     assert store.unreadable == second == expected
     assert FeatureStore(tmp_path, KEY).unreadable == expected
+
+
+LOCKED = """
+import sys
+from pathlib import Path
+import torch
+from captioner.vision.feature_store import StoreKey, build_store
+
+def encode(rows):
+    print("filling", flush=True)
+    sys.stdin.read()  # until the test has seen enough
+    return torch.zeros(len(rows), 3, 4)
+
+images = [f"{number}.jpg" for number in range(20)]
+key = StoreKey("encoder" * 5, "preprocessing" * 5)
+build_store(Path(sys.argv[1]), images, (3, 4), key, encode, batch_size=20)
+"""
+
+
+def test_two_processes_do_not_fill_a_store_at_once(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", LOCKED, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"filling\n"
+        unused = Encoder()
+        with pytest.raises(UserError, match=f"feature store {tmp_path} is in use by another"):
+            build(tmp_path, unused)
+        assert unused.rows == []
+        other.kill()
+    # Killed, it has let go.
+    assert torch.equal(build(tmp_path, Encoder()).read(range(20)), vectors(range(20)))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["annotations.bin", "index.json"]
+
+
+def test_a_finished_store_needs_no_lock(tmp_path: Path) -> None:
+    build(tmp_path, Encoder())
+    with folder_lock(tmp_path, "feature store"):
+        found: dict[str, str] = {}
+        assert len(build(tmp_path, Encoder(), unreadable=found)) == 20
+
+
+def test_a_batch_size_below_one_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="batch size 0 is not at least 1"):
+        build(tmp_path, Encoder(), batch_size=0)
+
+
+def test_a_store_of_the_first_format_stays_readable(tmp_path: Path) -> None:
+    """The very bytes of an index as it was first written: were it refused, hours would be lost."""
+    index = (
+        '{"format": "captioner feature store 1", "encoder": "abc", "preprocessing": "def", '
+        '"shape": [1, 2], "done": 2, "unreadable": {"b.jpg": "cut off"}, '
+        '"images": ["a.jpg", "b.jpg"]}\n'
+    )
+    (tmp_path / "index.json").write_text(index)
+    numpy.array([[[1, 2]], [[3, 4]]], numpy.float16).tofile(tmp_path / "annotations.bin")
+    store = FeatureStore(tmp_path, StoreKey("abc", "def"))
+    assert store.read([1, 0]).tolist() == [[[3.0, 4.0]], [[1.0, 2.0]]]
+    assert store.unreadable == {"b.jpg": "cut off"}

@@ -1,0 +1,302 @@
+"""The files that the captions of photos go to."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from captioner.errors import UserError
+from captioner.files import write_json, write_text
+from captioner.recipes.photos import Captioned
+from captioner.render import (
+    PageCaption,
+    PageItem,
+    panels,
+    save_gif,
+    save_html,
+    save_picture,
+    save_word_images,
+)
+from captioner.render.save import PICTURE_SUFFIXES
+
+SAVE_SECONDS = 30.0
+"""How often `Outputs.save_so_far` writes at most."""
+
+_LONGEST_NAME = 200
+"""Bytes of the longest name given to a file or folder, which may have 255 with all additions."""
+
+_WORD_PICTURE = re.compile(r"\d{2,}_[a-z0-9-]+\.png")
+"""How `save_word_images` names its files."""
+
+
+@dataclass
+class Outputs:
+    """The files that captions go to. Each may be None, for not wanted.
+
+    paths: the photos that are going to be captioned.
+    json, csv, html: one file for all photos, written by `finish`.
+    overlay: a picture (`.png`, `.jpg`) when there is one photo, else a folder with one a photo:
+        the photo with one panel a word. gif: likewise, animated. words: a folder, with a folder a
+        photo when there are several, and in it one PNG a word. A slash at the end makes a folder.
+    strength: of the overlays, in [0, 1].
+
+    Raises `UserError`, before anything is written, for a file name where a folder is needed and
+    the other way round, a suffix that is not that of the format, a place that cannot be written
+    to, two outputs in one file, and an output in the place of one of the photos.
+    """
+
+    paths: Sequence[str]
+    json: str | None = None
+    csv: str | None = None
+    html: str | None = None
+    overlay: str | None = None
+    gif: str | None = None
+    words: str | None = None
+    strength: float = 0.8
+    _records: list[dict[str, Any]] = field(default_factory=list)
+    _page: list[PageItem] = field(default_factory=list)
+    _names: dict[str, list[str]] = field(default_factory=dict)
+    _saved: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.strength <= 1:
+            raise UserError(f"strength {self.strength} is not between 0 and 1")
+        for option in ("json", "csv", "html", "overlay", "gif", "words"):
+            if getattr(self, option) == "":
+                raise UserError(f"--{option} is empty; it should name a file or folder")
+        for option, suffixes in (("overlay", PICTURE_SUFFIXES), ("gif", (".gif",))):
+            path = getattr(self, option)
+            if not path or not _names_a_file(path):
+                continue
+            if len(self.paths) > 1:
+                raise UserError(
+                    f"--{option} {path} is one file, but there are {len(self.paths)} photos; "
+                    "give a folder, with a slash at its end"
+                )
+            if Path(path).suffix.lower() not in suffixes:
+                raise UserError(
+                    f"--{option} {path} must end in {', '.join(suffixes)}, or in a slash for a "
+                    "folder"
+                )
+        self._names = _unique_names(self.paths)
+        self._check_places()
+
+    def add(self, item: Captioned) -> None:
+        """Write what belongs to one photo, and keep what belongs to all.
+
+        Raises `UserError` when something cannot be written, with all else done.
+        """
+        self._records.append({"image": item.path, **item.caption.as_dict()})
+        name = self._names[item.path].pop(0)
+        if item.caption.words:
+            parts = (self._draw_panels, self._draw_gif, self._draw_words, self._keep_for_page)
+            _try_all([partial(part, item, name) for part in parts])
+
+    def save_so_far(self) -> None:
+        """Write the tables of what is captioned by now, at most every `SAVE_SECONDS`.
+
+        What a process that is killed leaves behind. A table that cannot be written is left to
+        `finish` to report.
+        """
+        if time.monotonic() - self._saved >= SAVE_SECONDS:
+            with contextlib.suppress(UserError):
+                self._write_tables()
+            self._saved = time.monotonic()
+
+    def finish(self) -> None:
+        """Write the files that hold all photos; none when nothing was captioned.
+
+        Raises `UserError` when one cannot be written, with the others written.
+        """
+        if self._records:
+            _try_all([self._write_tables, self._write_page])
+
+    def _draw_panels(self, item: Captioned, name: str) -> None:
+        if self.overlay:
+            probabilities = [math.exp(p) for p in item.caption.word_log_probabilities]
+            save_picture(
+                _place(self.overlay, name, ".png"),
+                panels(
+                    *_look(item),
+                    title=Path(item.path).name,
+                    probabilities=probabilities,
+                    strength=self.strength,
+                ),
+            )
+
+    def _draw_gif(self, item: Captioned, name: str) -> None:
+        if self.gif:
+            save_gif(_place(self.gif, name, ".gif"), *_look(item), strength=self.strength)
+
+    def _draw_words(self, item: Captioned, name: str) -> None:
+        if self.words:
+            save_word_images(self._word_folder(name), *_look(item), strength=self.strength)
+
+    def _keep_for_page(self, item: Captioned, name: str) -> None:
+        if self.html:
+            photo, _, _, region = _look(item)
+            versions = [
+                PageCaption(one.words, one.attention, one.log_probability)
+                for one in (item.caption, *item.caption.alternatives)
+                if one.words
+            ]
+            self._page.append(PageItem.of(photo, region, versions, Path(item.path).name))
+
+    def _write_tables(self) -> None:
+        writers: list[Callable[[], None]] = []
+        if self.json:
+            writers.append(partial(write_json, self.json, self._records))
+        if self.csv:
+            writers.append(partial(write_text, self.csv, self._table()))
+        _try_all(writers)
+
+    def _write_page(self) -> None:
+        if self.html and self._page:
+            save_html(self.html, self._page, strength=self.strength)
+
+    def _table(self) -> str:
+        """One row a photo, and one more for each alternative caption."""
+        table = io.StringIO()
+        writer = csv.writer(table, lineterminator="\n")
+        writer.writerow(["image", "rank", "caption", "log_probability"])
+        for record in self._records:
+            versions = [record, *record.get("alternatives", [])]
+            for rank, version in enumerate(versions, start=1):
+                writer.writerow(
+                    [record["image"], rank, version["caption"], version["log_probability"]]
+                )
+        return table.getvalue()
+
+    def _word_folder(self, name: str) -> Path:
+        assert self.words is not None  # Asked only where it is wanted.
+        return Path(self.words) / name if len(self.paths) > 1 else Path(self.words)
+
+    def _files(self) -> Iterator[tuple[str, Path]]:
+        """Every file whose name is known, with the option that asks for it."""
+        for option in ("json", "csv", "html"):
+            if path := getattr(self, option):
+                yield option, Path(path)
+        for option, suffix in (("overlay", ".png"), ("gif", ".gif")):
+            if path := getattr(self, option):
+                for names in self._names.values():
+                    for name in names:
+                        yield option, _place(path, name, suffix)
+
+    def _check_places(self) -> None:
+        photos = {key for path in self.paths for key in _keys(path)}
+        taken: dict[object, str] = {}
+        folders: dict[Path, str] = {}
+        for option, file in self._files():
+            if file.is_dir():
+                raise UserError(f"--{option} {file} is a folder, not a file")
+            if photos & _keys(file):
+                raise UserError(
+                    f"--{option} would replace {file}, which is one of the photos to caption; "
+                    "give another place"
+                )
+            other = taken.setdefault(_real(file), option)
+            if other != option:
+                raise UserError(f"--{other} and --{option} are the same file, {file}")
+            folders.setdefault(file.parent, option)
+        if self.words:
+            places = [self._word_folder(name) for names in self._names.values() for name in names]
+            folders.update((place, "words") for place in places)
+            within = {_real(place) for place in places}
+            for photo in map(Path, self.paths):
+                if _real(photo.parent) in within and _WORD_PICTURE.fullmatch(photo.name):
+                    raise UserError(
+                        f"--words {self.words} holds {photo}, which is one of the photos to "
+                        "caption and might be replaced; give another folder"
+                    )
+        for folder, option in folders.items():
+            real = Path(_real(folder))
+            for above in (real, *real.parents):
+                if os.fspath(above) in taken:
+                    other = taken[os.fspath(above)]
+                    raise UserError(f"--{other} {above} is a file, but --{option} needs a folder")
+            _check_writable(option, folder)
+
+
+def _look(item: Captioned) -> tuple[Any, tuple[str, ...], Any, tuple[float, float, float, float]]:
+    """What every drawing takes: the photo, the words, their maps, what the maps cover."""
+    region = item.caption.region
+    assert region is not None  # Captions of photos always have one.
+    return item.photo, item.caption.words, item.caption.attention, region
+
+
+def _try_all(parts: Sequence[Callable[[], None]]) -> None:
+    """Do each part, and only then raise one `UserError` for all that failed."""
+    problems = []
+    for part in parts:
+        try:
+            part()
+        except UserError as error:
+            problems.append(str(error))
+    if problems:
+        raise UserError("; ".join(problems))
+
+
+def _names_a_file(path: str) -> bool:
+    return bool(Path(path).suffix) and not path.endswith(("/", os.sep)) and not Path(path).is_dir()
+
+
+def _place(path: str, name: str, suffix: str) -> Path:
+    return Path(path) if _names_a_file(path) else Path(path) / f"{name}{suffix}"
+
+
+def _unique_names(paths: Sequence[str]) -> dict[str, list[str]]:
+    """For every path its file's name without the suffix, numbered where photos share it.
+
+    Names that differ in case alone count as shared, as they do on many file systems. A path that
+    comes twice has two names. Long names are cut.
+    """
+    taken: set[str] = set()
+    names: dict[str, list[str]] = {}
+    for path in paths:
+        stem = Path(path).stem
+        while len(stem.encode("utf-8", "surrogatepass")) > _LONGEST_NAME:
+            stem = stem[:-1]
+        name, number = stem, 2
+        while name.casefold() in taken:
+            name, number = f"{stem}-{number}", number + 1
+        taken.add(name.casefold())
+        names.setdefault(path, []).append(name)
+    return names
+
+
+def _real(path: str | Path) -> str:
+    """The path without links, as far as it exists."""
+    try:
+        return os.path.normcase(os.path.realpath(path))
+    except ValueError:  # A name that no file can have.
+        return os.fspath(path)
+
+
+def _keys(path: str | Path) -> set[object]:
+    """What a file goes by: two paths of one file share a key, whatever their spelling."""
+    keys: set[object] = {_real(path)}
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return keys
+    return keys | {(found.st_dev, found.st_ino)} if found.st_ino else keys
+
+
+def _check_writable(option: str, folder: Path) -> None:
+    existing = folder
+    while not os.path.lexists(existing) and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        raise UserError(f"--{option} needs {existing} to be a folder, but it is a file")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise UserError(f"--{option} cannot write into folder {existing}: permission denied")

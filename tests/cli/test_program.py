@@ -1,0 +1,100 @@
+"""What surrounds every program: sentences for errors, signals, streams."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from captioner.cli.program import run_program
+from captioner.errors import UserError
+from captioner.training import Interrupted
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def raising(error: BaseException) -> object:
+    def main() -> int:
+        raise error
+
+    return main
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (UserError("no such photo"), 2, "name: no such photo\n"),
+        (KeyboardInterrupt(), 130, "name: interrupted\n"),
+        (Interrupted("go on with --resume"), 130, "name: go on with --resume\n"),
+    ],
+)
+def test_an_error_is_a_sentence(
+    error: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_program(raising(error), "name") == code  # type: ignore[arg-type]
+    assert capsys.readouterr().err == said
+
+
+def test_the_code_of_the_program_is_handed_on() -> None:
+    assert run_program(lambda: 7) == 7
+    assert run_program(lambda: None) == 0
+
+
+def test_a_mistake_of_the_program_itself_is_not_hidden() -> None:
+    with pytest.raises(ZeroDivisionError):
+        run_program(raising(ZeroDivisionError()))  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows cannot send SIGTERM to a handler")
+def test_termination_lets_the_work_be_kept() -> None:
+    kept: list[str] = []
+
+    def main() -> int:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            signal.pause()
+        finally:
+            kept.append("work")
+        return 0
+
+    assert run_program(main) == 130
+    assert kept == ["work"]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_name_that_is_not_text_can_be_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="utf-8"))
+    assert run_program(lambda: print("caf\udce9.png")) == 0
+    assert written.getvalue() == b"caf\\udce9.png" + os.linesep.encode()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [f"{ROOT}/scripts/caption_baselines.py", "absent.yaml", "--out", "x"],
+        [
+            *(f"{ROOT}/scripts/distill_encoder.py", "--photos", "x", "--train", "absent.txt"),
+            *("--validation", "x", "--teacher", "x", "--out", "x"),
+        ],
+        ["-m", "captioner", "info", "absent"],
+    ],
+)
+def test_every_program_says_what_is_wrong_in_one_sentence(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    run = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 2
+    assert len(run.stderr.splitlines()) == 1
+    assert "absent" in run.stderr

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from samples import make_captioner, save_photo
+
+from captioner.caption.captioner import SearchOptions
+from captioner.errors import UserError
+from captioner.recipes import outputs as outputs_module
+from captioner.recipes.outputs import Outputs
+from captioner.recipes.photos import Captioned, caption_photos
+
+
+def captioned(paths: Sequence[str]) -> list[Captioned]:
+    found = list(caption_photos(make_captioner(), paths))
+    return [item for item in found if isinstance(item, Captioned)]
+
+
+def test_everything_is_written(tmp_path: Path) -> None:
+    paths = [str(save_photo(tmp_path / folder / "same.png", n)) for n, folder in enumerate("ab")]
+    outputs = Outputs(
+        paths=paths,
+        json=str(tmp_path / "out.json"),
+        csv=str(tmp_path / "out.csv"),
+        html=str(tmp_path / "out.html"),
+        overlay=str(tmp_path / "overlays"),
+        gif=str(tmp_path / "gifs"),
+        words=str(tmp_path / "words"),
+    )
+    captions = []
+    for item in caption_photos(make_captioner(), paths, SearchOptions(beam=3, n_best=2)):
+        assert isinstance(item, Captioned)
+        captions.append(item.caption)
+        outputs.add(item)
+    outputs.finish()
+    records = json.loads((tmp_path / "out.json").read_text())
+    assert [record["image"] for record in records] == paths
+    for record, caption in zip(records, captions, strict=True):
+        assert record["caption"] == caption.text
+        assert record["words"] == list(caption.words)
+        assert record["log_probability"] == pytest.approx(caption.log_probability)
+        assert len(record["alternatives"]) == 1
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["image"], row["rank"]) for row in rows] == [(p, r) for p in paths for r in "12"]
+    # Two photos of one name do not overwrite each other.
+    assert sorted(p.name for p in (tmp_path / "overlays").iterdir()) == ["same-2.png", "same.png"]
+    assert sorted(p.name for p in (tmp_path / "gifs").iterdir()) == ["same-2.gif", "same.gif"]
+    for name, caption in zip(("same", "same-2"), captions, strict=True):
+        assert len(list((tmp_path / "words" / name).iterdir())) == len(caption.words)
+        with Image.open(tmp_path / "gifs" / f"{name}.gif") as gif:
+            assert gif.n_frames >= 1
+    page = (tmp_path / "out.html").read_text()
+    assert page.count("data:image/jpeg") == 2
+
+
+def test_one_photo_may_go_to_one_file(tmp_path: Path) -> None:
+    photo = str(save_photo(tmp_path / "a.png"))
+    outputs = Outputs([photo], overlay=str(tmp_path / "o.png"), gif=str(tmp_path / "g.gif"))
+    (item,) = caption_photos(make_captioner(), [photo])
+    assert isinstance(item, Captioned)
+    outputs.add(item)
+    outputs.finish()
+    assert (tmp_path / "o.png").is_file()
+    assert (tmp_path / "g.gif").is_file()
+
+
+def test_one_file_for_many_photos_is_refused_before_work_starts(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"maps\.png"):
+        Outputs(["a.jpg", "b.jpg"], overlay=str(tmp_path / "maps.png"))
+
+
+@pytest.mark.parametrize(
+    ("photos", "option", "place"),
+    [
+        (["p/0.png", "p/1.png"], "overlay", "p"),
+        (["p/0.gif", "p/1.gif"], "gif", "p"),
+        (["0.png"], "overlay", "0.png"),
+        (["0.png"], "overlay", "folder/../0.png"),
+        (["0.png"], "json", "0.png"),
+        (["0.png"], "csv", "link.png"),
+        (["0.png"], "html", "0.png"),
+        (["0.png"], "overlay", "same-file.png"),
+        (["01_dog.png"], "words", "."),
+        (["a/0/01_dog.png", "a/0.png"], "words", "a"),
+    ],
+)
+def test_a_photo_is_never_written_over(
+    photos: list[str],
+    option: str,
+    place: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for photo in photos:
+        save_photo(Path(photo))
+    if place == "link.png":
+        Path("link.png").symlink_to("0.png")
+    if place == "same-file.png":
+        os.link("0.png", place)
+    before = {photo: Path(photo).read_bytes() for photo in photos}
+    with pytest.raises(UserError, match=f"--{option} .* one of the photos to caption"):
+        Outputs(photos, **{option: place})
+    assert {photo: Path(photo).read_bytes() for photo in photos} == before
+
+
+def test_a_photo_may_lie_beside_its_word_pictures(tmp_path: Path) -> None:
+    photo = str(save_photo(tmp_path / "0.png"))
+    Outputs([photo], words=str(tmp_path), overlay=str(tmp_path / "maps.png"))
+
+
+@pytest.mark.parametrize(
+    ("places", "sentence"),
+    [
+        ({"json": "s.txt", "csv": "s.txt"}, "--json and --csv are the same file, s.txt"),
+        ({"json": "s.txt", "html": "./x/../s.txt"}, "--json and --html are the same file"),
+        ({"csv": "maps/0.png", "overlay": "maps/"}, "--csv and --overlay are the same file"),
+        ({"json": "folder"}, "--json folder is a folder, not a file"),
+        ({"json": "out", "words": "out/words"}, "--json .*out is a file, but --words needs a f"),
+        ({"html": "file.txt/page.html"}, "--html needs file.txt to be a folder, but it is a file"),
+        ({"words": "file.txt"}, "--words needs file.txt to be a folder"),
+        ({"overlay": "out.bmp"}, r"--overlay out\.bmp must end in \.png, \.jpg"),
+        ({"gif": "out.png"}, r"--gif out\.png must end in \.gif"),
+        ({"json": ""}, "--json is empty"),
+    ],
+)
+def test_places_that_cannot_be_written_are_refused_before_work_starts(
+    places: dict[str, str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file.txt").write_text("kept")
+    with pytest.raises(UserError, match=sentence):
+        Outputs([str(save_photo(tmp_path / "0.png"))], **places)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.png", "file.txt", "folder"]
+
+
+def test_a_folder_without_permission_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "locked").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "locked")
+    with pytest.raises(UserError, match=r"--json cannot write into folder .*locked: permission"):
+        Outputs(["0.png"], json=str(tmp_path / "locked" / "out.json"))
+
+
+def test_a_slash_at_the_end_makes_a_folder_whatever_its_name(tmp_path: Path) -> None:
+    paths = [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(2)]
+    for given in (paths, paths[:1]):
+        outputs = Outputs(given, overlay=str(tmp_path / "maps.v2") + "/")
+        for item in captioned(given):
+            outputs.add(item)
+    assert sorted(path.name for path in (tmp_path / "maps.v2").iterdir()) == ["0.png", "1.png"]
+
+
+def test_long_names_leave_room_and_stay_different(tmp_path: Path) -> None:
+    names = ["x" * 251, "x" * 250 + "y", "\N{DOG FACE}" * 62]
+    paths = [str(save_photo(tmp_path / "in" / f"{name}.png", n)) for n, name in enumerate(names)]
+    outputs = Outputs(
+        paths, overlay=str(tmp_path / "maps"), gif=str(tmp_path / "gifs"), words=str(tmp_path / "w")
+    )
+    for item in captioned(paths):
+        outputs.add(item)
+    for folder in ("maps", "gifs", "w"):
+        assert len(list((tmp_path / folder).iterdir())) == 3
+
+
+def test_names_that_differ_in_case_alone_are_numbered() -> None:
+    assert outputs_module._unique_names(["a/Dog.png", "b/dog.png", "b/dog.png", "dog-2.png"]) == {
+        "a/Dog.png": ["Dog"],
+        "b/dog.png": ["dog-2", "dog-3"],
+        "dog-2.png": ["dog-2-2"],
+    }
+
+
+def test_one_file_that_fails_does_not_take_the_others_along(tmp_path: Path) -> None:
+    photo = str(save_photo(tmp_path / "0.png"))
+    outputs = Outputs(
+        [photo],
+        json=str(tmp_path / "out.json"),
+        csv=str(tmp_path / "out.csv"),
+        html=str(tmp_path / "out.html"),
+        overlay=str(tmp_path / "maps" / "0.png"),
+        gif=str(tmp_path / "maps.gif"),
+    )
+    (tmp_path / "maps").write_text("in the way")
+    (tmp_path / "out.json").mkdir()
+    (item,) = captioned([photo])
+    with pytest.raises(UserError, match=r"maps.0\.png"):
+        outputs.add(item)
+    assert (tmp_path / "maps.gif").is_file()
+    with pytest.raises(UserError, match=r"out\.json"):
+        outputs.finish()
+    assert (tmp_path / "out.csv").is_file()
+    assert (tmp_path / "out.html").is_file()
+
+
+def test_files_are_left_alone_when_nothing_was_captioned(tmp_path: Path) -> None:
+    (tmp_path / "old.json").write_text("[1]")
+    Outputs(["missing.jpg"], json=str(tmp_path / "old.json")).finish()
+    assert (tmp_path / "old.json").read_text() == "[1]"
+
+
+def test_tables_are_written_while_work_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(2)]
+    json_path, csv_path = tmp_path / "out.json", tmp_path / "out.csv"
+    outputs = Outputs(paths, json=str(json_path), csv=str(csv_path))
+    first, second = captioned(paths)
+    outputs.add(first)
+    outputs.save_so_far()
+    assert not json_path.exists()  # Not yet time.
+    monkeypatch.setattr(outputs_module, "SAVE_SECONDS", 0.0)
+    outputs.save_so_far()
+    assert [record["image"] for record in json.loads(json_path.read_text())] == paths[:1]
+    outputs.add(second)
+    outputs.save_so_far()
+    assert [record["image"] for record in json.loads(json_path.read_text())] == paths
+    assert len(csv_path.read_text().splitlines()) == 3
+    json_path.unlink()
+    json_path.mkdir()
+    outputs.save_so_far()  # Left to `finish` to report.
+    with pytest.raises(UserError, match=r"out\.json"):
+        outputs.finish()
+
+
+def test_no_photo_is_kept_for_the_page(tmp_path: Path) -> None:
+    photo = str(save_photo(tmp_path / "0.png", size=(2000, 1500)))
+    outputs = Outputs([photo], html=str(tmp_path / "out.html"))
+    (item,) = captioned([photo])
+    outputs.add(item)
+    (kept,) = outputs._page
+    assert not any(isinstance(value, Image.Image) for value in vars(kept).values())
+    assert len(kept.jpeg) < 300_000 < len(item.photo.tobytes())

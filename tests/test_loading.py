@@ -1,0 +1,36 @@
+"""`captioner.load` and what the package shows of itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import captioner
+from captioner.errors import UserError
+
+
+def test_the_package_lists_what_it_has() -> None:
+    assert {"load", "Caption", "Captioner", "SearchOptions", "UserError"} <= set(dir(captioner))
+
+
+def test_a_device_may_be_left_to_the_machine(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert captioner.load(tiny_model, "auto").device == torch.device("cpu")
+    assert captioner.load(tiny_model, torch.device("cpu")).device == torch.device("cpu")
+    with pytest.raises(UserError, match="tpu7"):
+        captioner.load(tiny_model, "tpu7")
+
+
+def test_the_folder_of_a_training_run_is_told_from_its_model(tiny_model: Path) -> None:
+    run = tiny_model.parent / "run"
+    run.mkdir()
+    (run / "config.json").write_text("{}")
+    tiny_model.rename(run / "model")
+    with pytest.raises(UserError, match=r"run is a training run.*its model is .*run.model"):
+        captioner.load(run)
+    assert captioner.load(run / "model").vocabulary.words
