@@ -26,8 +26,9 @@ from captioner.evaluation.bleu import bleu
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.files import write_json
 from captioner.progress import Progress
-from captioner.recipes.captioning import CaptionBatches, StoredRows, scores_of
+from captioner.recipes.captioning import CaptionBatches, scores_of
 from captioner.recipes.config import CaptioningRecipe, read_recipe
+from captioner.recipes.features import StoredRows
 from captioner.recipes.sources import Source, read_sources
 from captioner.text.vocabulary import Vocabulary
 from captioner.training import Validation, train

@@ -34,8 +34,8 @@ def add_command(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Fill the store, or go on filling it."""
     from captioner.devices import choose_device
-    from captioner.recipes.captioning import store_recipe_features
     from captioner.recipes.config import read_recipe
+    from captioner.recipes.features import store_recipe_features
 
     changes = list(arguments.changes)
     if arguments.out is not None:

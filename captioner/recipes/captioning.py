@@ -1,4 +1,4 @@
-"""From a recipe to a captioner: read the data, store the features, train, keep the best."""
+"""From a recipe to a captioner: read the data, train on its features, keep the best."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from pathlib import Path
 
 import numpy
 import torch
-from PIL import Image
-from torch import Tensor
 
 from captioner.caption import (
     Captioner,
     CaptioningBatch,
     CaptioningLoss,
-    SearchOptions,
     ShowAttendTellDecoder,
     save_model,
 )
@@ -27,20 +24,20 @@ from captioner.evaluation.captions import evaluate_captions
 from captioner.evaluation.results import write_results
 from captioner.fields import to_mapping
 from captioner.files import folder_lock, write_json
-from captioner.progress import Progress
 from captioner.recipes.config import SCORES, CaptioningRecipe
+from captioner.recipes.features import (
+    PixelRows,
+    Rows,
+    StoredRows,
+    encoder_of,
+    readable,
+    stored_features,
+)
 from captioner.recipes.run_folder import CONFIG, check_folder
-from captioner.recipes.sources import Source, mirrored, read_sources
+from captioner.recipes.sources import Source, read_sources
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
 from captioner.training import Validation, train
-from captioner.vision.feature_store import FeatureStore, StoreKey, build_store
-from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.vgg import ANNOTATION_SIZE, VGGEncoder, map_size
-from captioner.vision.weights import build_encoder, fingerprint
-
-MIRRORED = " mirrored"
-"""Behind a photo's name in a feature store: the same photo, left and right exchanged."""
 
 
 def train_captioner(
@@ -136,159 +133,6 @@ def _train(
     return folder / "model"
 
 
-def encoder_of(recipe: CaptioningRecipe) -> VGGEncoder:
-    """The recipe's encoder, with its weights. Raises `UserError` when they cannot be had."""
-    encoder = build_encoder(recipe.encoder.config, recipe.encoder.weights)
-    return encoder.to(memory_format=torch.channels_last)
-
-
-def stored_features(
-    recipe: CaptioningRecipe, folder: Path, encoder: VGGEncoder, sources: dict[str, Source]
-) -> dict[str, FeatureStore]:
-    """The annotation vectors of each source, from the store; computed where they are not there.
-
-    Training photos are stored mirrored as well where the recipe says so. Raises `UserError` as
-    `build_store` does, and where the recipe refuses unreadable photos, naming the first.
-    """
-    base = recipe.features.folder or folder / "features"
-    key = StoreKey(fingerprint(encoder), recipe.preprocessing.fingerprint())
-    rows, columns = map_size(recipe.preprocessing.size, recipe.preprocessing.size)
-    device = next(encoder.parameters()).device
-    stores = {}
-    for name, source in sources.items():
-        image_ids = source.names
-        if recipe.features.mirror and name == "train":
-            image_ids += [image_id + MIRRORED for image_id in image_ids]
-        progress: list[Progress] = []
-        unreadable: dict[str, str] = {}
-
-        def encode(
-            batch: Sequence[int],
-            source: Source = source,
-            image_ids: list[str] = image_ids,
-            unreadable: dict[str, str] = unreadable,
-        ) -> Tensor:
-            photos = []
-            for row in batch:
-                try:
-                    photos.append(source.open_photo(row % len(source)))
-                except UserError as error:
-                    if recipe.data.on_problem == "refuse":
-                        raise
-                    unreadable[image_ids[row]] = str(error)
-                    photos.append(Image.new("RGB", (1, 1)))
-            pixels = recipe.preprocessing.batch(photos)  # (B, 3, size, size)
-            flips = torch.tensor([row >= len(source) for row in batch])  # (B,)
-            pixels = torch.where(flips.view(-1, 1, 1, 1), mirrored(pixels), pixels)
-            with torch.no_grad():
-                found: Tensor = encoder(pixels.to(device=device, memory_format=torch.channels_last))
-            return found
-
-        def show(
-            done: int,
-            name: str = name,
-            total: int = len(image_ids),
-            bars: list[Progress] = progress,
-        ) -> None:
-            if not bars:
-                bars.append(Progress(f"features of {name}", total, "images", done))
-            bars[0].advance(done - bars[0].done)
-
-        stores[name] = build_store(
-            base / name,
-            image_ids,
-            (rows * columns, ANNOTATION_SIZE),
-            key,
-            encode,
-            recipe.features.batch_size,
-            show,
-            unreadable=unreadable,
-        )
-        progress[0].close()
-        if unreadable and recipe.data.on_problem == "refuse":
-            # Left out by a run that skipped them.
-            first, reason = next(iter(unreadable.items()))
-            raise UserError(
-                f"feature store {base / name} lacks {len(unreadable):,} photos that could not be "
-                f"read, the first {first}: {reason}; set data.on_problem to skip, or delete it"
-            )
-    return stores
-
-
-def readable(source: Source, store: FeatureStore) -> list[int]:
-    """The rows of the photos that could be read; the others are counted and named in print."""
-    rows = [row for row, name in enumerate(source.names) if name not in store.unreadable]
-    lost = len(source) - len(rows)
-    if lost:
-        reason = next(iter(store.unreadable.values()))
-        print(f"{lost:,} photos could not be read and are left out; the first: {reason}")
-    return rows
-
-
-def store_recipe_features(
-    recipe: CaptioningRecipe, device: torch.device | str = "cpu"
-) -> dict[str, FeatureStore]:
-    """Fill the store that the recipe's `features.folder` names, and open it.
-
-    Raises `UserError` when the recipe trains its encoder, which leaves nothing to store, when it
-    names no folder, and as `build_store` does.
-    """
-    if recipe.encoder.train:
-        raise UserError("this config trains its encoder, so there is nothing to store")
-    if recipe.features.folder is None:
-        raise UserError("this config names no features.folder, so there is nowhere to store them")
-    train_source, validation_source = read_sources(recipe.data)
-    validation_source = validation_source.first(recipe.validation.images)
-    return stored_features(
-        recipe,
-        recipe.features.folder,
-        encoder_of(recipe).to(device),
-        {"train": train_source, "validation": validation_source},
-    )
-
-
-class StoredRows:
-    """Annotation vectors from a store, mirrored or not by chance."""
-
-    def __init__(self, store: FeatureStore, count: int, mirror: bool) -> None:
-        self.store, self.count, self.mirror = store, count, mirror
-
-    def read(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Rows (B,) -> annotation vectors (B, L, D); mirrored ones only with a generator."""
-        if self.mirror and generator is not None:
-            flips = torch.randint(2, rows.shape, generator=generator)  # (B,)
-            rows = rows + flips * self.count
-        return self.store.read(rows)
-
-    def annotations(self, rows: Tensor) -> Tensor:
-        """Rows (B,) -> annotation vectors (B, L, D)."""
-        return self.store.read(rows)
-
-
-class PixelRows:
-    """Photos themselves, for an encoder that is trained along."""
-
-    def __init__(
-        self, source: Source, preprocessing: Preprocessing, encoder: VGGEncoder | None = None
-    ) -> None:
-        self.source, self.preprocessing, self.encoder = source, preprocessing, encoder
-
-    def read(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Rows (B,) -> preprocessed photos (B, 3, size, size)."""
-        pixels = self.source.pixels(rows.tolist(), self.preprocessing)
-        return pixels.to(memory_format=torch.channels_last)
-
-    def annotations(self, rows: Tensor) -> Tensor:
-        """Rows (B,) -> annotation vectors (B, L, D), by the encoder as it is now."""
-        assert self.encoder is not None
-        device = next(self.encoder.parameters()).device
-        found: Tensor = self.encoder(self.read(rows).to(device))
-        return found
-
-
-Rows = StoredRows | PixelRows
-
-
 @dataclass(frozen=True)
 class CaptionBatches:
     """The training set in batches, length-bucketed where features are stored.
@@ -326,13 +170,12 @@ def free_running(
     rows: Rows,
     wanted: Sequence[int],
     batch_size: int,
-    search: SearchOptions | None = None,
 ) -> list[str]:
     """The captions a user would get for the wanted rows, each photo captioned once."""
     captions: list[str] = []
     for first in range(0, len(wanted), batch_size):
         batch = torch.tensor(wanted[first : first + batch_size])  # (B,)
-        found = captioner.caption_annotations(rows.annotations(batch), search)
+        found = captioner.caption_annotations(rows.annotations(batch))
         captions += [caption.text for caption in found]
     return captions
 

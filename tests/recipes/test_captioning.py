@@ -18,13 +18,12 @@ from captioner.fields import from_mapping
 from captioner.files import folder_lock
 from captioner.recipes.captioning import (
     CaptionBatches,
-    StoredRows,
     scores_of,
-    store_recipe_features,
     train_captioner,
     write_captions,
 )
 from captioner.recipes.config import CaptioningRecipe
+from captioner.recipes.features import StoredRows, store_recipe_features
 from captioner.recipes.sources import read_sources, read_split
 from captioner.vision.feature_store import FeatureStore
 
