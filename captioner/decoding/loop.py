@@ -54,8 +54,8 @@ def decode(
             raise UserError("the model's output is not a number; its weights are damaged")
         allowed = constraints.apply(own, history, end)  # (B, K, V)
         parents, tokens, live = strategy.choose(totals, allowed, live, ended)  # (B, K')
-        gained = allowed.gather(1, parents.unsqueeze(-1).expand(-1, -1, own.shape[-1]))
-        gained = gained.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)  # (B, K')
+        chosen = parents * own.shape[-1] + tokens  # (B, K'), into the K * V continuations
+        gained = allowed.flatten(start_dim=1).gather(1, chosen)  # (B, K')
         totals = totals.gather(1, parents) + gained  # (B, K')
         history = history.gather(1, parents.unsqueeze(-1).expand(-1, -1, history.shape[-1]))
         history = torch.cat([history, tokens.unsqueeze(-1)], dim=-1)  # (B, K', t + 1)
