@@ -7,6 +7,9 @@ from pathlib import Path
 
 from captioner.data.problems import Problems
 
+ImageId = int | str
+"""What names an image: COCO has whole numbers, other sets have file names."""
+
 
 @dataclass(frozen=True)
 class CaptionedImage:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from captioner.data.records import ImageId
 from captioner.errors import UserError
 from captioner.files import read_json, write_json
-
-ImageId = int | str
-"""What names an image: COCO has whole numbers, other sets have file names."""
 
 
 def read_results(path: str | os.PathLike[str]) -> dict[ImageId, str]:

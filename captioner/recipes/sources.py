@@ -14,9 +14,9 @@ from torch import Tensor
 
 from captioner.data.examples import caption_words
 from captioner.data.readers import READERS
+from captioner.data.records import ImageId
 from captioner.data.shapes import generate
 from captioner.errors import UserError
-from captioner.evaluation.results import ImageId
 from captioner.recipes.config import DataConfig
 from captioner.vision.images import load_image
 from captioner.vision.preprocessing import Preprocessing
