@@ -11,15 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from captioner.evaluation.corpus import Tokens, check_corpus
-from captioner.evaluation.ngrams import (
-    MAXIMUM_ORDER,
-    FloatArray,
-    IntArray,
-    NgramCounts,
-    count_ngrams,
-    sentence_lengths,
-)
+from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.ngrams import MAXIMUM_ORDER, FloatArray, IntArray, Tokens, sum_by
 
 # The COCO evaluation adds these two, so that nothing is divided by zero and that a sentence without
 # a match scores almost nothing instead of nothing. They are part of the metric's definition there.
@@ -85,55 +78,32 @@ def bleu(hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -
 
     Raises `UserError` as `check_corpus` does.
     """
-    return bleu_statistics(hypotheses, references).scores()
+    return bleu_statistics(Corpus.of(hypotheses, references)).scores()
 
 
-def bleu_statistics(
-    hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]
-) -> BleuStatistics:
-    """The counts that BLEU is computed from, image by image; arguments and errors as in `bleu`."""
-    check_corpus(hypotheses, references)
-    flat = [tokens for candidates in references for tokens in candidates]
-    per_image = np.array([len(candidates) for candidates in references], dtype=np.int64)
-    images = len(hypotheses)
-    # Sentence i < I is the caption of image i; the references follow.
-    image_of = np.concatenate([np.arange(images), np.repeat(np.arange(images), per_image)])
+def bleu_statistics(corpus: Corpus) -> BleuStatistics:
+    """The counts that BLEU is computed from, image by image."""
     matches = np.stack(
         [
-            _clipped_matches(counts, image_of, images)
-            for counts in count_ngrams([*hypotheses, *flat])
+            # An n-gram counts at most as often as any one reference has it.
+            sum_by(ngrams.image, np.minimum(ngrams.in_caption, ngrams.in_reference), corpus.images)
+            for ngrams in corpus.ngrams
         ],
         axis=1,
     )  # (I, 4)
-    lengths = sentence_lengths(hypotheses)  # (I,)
-    ngrams = np.maximum(0, lengths[:, None] - np.arange(MAXIMUM_ORDER))  # (I, 4)
-    closest = _closest_lengths(lengths, sentence_lengths(flat), per_image)
-    return BleuStatistics(matches, ngrams, lengths, closest)
+    lengths = corpus.lengths[corpus.firsts]  # (I,)
+    number = np.maximum(0, lengths[:, None] - np.arange(MAXIMUM_ORDER))  # (I, 4)
+    return BleuStatistics(matches.astype(np.int64), number, lengths, _closest_lengths(corpus))
 
 
-def _clipped_matches(counts: NgramCounts, image_of: IntArray, images: int) -> IntArray:
-    """Matches (I,) of n-grams of one length: each counts at most as often as in any reference."""
-    kinds = max(1, counts.number_of_ngrams)
-    of_reference = counts.sentence >= images
-    pair = image_of[counts.sentence] * kinds + counts.ngram
-    pairs, group = np.unique(pair[of_reference], return_inverse=True)
-    most = np.zeros(len(pairs) + 1, dtype=np.int64)  # the last one: no reference has it
-    np.maximum.at(most, group, counts.count[of_reference])
-    wanted = pair[~of_reference]
-    place = np.searchsorted(pairs, wanted)
-    place = np.where(np.append(pairs, -1)[place] == wanted, place, len(pairs))
-    clipped = np.minimum(counts.count[~of_reference], most[place])
-    matches = np.zeros(images, dtype=np.int64)
-    np.add.at(matches, counts.sentence[~of_reference], clipped)
-    return matches
-
-
-def _closest_lengths(lengths: IntArray, references: IntArray, per_image: IntArray) -> IntArray:
+def _closest_lengths(corpus: Corpus) -> IntArray:
     """Of each image (I,) the reference length closest to the caption's, the shorter in a tie."""
-    distance = np.abs(references - np.repeat(lengths, per_image))
-    base = int(references.max()) + 1
-    firsts = np.cumsum(per_image) - per_image
-    return np.minimum.reduceat(distance * base + references, firsts) % base
+    own = corpus.lengths[corpus.firsts][corpus.image_of]  # (S,)
+    distance = np.abs(corpus.lengths - own)
+    base = int(corpus.lengths.max()) + 1
+    far = base * base  # the caption itself is not to be the closest
+    rank = np.where(corpus.is_reference, distance * base + corpus.lengths, far)
+    return np.minimum.reduceat(rank, corpus.firsts) % base
 
 
 def _bleu(

@@ -14,15 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from captioner.errors import UserError
-from captioner.evaluation.corpus import Tokens, check_corpus
-from captioner.evaluation.ngrams import (
-    MAXIMUM_ORDER,
-    FloatArray,
-    IntArray,
-    NgramCounts,
-    count_ngrams,
-    sentence_lengths,
-)
+from captioner.evaluation.corpus import Corpus, ImageNgrams
+from captioner.evaluation.ngrams import MAXIMUM_ORDER, FloatArray, IntArray, Tokens, sum_by
 from captioner.files import read_json, write_json
 
 SIGMA = 6.0
@@ -68,11 +61,11 @@ class DocumentFrequency:
     @classmethod
     def from_references(cls, references: Sequence[Sequence[Tokens]]) -> DocumentFrequency:
         """Count over the tokenised references of each image. Raises `UserError` as the class."""
-        flat, image_of = _flatten(references)
+        corpus = Corpus.of([()] * len(references), references)
         counts: dict[tuple[str, ...], int] = {}
-        for ngrams in count_ngrams(flat):
-            frequency = _image_counts(ngrams.ngram, image_of[ngrams.sentence], ngrams)
-            counts.update(zip(ngrams.words(flat), frequency.tolist(), strict=True))
+        for ngrams in corpus.ngrams:
+            words = ngrams.counts.words(corpus.sentences)
+            counts.update(zip(words, _image_counts(ngrams).tolist(), strict=True))
         return cls(len(references), counts)
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -111,70 +104,59 @@ def cider_d(
     Raises `UserError` as `check_corpus` does, and for a single image without a document frequency:
     every n-gram then occurs in every image, and every score would be 0.
     """
-    check_corpus(hypotheses, references)
-    if document_frequency is None and len(hypotheses) == 1:
+    return corpus_cider_d(Corpus.of(hypotheses, references), document_frequency)
+
+
+def corpus_cider_d(
+    corpus: Corpus, document_frequency: DocumentFrequency | None = None
+) -> CiderScores:
+    """CIDEr-D of a corpus; `document_frequency` and errors as in `cider_d`."""
+    if document_frequency is None and corpus.images == 1:
         raise UserError(
             "CIDEr-D of a single image needs a stored document frequency: "
             "one image does not tell rare words from common ones"
         )
-    flat, image_of_reference = _flatten(references)
-    sentences = [*hypotheses, *flat]
-    images = len(hypotheses)
-    # Sentence i < I is the caption of image i; the references follow.
-    image_of = np.concatenate([np.arange(images), image_of_reference])
-
-    similarity = np.zeros(len(flat))  # of each reference to its image's caption
-    for ngrams in count_ngrams(sentences):
+    similarity = np.zeros(len(corpus.sentences))  # of each reference to its image's caption
+    for ngrams in corpus.ngrams:
         if document_frequency is None:
-            of_reference = ngrams.sentence >= images
-            frequency = _image_counts(
-                ngrams.ngram[of_reference], image_of[ngrams.sentence[of_reference]], ngrams
-            )
-            total = images
+            frequency = _image_counts(ngrams)
+            images = corpus.images
         else:
             known = document_frequency.counts
-            frequency = np.array([known.get(words, 1) for words in ngrams.words(sentences)])
-            total = document_frequency.images
-        rarity = np.log(total / np.maximum(1, frequency))  # (n-grams,), exactly 0 if in every image
-        similarity += _clipped_cosines(ngrams, rarity, image_of, images)
+            words = ngrams.counts.words(corpus.sentences)
+            frequency = np.array([known.get(ngram, 1) for ngram in words], dtype=np.int64)
+            images = document_frequency.images
+        rarity = np.log(images / np.maximum(1, frequency))  # (n-grams,), 0 if in every image
+        similarity += _clipped_cosines(ngrams, rarity, corpus)
 
     # The COCO evaluation measures a caption by its number of bigrams.
-    bigrams = np.maximum(0, sentence_lengths(sentences) - 1)
-    difference = bigrams[image_of_reference] - bigrams[images:]
+    bigrams = np.maximum(0, corpus.lengths - 1)
+    difference = bigrams - bigrams[corpus.firsts][corpus.image_of]  # (S,)
     similarity *= np.exp(-(difference**2) / (2 * SIGMA**2)) / MAXIMUM_ORDER
-    sums = np.bincount(image_of_reference, weights=similarity, minlength=images)  # (I,)
-    per_image = np.asarray(10.0 * sums / np.bincount(image_of_reference, minlength=images))
+    sums = sum_by(corpus.image_of, similarity, corpus.images)  # (I,)
+    references = np.bincount(corpus.image_of) - 1
+    per_image = 10.0 * sums / references
     return CiderScores(float(per_image.mean()), per_image)
 
 
-def _flatten(references: Sequence[Sequence[Tokens]]) -> tuple[list[Tokens], IntArray]:
-    """All references in a row, and the image (R,) of each."""
-    flat = [tokens for candidates in references for tokens in candidates]
-    per_image = [len(candidates) for candidates in references]
-    return flat, np.repeat(np.arange(len(references)), per_image)
+def _image_counts(ngrams: ImageNgrams) -> IntArray:
+    """In the references of how many different images each n-gram occurs."""
+    occurring = ngrams.ngram[ngrams.in_reference > 0]
+    return np.bincount(occurring, minlength=ngrams.counts.number_of_ngrams)
 
 
-def _image_counts(ngram: IntArray, image: IntArray, ngrams: NgramCounts) -> IntArray:
-    """In how many different images each n-gram occurs, given pairs of n-gram and image."""
-    kinds = max(1, ngrams.number_of_ngrams)
-    return np.bincount(np.unique(image * kinds + ngram) % kinds, minlength=len(ngrams.examples[0]))
-
-
-def _clipped_cosines(
-    ngrams: NgramCounts, rarity: FloatArray, image_of: IntArray, images: int
-) -> FloatArray:
-    """Similarity (R,) of each reference to its image's caption in n-grams of one length.
+def _clipped_cosines(ngrams: ImageNgrams, rarity: FloatArray, corpus: Corpus) -> FloatArray:
+    """Similarity (S,) of each reference to its image's caption in n-grams of one length.
 
     Vedantam et al. 2015, equation 4 without its Gaussian: the cosine of the two vectors of counts
-    times rarity, where the caption's entries are cut to the reference's.
+    times rarity, where the caption's entries are cut to the reference's. 0 for captions.
     """
-    weight = ngrams.count * rarity[ngrams.ngram]
-    norm = np.sqrt(np.bincount(ngrams.sentence, weight**2, len(image_of)))  # (I + R,)
-    of_reference = ngrams.sentence >= images
-    sentence, ngram = ngrams.sentence[of_reference], ngrams.ngram[of_reference]
-    image = image_of[sentence]
-    caption_weight = ngrams.count_of(image, ngram) * rarity[ngram]
-    product = np.minimum(caption_weight, weight[of_reference]) * weight[of_reference]
-    dot = np.bincount(sentence - images, product, len(image_of) - images)  # (R,)
-    norms = norm[image_of[images:]] * norm[images:]
+    sentences = len(corpus.sentences)
+    counts = ngrams.counts
+    weight = counts.count * rarity[counts.ngram]  # (E,)
+    norm = np.sqrt(sum_by(counts.sentence, weight**2, sentences))  # (S,)
+    caption_weight = (ngrams.in_caption * rarity[ngrams.ngram])[ngrams.pair]  # (E,)
+    product = np.where(ngrams.of_reference, np.minimum(caption_weight, weight) * weight, 0.0)
+    dot = sum_by(counts.sentence, product, sentences)  # (S,)
+    norms = norm[corpus.firsts][corpus.image_of] * norm
     return np.asarray(np.divide(dot, norms, out=np.zeros_like(norms), where=norms > 0))

@@ -3,11 +3,116 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 
 from captioner.errors import UserError
+from captioner.evaluation.ngrams import (
+    IntArray,
+    NgramCounts,
+    Tokens,
+    changes,
+    count_ngrams,
+    number_words,
+    sentence_lengths,
+)
 
-Tokens = Sequence[str]
-"""One tokenised caption: its words in order."""
+
+@dataclass(frozen=True)
+class Corpus:
+    """Captions and references of I images in the form that metrics count in; made by `of`.
+
+    sentences: the S sentences: of each image its caption and after it its references.
+    image_of: (S,) the image of each. firsts: (I,) where each image's caption stands.
+    words: (W,) all words of all sentences in one row, as numbers. lengths: (S,) in words.
+    """
+
+    sentences: list[Tokens]
+    image_of: IntArray
+    firsts: IntArray
+    words: IntArray
+    lengths: IntArray
+
+    @classmethod
+    def of(cls, hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> Corpus:
+        """The corpus of one caption an image and its references, in the same order.
+
+        Raises `UserError` as `check_corpus` does.
+        """
+        check_corpus(hypotheses, references)
+        sentences: list[Tokens] = []
+        for hypothesis, candidates in zip(hypotheses, references, strict=True):
+            sentences.append(hypothesis)
+            sentences.extend(candidates)
+        sizes = 1 + np.fromiter(map(len, references), dtype=np.int64)  # (I,)
+        return cls(
+            sentences,
+            np.repeat(np.arange(len(sizes)), sizes),
+            np.cumsum(sizes) - sizes,
+            number_words(sentences),
+            sentence_lengths(sentences),
+        )
+
+    @property
+    def images(self) -> int:
+        """How many images there are."""
+        return len(self.firsts)
+
+    @cached_property
+    def is_reference(self) -> NDArray[np.bool_]:
+        """Of each sentence (S,) whether it is a reference, not a caption to be scored."""
+        references = np.ones(len(self.sentences), dtype=np.bool_)
+        references[self.firsts] = False
+        return references
+
+    @cached_property
+    def ngrams(self) -> list[ImageNgrams]:
+        """The n-grams of one to four words, counted once for all metrics."""
+        return [
+            ImageNgrams.of(counts, self.image_of, self.is_reference)
+            for counts in count_ngrams(self.words, self.lengths)
+        ]
+
+
+@dataclass(frozen=True)
+class ImageNgrams:
+    """The n-grams of one length, by image: P pairs of an image and an n-gram that occurs there.
+
+    counts: sentence by sentence, E entries. of_reference: (E,). pair: (E,) the pair of each entry.
+    ngram, image: (P,). in_caption: (P,) how often the image's caption has it, often 0.
+    in_reference: (P,) how often that one of the image's references has it which has it most.
+    """
+
+    counts: NgramCounts
+    of_reference: NDArray[np.bool_]
+    pair: IntArray
+    ngram: IntArray
+    image: IntArray
+    in_caption: IntArray
+    in_reference: IntArray
+
+    @classmethod
+    def of(
+        cls, counts: NgramCounts, image_of: IntArray, is_reference: NDArray[np.bool_]
+    ) -> ImageNgrams:
+        """Gather counts by image; image_of, is_reference: (S,) as in `Corpus`."""
+        image = image_of[counts.sentence]  # (E,), together for each n-gram, as the sentences are
+        another = changes(image) | changes(counts.ngram)
+        start = np.flatnonzero(another)  # (P,), the caption's entry first where it has one
+        of_reference = is_reference[counts.sentence]
+        by_reference = np.where(of_reference, counts.count, 0)
+        return cls(
+            counts,
+            of_reference,
+            np.cumsum(another) - 1,
+            counts.ngram[start],
+            image[start],
+            np.where(of_reference[start], 0, counts.count[start]),
+            np.maximum.reduceat(by_reference, start) if len(start) else by_reference,
+        )
 
 
 def check_corpus(hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> None:

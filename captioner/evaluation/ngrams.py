@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.evaluation.corpus import Tokens
+Tokens = Sequence[str]
+"""One tokenised caption: its words in order."""
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -21,72 +24,98 @@ MAXIMUM_ORDER = 4
 class NgramCounts:
     """How often each n-gram of one length occurs in each sentence: E entries, none of count 0.
 
-    sentence, ngram, count: (E,), sorted by sentence, then by n-gram; n-grams are numbered from 0.
-    examples: (number of different n-grams,) the n-grams themselves, as (sentence, start).
+    sentence, ngram, count: (E,), sorted by n-gram, then by sentence; n-grams are numbered from 0.
+    examples: (number of different n-grams,) where each begins first: its place among all words of
+        all sentences, which stand in one row.
     """
 
     order: int
     sentence: IntArray
     ngram: IntArray
     count: IntArray
-    examples: tuple[IntArray, IntArray]
+    examples: IntArray
 
     @property
     def number_of_ngrams(self) -> int:
         """How many different n-grams there are."""
-        return len(self.examples[0])
-
-    def count_of(self, sentence: IntArray, ngram: IntArray) -> IntArray:
-        """Counts (N,) of the n-grams `ngram` (N,) in the sentences `sentence` (N,)."""
-        if len(self.sentence) == 0:
-            return np.zeros(len(sentence), dtype=np.int64)
-        known = self.sentence * self.number_of_ngrams + self.ngram
-        wanted = sentence * self.number_of_ngrams + ngram
-        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        return np.where(known[place] == wanted, self.count[place], 0)
+        return len(self.examples)
 
     def words(self, sentences: Sequence[Tokens]) -> list[tuple[str, ...]]:
         """The n-grams as words, in the order of their numbers.
 
         sentences: the same that were counted.
         """
-        return [
-            tuple(sentences[sentence][start : start + self.order])
-            for sentence, start in zip(*(part.tolist() for part in self.examples), strict=True)
-        ]
+        row = list(chain.from_iterable(sentences))
+        return [tuple(row[start : start + self.order]) for start in self.examples.tolist()]
 
 
-def count_ngrams(
-    sentences: Sequence[Tokens], maximum_order: int = MAXIMUM_ORDER
-) -> list[NgramCounts]:
-    """Count the n-grams of every length from 1 to `maximum_order` in every sentence."""
-    numbers: dict[str, int] = {}
-    words = np.array(
-        [numbers.setdefault(word, len(numbers)) for tokens in sentences for word in tokens],
-        dtype=np.int64,
-    )
-    lengths = sentence_lengths(sentences)
-    sentence_of = np.repeat(np.arange(len(sentences)), lengths)
-    start_of = np.arange(len(words)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    left = np.repeat(lengths, lengths) - start_of  # words from here to the end of the sentence
-
-    counts = []
-    ngram_at = np.zeros(len(words), dtype=np.int64)  # number of the n-gram that starts here
-    for order in range(1, maximum_order + 1):
-        starts = np.flatnonzero(left >= order)
-        # An n-gram is the one shorter by its last word, and that word.
-        code = ngram_at[starts] * max(1, len(numbers)) + words[starts + order - 1]
-        _, first, number = np.unique(code, return_index=True, return_inverse=True)
-        ngram_at[starts] = number
-        kinds = max(1, len(first))
-        pairs, count = np.unique(sentence_of[starts] * kinds + number, return_counts=True)
-        examples = (sentence_of[starts[first]], start_of[starts[first]])
-        counts.append(
-            NgramCounts(order, pairs // kinds, pairs % kinds, count.astype(np.int64), examples)
-        )
-    return counts
+def number_words(sentences: Sequence[Tokens]) -> IntArray:
+    """All words of all sentences in one row, (W,), as numbers: equal words have equal numbers."""
+    numbers: defaultdict[str, int] = defaultdict(count().__next__)
+    row = chain.from_iterable(sentences)
+    return np.fromiter(map(numbers.__getitem__, row), dtype=np.int64)
 
 
 def sentence_lengths(sentences: Sequence[Tokens]) -> IntArray:
     """Number of words of each sentence, (len(sentences),)."""
-    return np.array([len(tokens) for tokens in sentences], dtype=np.int64)
+    return np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
+
+
+def count_ngrams(
+    words: IntArray, lengths: IntArray, maximum_order: int = MAXIMUM_ORDER
+) -> list[NgramCounts]:
+    """Count the n-grams of every length from 1 to `maximum_order` in every sentence.
+
+    words: (W,) as `number_words` gives them. lengths: (S,) as `sentence_lengths` gives them.
+    """
+    sentence_of = np.repeat(np.arange(len(lengths)), lengths)  # (W,)
+    left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(words))  # words to its end
+    kinds = int(words.max(initial=0)) + 1
+    ngram_at = np.zeros(len(words), dtype=np.int64)  # number of the n-gram that begins here
+    counts = []
+    for order in range(1, maximum_order + 1):
+        starts = np.flatnonzero(left >= order)
+        # An n-gram is the one shorter by its last word, and that word.
+        code = ngram_at[starts] * kinds + words[starts + order - 1]
+        places = sorting(code)
+        starts, code = starts[places], code[places]
+        sentence = sentence_of[starts]
+        another_ngram = changes(code)
+        another_entry = another_ngram | changes(sentence)
+        number = np.cumsum(another_ngram) - 1
+        ngram_at[starts] = number
+        entry = np.flatnonzero(another_entry)
+        counts.append(
+            NgramCounts(
+                order,
+                sentence[entry],
+                number[entry],
+                np.diff(np.append(entry, len(starts))),
+                starts[another_ngram],
+            )
+        )
+    return counts
+
+
+def sum_by(group: IntArray, values: IntArray | FloatArray, groups: int) -> FloatArray:
+    """The sum (groups,) of the values of each group; group, values: (E,)."""
+    return np.asarray(np.bincount(group, values, groups), dtype=np.float64)
+
+
+def sorting(code: IntArray) -> IntArray:
+    """The places of the codes, none negative, in the order of the codes; equal ones in a row."""
+    bits = len(code).bit_length()
+    if int(code.max(initial=0)).bit_length() + bits >= 64:
+        return np.argsort(code, kind="stable")
+    # Sorting whole numbers is several times faster than sorting an index to them: so the place
+    # goes into the lower bits of the number.
+    keyed = (code << bits) | np.arange(len(code))
+    keyed.sort()
+    return np.asarray(keyed & ((1 << bits) - 1))
+
+
+def changes(values: IntArray) -> NDArray[np.bool_]:
+    """Whether each entry differs from the one before; the first does."""
+    changes = np.ones(len(values), dtype=np.bool_)
+    np.not_equal(values[1:], values[:-1], out=changes[1:])
+    return changes

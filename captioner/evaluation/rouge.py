@@ -9,12 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from captioner.evaluation.corpus import Tokens, check_corpus
-from captioner.evaluation.ngrams import FloatArray
+from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.ngrams import FloatArray, IntArray, Tokens, changes, sorting
 
 BETA = 1.2
 """How much more recall counts than precision: the value of the COCO evaluation."""
+
+_BITS = 64
+"""Words of a caption that one number of the machine can stand for."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +38,21 @@ def rouge_l(hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]
 
     Raises `UserError` as `check_corpus` does.
     """
-    check_corpus(hypotheses, references)
-    per_image = np.array(
-        [_score(*pair) for pair in zip(hypotheses, references, strict=True)], dtype=np.float64
+    return corpus_rouge_l(Corpus.of(hypotheses, references))
+
+
+def corpus_rouge_l(corpus: Corpus) -> RougeScores:
+    """ROUGE-L of a corpus, as `rouge_l`."""
+    common = _common_lengths(corpus)  # (S,), 0 for the captions themselves
+    # The COCO evaluation reads an empty sentence as one empty word.
+    own = corpus.lengths[corpus.firsts]  # (I,)
+    common[(corpus.lengths == 0) & (own == 0)[corpus.image_of] & corpus.is_reference] = 1
+    lengths = np.maximum(1, corpus.lengths)
+    precision = np.maximum.reduceat(common, corpus.firsts) / np.maximum(1, own)  # (I,)
+    recall = np.maximum.reduceat(common / lengths, corpus.firsts)  # (I,)
+    below = recall + BETA**2 * precision
+    per_image = np.divide(
+        (1 + BETA**2) * precision * recall, below, out=np.zeros_like(below), where=below > 0
     )
     return RougeScores(float(per_image.mean()), per_image)
 
@@ -58,14 +74,55 @@ def longest_common_subsequence(first: Tokens, second: Tokens) -> int:
     return len(first) - row.bit_count()
 
 
-def _score(hypothesis: Tokens, references: Sequence[Tokens]) -> float:
-    hypothesis = hypothesis or [""]  # the COCO evaluation reads an empty caption as one empty word
-    references = [reference or [""] for reference in references]
-    common = [longest_common_subsequence(hypothesis, reference) for reference in references]
-    precision = max(common) / len(hypothesis)
-    recall = max(
-        length / len(reference) for length, reference in zip(common, references, strict=True)
+def _common_lengths(corpus: Corpus) -> IntArray:
+    """Of each reference (S,) the longest common subsequence with its image's caption; else 0.
+
+    As `longest_common_subsequence`, one word of all references at a time.
+    """
+    own = corpus.lengths[corpus.firsts][corpus.image_of]  # (S,)
+    short = corpus.is_reference & (own <= _BITS)
+    rows = np.flatnonzero(short)
+    rows = rows[np.argsort(-corpus.lengths[rows], kind="stable")]  # the longest first
+    lengths, firsts = corpus.lengths[rows], (np.cumsum(corpus.lengths) - corpus.lengths)[rows]
+    places = _places_in_caption(corpus)
+    # Shifted in two steps, for a shift by all 64 bits at once is none.
+    every = ~(
+        ~np.uint64(0)
+        << (own[rows] // 2).astype(np.uint64)
+        << (own[rows] - own[rows] // 2).astype(np.uint64)
     )
-    if precision == 0 or recall == 0:
-        return 0.0
-    return (1 + BETA**2) * precision * recall / (recall + BETA**2 * precision)
+    row = every.copy()
+    for index in range(int(lengths.max(initial=0))):
+        active = int(np.searchsorted(-lengths, -index))  # so many have a word there
+        now = row[:active]
+        matched = now & places[firsts[:active] + index]
+        row[:active] = ((now + matched) | (now - matched)) & every[:active]
+    common = np.zeros(len(corpus.sentences), dtype=np.int64)
+    common[rows] = own[rows] - np.bitwise_count(row)
+    for sentence in np.flatnonzero(corpus.is_reference & (own > _BITS)).tolist():
+        caption = corpus.sentences[corpus.firsts[corpus.image_of[sentence]]]
+        common[sentence] = longest_common_subsequence(caption, corpus.sentences[sentence])
+    return common
+
+
+def _places_in_caption(corpus: Corpus) -> NDArray[np.uint64]:
+    """For every word (W,) of every sentence, where its image's caption has it: a bit a place.
+
+    Of captions longer than 64 words it says nothing.
+    """
+    sentence_of = np.repeat(np.arange(len(corpus.lengths)), corpus.lengths)  # (W,)
+    image = corpus.image_of[sentence_of]
+    index = np.arange(len(corpus.words)) - (np.cumsum(corpus.lengths) - corpus.lengths)[sentence_of]
+    code = image * (int(corpus.words.max(initial=0)) + 1) + corpus.words
+    order = sorting(code)
+    bits = np.where(
+        corpus.is_reference[sentence_of] | (index >= _BITS),
+        np.uint64(0),
+        np.uint64(1) << (index % _BITS).astype(np.uint64),
+    )
+    another = changes(code[order])
+    places = np.zeros(len(code), dtype=np.uint64)
+    if len(code):
+        gathered = np.bitwise_or.reduceat(bits[order], np.flatnonzero(another))
+        places[order] = gathered[np.cumsum(another) - 1]
+    return places

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from captioner.evaluation.bleu import BleuStatistics, bleu, bleu_statistics
+from captioner.evaluation.corpus import Corpus
 
 
 def test_worked_by_hand() -> None:
@@ -48,7 +49,7 @@ def test_statistics_may_be_picked_image_by_image() -> None:
     hypotheses = [list("abcd"), list("bcaad"), list("dd")]
     references = [[list("abca")], [list("bcd"), list("aad")], [list("dcba")]]
     rows = np.array([2, 0, 0])
-    whole = bleu_statistics(hypotheses, references)
+    whole = bleu_statistics(Corpus.of(hypotheses, references))
     picked = BleuStatistics(
         whole.matches[rows],
         whole.ngrams[rows],

@@ -6,9 +6,19 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captioner.evaluation.ngrams import count_ngrams
+from captioner.evaluation.ngrams import (
+    NgramCounts,
+    count_ngrams,
+    number_words,
+    sentence_lengths,
+    sorting,
+)
 
 sentences_of_few_words = st.lists(st.lists(st.sampled_from("abc"), max_size=12), max_size=6)
+
+
+def counted(sentences: list[list[str]]) -> list[NgramCounts]:
+    return count_ngrams(number_words(sentences), sentence_lengths(sentences))
 
 
 def brute_force(sentences: list[list[str]], order: int) -> dict[tuple[int, tuple[str, ...]], int]:
@@ -21,7 +31,7 @@ def brute_force(sentences: list[list[str]], order: int) -> dict[tuple[int, tuple
 
 @given(sentences_of_few_words)
 def test_counts_equal_brute_force(sentences: list[list[str]]) -> None:
-    for order, counts in enumerate(count_ngrams(sentences), start=1):
+    for order, counts in enumerate(counted(sentences), start=1):
         words = counts.words(sentences)
         assert counts.order == order
         assert len(set(words)) == counts.number_of_ngrams
@@ -34,16 +44,14 @@ def test_counts_equal_brute_force(sentences: list[list[str]]) -> None:
         assert found == brute_force(sentences, order)
 
 
-@given(sentences_of_few_words, st.integers(0, 2**31))
-def test_look_up_equals_brute_force(sentences: list[list[str]], seed: int) -> None:
-    random = np.random.default_rng(seed)
-    for order, counts in enumerate(count_ngrams(sentences), start=1):
-        if counts.number_of_ngrams == 0:
-            continue
-        sentence = random.integers(len(sentences), size=20)
-        ngram = random.integers(counts.number_of_ngrams, size=20)
-        words, expected = counts.words(sentences), brute_force(sentences, order)
-        assert counts.count_of(sentence, ngram).tolist() == [
-            expected.get((place, words[number]), 0)
-            for place, number in zip(sentence.tolist(), ngram.tolist(), strict=True)
-        ]
+@given(sentences_of_few_words)
+def test_entries_are_sorted_by_ngram_then_sentence(sentences: list[list[str]]) -> None:
+    for counts in counted(sentences):
+        keys = list(zip(counts.ngram.tolist(), counts.sentence.tolist(), strict=True))
+        assert keys == sorted(set(keys))
+
+
+def test_numbers_too_large_to_carry_their_place_are_sorted_all_the_same() -> None:
+    codes = np.array([2**62, 5, 2**62, 0, 5], dtype=np.int64)
+    assert sorting(codes).tolist() == [3, 1, 4, 0, 2]
+    assert sorting(codes % 7).tolist() == np.argsort(codes % 7, kind="stable").tolist()
