@@ -1,0 +1,187 @@
+"""Which words of a caption name which category of things.
+
+Annotations of objects have a few dozen names ("person"); captions have many words for them ("a
+surfer", "two women"). A word list says which is which. The package has one for the 80 categories
+of COCO (Lin et al. 2014, *Microsoft COCO: Common Objects in Context*).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from captioner.errors import UserError
+from captioner.files import read_text
+from captioner.text.tokenizer import tokenize
+
+COCO_SYNONYMS = Path(__file__).with_name("coco_synonyms.txt")
+"""The word list of COCO's categories; its first lines explain the format."""
+
+_NOTHING = "-"  # stands in the place of a category before phrases that name none
+
+_IRREGULAR_ENDINGS = {
+    "calf": "calves",
+    "child": "children",
+    "foot": "feet",
+    "goose": "geese",
+    "half": "halves",
+    "knife": "knives",
+    "loaf": "loaves",
+    "man": "men",
+    "mouse": "mice",
+    "ox": "oxen",
+    "person": "people",
+    "scarf": "scarves",
+    "sheep": "sheep",
+    "shelf": "shelves",
+    "tooth": "teeth",
+    "wife": "wives",
+}
+"""Endings of words and what they become in the plural: "fireman" as "man"."""
+
+Phrase = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Mention:
+    """The words `first` to `last` of a caption, `last` not included, name a category."""
+
+    first: int
+    last: int
+    category: str
+
+
+class Synonyms:
+    """A word list: phrases, and the category that each names.
+
+    phrases: one or more words each, as captions have them; None: the phrase names no category.
+    """
+
+    def __init__(self, phrases: Mapping[Phrase, str | None]) -> None:
+        self._phrases = dict(phrases)
+        self._longest: dict[str, int] = {}  # by first word: words of the longest phrase
+        for phrase in phrases:
+            self._longest[phrase[0]] = max(len(phrase), self._longest.get(phrase[0], 0))
+        self.categories: tuple[str, ...] = tuple(
+            dict.fromkeys(category for category in phrases.values() if category is not None)
+        )
+        """The categories, in the order of the list."""
+
+    def mentions(self, words: Sequence[str]) -> list[Mention]:
+        """What the words of a caption name, from left to right.
+
+        At each word the longest phrase that begins there is taken, and reading goes on behind it:
+        "a hot dog stand" names no dog. Words are lower-case, as `tokenize` makes them.
+        """
+        found: list[Mention] = []
+        first = 0
+        while first < len(words):
+            for length in range(self._longest.get(words[first], 0), 0, -1):
+                phrase = tuple(words[first : first + length])
+                if phrase in self._phrases:
+                    category = self._phrases[phrase]
+                    if category is not None:
+                        found.append(Mention(first, first + len(phrase), category))
+                    first += len(phrase) - 1
+                    break
+            first += 1
+        return found
+
+
+def read_synonyms(path: str | os.PathLike[str] | None = None) -> Synonyms:
+    """Read a word list; None: the packaged one, `COCO_SYNONYMS`.
+
+    A line holds a category, a colon and phrases with commas between: `dog: puppy, bull dog`. A
+    category may have several lines, and its name needs no mention among its phrases. A line
+    whose category is `-` holds phrases that name nothing: `-: dog house`. What follows a `#` is a
+    comment. Capitals do not matter.
+
+    Phrases stand in the singular: their plural, regular and irregular, is known without being
+    listed ("dogs", "women", "butter knives"), and so are their words written as one or with
+    hyphens ("bulldog", "bull-dog"). A phrase that is listed comes before one that is derived so.
+
+    Raises `UserError`, naming file and line, for a line without a colon, a category or a phrase
+    without words, a phrase that comes twice, one derived for two categories, and a list without
+    categories.
+    """
+    file = COCO_SYNONYMS if path is None else Path(path)
+    listed: dict[Phrase, str | None] = {}
+    lines: dict[Phrase, int] = {}
+    names: dict[str, int] = {}
+    for number, line in enumerate(read_text(file, "word list").splitlines(), start=1):
+        content = line.partition("#")[0].strip()
+        if not content:
+            continue
+        where = f"word list {file}, line {number}"
+        name, colon, rest = content.partition(":")
+        category = " ".join(name.lower().split())
+        if not colon or not category:
+            raise UserError(f"{where} is not a category, a colon and phrases")
+        if category != _NOTHING:
+            names.setdefault(category, number)
+        for text in rest.split(",") if rest.strip() else []:
+            phrase = tuple(tokenize(text))
+            if not phrase:
+                raise UserError(f"{where} has a phrase without words")
+            if phrase in listed:
+                raise UserError(f"{where}: {' '.join(phrase)!r} is already in line {lines[phrase]}")
+            listed[phrase] = None if category == _NOTHING else category
+            lines[phrase] = number
+    if not names:
+        raise UserError(f"word list {file} has no category")
+    for category, number in names.items():
+        phrase = tuple(tokenize(category))
+        if not phrase:
+            raise UserError(f"word list {file}, line {number} has a category without words")
+        if phrase not in listed:
+            listed[phrase], lines[phrase] = category, number
+    return Synonyms(_with_derived(listed, lines, file))
+
+
+def _with_derived(
+    listed: Mapping[Phrase, str | None], lines: Mapping[Phrase, int], file: Path
+) -> dict[Phrase, str | None]:
+    """The phrases listed, and those that follow from them."""
+    phrases = dict(listed)
+    origins: dict[Phrase, Phrase] = {}
+    for phrase, category in listed.items():
+        numbers = [phrase, *(plural for plural in _plurals(phrase) if plural not in listed)]
+        joined = [(sign.join(words),) for words in numbers for sign in ("", "-")]
+        for derived in (*numbers, *joined):
+            if derived in listed:
+                continue
+            origin = origins.setdefault(derived, phrase)
+            if listed[origin] != category:
+                raise UserError(
+                    f"word list {file}, lines {lines[origin]} and {lines[phrase]}: "
+                    f"{' '.join(derived)!r} follows from both {' '.join(origin)!r} and "
+                    f"{' '.join(phrase)!r}, so it must be listed"
+                )
+            phrases[derived] = category
+    return phrases
+
+
+def _plurals(phrase: Phrase) -> list[Phrase]:
+    return [(*phrase[:-1], plural) for plural in plurals(phrase[-1])]
+
+
+def plurals(word: str) -> list[str]:
+    """The plurals that a singular English word may have, the regular one first.
+
+    Words that are irregular only in part have both: "man" makes "mans" and "men", so that the rule
+    need not know that "human" makes "humans".
+    """
+    if word.endswith(("s", "x", "z", "ch", "sh")):
+        found = [word + "es"]
+    elif word.endswith("y") and word[-2:-1] not in ("a", "e", "i", "o", "u", ""):
+        found = [word[:-1] + "ies"]
+    elif word.endswith("o"):
+        found = [word + "s", word + "es"]  # pianos, potatoes
+    else:
+        found = [word + "s"]
+    for singular, plural in _IRREGULAR_ENDINGS.items():
+        if word.endswith(singular):
+            found.append(word.removesuffix(singular) + plural)
+    return found

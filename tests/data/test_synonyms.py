@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from captioner.data.synonyms import COCO_SYNONYMS, Mention, Synonyms, plurals, read_synonyms
+from captioner.errors import UserError
+from captioner.text.tokenizer import tokenize
+
+REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "coco"
+
+COCO = read_synonyms()
+
+
+def named(synonyms: Synonyms, caption: str) -> list[tuple[str, str]]:
+    """What a caption names: the words and the category of each mention."""
+    words = tokenize(caption)
+    return [
+        (" ".join(words[mention.first : mention.last]), mention.category)
+        for mention in synonyms.mentions(words)
+    ]
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_longest_phrase_wins_from_left_to_right(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "words.txt",
+        "# Animals\n"
+        "dog: puppy, Bull  Dog   # and others\n"
+        "\n"
+        "hot dog:\n"
+        "-: hot dog stand, dog house\n"
+        "dog: hound\n",
+    )
+    synonyms = read_synonyms(file)
+    assert synonyms.categories == ("dog", "hot dog")
+    assert synonyms.mentions(
+        ["two", "dogs", "and", "a", "hot", "dog", "by", "a", "hot", "dog", "stand"]
+    ) == [
+        Mention(1, 2, "dog"),
+        Mention(4, 6, "hot dog"),
+    ]
+    assert named(synonyms, "a bull dog in a dog house") == [("bull dog", "dog")]
+    assert named(synonyms, "puppies and hounds") == [("puppies", "dog"), ("hounds", "dog")]
+    assert named(synonyms, "hot hot dog hot") == [("hot dog", "hot dog")]
+    assert synonyms.mentions([]) == []
+
+
+def test_phrases_are_known_in_one_word_and_with_hyphens(tmp_path: Path) -> None:
+    synonyms = read_synonyms(write(tmp_path / "words.txt", "dog: bull dog\n-: dog house"))
+    assert named(synonyms, "bulldogs, a bull-dog, a doghouse") == [
+        ("bulldogs", "dog"),
+        ("bull-dog", "dog"),
+    ]
+
+
+def test_what_is_listed_comes_before_what_is_derived(tmp_path: Path) -> None:
+    text = "fruit: orange, pears\ncolour: oranges\n-: pear"
+    synonyms = read_synonyms(write(tmp_path / "words.txt", text))
+    assert named(synonyms, "orange oranges pear pears") == [
+        ("orange", "fruit"),
+        ("oranges", "colour"),
+        ("pears", "fruit"),
+    ]
+
+
+def test_the_name_of_a_category_may_be_taken_from_it(tmp_path: Path) -> None:
+    text = "orange: tangerine\n-: orange"
+    synonyms = read_synonyms(write(tmp_path / "words.txt", text))
+    assert synonyms.categories == ("orange",)
+    assert named(synonyms, "an orange tangerine") == [("tangerine", "orange")]
+
+
+@pytest.mark.parametrize(
+    ("singular", "plural"),
+    [
+        *(("dog", "dogs"), ("bus", "buses"), ("box", "boxes"), ("couch", "couches")),
+        *(("dish", "dishes"), ("puppy", "puppies"), ("boy", "boys"), ("kiwi", "kiwis")),
+        *(("video", "videos"), ("potato", "potatoes"), ("giraffe", "giraffes")),
+        *(("man", "men"), ("woman", "women"), ("fireman", "firemen"), ("human", "humans")),
+        *(("child", "children"), ("person", "people"), ("sheep", "sheep"), ("mouse", "mice")),
+        *(("knife", "knives"), ("calf", "calves"), ("goose", "geese"), ("ox", "oxen")),
+        *(("foot", "feet"), ("tooth", "teeth"), ("scarf", "scarves"), ("shelf", "shelves")),
+    ],
+)
+def test_plurals(singular: str, plural: str) -> None:
+    assert plural in plurals(singular)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dog puppy", "line 1 is not a category, a colon and phrases"),
+        ("# nothing\n: puppy", "line 2 is not a category, a colon and phrases"),
+        ("dog: puppy,, pup", "line 1 has a phrase without words"),
+        ("dog: puppy,", "line 1 has a phrase without words"),
+        ("dog: !", "line 1 has a phrase without words"),
+        ("!: dog", "line 1 has a category without words"),
+        ("dog: pet\ncat: kitten, Pet", "line 2: 'pet' is already in line 1"),
+        ("dog: pet\n-: pet", "line 2: 'pet' is already in line 1"),
+        ("dog: pet, pet", "line 1: 'pet' is already in line 1"),
+        (
+            "bird: sea gull\nship: seag ull",
+            "lines 1 and 2: 'seagull' follows from both 'sea gull' and 'seag ull'",
+        ),
+        ("-: dog house", "has no category"),
+        ("", "has no category"),
+    ],
+)
+def test_ill_formed_lists_are_refused_by_line(tmp_path: Path, text: str, message: str) -> None:
+    file = write(tmp_path / "words.txt", text)
+    with pytest.raises(UserError, match=message) as caught:
+        read_synonyms(file)
+    assert str(file) in str(caught.value)
+
+
+def test_a_missing_list_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"word list .*absent.txt does not exist"):
+        read_synonyms(tmp_path / "absent.txt")
+
+
+WORDS = st.sampled_from(["dog", "cat", "hot", "house", "toy", "bus", "knife", "man"])
+PHRASES = st.lists(WORDS, min_size=1, max_size=3).map(tuple)
+LISTS = st.dictionaries(PHRASES, st.sampled_from(["animal", "thing", "-"]), min_size=1)
+
+
+@settings(deadline=None)
+@given(LISTS, st.lists(WORDS, max_size=8))
+def test_a_list_says_what_was_written(
+    tmp_path_factory: pytest.TempPathFactory, listed: dict[tuple[str, ...], str], words: list[str]
+) -> None:
+    text = "".join(f"{category}: {' '.join(phrase)}\n" for phrase, category in listed.items())
+    file = write(tmp_path_factory.getbasetemp() / "listed.txt", "animal:\n" + text)
+    synonyms = read_synonyms(file)
+    for phrase, category in listed.items():
+        expected = [] if category == "-" else [Mention(0, len(phrase), category)]
+        assert synonyms.mentions(phrase) == expected
+    mentions = synonyms.mentions(words)
+    ends = [0, *(mention.last for mention in mentions)]
+    assert all(mention.first >= end for mention, end in zip(mentions, ends, strict=False))
+    for mention in mentions:
+        assert listed[tuple(words[mention.first : mention.last])] == mention.category
+
+
+LINES = st.text(alphabet="ab :,-#\n'.\u2028", max_size=40) | st.text(max_size=40)
+
+
+@settings(deadline=None)
+@given(LINES)
+def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    file = tmp_path_factory.getbasetemp() / "any_words.txt"
+    file.write_bytes(text.encode("utf-8", "replace"))
+    try:
+        synonyms = read_synonyms(file)
+    except UserError:
+        return
+    assert synonyms.categories
+    mentions = synonyms.mentions(tokenize(text))
+    assert {mention.category for mention in mentions} <= set(synonyms.categories)
+
+
+def test_the_packaged_list_has_the_categories_of_coco() -> None:
+    assert COCO_SYNONYMS.is_file()
+    assert len(COCO.categories) == 80
+    assert {"person", "fire hydrant", "sports ball", "hair drier", "tv"} <= set(COCO.categories)
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        ("Two women and a fireman's children", ["person", "person", "person"]),
+        ("A crowd of people watches a surfer", ["person", "person", "person"]),
+        ("A man eats a hot dog near a dog", ["person", "hot dog", "dog"]),
+        ("Hotdogs at a hot dog stand", ["hot dog"]),
+        ("A teddy bear and a polar bear", ["teddy bear", "bear"]),
+        ("A baby elephant with its mother", ["elephant"]),
+        ("A baby in a baby carriage", ["person"]),
+        ("A couple of zebras on a zebra crossing", ["zebra"]),
+        ("A couple on a bench", ["person", "bench"]),
+        ("A train station by the train tracks", []),
+        ("A train on the train track", ["train"]),
+        ("A toilet with a roll of toilet paper", ["toilet"]),
+        ("A cat wearing a bow tie", ["cat", "tie"]),
+        ("A television, a tv stand and a computer monitor", ["tv", "tv"]),
+        ("A cellphone, a smart phone, a phone booth", ["cell phone", "cell phone"]),
+        ("A fire truck at a street sign and a stop sign", ["truck", "stop sign"]),
+        ("An orange cat eats oranges", ["cat", "orange"]),
+        ("A glass table with glasses of wine", ["dining table", "wine glass"]),
+        ("A man in glasses rides a motor bike in the bike lane", ["person", "motorcycle"]),
+        ("A skier on a ski slope with ski poles", ["person"]),
+        ("A pair of skis and a ski", ["skis", "skis"]),
+        ("A baseball player swings a bat at the ball", ["person", "baseball bat", "sports ball"]),
+        ("A batter up to bat", ["person"]),
+        ("A dog in the bed of a pickup truck", ["dog", "truck"]),
+        ("A flower bed beside a bed", ["bed"]),
+        ("An apple computer and an apple pie", []),
+        ("Knives, mice, geese, sheep and buses", ["knife", "mouse", "bird", "sheep", "bus"]),
+        ("The bus stops at a bus stop", ["bus"]),
+        ("A men's room with urinals", ["toilet"]),
+    ],
+)
+def test_the_packaged_list_reads_captions(caption: str, expected: list[str]) -> None:
+    assert [category for _, category in named(COCO, caption)] == expected
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real COCO captions are not in ../shared/data")
+def test_captions_of_one_photo_agree_on_what_is_there() -> None:
+    text = (REAL / "captions_val2017_subset.json").read_text(encoding="utf-8")
+    photos: dict[int, list[set[str]]] = defaultdict(list)
+    for annotation in json.loads(text)["annotations"]:
+        mentions = COCO.mentions(tokenize(annotation["caption"]))
+        photos[annotation["image_id"]].append({mention.category for mention in mentions})
+    said = confirmed = 0
+    for captions in photos.values():
+        for number, categories in enumerate(captions):
+            others = set().union(*captions[:number], *captions[number + 1 :])
+            said += len(categories)
+            confirmed += len(categories & others)
+    assert said > 30_000
+    assert confirmed / said > 0.93
+    assert sum(map(any, photos.values())) / len(photos) > 0.97  # the rest: rooms, street signs

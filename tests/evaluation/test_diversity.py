@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+
+from captioner.errors import UserError
+from captioner.evaluation.diversity import text_diversity
+
+CAPTIONS = [
+    ["a", "dog", "on", "a", "a", "mat"],  # "a" directly after itself
+    ["a", "dog", "on", "a", "mat"],
+    ["a", "dog", "on", "a", "mat"],
+    ["a", "cat", "and", "a", "cat"],  # "a cat" twice
+]
+
+
+def test_worked_figures() -> None:
+    figures = text_diversity(CAPTIONS)
+    assert figures.captions == 4
+    assert figures.distinct_captions == 3
+    assert figures.distinct_share == 3 / 4
+    assert figures.vocabulary == 6  # a dog on mat cat and
+    assert figures.words == 21
+    assert figures.mean_length == 21 / 4
+    assert figures.distinct_1 == 6 / 21
+    # a-dog dog-on on-a a-a a-mat, a-cat cat-and and-a
+    assert figures.distinct_2 == 8 / 21
+    assert figures.repeated == (1 / 4, 1 / 4, 0, 0)
+    assert figures.seen_in_training is None
+
+
+@pytest.mark.parametrize(
+    ("caption", "repeated"),
+    [
+        ("a b a", (0, 0, 0, 0)),
+        ("a a", (1, 0, 0, 0)),
+        ("a a a", (1, 1, 0, 0)),  # "a a" from the first word and from the second
+        ("a a a a", (1, 1, 1, 0)),
+        ("a b c a b", (0, 1, 0, 0)),
+        ("a b c a b c", (0, 1, 1, 0)),
+        ("a b c d x a b c d", (0, 1, 1, 1)),
+        ("a b c d e f g", (0, 0, 0, 0)),
+        ("", (0, 0, 0, 0)),
+    ],
+)
+def test_what_counts_as_a_repetition(caption: str, repeated: tuple[int, ...]) -> None:
+    assert text_diversity([caption.split()]).repeated == repeated
+
+
+def test_captions_of_training_are_counted_word_for_word() -> None:
+    training = (words for words in [["a", "dog", "on", "a", "mat"], ["a", "cat"], []])
+    assert text_diversity(CAPTIONS, training).seen_in_training == 2 / 4
+    assert text_diversity(CAPTIONS, []).seen_in_training == 0
+
+
+def test_captions_without_words_have_no_distinct_shares() -> None:
+    figures = text_diversity([[], []])
+    assert (figures.distinct_1, figures.distinct_2) == (None, None)
+    assert (figures.vocabulary, figures.mean_length, figures.distinct_captions) == (0, 0, 1)
+    assert "distinct-1          -" in figures.table().splitlines()
+
+
+def test_figures_by_name_and_as_a_table() -> None:
+    figures = text_diversity(CAPTIONS, CAPTIONS[:1])
+    assert figures.as_dict() == {
+        "distinct_captions": 3,
+        "distinct_share": 0.75,
+        "seen_in_training": 0.25,
+        "vocabulary": 6,
+        "mean_length": 5.25,
+        "distinct-1": 6 / 21,
+        "distinct-2": 8 / 21,
+        "repeated-1": 0.25,
+        "repeated-2": 0.25,
+        "repeated-3": 0,
+        "repeated-4": 0,
+        "captions": 4,
+    }
+    assert figures.table().splitlines()[:4] == [
+        "distinct captions   3 (0.7500)",
+        "seen in training    0.2500",
+        "vocabulary          6",
+        "mean length         5.25 words",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("captions", "training", "sentence"),
+    [
+        ([], None, "there are no captions to measure"),
+        ([["a"], "a dog"], None, "caption number 1 is a string, not a list of words"),
+        ([["a"]], ["a dog"], "training caption number 0 is a string, not a list of words"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(captions, training, sentence) -> None:
+    with pytest.raises(UserError, match=sentence):
+        text_diversity(captions, training)

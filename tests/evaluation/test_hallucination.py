@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pytest
+
+from captioner.data.synonyms import Synonyms
+from captioner.errors import UserError
+from captioner.evaluation.hallucination import chair
+
+SYNONYMS = Synonyms(
+    {
+        ("dog",): "dog",
+        ("puppy",): "dog",
+        ("hot", "dog"): "hot dog",
+        ("cat",): "cat",
+        ("man",): "person",
+        ("dog", "house"): None,
+    }
+)
+
+CAPTIONS = [
+    ["a", "dog", "and", "a", "puppy", "chase", "a", "cat"],  # dog is there, cat is not
+    ["a", "man", "eats", "a", "hot", "dog"],  # person by a reference, hot dog by annotation
+    ["a", "house"],  # names nothing; a dog is there
+    ["a", "cat", "in", "a", "dog", "house"],  # nothing is there
+]
+REFERENCES = [
+    [["a", "dog"], ["a", "puppy"]],
+    [["the", "man"], ["food"]],
+    [["a", "house"]],
+    [["a", "dog", "house"]],
+]
+CATEGORIES = [["dog"], {"hot dog"}, frozenset({"dog", "kite"}), ()]
+
+
+def test_worked_figures() -> None:
+    found = chair(CAPTIONS, REFERENCES, CATEGORIES, SYNONYMS)
+    assert found.present == ({"dog"}, {"hot dog", "person"}, {"dog"}, set())
+    assert found.mentioned == ({"dog", "cat"}, {"hot dog", "person"}, set(), {"cat"})
+    assert found.hallucinated == ({"cat"}, set(), set(), {"cat"})
+    assert found.chair_i == 2 / 5  # dog and puppy are one thing of the first caption
+    assert found.chair_s == 2 / 4
+    assert found.recall == 3 / 4
+    assert found.most_hallucinated() == {"cat": 2}
+
+
+def test_references_alone_can_vouch_for_a_thing() -> None:
+    references = [[["a", "cat"]], *REFERENCES[1:]]
+    assert chair(CAPTIONS, references, CATEGORIES, SYNONYMS).hallucinated[0] == frozenset()
+
+
+def test_what_is_undefined_is_none() -> None:
+    nothing = chair([["a", "house"]], [[["a", "house"]]], [[]], SYNONYMS)
+    assert (nothing.chair_i, nothing.chair_s, nothing.recall) == (None, 0.0, None)
+    assert nothing.table().splitlines()[0] == "CHAIR-i         - (0 of 0 mentions)"
+    assert nothing.as_dict()["CHAIR-i"] is None
+    wrong = chair([["a", "cat"]], [[["a", "house"]]], [[]], SYNONYMS)
+    assert (wrong.chair_i, wrong.chair_s, wrong.recall) == (1.0, 1.0, None)
+
+
+def test_figures_by_name_and_as_a_table() -> None:
+    found = chair(CAPTIONS, REFERENCES, CATEGORIES, SYNONYMS)
+    assert found.as_dict() == {
+        "CHAIR-i": 0.4,
+        "CHAIR-s": 0.5,
+        "recall": 0.75,
+        "mentions": 5,
+        "hallucinated_mentions": 2,
+        "present": 4,
+        "hallucinating_captions": 2,
+        "captions": 4,
+        "most_hallucinated": {"cat": 2},
+    }
+    assert found.table().splitlines() == [
+        "CHAIR-i         0.4000 (2 of 5 mentions)",
+        "CHAIR-s         0.5000 (2 of 4 captions)",
+        "recall          0.7500 (3 of 4 things present)",
+        "hallucinated    cat 2",
+    ]
+
+
+def test_the_most_hallucinated_come_first() -> None:
+    captions = [["cat"], ["dog"], ["dog"], ["man"]]
+    found = chair(captions, [[["house"]]] * 4, [[]] * 4, SYNONYMS)
+    assert list(found.most_hallucinated().items()) == [("dog", 2), ("cat", 1), ("person", 1)]
+
+
+@pytest.mark.parametrize(
+    ("captions", "references", "categories", "sentence"),
+    [
+        ([], [], [], "there are no captions to score"),
+        ([["a"]], [[]], [[]], "image number 0 has no list of reference captions"),
+        ([["a"]], [[["a"]]], [[], []], "1 captions to score but categories of 2 images"),
+        ([["a"]], [[["a"]]], ["dog"], "categories of image number 0 are a string"),
+        ([["a"]], [[["a"]]], [["unicorn"]], "none of the annotated categories, 'unicorn' for one"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused(
+    captions, references, categories, sentence
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        chair(captions, references, categories, SYNONYMS)
