@@ -22,6 +22,7 @@ from captioner.decoding import (
     decode,
 )
 from captioner.errors import UserError
+from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.images import ImageSource, load_image
 from captioner.vision.preprocessing import Preprocessing
@@ -179,11 +180,15 @@ class Captioner:
         regions = [self.preprocessing.region(photo.width, photo.height) for photo in photos]
         return self.caption_annotations(self.annotations(photos), search, regions, generator)
 
-    @torch.no_grad()
     def annotations(self, photos: Sequence[Image.Image]) -> Tensor:
         """Photos, as `load_image` gives them -> annotation vectors (B, L, 512) on the device."""
-        pixels = self.preprocessing.batch(photos).to(self.device)  # (B, 3, size, size)
-        found: Tensor = self.encoder(pixels.to(memory_format=torch.channels_last))  # (B, L, D)
+        return self.encode(self.preprocessing.batch(photos))
+
+    @torch.no_grad()
+    def encode(self, pixels: Tensor) -> Tensor:
+        """Preprocessed photos (B, 3, size, size) -> annotation vectors (B, L, 512)."""
+        pixels = pixels.to(self.device, memory_format=torch.channels_last)
+        found: Tensor = self.encoder(pixels)  # (B, L, D)
         return found
 
     @torch.no_grad()
@@ -217,17 +222,104 @@ class Captioner:
             captions.append(replace(n_best[0], alternatives=tuple(n_best[1:])))
         return captions
 
+    def teacher_forced(
+        self,
+        photos: Sequence[Image.Image],
+        sentences: Sequence[str | Sequence[str]],
+        allow_unknown: bool = False,
+    ) -> list[Caption]:
+        """What the model makes of given sentences, of one batch of photos: it writes nothing.
+
+        photos: as `load_image` gives them. sentences: one a photo, as text or in words.
+        allow_unknown: as for `teacher_forced_annotations`.
+
+        Each `Caption` has the words given, their probability under the model and the maps with
+        which it reads them: for a caption that a search found, those of the search; for one that
+        a person wrote, what Liu et al. 2017 measure on captions of people. Raises `UserError`
+        naming the first word that the vocabulary lacks.
+        """
+        if not photos and not sentences:
+            return []
+        regions = [self.preprocessing.region(photo.width, photo.height) for photo in photos]
+        return self.teacher_forced_annotations(
+            self.annotations(photos), sentences, regions, allow_unknown
+        )
+
+    @torch.no_grad()
+    def teacher_forced_annotations(
+        self,
+        annotations: Tensor,
+        sentences: Sequence[str | Sequence[str]],
+        regions: Sequence[tuple[float, float, float, float] | None] | None = None,
+        allow_unknown: bool = False,
+    ) -> list[Caption]:
+        """Annotation vectors (B, L, D) and a sentence for each -> what the model makes of them.
+
+        regions: what the maps cover of each photo, handed on to `Caption.region`.
+        allow_unknown: feed and score the unknown-word token in place of words that the vocabulary
+            lacks, as training does, instead of refusing them; `Caption.words` keeps the words.
+        Raises `UserError` as `teacher_forced` does.
+        """
+        if len(sentences) != len(annotations):
+            raise ValueError(f"there are {len(annotations)} photos but {len(sentences)} sentences")
+        given = [tokenize(each) if isinstance(each, str) else list(each) for each in sentences]
+        if not allow_unknown:
+            self._refuse_unknown(given)
+        vocabulary = self.vocabulary
+        longest = max(map(len, given), default=0)
+        tokens = torch.full((len(given), longest + 2), vocabulary.pad)  # (B, T + 2)
+        for row, words in enumerate(given):
+            whole = [vocabulary.start, *vocabulary.encode(words), vocabulary.end]
+            tokens[row, : len(whole)] = torch.tensor(whole)
+        tokens = tokens.to(self.device)
+        memory = self.decoder.remember(annotations.to(self.device))
+        said = self.decoder(memory, tokens[:, None, :-1])  # one row a photo
+        terms = torch.log_softmax(said.logits[:, 0].float(), dim=-1)  # (B, T + 1, V)
+        terms = terms.gather(-1, tokens[:, 1:, None]).squeeze(-1).cpu()  # (B, T + 1)
+        weights = said.weights[:, 0].float().cpu()  # (B, T + 1, L)
+        return [
+            self._with_maps(
+                words,
+                terms[row, : len(words) + 1].tolist(),
+                weights[row, : len(words)],
+                None if regions is None else regions[row],
+            )
+            for row, words in enumerate(given)
+        ]
+
+    def _refuse_unknown(self, sentences: Sequence[Sequence[str]]) -> None:
+        for words in sentences:
+            for word in words:
+                if word not in self.vocabulary:
+                    raise UserError(
+                        f"the model's vocabulary lacks {word!r}, a word of {sentence(words)!r}"
+                    )
+
     def _caption(
         self, hypothesis: Hypothesis, region: tuple[float, float, float, float] | None
     ) -> Caption:
-        words = tuple(self.vocabulary.words[token] for token in hypothesis.tokens)
+        return self._with_maps(
+            [self.vocabulary.words[token] for token in hypothesis.tokens],
+            hypothesis.token_log_probabilities,
+            hypothesis.attention,
+            region,
+        )
+
+    def _with_maps(
+        self,
+        words: Sequence[str],
+        log_probabilities: Sequence[float],
+        attention: Tensor,
+        region: tuple[float, float, float, float] | None,
+    ) -> Caption:
+        """T words, T + 1 log-probabilities (the ending's last), maps (T, L) -> a caption."""
         shape = map_size(self.preprocessing.size, self.preprocessing.size)
         return Caption(
             text=sentence(words),
-            words=words,
-            log_probability=hypothesis.log_probability,
-            word_log_probabilities=tuple(hypothesis.token_log_probabilities[: len(words)]),
-            attention=hypothesis.attention.view(-1, *shape),  # (T, rows, columns)
+            words=tuple(words),
+            log_probability=sum(log_probabilities),
+            word_log_probabilities=tuple(log_probabilities[: len(words)]),
+            attention=attention.view(-1, *shape),  # (T, rows, columns)
             region=region,
         )
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from captioner.caption import Captioner, SearchOptions
-from captioner.data.shapes import ShapesConfig, generate
+from captioner.data.grounding import Target
+from captioner.data.shapes import ShapesConfig, ShapesExample, generate
 from captioner.errors import UserError
-from captioner.evaluation.attention_maps import box_share, mass_inside
+from captioner.evaluation.grounded_maps import grounded_maps, word_maps
+from captioner.recipes.sources import Source
 
 UNSEEN_SEED = 1_000_003
 """The pictures of this seed are in no training set, as long as no config names it."""
@@ -59,29 +62,49 @@ def score_shapes(
     pictures: what they are like; by default as `ShapesConfig` has them, in the size the model
         sees. Raises `UserError` for a count below 1, and as `generate` does.
     """
-    if count < 1:
-        raise UserError(f"shapes count {count} is not at least 1")
-    config = pictures or ShapesConfig(image_size=captioner.preprocessing.size)
-    examples = generate(count, seed, config)
+    examples = unseen_shapes(captioner, count, seed, pictures)
     captions = captioner.caption([example.image for example in examples], search, batch_size)
     right = 0
-    masses: list[float] = []
-    shares: list[float] = []
-    for example, caption in zip(examples, captions, strict=True):
+    words = []
+    for number, (example, caption) in enumerate(zip(examples, captions, strict=True)):
         if caption.words != example.words:
             continue
         right += 1
-        assert caption.region is not None  # Captions of photos always have one.
-        for attention, box in zip(caption.attention, example.boxes, strict=True):
-            if box is not None:
-                masses.append(mass_inside(attention, box, caption.region))
-                shares.append(box_share(box, caption.region))
+        size = example.image.size
+        targets = [box and Target(size, (box,)) for box in example.boxes]
+        words += word_maps(number, caption.words, caption.attention, targets, size, caption.region)
+    found = grounded_maps(words)
     return ShapesScores(
         pictures=count,
         exact=right / count,
-        mass_inside=sum(masses) / len(masses) if masses else None,
-        box_share=sum(shares) / len(shares) if shares else None,
-        words=len(masses),
+        mass_inside=None if found.mass is None else found.mass.attention,
+        box_share=None if found.mass is None else found.mass.uniform,
+        words=found.words,
+    )
+
+
+def unseen_shapes(
+    captioner: Captioner,
+    count: int = 500,
+    seed: int = UNSEEN_SEED,
+    pictures: ShapesConfig | None = None,
+) -> list[ShapesExample]:
+    """The first `count` pictures of a seed, in the size that the model sees.
+
+    Raises `UserError` as `score_shapes` does.
+    """
+    if count < 1:
+        raise UserError(f"shapes count {count} is not at least 1")
+    return generate(count, seed, pictures or ShapesConfig(image_size=captioner.preprocessing.size))
+
+
+def shapes_source(examples: Sequence[ShapesExample]) -> Source:
+    """Generated pictures as the photos of a split, named 0, 1, ..."""
+    return Source(
+        image_ids=range(len(examples)),
+        captions=[[example.caption] for example in examples],
+        words=[[list(example.words)] for example in examples],
+        open_photo=lambda row: examples[row].image,
     )
 
 

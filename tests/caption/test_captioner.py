@@ -146,6 +146,62 @@ def test_probabilities_and_maps_belong_to_the_words(
             assert one.log_probability == pytest.approx(float(terms.sum()), abs=1e-4)
 
 
+@pytest.mark.parametrize("selection", ["soft", "hard"])
+def test_forcing_what_a_search_found_gives_its_maps_and_probabilities(
+    tiny_captioner: Captioner, photos: list[Image.Image], selection: str
+) -> None:
+    if selection == "hard":
+        config = replace(tiny_captioner.decoder.config, selection="hard")
+        decoder = ShowAttendTellDecoder(config, len(tiny_captioner.vocabulary))
+        decoder.load_state_dict(tiny_captioner.decoder.state_dict())
+        tiny_captioner = replace(tiny_captioner, decoder=decoder)
+    searched = tiny_captioner.caption(photos, SearchOptions(beam=6, n_best=6, maximum_length=7))
+    found = [replace(c, alternatives=()) for best in searched for c in (best, *best.alternatives)]
+    assert len({len(caption.words) for caption in found}) > 1  # so that some are padded
+    of_each = [photo for photo in photos for _ in range(6)]
+    for given in ([c.words for c in found], [c.text for c in found]):
+        forced = tiny_captioner.teacher_forced(of_each, given)
+        for one, other in zip(forced, found, strict=True):
+            assert_same(one, other)
+            assert one.word_log_probabilities == pytest.approx(
+                other.word_log_probabilities, abs=1e-4
+            )
+
+
+def test_forced_words_are_read_as_they_stand(
+    tiny_captioner: Captioner, photos: list[Image.Image]
+) -> None:
+    """Against the decoder's own teacher forcing, one sentence at a time."""
+    sentences = ["a brown dog runs on the red water", "two", "man man"]
+    forced = tiny_captioner.teacher_forced(photos[:3], sentences)
+    for image, text, caption in zip(photos, sentences, forced, strict=False):
+        assert caption.text == text
+        assert caption.alternatives == ()
+        terms, maps = teacher_forced(tiny_captioner, image, caption)
+        torch.testing.assert_close(caption.attention, maps, atol=1e-5, rtol=1e-4)
+        assert caption.word_log_probabilities == pytest.approx(terms[:-1].tolist(), abs=1e-4)
+        assert caption.log_probability == pytest.approx(float(terms.sum()), abs=1e-4)
+    (empty,) = tiny_captioner.teacher_forced(photos[:1], [""])
+    assert (empty.words, empty.attention.shape) == ((), (0, 4, 4))
+    assert empty.log_probability < 0  # of ending at once
+    assert tiny_captioner.teacher_forced([], []) == []
+
+
+def test_words_that_a_model_does_not_know_are_refused_or_read_as_unknown(
+    tiny_captioner: Captioner, photos: list[Image.Image]
+) -> None:
+    text = "a zebra runs"
+    with pytest.raises(UserError, match="vocabulary lacks 'zebra', a word of 'a zebra runs'"):
+        tiny_captioner.teacher_forced(photos[:2], ["a dog", text])
+    (forced,) = tiny_captioner.teacher_forced(photos[:1], [text], allow_unknown=True)
+    assert forced.words == ("a", "zebra", "runs")
+    terms, maps = teacher_forced(tiny_captioner, photos[0], forced)
+    torch.testing.assert_close(forced.attention, maps, atol=1e-5, rtol=1e-4)
+    assert forced.word_log_probabilities == pytest.approx(terms[:-1].tolist(), abs=1e-4)
+    with pytest.raises(ValueError, match="1 photos but 2 sentences"):
+        tiny_captioner.teacher_forced(photos[:1], ["a dog", "a man"])
+
+
 def test_n_best_are_different_and_best_first(
     tiny_captioner: Captioner, photos: list[Image.Image]
 ) -> None:

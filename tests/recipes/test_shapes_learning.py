@@ -11,22 +11,24 @@ import torch
 import captioner
 from captioner.caption import Captioner
 from captioner.data.shapes import ShapesConfig, generate
+from captioner.data.shapes_grounding import ShapesGrounding
 from captioner.errors import UserError
 from captioner.fields import from_mapping, to_mapping
 from captioner.recipes.captioning import train_captioner
 from captioner.recipes.config import CaptioningRecipe
-from captioner.recipes.shapes import score_shapes
+from captioner.recipes.maps import score_maps
+from captioner.recipes.shapes import score_shapes, shapes_source, unseen_shapes
 
-PICTURES = ShapesConfig(image_size=64, objects=(1, 1), object_size=(0.3, 0.45))
+PICTURES = ShapesConfig(image_size=64, objects=(1, 2), object_size=(0.25, 0.4))
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Captioner:
-    """The published shapes recipe in small: one shape a picture, trained for real."""
+    """The published shapes recipe in small, trained for real."""
     mapping = {
         "data": {
             "format": "shapes",
-            "shapes": {"train": 1600, "validation": 100, "pictures": to_mapping(PICTURES)},
+            "shapes": {"train": 2400, "validation": 100, "pictures": to_mapping(PICTURES)},
         },
         "minimum_count": 1,
         "preprocessing": {"size": 64, "resize": "squash"},
@@ -46,7 +48,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Captioner:
             "warmup_steps": 20,
             "patience": 0,
         },
-        "search": {"beam": 2, "maximum_length": 6},
+        "search": {"beam": 2, "maximum_length": 12},
         "validation": {"score": "exact match", "batch_size": 100},
     }
     recipe = from_mapping(CaptioningRecipe, mapping, "test")
@@ -56,7 +58,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Captioner:
 
 def test_it_says_what_is_there(trained: Captioner) -> None:
     scores = score_shapes(trained, 200, pictures=PICTURES)
-    assert scores.exact >= 0.9
+    assert scores.exact >= 0.8
 
 
 def test_it_looks_at_what_it_names(trained: Captioner) -> None:
@@ -65,6 +67,28 @@ def test_it_looks_at_what_it_names(trained: Captioner) -> None:
     assert scores.mass_inside is not None
     assert scores.box_share < 0.25
     assert scores.mass_inside > 2 * scores.box_share
+
+
+def test_a_map_belongs_to_the_step_that_emits_its_word(trained: Captioner) -> None:
+    """One word early or late, and a word's map would lie on something else."""
+    examples = unseen_shapes(trained, 200, pictures=PICTURES)
+    source = shapes_source(examples)
+    grounding = ShapesGrounding(dict(zip(source.image_ids, examples, strict=True)))
+    scores = score_maps(trained, source, grounding, exact=True)
+    found = scores.grounded
+    assert found is not None
+    assert found.mass is not None
+    assert found.pointing is not None
+    assert found.words > 400
+    assert found.mass.attention > 2 * found.mass.centre
+    assert found.pointing.attention > 2 * found.pointing.centre
+    for shift in (found.early, found.late):
+        assert shift.words > 60
+        assert shift.own is not None
+        assert shift.shifted is not None
+        assert shift.own > 1.5 * shift.shifted
+    assert scores.exact == score_shapes(trained, 200, pictures=PICTURES).exact
+    assert scores.spread.moving
 
 
 def test_pictures_are_not_told_apart_by_chance(trained: Captioner) -> None:

@@ -1,0 +1,153 @@
+"""Deletion and insertion over many photos: mean curves, areas, and how sure they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from captioner.errors import UserError
+from captioner.evaluation.deletion import Curves, area_under
+
+RESAMPLES = 2000
+"""How many times photos are drawn anew, with replacement, for an interval."""
+
+LEVEL = 0.95
+"""The share of the resampled means that an interval holds."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CurveScore:
+    """One of deletion and insertion over W words.
+
+    attended, random: mean area under the words' curves, in probability, or in multiples of a
+    word's probability in the whole photo where the score is `relative`. difference: attended less
+    random; of deletion below 0, of insertion above 0, where the maps lead to what counts.
+    low, high: its `LEVEL` bootstrap interval (percentiles; photos are resampled, words stay with
+    theirs). better: the share of words for which the attended places count more than random ones;
+    a draw is half.
+    curve, random_curve: (S + 1,), the mean curves over `shares`; band, random_band: (2, S + 1),
+    their intervals.
+    """
+
+    attended: float
+    random: float
+    difference: float
+    low: float
+    high: float
+    better: float
+    shares: Floats
+    curve: Floats
+    band: Floats
+    random_curve: Floats
+    random_band: Floats
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures by name, the curves as lists."""
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in vars(self).items()
+        }
+
+
+@dataclass(frozen=True)
+class CurveScores:
+    """Deletion and insertion of W words of some photos, in probability and relative to it."""
+
+    words: int
+    photos: int
+    deletion: CurveScore
+    insertion: CurveScore
+    relative_deletion: CurveScore
+    relative_insertion: CurveScore
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures by name, nested."""
+        return {
+            name: value.as_dict() if isinstance(value, CurveScore) else value
+            for name, value in vars(self).items()
+        }
+
+    def table(self) -> str:
+        """The areas as lines of text."""
+        percent = f"{LEVEL:.0%}"
+        lines = [
+            f"{'area under curve':<20}{'attended':>10}{'random':>10}{'difference':>12}"
+            f"{percent + ' interval':>22}{'words for which attended counts more':>40}"
+        ]
+        for name, score in (
+            ("deletion", self.deletion),
+            ("insertion", self.insertion),
+            ("relative deletion", self.relative_deletion),
+            ("relative insertion", self.relative_insertion),
+        ):
+            interval = f"{score.low:+.4f} to {score.high:+.4f}"
+            lines.append(
+                f"{name:<20}{score.attended:>10.4f}{score.random:>10.4f}{score.difference:>+12.4f}"
+                f"{interval:>22}{score.better:>40.1%}"
+            )
+        return "\n".join(lines)
+
+
+def curve_scores(photos: Sequence[Curves], seed: int = 0) -> CurveScores:
+    """Average the curves of some photos, each word counting once.
+
+    seed: of the bootstrap. Raises `UserError` where there is no word.
+    """
+    kept = [photo for photo in photos if len(photo.deletion)]
+    if not kept:
+        raise UserError("not one caption has a word whose curves could be measured")
+    relative = [photo.relative() for photo in kept]
+    words = [len(photo.deletion) for photo in kept]
+
+    def score(of: Sequence[Curves], name: str, sign: int) -> CurveScore:
+        own = [getattr(photo, name) for photo in of]
+        random = [getattr(photo, f"random_{name}") for photo in of]
+        return _score(own, random, kept[0].shares, sign, seed)
+
+    return CurveScores(
+        words=sum(words),
+        photos=len(kept),
+        deletion=score(kept, "deletion", -1),
+        insertion=score(kept, "insertion", 1),
+        relative_deletion=score(relative, "deletion", -1),
+        relative_insertion=score(relative, "insertion", 1),
+    )
+
+
+def _score(
+    own: Sequence[Floats], random: Sequence[Floats], shares: Floats, sign: int, seed: int
+) -> CurveScore:
+    """own, random: (W, S + 1) for each photo. sign: of the difference that speaks for the maps."""
+    counts = np.array([len(each) for each in own])  # (photos,)
+    sums = np.stack([each.sum(axis=0) for each in own])  # (photos, S + 1)
+    random_sums = np.stack([each.sum(axis=0) for each in random])
+    generator = np.random.default_rng(seed)
+    drawn = generator.multinomial(len(own), np.full(len(own), 1 / len(own)), size=RESAMPLES)
+    weights = drawn / (drawn @ counts)[:, None]  # (resamples, photos), the share of each word
+    means, random_means = weights @ sums, weights @ random_sums  # (resamples, S + 1)
+    curve, random_curve = sums.sum(axis=0) / counts.sum(), random_sums.sum(axis=0) / counts.sum()
+    margins = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+    differences = area_under(means - random_means, shares)  # (resamples,)
+    low, high = np.quantile(differences, margins)
+    gains = sign * np.concatenate(
+        [area_under(one - other, shares) for one, other in zip(own, random, strict=True)]
+    )  # (W,)
+    return CurveScore(
+        attended=float(area_under(curve, shares)),
+        random=float(area_under(random_curve, shares)),
+        difference=float(area_under(curve - random_curve, shares)),
+        low=float(low),
+        high=float(high),
+        better=float(((gains > 1e-12) + 0.5 * (np.abs(gains) <= 1e-12)).mean()),
+        shares=shares,
+        curve=curve,
+        band=np.quantile(means, margins, axis=0),
+        random_curve=random_curve,
+        random_band=np.quantile(random_means, margins, axis=0),
+    )

@@ -1,0 +1,121 @@
+"""Does a word become less likely when what was attended is taken out of the photo?
+
+Petsiuk, Das and Saenko 2018, *RISE: Randomized Input Sampling for Explanation of Black-box
+Models*, section 4: deletion and insertion. Places of the map take the part of pixels here, and
+they are blurred rather than painted grey, so that no new edge is drawn into the photo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from captioner.evaluation.attention_correctness import check_maps
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+Probability = Callable[[NDArray[np.bool_]], Floats]
+"""Which of the L places are taken out of the photo, (N, L), True for those -> the probability of
+each of the W words, given the words before it, (N, W)."""
+
+
+class Curves(NamedTuple):
+    """The probability of W words of one photo along S + 1 shares of its places.
+
+    shares: (S + 1,), from 0 to 1. deletion: (W, S + 1), with that share of the places taken out,
+    the most attended first; insertion: with that share of them back in a photo that began with
+    all taken out. random_deletion, random_insertion: (W, S + 1), the same with random places, the
+    mean of R orders.
+    """
+
+    shares: Floats
+    deletion: Floats
+    insertion: Floats
+    random_deletion: Floats
+    random_insertion: Floats
+
+    def relative(self) -> Curves:
+        """The same as multiples of the word's probability in the whole photo."""
+        whole = self.deletion[:, :1]  # (W, 1)
+        return Curves(self.shares, *(curve / whole for curve in self[1:]))
+
+    def take(self, words: NDArray[np.bool_]) -> Curves:
+        """The curves of some of the words: (W,) boolean."""
+        return Curves(self.shares, *(curve[words] for curve in self[1:]))
+
+
+def attended_order(attention: ArrayLike, generator: np.random.Generator) -> Places:
+    """The places of each map (W, rows, columns), the most attended first: (W, L).
+
+    Places attended alike come in random order, so an even map is a random order.
+    """
+    maps = check_maps(attention)
+    flat = maps.reshape(len(maps), -1)  # (W, L)
+    return np.asarray(np.lexsort((generator.random(flat.shape), -flat), axis=-1))
+
+
+def random_orders(attention: ArrayLike, count: int, generator: np.random.Generator) -> Places:
+    """`count` orders (R, L) of places that have nothing to do with the photo.
+
+    Each is that of one of the maps (W, rows, columns), drawn at random and moved by a random
+    distance, what leaves the map coming in again on the other side. So random places come in
+    patches just as large as the attended ones. Places one by one would leave a chequered photo,
+    half of which still shows everything, and against that any coherent region seems well chosen.
+    """
+    maps = check_maps(attention)
+    words, rows, columns = maps.shape
+    moved = [
+        np.roll(maps[word], (down, across), axis=(0, 1))
+        for word, down, across in generator.integers((words, rows, columns), size=(count, 3))
+    ]
+    return attended_order(np.stack(moved), generator)
+
+
+def curves(
+    attention: ArrayLike,
+    probability: Probability,
+    orders: Places,
+    generator: np.random.Generator,
+    steps: int = 10,
+) -> Curves:
+    """Deletion and insertion curves of W words, from one call of `probability`.
+
+    attention: (W, rows, columns), the maps of the words that `probability` tells of.
+    orders: (R, L), the random orders, shared by all words. generator: see `attended_order`.
+    steps: S; the shares are 0, 1/S, ..., 1, to the nearest whole number of places.
+    """
+    own = attended_order(attention, generator)  # (W, L)
+    words, places = own.shape
+    counts = np.rint(np.arange(steps + 1) / steps * places).astype(np.int64)  # (S + 1,)
+    inner = counts[1:-1, None]  # (S - 1, 1)
+    ranks = np.argsort(np.concatenate([own, orders]), axis=-1)[:, None]  # (W + R, 1, L)
+    without = ranks < inner  # (W + R, S - 1, L), the first places taken out
+    ends = np.stack([np.zeros(places, dtype=bool), np.ones(places, dtype=bool)])  # (2, L)
+    asked = np.concatenate([ends, *without, *~without])
+    told = np.asarray(probability(asked), dtype=np.float64)  # (N, W)
+    whole, nothing = told[0], told[1]  # (W,) each
+    deleted, inserted = told[2:].reshape(2, words + len(orders), max(steps - 1, 0), words)
+    # Of the words' own orders each word is asked about its own; random ones are shared by all.
+    each = np.arange(words)
+
+    def joined(start: Floats, middle: Floats, end: Floats) -> Floats:
+        return np.concatenate([start[:, None], middle, end[:, None]], axis=1)  # (W, S + 1)
+
+    return Curves(
+        counts / places,
+        joined(whole, deleted[each, :, each], nothing),
+        joined(nothing, inserted[each, :, each], whole),
+        joined(whole, deleted[words:].mean(axis=0).T, nothing),
+        joined(nothing, inserted[words:].mean(axis=0).T, whole),
+    )
+
+
+def area_under(curve: ArrayLike, shares: ArrayLike) -> Floats:
+    """Area under curves (..., S + 1) over shares (S + 1,), by the trapezoid rule: (...,)."""
+    values = np.asarray(curve, dtype=np.float64)
+    middles = (values[..., 1:] + values[..., :-1]) / 2
+    return np.asarray((middles * np.diff(np.asarray(shares))).sum(axis=-1))

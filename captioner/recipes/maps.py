@@ -1,0 +1,301 @@
+"""How good a model's attention maps are, on the photos of a source."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from captioner.data.grounding import Grounding
+from captioner.errors import UserError
+from captioner.evaluation.curve_scores import CurveScores, curve_scores
+from captioner.evaluation.deletion import Curves, curves, random_orders
+from captioner.evaluation.function_words import FUNCTION_WORDS
+from captioner.evaluation.grounded_maps import GroundedMaps, WordMap, grounded_maps, word_maps
+from captioner.evaluation.map_spread import MapSpread, map_spread
+from captioner.files import write_text
+from captioner.progress import Progress
+from captioner.recipes.sources import Source
+from captioner.vision.blur import blur_places, blurred
+
+if TYPE_CHECKING:
+    from captioner.caption import Caption, Captioner, SearchOptions
+
+
+@dataclass(frozen=True)
+class CurveOptions:
+    """How deletion and insertion curves are measured.
+
+    photos: how many, the first ones. steps: S, into how many shares the places of a map are cut.
+    random_orders: R, how many random orders the maps are compared with. seed: of these, and of
+    the bootstrap. all_words: measure function words too, which are left out otherwise.
+
+    A photo costs 2 (S - 1) (W + R) passes of the encoder for W words measured.
+    Raises `UserError` for numbers below 1 (of the seed: below 0).
+    """
+
+    photos: int = 30
+    steps: int = 10
+    random_orders: int = 4
+    seed: int = 0
+    all_words: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("photos", "steps", "random_orders"):
+            if getattr(self, name) < 1:
+                said = name.replace("_", " ")
+                raise UserError(f"number of {said} {getattr(self, name)} of curves is not above 0")
+        if self.seed < 0:
+            raise UserError(f"seed {self.seed} of curves is negative")
+
+
+@dataclass(frozen=True)
+class MapScores:
+    """What `score_maps` found.
+
+    photos: how many were captioned. words: every word of their captions, in order. spread: how
+    wide the maps are, and whether they move. grounded: maps against boxes and segments, where
+    there were any. curves: deletion and insertion over content words, all_curves: over all words,
+    where they were asked for. exact: the share of captions that are exactly right, where a
+    source has only one right caption.
+    """
+
+    photos: int
+    words: list[WordMap]
+    spread: MapSpread
+    grounded: GroundedMaps | None = None
+    curves: CurveScores | None = None
+    all_curves: CurveScores | None = None
+    exact: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures, nested by kind; kinds that were not measured are None.
+
+        `photos`, `words` (how many), `exact`, and as their classes say `spread`, `grounded`,
+        `curves` and `all_curves`.
+        """
+        kinds = ("spread", "grounded", "curves", "all_curves")
+        plain: dict[str, Any] = {
+            "photos": self.photos,
+            "words": len(self.words),
+            "exact": self.exact,
+        }
+        for kind in kinds:
+            found = getattr(self, kind)
+            plain[kind] = None if found is None else found.as_dict()
+        return plain
+
+    def table(self) -> str:
+        """The figures as text, a paragraph a kind."""
+        first = [f"{'photos':<20}{self.photos:,}", f"{'words':<20}{len(self.words):,}"]
+        if self.exact is not None:
+            first.append(f"{'exact match':<20}{self.exact:.4f}")
+        parts = ["\n".join([*first, self.spread.table()])]
+        if self.grounded is not None:
+            parts.append(self.grounded.table())
+        for found, which in ((self.curves, "content words"), (self.all_curves, "words")):
+            if found is not None:
+                heading = (
+                    f"blurring what was attended, and random places: {found.words:,} {which} of "
+                    f"{found.photos:,} photos"
+                )
+                parts.append(f"{heading}\n{found.table()}")
+        return "\n\n".join(parts)
+
+    def csv(self) -> str:
+        """A table of all words, one a line, with the fields of `WordMap.as_dict`."""
+        text = io.StringIO()
+        records = [word.as_dict() for word in self.words]
+        writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
+        return text.getvalue()
+
+    def save_csv(self, path: str) -> None:
+        """Write `csv` to a file. Raises `UserError` when it cannot be written."""
+        write_text(path, self.csv())
+
+
+def score_maps(
+    captioner: Captioner,
+    source: Source,
+    grounding: Grounding | None = None,
+    search: SearchOptions | None = None,
+    batch_size: int = 50,
+    curve_options: CurveOptions | None = None,
+    left_out: dict[str, str] | None = None,
+    exact: bool = False,
+) -> MapScores:
+    """Caption the photos of a source, free-running, and measure the maps of the captions.
+
+    grounding: knows where the things are that words name; without it only what needs no boxes is
+        measured. curve_options: measure deletion and insertion curves too.
+    left_out: gets the photos that cannot be read, by name, each with a sentence that says why;
+        the others are measured. Without it such a photo is refused.
+    exact: count the captions that equal one of the source's.
+    Raises `UserError` naming a photo that cannot be read, when none can be, and when no caption
+    has a word.
+    """
+    if batch_size < 1:
+        raise UserError(f"batch size {batch_size} is not at least 1")
+    options = captioner.search if search is None else search
+    if options.n_best > 1:
+        options = replace(options, n_best=1)
+    generator = options.generator()  # One for all batches.
+    words: list[WordMap] = []
+    captions: dict[int, Caption] = {}
+    progress = Progress("captioning", len(source), "images")
+    for first in range(0, len(source), batch_size):
+        rows = range(first, min(first + batch_size, len(source)))
+        photos = _opened(source, rows, left_out)
+        found = captioner.caption_loaded(list(photos.values()), options, generator)
+        for (row, photo), caption in zip(photos.items(), found, strict=True):
+            captions[row] = caption
+            image = source.image_ids[row]
+            targets = None if grounding is None else grounding.targets(image, caption.words)
+            words += word_maps(
+                image, caption.words, caption.attention, targets, photo.size, caption.region
+            )
+        progress.advance(len(rows))
+    progress.close()
+    if not captions:
+        raise UserError(f"not one of {len(source):,} photos could be read")
+    spread = map_spread([caption.attention for caption in captions.values()])
+    scores = MapScores(len(captions), words, spread)
+    if grounding is not None:
+        scores = replace(scores, grounded=grounded_maps(words))
+    if exact:
+        right = sum(list(caption.words) in source.words[row] for row, caption in captions.items())
+        scores = replace(scores, exact=right / len(captions))
+    if curve_options is not None:
+        scores = _with_curves(scores, captioner, source, captions, curve_options)
+    return scores
+
+
+def caption_curves(
+    captioner: Captioner,
+    photo: Image.Image,
+    caption: Caption,
+    options: CurveOptions | None = None,
+    generator: np.random.Generator | None = None,
+    batch_size: int = 32,
+) -> tuple[list[str], Curves]:
+    """Deletion and insertion curves of one photo: the W words measured, and theirs.
+
+    photo: as `load_image` gives it. caption: what the model says of it, or what it makes of
+        another sentence (`Captioner.teacher_forced`).
+    options: `photos` means nothing here. generator: by default one from the options' seed.
+    """
+    options = CurveOptions() if options is None else options
+    generator = np.random.default_rng(options.seed) if generator is None else generator
+    kept = [
+        place
+        for place, word in enumerate(caption.words)
+        if options.all_words or word not in FUNCTION_WORDS
+    ]
+    said = [caption.words[place] for place in kept]
+    maps = caption.attention[kept].numpy()  # (W, rows, columns)
+    if not kept:
+        none = np.empty((0, options.steps + 1))
+        return said, Curves(np.arange(options.steps + 1) / options.steps, *[none] * 4)
+    orders = random_orders(maps, options.random_orders, generator)
+    probability = _probability(captioner, photo, caption, kept, batch_size)
+    return said, curves(maps, probability, orders, generator, options.steps)
+
+
+def _probability(
+    captioner: Captioner,
+    photo: Image.Image,
+    caption: Caption,
+    kept: Sequence[int],
+    batch_size: int,
+) -> Callable[[NDArray[np.bool_]], NDArray[np.float64]]:
+    """What `captioner.evaluation.deletion.curves` asks: places blurred -> the words' chances."""
+    pixels = captioner.preprocessing(photo).to(captioner.device)  # (3, size, size)
+    content_free = blurred(pixels)
+    shape = caption.attention.shape[1:]
+
+    def probability(taken: NDArray[np.bool_]) -> NDArray[np.float64]:
+        told: list[list[float]] = []
+        for first in range(0, len(taken), batch_size):
+            places = torch.from_numpy(taken[first : first + batch_size]).view(-1, *shape)
+            shown = blur_places(pixels, content_free, places.to(pixels.device))
+            annotations = captioner.encode(shown)  # (N, L, D)
+            forced = captioner.teacher_forced_annotations(
+                annotations, [caption.words] * len(places), allow_unknown=True
+            )
+            told += [[each.word_log_probabilities[place] for place in kept] for each in forced]
+        return np.asarray(np.exp(told))  # (N, W)
+
+    return probability
+
+
+def _with_curves(
+    scores: MapScores,
+    captioner: Captioner,
+    source: Source,
+    captions: dict[int, Caption],
+    options: CurveOptions,
+) -> MapScores:
+    rows = list(captions)[: options.photos]
+    found: list[Curves] = []
+    content: list[Curves] = []
+    progress = Progress("blurring", len(rows), "photos")
+    for row in rows:
+        seed = np.random.SeedSequence(options.seed, spawn_key=(row,))
+        words, of_photo = caption_curves(
+            captioner,
+            source.open_photo(row),
+            captions[row],
+            options,
+            np.random.default_rng(seed),
+        )
+        found.append(of_photo)
+        content.append(
+            of_photo.take(np.array([word not in FUNCTION_WORDS for word in words], bool))
+        )
+        progress.advance()
+    progress.close()
+    return replace(
+        scores,
+        curves=curve_scores(content, options.seed),
+        all_curves=curve_scores(found, options.seed) if options.all_words else None,
+    )
+
+
+def _opened(
+    source: Source, rows: Sequence[int], left_out: dict[str, str] | None
+) -> dict[int, Image.Image]:
+    """The photos of the given rows that can be read, by row."""
+    photos = {}
+    for row in rows:
+        try:
+            photos[row] = source.open_photo(row)
+        except UserError as error:
+            if left_out is None:
+                raise
+            left_out[str(source.image_ids[row])] = str(error)
+    return photos
+
+
+def photo_source(paths: Sequence[str]) -> Source:
+    """Photos without captions, named by their paths. Raises `UserError` where there are none."""
+    from captioner.vision.find_images import find_images
+    from captioner.vision.images import load_image
+
+    found = find_images(paths)
+    if not found:
+        raise UserError(f"there are no photos in {', '.join(map(str, paths))}")
+    return Source(
+        image_ids=[str(path) for path in found],
+        captions=[[] for _ in found],
+        words=[[] for _ in found],
+        open_photo=lambda row: load_image(found[row]),
+    )

@@ -1,0 +1,72 @@
+"""Taking the content out of places of a photo, at the model's input, and leaving the rest."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+BLUR_SHARE = 1 / 4
+"""Standard deviation of the blur as a share of the photo's side: 56 pixels of 224.
+
+Wide enough that captioners make no more of the blurred photo than of one flat colour; with a
+sixteenth or an eighth they still see coloured blobs, and name them.
+"""
+
+SOFTNESS = 1 / 4
+"""Standard deviation of the soft edge of a blurred place, in places: 4 pixels of 224."""
+
+
+def blurred(pixels: Tensor, standard_deviation: float | None = None) -> Tensor:
+    """Photos (..., height, width), blurred by a Gaussian; beyond the edge the photo is mirrored.
+
+    standard_deviation: in pixels; by default `BLUR_SHARE` of the shorter side. The kernel ends
+        after three of them, or where it would reach over a whole photo. 0 changes nothing.
+    """
+    height, width = pixels.shape[-2:]
+    deviation = BLUR_SHARE * min(height, width)
+    if standard_deviation is not None:
+        deviation = standard_deviation
+    across = _smoothing(width, deviation, pixels)  # (width, width)
+    down = _smoothing(height, deviation, pixels)  # (height, height)
+    return down @ pixels @ across.T
+
+
+def blur_places(pixels: Tensor, content_free: Tensor, places: Tensor) -> Tensor:
+    """One photo with places of it replaced, in N ways.
+
+    pixels, content_free: (3, height, width), the photo and what replaces it, as from `blurred`.
+    places: (N, rows, columns) boolean, True where the photo is replaced; a place is a rectangle
+        of height / rows by width / columns pixels, its edge softened by `SOFTNESS` places, so
+        that no new edge is drawn into the photo.
+
+    Returns (N, 3, height, width). No place leaves the photo as it is, and all of them leave
+    nothing of it.
+    """
+    height, width = pixels.shape[-2:]
+    rows, columns = places.shape[-2:]
+    share = functional.interpolate(
+        places.unsqueeze(1).to(pixels), size=(height, width), mode="nearest"
+    )  # (N, 1, height, width)
+    down = _smoothing(height, SOFTNESS * height / rows, pixels)
+    across = _smoothing(width, SOFTNESS * width / columns, pixels)
+    share = down @ share @ across.T  # (N, 1, height, width)
+    return torch.lerp(pixels, content_free, share)  # (N, 3, height, width)
+
+
+def _smoothing(length: int, deviation: float, like: Tensor) -> Tensor:
+    """The matrix (length, length) that blurs a line of pixels, each row of it adding up to 1."""
+    radius = min(math.ceil(3 * deviation), length - 1)
+    if radius < 1:
+        return torch.eye(length, dtype=like.dtype, device=like.device)
+    offsets = torch.arange(-radius, radius + 1)  # (2 * radius + 1,)
+    kernel = torch.exp(-0.5 * (offsets.double() / deviation).square())
+    kernel = kernel / kernel.sum()
+    reached = torch.arange(length)[:, None] + offsets  # (length, 2 * radius + 1)
+    reached = torch.where(reached < 0, -1 - reached, reached)  # mirrored, the edge pixel doubled
+    reached = torch.where(reached >= length, 2 * length - 1 - reached, reached)
+    matrix = torch.zeros(length, length, dtype=torch.float64)
+    matrix.scatter_add_(1, reached, kernel.expand(length, -1).contiguous())
+    return matrix.to(like)

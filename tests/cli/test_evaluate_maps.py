@@ -1,0 +1,205 @@
+"""`captioner evaluate --maps` as a user meets it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from samples import save_photo
+
+from captioner.cli.main import main
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    folder = tmp_path / "photos"
+    for number in range(3):
+        save_photo(folder / f"{number}.png", number)
+    return folder
+
+
+def test_the_maps_of_any_photos(
+    tiny_model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {name: tmp_path / name for name in ("scores.json", "words.csv", "curves.png")}
+    arguments = ["evaluate", "--maps", "--model", str(tiny_model), "--images", str(photos)]
+    arguments += ["--json", str(files["scores.json"]), "--csv", str(files["words.csv"])]
+    arguments += ["--curves", str(files["curves.png"]), "--curve-photos", "2"]
+    assert main([*arguments, "--curve-steps", "3", "--random-orders", "1", "--all-words"]) == 0
+    printed = capsys.readouterr().out
+    assert "divergence" in printed
+    assert "of 2 photos" in printed
+    assert "with a target" not in printed
+    scores = json.loads(files["scores.json"].read_text())
+    assert scores["photos"] == 3
+    assert scores["grounded"] is None
+    assert len(scores["all_curves"]["insertion"]["shares"]) == 4
+    with files["words.csv"].open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == scores["words"]
+    with Image.open(files["curves.png"]) as picture:
+        assert picture.width > picture.height
+
+
+def test_one_photo_and_no_curves(
+    tiny_model: Path, photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    photo = str(photos / "1.png")
+    assert main(["evaluate", "--maps", "--model", str(tiny_model), "--images", photo]) == 0
+    assert "area under curve" not in capsys.readouterr().out
+
+
+def test_the_maps_of_generated_shapes(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "scores.json"
+    arguments = ["--maps", "--format", "shapes", "--count", "4", "--json", str(out)]
+    assert main(["evaluate", "--model", str(tiny_model), *arguments]) == 0
+    assert "exact match" in capsys.readouterr().out
+    scores = json.loads(out.read_text())
+    assert (scores["photos"], scores["exact"]) == (4, 0.0)
+    assert scores["grounded"]["words"] == 0  # The model knows not one of the shapes' words.
+
+
+def write_captions(folder: Path) -> Path:
+    """The photos of a folder as COCO has them."""
+    document = {
+        "images": [{"id": n, "file_name": f"{n}.png"} for n in range(3)],
+        "annotations": [{"id": n, "image_id": n, "caption": "a dog"} for n in range(3)],
+    }
+    path = folder / "captions.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def write_instances(folder: Path) -> Path:
+    """A dog and a person over the whole of photo 0, whose size is 120x90; nothing elsewhere."""
+    outline = [0, 0, 120, 0, 120, 90, 0, 90]
+    document = {
+        "images": [{"id": n, "file_name": f"{n}.png", "width": 120, "height": 90} for n in (0, 1)],
+        "annotations": [
+            {
+                **{"id": n, "image_id": 0, "category_id": n, "iscrowd": 0, "area": 10800},
+                **{"segmentation": [outline], "bbox": [0, 0, 120, 90]},
+            }
+            for n in (1, 2)
+        ],
+        "categories": [{"id": 1, "name": "person"}, {"id": 2, "name": "dog"}],
+    }
+    path = folder / "instances.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_the_maps_of_a_data_set_with_instances(
+    tiny_model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    captions, instances = write_captions(tmp_path), write_instances(tmp_path)
+    out = tmp_path / "scores.json"
+    arguments = ["evaluate", "--maps", "--model", str(tiny_model), "--format", "coco"]
+    arguments += ["--annotations", str(captions), "--images", str(photos), "--json", str(out)]
+    search = ["--minimum-length", "8", "--maximum-length", "8"]
+    search += ["--sample", "--temperature", "5", "--seed", "4"]  # so that dogs and men are named
+    assert main([*arguments, *search, "--instances", str(instances)]) == 0
+    grounded = json.loads(out.read_text())["grounded"]
+    assert grounded["photos"] == 1
+    assert grounded["mass_inside"]["attention"] == pytest.approx(1.0)
+    assert grounded["mass_inside"]["uniform"] == pytest.approx(1.0)
+    assert set(grounded["by_word"]) <= {"dog", "man"}
+    assert "even attention" in capsys.readouterr().out
+    assert main(arguments) == 0
+    assert json.loads(out.read_text())["grounded"] is None
+
+
+def test_the_maps_of_a_data_set_with_entities(tiny_model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "entities"
+    (folder / "Annotations").mkdir(parents=True)
+    (folder / "Sentences").mkdir()
+    (folder / "Sentences" / "0.txt").write_text(
+        "[/EN#1/people A man] and [/EN#2/animals a brown dog] on [/EN#3/scene the water] .\n"
+    )
+    boxes = "".join(
+        f"<object><name>{entity}</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>120</xmax>"
+        "<ymax>90</ymax></bndbox></object>"
+        for entity in (1, 2, 3)
+    )
+    (folder / "Annotations" / "0.xml").write_text(
+        "<annotation><filename>0.jpg</filename><size><width>120</width><height>90</height>"
+        f"<depth>3</depth></size>{boxes}</annotation>"
+    )
+    captions = tmp_path / "captions.csv"
+    for number in range(3):
+        save_photo(tmp_path / f"{number}.jpg", number)
+    captions.write_text("image,caption\n" + "".join(f"{n}.jpg,a dog\n" for n in range(3)))
+    out = tmp_path / "scores.json"
+    arguments = ["evaluate", "--maps", "--model", str(tiny_model), "--format", "table"]
+    arguments += ["--annotations", str(captions), "--entities", str(folder), "--json", str(out)]
+    search = ["--minimum-length", "8", "--maximum-length", "8"]
+    assert main([*arguments, *search, "--sample", "--temperature", "5", "--seed", "4"]) == 0
+    grounded = json.loads(out.read_text())["grounded"]
+    assert grounded["photos"] == 1
+    assert grounded["mass_inside"]["attention"] == pytest.approx(1.0, abs=0.02)
+
+
+def test_a_bad_photo_is_refused_or_passed_over(
+    tiny_model: Path, photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (photos / "1.png").write_bytes(b"not a photo")
+    arguments = ["evaluate", "--maps", "--model", str(tiny_model), "--images", str(photos)]
+    assert main(arguments) == 2
+    assert "1.png is not an image" in capsys.readouterr().err
+    assert main([*arguments, "--on-problem", "skip"]) == 0
+    errors = capsys.readouterr().err
+    assert "1.png is not an image" in errors
+    assert "1 of 3 photos could not be read" in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ([], "give --model"),
+        (["--model", "M"], "a data set (--format), or photos (--images)"),
+        (["--model", "M", "--images", "absent"], "absent"),
+        (["--model", "M", "--images", "P", "--results", "r"], "--results has no meaning"),
+        (["--model", "M", "--images", "P", "--page", "p"], "--page has no meaning"),
+        (["--model", "M", "--images", "P", "--save-results", "p"], "--save-results has no"),
+        (["--model", "M", "--images", "P", "--instances", "i"], "--instances has no meaning"),
+        (["--model", "M", "--images", "P", "--synonyms", "i"], "--synonyms has no meaning"),
+        (["--model", "M", "--images", "P", "--curve-photos", "3"], "without --deletion or"),
+        (["--model", "M", "--images", "P", "--all-words"], "--all-words has no meaning"),
+        (["--model", "M", "--images", "P", "--curves", "c.gif"], "c.gif: its name must end"),
+        (["--model", "M", "--images", "P", "--deletion", "--curve-steps", "0"], "steps 0"),
+        (["--model", "M", "--images", "P", "--count", "0"], "--count 0"),
+        (["--model", "M", "--images", "P", "--batch-size", "0"], "--batch-size 0"),
+        (["--model", "M", "--images", "P", "--seed", "3"], "--seed has no meaning"),
+        (["--model", "M", "--format", "shapes", "--images", "P"], "--images has no meaning"),
+        (["--model", "M", "--format", "coco", "--images", "P"], "needs --annotations"),
+        (
+            ["--model", "M", "--format", "coco", "--instances", "i", "--entities", "e"],
+            "not both",
+        ),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(
+    arguments: list[str],
+    named: str,
+    tiny_model: Path,
+    photos: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    places = {"M": str(tiny_model), "P": str(photos)}
+    given = [places.get(word, word) for word in arguments]
+    assert main(["evaluate", "--maps", *given]) == 2
+    error = capsys.readouterr().err
+    assert named in error
+    assert error.startswith("captioner: ")
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_the_options_of_maps_mean_nothing_without(
+    tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", "--model", str(tiny_model), "--format", "shapes", "--deletion"]) == 2
+    assert "--deletion has no meaning without --maps" in capsys.readouterr().err

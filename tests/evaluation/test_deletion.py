@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from captioner.errors import UserError
+from captioner.evaluation.curve_scores import curve_scores
+from captioner.evaluation.deletion import (
+    Curves,
+    area_under,
+    attended_order,
+    curves,
+    random_orders,
+)
+from captioner.evaluation.function_words import FUNCTION_WORDS
+
+Told = NDArray[np.float64]
+
+
+def generator(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def one_place(taken: NDArray[np.bool_], places: tuple[int, ...]) -> Told:
+    """Words each of which is certain when its one place is to be seen, and impossible when not."""
+    return (~taken[:, list(places)]).astype(np.float64)
+
+
+def test_a_word_that_depends_on_one_place_worked_by_hand() -> None:
+    attention = np.array([[[0.1, 0.6], [0.2, 0.1]], [[0.5, 0.3], [0.15, 0.05]]])  # (2, 2, 2)
+    orders = np.array([[1, 0, 2, 3], [3, 2, 0, 1]])
+    # The first word needs the place it attends to most; the second the one it attends to least.
+    found = curves(attention, lambda taken: one_place(taken, (1, 3)), orders, generator(), 4)
+    assert found.shares.tolist() == [0, 0.25, 0.5, 0.75, 1]
+    assert found.deletion.tolist() == [[1, 0, 0, 0, 0], [1, 1, 1, 1, 0]]
+    assert found.insertion.tolist() == [[0, 1, 1, 1, 1], [0, 0, 0, 0, 1]]
+    # Place 1 is first in one order and last in the other; so is place 3.
+    assert found.random_deletion.tolist() == [[1, 0.5, 0.5, 0.5, 0]] * 2
+    assert found.random_insertion.tolist() == [[0, 0.5, 0.5, 0.5, 1]] * 2
+    assert area_under(found.deletion, found.shares).tolist() == [0.125, 0.875]
+    assert area_under(found.insertion, found.shares).tolist() == [0.875, 0.125]
+
+
+def test_every_picture_asked_for_is_the_one_meant() -> None:
+    """The probability is a number that names the places left, so none can be mistaken."""
+    attention = generator(1).dirichlet(np.ones(6), size=3).reshape(3, 2, 3)
+    orders = random_orders(attention, 2, generator(2))
+    worth = 2.0 ** np.arange(6)
+
+    def probability(taken: NDArray[np.bool_]) -> Told:
+        left = (~taken) @ worth  # (N,)
+        return np.stack([left, 100 + left, 200 + left], axis=1)
+
+    found = curves(attention, probability, orders, generator(), 3)
+    for word, order in enumerate(np.argsort(-attention.reshape(3, -1), axis=-1)):
+        for step, count in enumerate((0, 2, 4, 6)):
+            assert found.deletion[word, step] == 100 * word + worth[order[count:]].sum()
+            assert found.insertion[word, step] == 100 * word + worth[order[:count]].sum()
+            assert found.random_deletion[word, step] == pytest.approx(
+                100 * word + np.mean([worth[each[count:]].sum() for each in orders])
+            )
+
+
+def test_one_step_asks_for_the_ends_only() -> None:
+    asked = []
+
+    def probability(taken: NDArray[np.bool_]) -> Told:
+        asked.append(len(taken))
+        return one_place(taken, (0,))
+
+    found = curves(np.ones((1, 2, 2)), probability, np.array([[0, 1, 2, 3]]), generator(), 1)
+    assert asked == [2]
+    assert found.deletion.tolist() == found.random_deletion.tolist() == [[1, 0]]
+
+
+def test_places_attended_alike_come_in_random_order() -> None:
+    even = np.full((400, 2, 2), 0.25)
+    first = attended_order(even, generator())[:, 0]
+    assert np.bincount(first, minlength=4) == pytest.approx(100, abs=40)
+    tied = np.array([[[0.4, 0.1], [0.4, 0.1]]])
+    assert {tuple(attended_order(tied, generator(n))[0][:2]) for n in range(20)} == {(0, 2), (2, 0)}
+
+
+def test_random_orders_are_maps_moved_elsewhere() -> None:
+    spot = np.zeros((1, 5, 6))
+    spot[0, 1:3, 2:4] = [[0.4, 0.3], [0.2, 0.1]]
+    orders = random_orders(spot, 200, generator())
+    assert orders.shape == (200, 30)
+    assert (np.sort(orders, axis=1) == np.arange(30)).all()
+    places = [divmod(int(order[0]), 6) for order in orders]
+    assert len(set(places)) == 30  # it may come to lie anywhere
+    for order, (row, column) in zip(orders, places, strict=True):
+        beside = [row * 6 + (column + 1) % 6, (row + 1) % 5 * 6 + column]
+        assert order[1:3].tolist() == beside  # and stays in one piece, round the edges
+    again = random_orders(spot, 200, generator())
+    assert (again == orders).all()
+
+
+def test_even_maps_are_worth_as_much_as_random_places() -> None:
+    even = np.full((1, 4, 4), 1 / 16)
+    found = []
+    for photo in range(1500):
+        own = generator(photo)
+        place = int(own.integers(16))
+        orders = random_orders(even, 2, own)
+        found.append(curves(even, lambda taken, at=place: one_place(taken, (at,)), orders, own, 8))
+    scores = curve_scores(found)
+    assert scores.deletion.difference == pytest.approx(0, abs=0.03)
+    assert scores.insertion.difference == pytest.approx(0, abs=0.03)
+    assert scores.deletion.better == pytest.approx(0.5, abs=0.04)
+
+
+def test_area_by_hand_over_uneven_shares() -> None:
+    assert area_under([1.0, 0.5, 0.0], [0.0, 0.2, 1.0]) == pytest.approx(0.15 + 0.2)
+    assert area_under([[1.0, 1.0], [0.0, 1.0]], [0.0, 1.0]).tolist() == [1, 0.5]
+
+
+SHARES = np.array([0.0, 0.5, 1.0])
+
+
+def photo(own: list[list[float]], other: list[list[float]]) -> Curves:
+    attended, random = np.array(own), np.array(other)
+    return Curves(SHARES, attended, attended[:, ::-1], random, random[:, ::-1])
+
+
+def test_scores_worked_by_hand() -> None:
+    photos = [
+        photo([[0.8, 0.0, 0.0], [0.4, 0.4, 0.0]], [[0.8, 0.4, 0.0], [0.4, 0.2, 0.0]]),
+        photo([[0.6, 0.6, 0.6]], [[0.6, 0.6, 0.6]]),
+        Curves(SHARES, *[np.empty((0, 3))] * 4),
+    ]
+    scores = curve_scores(photos)
+    assert (scores.words, scores.photos) == (3, 2)
+    # Areas: 0.2, 0.3, 0.6 against 0.4, 0.2, 0.6.
+    assert scores.deletion.attended == pytest.approx(1.1 / 3)
+    assert scores.deletion.random == pytest.approx(1.2 / 3)
+    assert scores.deletion.difference == pytest.approx(-0.1 / 3)
+    assert scores.deletion.better == pytest.approx(0.5)  # one yes, one no, one draw
+    assert scores.insertion.better == pytest.approx(0.5)
+    assert scores.deletion.curve == pytest.approx([1.8 / 3, 1.0 / 3, 0.6 / 3])
+    # Relative to the whole photo: 0.25, 0.75, 1 against 0.5, 0.5, 1.
+    assert scores.relative_deletion.attended == pytest.approx(2 / 3)
+    assert scores.relative_deletion.difference == pytest.approx(0, abs=1e-12)
+    # Two photos drawn with replacement: the first alone has -0.05, the second alone 0.
+    assert scores.deletion.low == pytest.approx(-0.05)
+    assert scores.deletion.high == pytest.approx(0)
+    assert "area under curve" in scores.table()
+    assert len(json.loads(json.dumps(scores.as_dict()))["deletion"]["band"]) == 2
+
+
+def test_the_interval_is_that_of_resampled_photos() -> None:
+    random = np.random.default_rng(5)
+    photos = [
+        photo(random.random((n, 3)).tolist(), random.random((n, 3)).tolist())
+        for n in random.integers(1, 5, size=12)
+    ]
+    score = curve_scores(photos).insertion
+    differences = []
+    for _ in range(4000):
+        drawn = [photos[i] for i in random.integers(12, size=12)]
+        areas = [area_under(p.insertion - p.random_insertion, SHARES) for p in drawn]
+        differences.append(np.concatenate(areas).mean())
+    low, high = np.quantile(differences, [0.025, 0.975])
+    assert score.low == pytest.approx(low, abs=0.02)
+    assert score.high == pytest.approx(high, abs=0.02)
+
+
+def test_no_words_have_no_curves() -> None:
+    with pytest.raises(UserError, match="not one caption has a word whose curves"):
+        curve_scores([])
+
+
+def test_function_words_say_nothing_of_the_photo() -> None:
+    assert {"a", "the", "in", "on", "is", "and", "of", "'s", "while"} <= FUNCTION_WORDS
+    content = {"dog", "two", "red", "runs", "water", "small", "young", "top", "back"}
+    assert not FUNCTION_WORDS & content

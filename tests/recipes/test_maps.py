@@ -1,0 +1,307 @@
+"""Attention maps measured from end to end, and that they are measured and drawn for their words."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from samples import make_captioner, save_photo
+from torch import Tensor, nn
+
+from captioner.attention import Memory
+from captioner.caption import Caption, Captioner, SearchOptions
+from captioner.caption.decoder import TeacherForced
+from captioner.data.grounding import Target
+from captioner.data.records import ImageId
+from captioner.decoding import Step
+from captioner.errors import UserError
+from captioner.recipes.maps import CurveOptions, caption_curves, photo_source, score_maps
+from captioner.recipes.sources import Source
+from captioner.render import PageCaption, PageItem, frames, panels, save_word_images
+from captioner.render.overlay import overlay
+from captioner.render.page import UNIT
+from captioner.render.region import fit
+from captioner.text.vocabulary import Vocabulary
+from captioner.vision.preprocessing import Preprocessing
+from captioner.vision.vgg import VGGConfig, VGGEncoder
+
+WORDS = ("a", "red", "dog", "by", "water")
+PLACES = (5, 0, 10, 15, 3, 12)
+"""Where the fake decoder looks at each step, of 4x4 places; the last is the ending's."""
+
+
+class Clockwork(nn.Module):
+    """Says `WORDS` whatever it sees, and at step t looks at place `PLACES[t]` and nowhere else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(memory_size=512)
+        self.embedding = nn.Embedding(4 + len(WORDS), 1)
+
+    def remember(self, annotations: Tensor) -> Memory:
+        return Memory(annotations, annotations[..., :1])
+
+    def start(self, memory: Memory) -> Any:
+        return (memory, torch.zeros(memory.batch_size, 1, dtype=torch.long))
+
+    def step(self, tokens: Tensor, state: Any) -> Step:
+        memory, time = state
+        said = torch.tensor([4, 5, 6, 7, 8, 2, 2])[time]  # (B, K): the words, and the end
+        logits = nn.functional.one_hot(said, 9) * 9.0
+        looked = torch.tensor([*PLACES, 0])[time]
+        weights = nn.functional.one_hot(looked, memory.length).float()
+        return Step(logits, (memory, time + 1), weights)
+
+    def select(self, state: Any, rows: Tensor) -> Any:
+        memory, time = state
+        return memory, time.gather(1, rows)
+
+    def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
+        state, steps = self.start(memory), []
+        for time in range(tokens.shape[-1]):
+            steps.append(self.step(tokens[..., time], state))
+            state = steps[-1].state
+        return TeacherForced(
+            torch.stack([step.logits for step in steps], dim=2),
+            torch.stack([step.weights for step in steps], dim=2),
+            None,
+            None,
+        )
+
+
+@pytest.fixture
+def clockwork() -> Captioner:
+    return Captioner(
+        VGGEncoder(VGGConfig("vgg11_bn", 0.05)),
+        Clockwork(),  # type: ignore[arg-type]
+        Vocabulary(WORDS),
+        Preprocessing(size=64, resize="squash"),
+        SearchOptions(beam=3),
+    )
+
+
+PHOTO = Image.effect_noise((80, 80), 60).convert("RGB")
+
+
+def place_box(place: int) -> tuple[float, float, float, float]:
+    """The box of one of 4x4 places of a photo of 80x80."""
+    row, column = divmod(place, 4)
+    return (20.0 * column, 20.0 * row, 20.0 * column + 20, 20.0 * row + 20)
+
+
+class EachItsPlace:
+    """The target of word t is the place at which the clockwork looks when it says it."""
+
+    def targets(self, image_id: ImageId, words: Any) -> list[Target | None]:
+        return [
+            Target((80, 80), (place_box(place),)) for place, _ in zip(PLACES, words, strict=False)
+        ]
+
+
+def one_photo_source(photo: Image.Image = PHOTO) -> Source:
+    return Source(["x"], [["a red dog"]], [[list(WORDS)]], lambda row: photo)
+
+
+def test_scores_are_those_of_the_word_s_own_map(clockwork: Captioner) -> None:
+    """Decoded, measured: a map one word early or late would have nothing inside."""
+    scores = score_maps(clockwork, one_photo_source(), EachItsPlace(), exact=True)
+    assert [word.word for word in scores.words] == list(WORDS)
+    assert scores.exact == 1.0
+    found = scores.grounded
+    assert found is not None
+    assert found.mass is not None
+    assert found.pointing is not None
+    assert (found.words, found.mass.attention, found.pointing.attention) == (5, 1.0, 1.0)
+    assert found.mass.uniform == pytest.approx(1 / 16)
+    assert vars(found.early) == {"words": 4, "own": 1.0, "shifted": 0.0}
+    assert vars(found.late) == {"words": 4, "own": 1.0, "shifted": 0.0}
+    for word in scores.words:
+        assert word.grounded is not None
+        assert word.grounded.mass.attention == 1.0
+    assert scores.spread.divergence == pytest.approx(1.0)
+
+
+def test_forcing_gives_the_same_maps(clockwork: Captioner) -> None:
+    (found,) = clockwork.caption_loaded([PHOTO])
+    (forced,) = clockwork.teacher_forced([PHOTO], [found.words])
+    assert forced.words == found.words == WORDS
+    assert torch.equal(forced.attention, found.attention)
+    assert found.attention.flatten(1).argmax(dim=1).tolist() == list(PLACES[:5])
+
+
+def test_every_drawing_shows_the_word_s_own_map(clockwork: Captioner, tmp_path: Path) -> None:
+    """The brightest part of what is drawn for word t is the place the decoder looked at."""
+    white = Image.new("RGB", (80, 80), "white")
+    (caption,) = clockwork.caption_loaded([white])
+    assert caption.region is not None
+    drawn = (white, caption.words, caption.attention, caption.region)
+
+    def looked_at(picture: Image.Image) -> int:
+        light = np.asarray(picture.convert("L").resize((80, 80), Image.Resampling.BOX), float)
+        cells = light.reshape(4, 20, 4, 20).mean(axis=(1, 3))
+        return int(cells.argmax())
+
+    names = [path.name for path in save_word_images(tmp_path, *drawn)]
+    assert names == [f"{n:02}_{word}.png" for n, word in enumerate(WORDS, start=1)]
+    pictures = [Image.open(tmp_path / name) for name in names]
+    assert [looked_at(picture) for picture in pictures] == list(PLACES[:5])
+
+    moving = frames(*drawn, longest_side=80)
+    left = (moving[0].width - 80) // 2
+    parts = [frame.crop((left, 0, left + 80, 80)) for frame in moving]
+    assert [looked_at(part) for part in parts] == list(PLACES[:5])
+
+    page = PageItem.of(white, caption.region, [PageCaption(caption.words, caption.attention)])
+    assert page.captions[0][0] == WORDS
+    assert page.maps[0].argmax(axis=1).tolist() == list(PLACES[:5])
+    assert page.maps[0].max() == round(1 / UNIT)
+
+    sheet = np.asarray(panels(*drawn, columns=6, panel_size=160, caption=""))
+    small, region = fit(white, caption.region, 160)
+    for number, place in enumerate(PLACES[:5], start=1):
+        weights = np.zeros((4, 4))
+        weights.flat[place] = 1
+        expected = np.asarray(overlay(small, weights, region))
+        # Panel `number` is where the panels' width says, below the words.
+        left = 24 + number * (160 + 16)
+        top = next(
+            row
+            for row in range(sheet.shape[0] - 159)
+            if (sheet[row : row + 160, left : left + 160] == expected).all()
+        )
+        assert top > 24
+
+
+def test_a_photo_is_measured_as_it_is_seen(clockwork: Captioner) -> None:
+    """Boxes are in pixels of the photo, and the model sees a crop of it."""
+    clockwork.preprocessing = Preprocessing(size=64, resize="crop", resize_shorter=64)
+    wide = Image.new("RGB", (160, 80))
+    (caption,) = clockwork.caption_loaded([wide])
+    assert caption.region == (40.0, 0.0, 120.0, 80.0)
+
+    class Shifted:
+        def targets(self, image_id: ImageId, words: Any) -> list[Target | None]:
+            boxes = [place_box(place) for place in PLACES[:5]]
+            moved = [(left + 40, top, right + 40, bottom) for left, top, right, bottom in boxes]
+            # Drawn on a copy of half the size; and one beside what is seen.
+            halves = [(a / 2, b / 2, c / 2, d / 2) for a, b, c, d in moved]
+            return [Target((80, 40), (box,)) for box in [*halves[:4], (0.0, 0.0, 20.0, 40.0)]]
+
+    found = score_maps(clockwork, one_photo_source(wide), Shifted()).grounded
+    assert found is not None
+    assert found.mass is not None
+    assert (found.words, found.outside) == (4, 1)
+    assert found.mass.attention == pytest.approx(1.0)
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Source:
+    for number in range(4):
+        save_photo(tmp_path / f"{number}.png", number)
+    return photo_source([str(tmp_path)])
+
+
+def test_any_photos_can_be_measured(photos: Source) -> None:
+    options = CurveOptions(photos=3, steps=4, random_orders=2, all_words=True)
+    scores = score_maps(make_captioner(), photos, batch_size=3, curve_options=options)
+    assert scores.photos == 4
+    assert scores.grounded is None
+    assert scores.curves is not None
+    assert scores.all_curves is not None
+    assert scores.curves.words <= scores.all_curves.words
+    assert scores.all_curves.photos == 3
+    for score in (scores.all_curves.deletion, scores.all_curves.relative_insertion):
+        assert score.low <= score.difference <= score.high
+    plain = json.loads(json.dumps(scores.as_dict()))
+    assert plain["spread"]["words"] == plain["words"] == len(scores.words)
+    assert plain["grounded"] is None
+    assert len(plain["curves"]["deletion"]["curve"]) == 5
+    table = list(csv.DictReader(io.StringIO(scores.csv())))
+    assert len(table) == len(scores.words)
+    assert table[0]["image"].endswith("0.png")
+    assert table[0]["mass"] == ""
+    assert float(table[0]["entropy"]) == scores.words[0].entropy
+    assert "blurring what was attended" in scores.table()
+
+
+def test_batches_change_nothing(photos: Source) -> None:
+    options = CurveOptions(photos=2, steps=3, random_orders=1)
+    alone = score_maps(make_captioner(), photos, batch_size=1, curve_options=options)
+    together = score_maps(make_captioner(), photos, batch_size=4, curve_options=options)
+    assert [word.word for word in alone.words] == [word.word for word in together.words]
+    assert [w.entropy for w in alone.words] == pytest.approx([w.entropy for w in together.words])
+    assert alone.curves is not None
+    assert together.curves is not None
+    assert alone.curves.deletion.curve == pytest.approx(together.curves.deletion.curve, abs=1e-4)
+
+
+def test_curves_of_one_photo_are_probabilities_of_its_words() -> None:
+    model = make_captioner()
+    (caption,) = model.caption([PHOTO])
+    options = CurveOptions(steps=4, random_orders=2, all_words=True)
+    words, found = caption_curves(model, PHOTO, caption, options)
+    assert words == list(caption.words)
+    assert found.deletion.shape == (len(words), 5)
+    whole = np.exp(caption.word_log_probabilities)
+    assert found.deletion[:, 0] == pytest.approx(whole, abs=1e-4)
+    assert found.insertion[:, -1] == pytest.approx(whole, abs=1e-4)
+    assert found.random_deletion[:, 0] == pytest.approx(whole, abs=1e-4)
+    assert found.deletion[:, -1] == pytest.approx(found.insertion[:, 0])
+    assert ((found.deletion >= 0) & (found.deletion <= 1)).all()
+    _, small_batches = caption_curves(model, PHOTO, caption, options, batch_size=3)
+    assert small_batches.deletion == pytest.approx(found.deletion, abs=1e-4)
+    assert small_batches.random_insertion == pytest.approx(found.random_insertion, abs=1e-4)
+
+
+def test_a_caption_of_function_words_has_no_content_curves() -> None:
+    model = make_captioner()
+    caption = Caption("the", ("the",), -1.0, (-0.5,), torch.full((1, 4, 4), 1 / 16), (0, 0, 80, 80))
+    words, found = caption_curves(model, PHOTO, caption, CurveOptions(steps=4))
+    assert words == []
+    assert found.deletion.shape == (0, 5)
+
+
+def test_a_photo_that_cannot_be_read(photos: Source) -> None:
+    Path(str(photos.image_ids[1])).write_bytes(b"not a photo")
+    with pytest.raises(UserError, match=r"1\.png"):
+        score_maps(make_captioner(), photos)
+    left_out: dict[str, str] = {}
+    scores = score_maps(make_captioner(), photos, left_out=left_out)
+    assert scores.photos == 3
+    assert list(left_out) == [photos.image_ids[1]]
+    assert [Path(str(word.image)).name for word in scores.words][-1] == "3.png"
+    with pytest.raises(UserError, match="not one of 1 photos"):
+        score_maps(make_captioner(), photos.take([1]), left_out={})
+
+
+def test_a_warning_where_maps_do_not_move(photos: Source) -> None:
+    model = make_captioner()
+    with torch.no_grad():
+        model.decoder.attention.score.energy.weight.zero_()  # type: ignore[union-attr]
+    scores = score_maps(model, photos)
+    assert scores.spread.divergence == pytest.approx(0, abs=1e-6)
+    assert scores.spread.entropy == pytest.approx(math.log(16))
+    assert "WARNING: the maps hardly move" in scores.table()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"photos": 0}, "number of photos 0 of curves"),
+        ({"steps": 0}, "number of steps 0"),
+        ({"random_orders": 0}, "number of random orders 0"),
+        ({"seed": -1}, "seed -1 of curves"),
+    ],
+)
+def test_curve_options_out_of_range_are_refused(options: dict[str, int], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        CurveOptions(**options)  # type: ignore[arg-type]
