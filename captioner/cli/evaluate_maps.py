@@ -203,7 +203,8 @@ def _what(
 
 def _shapes(model: Captioner, count: int) -> tuple[Source, Grounding]:
     from captioner.data.shapes_grounding import ShapesGrounding
-    from captioner.recipes.shapes import shapes_source, unseen_shapes
+    from captioner.recipes.shapes import unseen_shapes
+    from captioner.recipes.sources import shapes_source
 
     examples = unseen_shapes(model, count)
     source = shapes_source(examples)

@@ -20,22 +20,14 @@ from captioner.data.grounding import Target
 from captioner.data.records import ImageId
 from captioner.errors import UserError
 from captioner.files import read_text
+from captioner.text.function_words import FUNCTION_WORDS
 from captioner.text.tokenizer import tokenize
 
 _PHRASE = re.compile(r"\[/EN#(\d+)((?:/[^\s/\[\]]+)*)\s+([^\[\]]+)\]")
 
-# Words of phrases that name nothing themselves.
-_FUNCTION_WORDS = """
-    a an the this that these those some any each every all both either neither no other another
-    one two three four five six seven eight nine ten several many few various i me my we us our
-    you your he him his she her hers it its they them their theirs 's himself herself itself
-    themselves who whom whose which what where when while as and or but nor not n't so than then
-    there here with without in on at by of to from for into onto over under above below behind
-    before after between among through across along around near next up down off out outside
-    inside against during about upon beside is are was were be been being am has have had do
-    does did can could will would may might very too also just only
-"""
-_NAMES_NOTHING = frozenset(_FUNCTION_WORDS.split())
+# Words of phrases that name nothing themselves: function words and numbers.
+_NUMBERS = "one two three four five six seven eight nine ten several many few various"
+_NAMES_NOTHING = FUNCTION_WORDS | set(_NUMBERS.split())
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from captioner.evaluation.ngrams import MAXIMUM_ORDER, FloatArray, IntArray, Tok
 # a match scores almost nothing instead of nothing. They are part of the metric's definition there.
 _ADDED_ABOVE = 1e-15
 _ADDED_BELOW = 1e-9
+
+_Counts: TypeAlias = IntArray | FloatArray | np.int64
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,11 @@ class BleuStatistics:
     ngrams: IntArray
     hypothesis_length: IntArray
     reference_length: IntArray
+
+    def terms(self) -> IntArray:
+        """What each image adds to the corpus, (I, 10): the four fields, side by side."""
+        lengths = (self.hypothesis_length, self.reference_length)
+        return np.column_stack((self.matches, self.ngrams, *lengths))
 
     def scores(self) -> BleuScores:
         """BLEU of these images as one corpus."""
@@ -96,6 +104,11 @@ def bleu_statistics(corpus: Corpus) -> BleuStatistics:
     return BleuStatistics(matches.astype(np.int64), number, lengths, _closest_lengths(corpus))
 
 
+def bleu_of_totals(totals: IntArray | FloatArray) -> FloatArray:
+    """BLEU-1 to BLEU-4, (..., 4), of the sums (..., 10) of `BleuStatistics.terms` over images."""
+    return _bleu(totals[..., :4], totals[..., 4:8], totals[..., 8], totals[..., 9])
+
+
 def _closest_lengths(corpus: Corpus) -> IntArray:
     """Of each image (I,) the reference length closest to the caption's, the shorter in a tie."""
     own = corpus.lengths[corpus.firsts][corpus.image_of]  # (S,)
@@ -106,15 +119,13 @@ def _closest_lengths(corpus: Corpus) -> IntArray:
     return np.minimum.reduceat(rank, corpus.firsts) % base
 
 
-def _bleu(
-    matches: IntArray, ngrams: IntArray, length: IntArray | np.int64, reference: IntArray | np.int64
-) -> FloatArray:
+def _bleu(matches: _Counts, ngrams: _Counts, length: _Counts, reference: _Counts) -> FloatArray:
     """BLEU (..., 4) out of counts (..., 4) and lengths (...)."""
     precisions = (matches + _ADDED_ABOVE) / (ngrams + _ADDED_BELOW)  # (..., 4)
     means = np.cumprod(precisions, axis=-1) ** (1.0 / np.arange(1, MAXIMUM_ORDER + 1))
     return np.asarray(means * _brevity_penalty(length, reference)[..., None])
 
 
-def _brevity_penalty(length: IntArray | np.int64, reference: IntArray | np.int64) -> FloatArray:
+def _brevity_penalty(length: _Counts, reference: _Counts) -> FloatArray:
     ratio = (length + _ADDED_ABOVE) / (reference + _ADDED_BELOW)
     return np.asarray(np.where(ratio < 1, np.exp(1 - 1 / np.minimum(ratio, 1)), 1.0))

@@ -2,114 +2,238 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from captioner.data.records import ImageId
 from captioner.errors import UserError
-from captioner.evaluation.bleu import BleuScores, bleu
-from captioner.evaluation.cider import CiderScores, DocumentFrequency, cider_d
-from captioner.evaluation.rouge import RougeScores, rouge_l
+from captioner.evaluation.bleu import BleuScores, BleuStatistics, bleu_of_totals, bleu_statistics
+from captioner.evaluation.cider import CiderScores, DocumentFrequency, corpus_cider_d
+from captioner.evaluation.java_metrics import (
+    MeteorScores,
+    SpiceScores,
+    check_meteor,
+    check_spice,
+    meteor,
+    meteor_of_totals,
+    spice,
+)
+from captioner.evaluation.ngrams import MAXIMUM_ORDER, FloatArray
+from captioner.evaluation.rouge import RougeScores, corpus_rouge_l
+from captioner.evaluation.significance import ImageTerms, Interval, mean_terms
+from captioner.evaluation.texts import CaptionTexts, Tokenizer
 from captioner.text.tokenizer import tokenize
 
-Image = TypeVar("Image", bound=Hashable)
+METRICS = ("BLEU", "ROUGE-L", "CIDEr-D", "METEOR", "SPICE")
+"""Every metric there is; the last two need Java."""
+
+DEFAULT_METRICS = METRICS[:3]
+
+BLEU_NAMES = tuple(f"BLEU-{order}" for order in range(1, MAXIMUM_ORDER + 1))
+
+Image = TypeVar("Image", bound=ImageId)
 
 
 @dataclass(frozen=True)
 class CaptionScores:
-    """The scores of I captions against their references; `images` is I.
+    """The scores of I captions against their references, by those metrics that were asked for.
 
-    Each holds the score of the corpus and, as `per_image`, that of every image in the order given.
+    Each holds the score of the corpus and, as `per_image`, that of every image in the order of
+    `texts`, which are what was scored. bleu_counts: what BLEU is computed from.
+    document_frequency: the stored one that CIDEr-D took; None where it was counted over the
+        references. document_frequency_name: what it is called, as the name of its file.
     """
 
-    bleu: BleuScores
-    rouge_l: RougeScores
-    cider_d: CiderScores
-    images: int
+    texts: CaptionTexts
+    bleu: BleuScores | None = None
+    bleu_counts: BleuStatistics | None = None
+    rouge_l: RougeScores | None = None
+    cider_d: CiderScores | None = None
+    meteor: MeteorScores | None = None
+    spice: SpiceScores | None = None
+    document_frequency: DocumentFrequency | None = None
+    document_frequency_name: str = ""
 
-    def as_dict(self) -> dict[str, float]:
-        """By name: `BLEU-1` to `BLEU-4`, `ROUGE-L` (fractions of one), `CIDEr-D` (0 to 10).
+    @property
+    def images(self) -> int:
+        """How many images were scored: I."""
+        return len(self.texts)
 
-        Also `brevity_penalty`, `hypothesis_length` and `reference_length` (words), `images`.
+    def by_name(self) -> dict[str, float]:
+        """The scores alone: `BLEU-1` to `BLEU-4`, `ROUGE-L`, `METEOR`, `SPICE`, fractions of one.
+
+        And `CIDEr-D`, 0 to 10.
         """
-        scores = {f"BLEU-{order}": score for order, score in enumerate(self.bleu.scores, start=1)}
-        return {
-            **scores,
-            "ROUGE-L": self.rouge_l.score,
-            "CIDEr-D": self.cider_d.score,
-            "brevity_penalty": self.bleu.brevity_penalty,
-            "hypothesis_length": self.bleu.hypothesis_length,
-            "reference_length": self.bleu.reference_length,
-            "images": self.images,
-        }
+        scores = {} if self.bleu is None else dict(zip(BLEU_NAMES, self.bleu.scores, strict=True))
+        for name, metric in self._single().items():
+            scores[name] = metric.score
+        return scores
 
-    def table(self) -> str:
-        """The scores as lines of text, one a metric."""
-        values = self.as_dict()
-        metrics = [name for name in values if "-" in name]
-        lines = [f"{name:<16}{values[name]:.4f}" for name in metrics]
-        lines.append(f"{'brevity penalty':<16}{self.bleu.brevity_penalty:.4f}")
-        lines.append(
-            f"{'words':<16}{self.bleu.hypothesis_length:,} "
-            f"(closest references: {self.bleu.reference_length:,})"
-        )
+    def per_image_by_name(self) -> dict[str, FloatArray]:
+        """The scores (I,) of every image on its own, by the names of `by_name`."""
+        columns: dict[str, FloatArray] = {}
+        if self.bleu is not None:
+            columns.update(zip(BLEU_NAMES, self.bleu.per_image.T, strict=True))
+        for name, metric in self._single().items():
+            columns[name] = metric.per_image
+        return columns
+
+    def per_image(self) -> list[dict[str, Any]]:
+        """A row an image, in order: `image_id`, `caption`, and the scores by name."""
+        columns = {name: column.tolist() for name, column in self.per_image_by_name().items()}
+        return [
+            {
+                "image_id": self.texts.images[index],
+                "caption": self.texts.captions[index],
+                **{name: column[index] for name, column in columns.items()},
+            }
+            for index in range(self.images)
+        ]
+
+    def terms(self) -> list[ImageTerms]:
+        """The scores as `confidence_intervals` and `compare` take them, in the same order."""
+        terms = []
+        if self.bleu_counts is not None:
+            terms.append(ImageTerms(BLEU_NAMES, self.bleu_counts.terms(), bleu_of_totals))
+        for name, metric in self._single().items():
+            if isinstance(metric, MeteorScores):  # The only one of them that is no mean.
+                score = lambda totals: meteor_of_totals(totals)[..., None]  # noqa: E731
+                terms.append(ImageTerms((name,), metric.terms, score))
+            else:
+                terms.append(mean_terms(name, metric.per_image))
+        return terms
+
+    def as_dict(self) -> dict[str, Any]:
+        """The scores of `by_name`, and what goes with them.
+
+        `brevity_penalty`, `hypothesis_length` and `reference_length` (words) where BLEU was asked
+        for; `images`; `references_without_caption`, how many further images have references;
+        `document_frequency`, its `file` and its number of `images`, where a stored one was used.
+        """
+        found: dict[str, Any] = dict(self.by_name())
+        if self.bleu is not None:
+            found["brevity_penalty"] = self.bleu.brevity_penalty
+            found["hypothesis_length"] = self.bleu.hypothesis_length
+            found["reference_length"] = self.bleu.reference_length
+        found["images"] = self.images
+        found["references_without_caption"] = self.texts.references_without_caption
+        if self.document_frequency is not None:
+            found["document_frequency"] = {
+                "file": self.document_frequency_name,
+                "images": self.document_frequency.images,
+            }
+        return found
+
+    def table(self, intervals: Mapping[str, Interval] | None = None) -> str:
+        """The scores as lines of text, one a metric; `intervals` by name go beside them."""
+        lines = []
+        for name, score in self.by_name().items():
+            interval = (intervals or {}).get(name)
+            beside = "" if interval is None else f"  [{interval.low:.4f}, {interval.high:.4f}]"
+            lines.append(f"{name:<16}{score:.4f}{beside}")
+        if self.bleu is not None:
+            lines.append(f"{'brevity penalty':<16}{self.bleu.brevity_penalty:.4f}")
+            lines.append(
+                f"{'words':<16}{self.bleu.hypothesis_length:,} "
+                f"(closest references: {self.bleu.reference_length:,})"
+            )
         lines.append(f"{'images':<16}{self.images:,}")
+        if self.texts.references_without_caption:
+            lines.append(
+                f"{'not captioned':<16}{self.texts.references_without_caption:,} "
+                "more images that have references"
+            )
+        if self.document_frequency is not None:
+            named = f" ({self.document_frequency_name})" if self.document_frequency_name else ""
+            lines.append(
+                f"{'rarity':<16}document frequency of {self.document_frequency.images:,} "
+                f"images{named}"
+            )
         return "\n".join(lines)
+
+    def _single(self) -> dict[str, RougeScores | CiderScores | MeteorScores | SpiceScores]:
+        """The metrics that give one score each, by name; those that were asked for."""
+        metrics = {
+            "ROUGE-L": self.rouge_l,
+            "CIDEr-D": self.cider_d,
+            "METEOR": self.meteor,
+            "SPICE": self.spice,
+        }
+        return {name: metric for name, metric in metrics.items() if metric is not None}
 
 
 def evaluate_captions(
     hypotheses: Mapping[Image, str] | Sequence[str],
     references: Mapping[Image, Sequence[str]] | Sequence[Sequence[str]],
-    tokenizer: Callable[[str], list[str]] = tokenize,
+    tokenizer: Tokenizer = tokenize,
     document_frequency: DocumentFrequency | None = None,
+    metrics: Sequence[str] = DEFAULT_METRICS,
 ) -> CaptionScores:
     """Score one caption an image against the image's references.
 
-    hypotheses, references: both by image (the same images in both), or both sequences in the same
-        order of images. A caption may be empty; an image has at least one reference.
+    hypotheses, references: both by image, or both sequences in the same order of images. A caption
+        may be empty; an image has at least one reference. By image, further images may have
+        references: as in the COCO evaluation, they do not count.
     tokenizer: turns a caption, of either side, into words.
-    document_frequency: of CIDEr-D; counted over these references if not given.
+    document_frequency: of CIDEr-D; counted over the references of these images if not given.
+    metrics: which of `METRICS`.
 
-    Raises `UserError`, naming the image, for one that is on one side only or has no reference, and
-    as `cider_d` does for a single image.
+    Raises `UserError`, naming the image, for one without references, and as `score_texts` does.
     """
-    names, texts, candidates = _aligned(hypotheses, references)
-    for name, text, of_image in zip(names, texts, candidates, strict=True):
-        if isinstance(of_image, str) or len(of_image) == 0:
-            raise UserError(f"image {name!r} has no list of reference captions")
-        if not all(isinstance(caption, str) for caption in (text, *of_image)):
-            raise UserError(f"a caption of image {name!r} is not a string")
-    words = [tokenizer(text) for text in texts]
-    reference_words = [[tokenizer(caption) for caption in of_image] for of_image in candidates]
+    check_metrics(metrics)
+    texts = CaptionTexts.of(hypotheses, references, tokenizer)  # type: ignore[arg-type]
+    return score_texts(texts, metrics, document_frequency)
+
+
+def score_texts(
+    texts: CaptionTexts,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    document_frequency: DocumentFrequency | None = None,
+    document_frequency_name: str = "",
+) -> CaptionScores:
+    """Score captions that are brought together with their references; as `evaluate_captions`.
+
+    Raises `UserError` when there is no image, for a metric that is unknown or cannot be run, and
+    where CIDEr-D is asked for a single image without a document frequency.
+    """
+    check_metrics(metrics)
+    corpus = texts.corpus()
+    with_cider = "CIDEr-D" in metrics
+    if with_cider and document_frequency is None and len(texts) == 1:
+        raise UserError(
+            "CIDEr-D of a single image needs a stored document frequency: give one "
+            "(--document-frequency FILE), which --write-document-frequency FILE makes of "
+            "references, or leave CIDEr-D out of the metrics"
+        )
+    counts = bleu_statistics(corpus) if "BLEU" in metrics else None
     return CaptionScores(
-        bleu=bleu(words, reference_words),
-        rouge_l=rouge_l(words, reference_words),
-        cider_d=cider_d(words, reference_words, document_frequency),
-        images=len(words),
+        texts,
+        bleu=None if counts is None else counts.scores(),
+        bleu_counts=counts,
+        rouge_l=corpus_rouge_l(corpus) if "ROUGE-L" in metrics else None,
+        cider_d=corpus_cider_d(corpus, document_frequency) if with_cider else None,
+        meteor=meteor(texts.words, texts.reference_words) if "METEOR" in metrics else None,
+        spice=spice(texts.words, texts.reference_words) if "SPICE" in metrics else None,
+        document_frequency=document_frequency if with_cider else None,
+        document_frequency_name=document_frequency_name if with_cider else "",
     )
 
 
-def _aligned(
-    hypotheses: Mapping[Image, str] | Sequence[str],
-    references: Mapping[Image, Sequence[str]] | Sequence[Sequence[str]],
-) -> tuple[list[Hashable], list[str], list[Sequence[str]]]:
-    """The names of the images, their captions and their references, in one order."""
-    if isinstance(hypotheses, Mapping) and isinstance(references, Mapping):
-        for image in hypotheses:
-            if image not in references:
-                raise UserError(f"image {image!r} has a caption but no references")
-        for image in references:
-            if image not in hypotheses:
-                raise UserError(f"image {image!r} has references but no caption")
-        return (
-            list(hypotheses),
-            list(hypotheses.values()),
-            [references[image] for image in hypotheses],
-        )
-    if isinstance(hypotheses, Mapping) or isinstance(references, Mapping):
-        raise UserError("captions and references are not both by image or both in order")
-    if len(hypotheses) != len(references):
-        raise UserError(
-            f"there are {len(hypotheses)} captions but references for {len(references)} images"
-        )
-    return list(range(len(hypotheses))), list(hypotheses), list(references)
+def check_metrics(metrics: Sequence[str]) -> None:
+    """Raise `UserError` for no metrics, for an unknown one and for one that cannot be run here."""
+    if isinstance(metrics, str) or len(metrics) == 0:
+        raise UserError(f"metrics {metrics!r} is not a list of some of {', '.join(METRICS)}")
+    for metric in metrics:
+        if metric not in METRICS:
+            raise UserError(f"metric {metric!r} is not one of {', '.join(METRICS)}")
+    if "METEOR" in metrics:
+        check_meteor()
+    if "SPICE" in metrics:
+        check_spice()
+
+
+def score_names(metrics: Sequence[str]) -> list[str]:
+    """What `CaptionScores.by_name` calls the scores of these metrics, in its order."""
+    names = [*(BLEU_NAMES if "BLEU" in metrics else ())]
+    return names + [name for name in METRICS[1:] if name in metrics]

@@ -17,12 +17,12 @@ from captioner.data.grounding import Grounding
 from captioner.errors import UserError
 from captioner.evaluation.curve_scores import CurveScores, curve_scores
 from captioner.evaluation.deletion import Curves, curves, random_orders
-from captioner.evaluation.function_words import FUNCTION_WORDS
 from captioner.evaluation.grounded_maps import GroundedMaps, WordMap, grounded_maps, word_maps
 from captioner.evaluation.map_spread import MapSpread, map_spread
 from captioner.files import write_text
 from captioner.progress import Progress
 from captioner.recipes.sources import Source
+from captioner.text.function_words import FUNCTION_WORDS
 from captioner.vision.blur import blur_places, blurred
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def score_maps(
     progress = Progress("captioning", len(source), "images")
     for first in range(0, len(source), batch_size):
         rows = range(first, min(first + batch_size, len(source)))
-        photos = _opened(source, rows, left_out)
+        photos = source.open_photos(rows, left_out)
         found = captioner.caption_loaded(list(photos.values()), options, generator)
         for (row, photo), caption in zip(photos.items(), found, strict=True):
             captions[row] = caption
@@ -268,21 +268,6 @@ def _with_curves(
         curves=curve_scores(content, options.seed),
         all_curves=curve_scores(found, options.seed) if options.all_words else None,
     )
-
-
-def _opened(
-    source: Source, rows: Sequence[int], left_out: dict[str, str] | None
-) -> dict[int, Image.Image]:
-    """The photos of the given rows that can be read, by row."""
-    photos = {}
-    for row in rows:
-        try:
-            photos[row] = source.open_photo(row)
-        except UserError as error:
-            if left_out is None:
-                raise
-            left_out[str(source.image_ids[row])] = str(error)
-    return photos
 
 
 def photo_source(paths: Sequence[str]) -> Source:

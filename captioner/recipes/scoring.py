@@ -2,34 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from PIL import Image
-
-from captioner.caption import Captioner, SearchOptions
-from captioner.data.coco import read_coco
+from captioner.data.records import CaptionedImage, ImageId
 from captioner.errors import UserError
-from captioner.evaluation.captions import CaptionScores, evaluate_captions
-from captioner.evaluation.results import read_results
+from captioner.evaluation.cider import DocumentFrequency
+from captioner.evaluation.results import write_results
+from captioner.evaluation.texts import CaptionTexts
 from captioner.progress import Progress
-from captioner.recipes.captioning import write_captions
-from captioner.recipes.sources import Source
+from captioner.recipes.score_report import ScoreReport
+from captioner.recipes.scorer import Scorer, ScoringOptions, captions_by_name, read_references
+from captioner.text.tokenizer import tokenize
+from captioner.vision.images import load_image
+
+if TYPE_CHECKING:  # They bring torch, which scoring a file can do without.
+    from captioner.caption import Captioner, SearchOptions
+    from captioner.recipes.sources import Source
 
 
-def score_results(results: str | Path, references: str | Path) -> CaptionScores:
-    """Score captions in COCO's result format against references in COCO's annotation format.
+def score_results(
+    results: str | Path,
+    references: str | Path,
+    options: ScoringOptions | None = None,
+    format: str = "coco",
+    split: str | None = None,
+    images: str | Path | None = None,
+) -> ScoreReport:
+    """Score captions in COCO's result format against references.
 
-    Only the images of the results are scored. Raises `UserError` for ill-formed files, and naming
-    an image of the results that has no references.
+    references: as the reader of `format` takes its annotations, of the split `split`.
+    images: the folder of the photos, for the page; no photo need be there.
+
+    Only the images of the results are scored, as in the COCO evaluation. Raises `UserError` for
+    ill-formed files, naming an image of the results that has no references, and as `Scorer` does.
     """
-    captions = {str(image_id): caption for image_id, caption in read_results(results).items()}
-    known = read_coco(references, "", check_files=False)
-    captions_of = {str(image.image_id): list(image.captions) for image in known.images}
-    for image_id in captions:
-        if image_id not in captions_of:
-            raise UserError(f"{results}: image {image_id} has no references in {references}")
-    return evaluate_captions(captions, {name: captions_of[name] for name in captions})
+    scorer = Scorer(options)
+    captions = captions_by_name(results)
+    known = {image.image_id: image for image in read_references(references, format, split, images)}
+    for name in captions:
+        if name not in known:
+            raise UserError(f"{results}: image {name} has no references in {references}")
+    scored = [known[name] for name in captions]
+    image_ids = [_own_id(image) for image in scored]
+    scorer.check_images(image_ids, str(results))
+    texts = CaptionTexts.of(
+        dict(zip(image_ids, captions.values(), strict=True)),
+        {_own_id(image): image.captions for image in known.values()},
+    )
+    return replace(
+        scorer.report(texts, image_ids, str(results)),
+        names=tuple(image.path.name for image in scored),
+        open_photo=None if images is None else lambda row: load_image(scored[row].path),
+    )
 
 
 def score_model(
@@ -39,17 +65,24 @@ def score_model(
     batch_size: int = 50,
     results: str | Path | None = None,
     left_out: dict[str, str] | None = None,
-) -> CaptionScores:
+    scorer: Scorer | None = None,
+    name: str = "the model",
+) -> ScoreReport:
     """Caption the photos of a source, each once, free-running, and score the captions.
 
     results: a file to keep the captions in, in COCO's result format; written before they are
         scored, and with what is done so far when this ends early.
     left_out: gets the photos that cannot be read, by name, each with a sentence that says why;
         the others are scored. Without it such a photo is refused.
-    Raises `UserError` naming a photo that cannot be read, or when none can be.
+    scorer: what is found out about the captions; by default their scores and their diversity.
+    name: what a comparison calls the model.
+    Raises `UserError` naming a photo that cannot be read, when none can be, and as `Scorer` does.
     """
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} is not at least 1")
+    scorer = scorer or Scorer()
+    if left_out is None:
+        scorer.check_images(source.image_ids, name)
     options = captioner.search if search is None else search
     generator = options.generator()  # One for all batches.
     rows: list[int] = []
@@ -58,7 +91,7 @@ def score_model(
     try:
         for first in range(0, len(source), batch_size):
             batch = range(first, min(first + batch_size, len(source)))
-            photos = _opened(source, batch, left_out)
+            photos = source.open_photos(batch, left_out)
             found = captioner.caption_loaded(list(photos.values()), options, generator)
             rows += photos
             captions += [caption.text for caption in found]
@@ -66,22 +99,37 @@ def score_model(
         progress.close()
     finally:  # A photo that is refused, or an interruption, loses no caption.
         if results is not None and captions:
-            write_captions(Path(results), captions, source.take(rows))
+            write_results(results, dict(zip(source.take(rows).image_ids, captions, strict=True)))
     if not captions:
         raise UserError(f"not one of {len(source):,} photos could be read")
-    return evaluate_captions(captions, source.take(rows).captions)
+    judged = source.take(rows)
+    texts = replace(CaptionTexts.of(captions, judged.captions), images=judged.image_ids)
+    return replace(
+        scorer.report(texts, judged.image_ids, name),
+        names=tuple(judged.names),
+        open_photo=judged.open_photo,
+    )
 
 
-def _opened(
-    source: Source, rows: Sequence[int], left_out: dict[str, str] | None
-) -> dict[int, Image.Image]:
-    """The photos of the given rows that can be read, by row."""
-    photos = {}
-    for row in rows:
-        try:
-            photos[row] = source.open_photo(row)
-        except UserError as error:
-            if left_out is None:
-                raise
-            left_out[str(source.image_ids[row])] = str(error)
-    return photos
+def store_document_frequency(
+    references: str | Path,
+    path: str | Path,
+    format: str = "coco",
+    split: str | None = None,
+) -> DocumentFrequency:
+    """Count the document frequency of CIDEr-D over references, as `score_results` reads them.
+
+    Writes it to `path`. Raises `UserError` for ill-formed references, a single image among them,
+    and when the file cannot be written.
+    """
+    found = read_references(references, format, split, None)
+    frequency = DocumentFrequency.from_references(
+        [[tokenize(caption) for caption in image.captions] for image in found]
+    )
+    frequency.write(path)
+    return frequency
+
+
+def _own_id(image: CaptionedImage) -> ImageId:
+    """What the source itself calls an image: COCO's number, else its name."""
+    return image.image_id if image.number is None else image.number

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from captioner.caption import Captioner, SearchOptions
@@ -10,7 +9,6 @@ from captioner.data.grounding import Target
 from captioner.data.shapes import ShapesConfig, ShapesExample, generate
 from captioner.errors import UserError
 from captioner.evaluation.grounded_maps import grounded_maps, word_maps
-from captioner.recipes.sources import Source
 
 UNSEEN_SEED = 1_000_003
 """The pictures of this seed are in no training set, as long as no config names it."""
@@ -96,16 +94,6 @@ def unseen_shapes(
     if count < 1:
         raise UserError(f"shapes count {count} is not at least 1")
     return generate(count, seed, pictures or ShapesConfig(image_size=captioner.preprocessing.size))
-
-
-def shapes_source(examples: Sequence[ShapesExample]) -> Source:
-    """Generated pictures as the photos of a split, named 0, 1, ..."""
-    return Source(
-        image_ids=range(len(examples)),
-        captions=[[example.caption] for example in examples],
-        words=[[list(example.words)] for example in examples],
-        open_photo=lambda row: examples[row].image,
-    )
 
 
 def _show(figure: float | None) -> str:

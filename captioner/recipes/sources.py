@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from PIL import Image
@@ -15,7 +14,7 @@ from torch import Tensor
 from captioner.data.examples import caption_words
 from captioner.data.readers import READERS
 from captioner.data.records import ImageId
-from captioner.data.shapes import generate
+from captioner.data.shapes import ShapesExample, generate
 from captioner.errors import UserError
 from captioner.recipes.config import DataConfig
 from captioner.vision.images import load_image
@@ -49,6 +48,24 @@ class Source:
     def pixels(self, rows: Sequence[int], preprocessing: Preprocessing) -> Tensor:
         """Preprocessed photos (B, 3, size, size) of the given rows."""
         return preprocessing.batch([self.open_photo(row) for row in rows])
+
+    def open_photos(
+        self, rows: Sequence[int], left_out: dict[str, str] | None = None
+    ) -> dict[int, Image.Image]:
+        """The photos of the given rows, by row.
+
+        left_out: gets those that cannot be read, by name, each with a sentence that says why.
+        Raises `UserError` for such a photo where it is not given.
+        """
+        photos = {}
+        for row in rows:
+            try:
+                photos[row] = self.open_photo(row)
+            except UserError as error:
+                if left_out is None:
+                    raise
+                left_out[str(self.image_ids[row])] = str(error)
+        return photos
 
     def take(self, rows: Sequence[int]) -> Source:
         """The photos of the given rows only, in that order."""
@@ -101,7 +118,8 @@ def read_sources(data: DataConfig) -> tuple[Source, Source]:
     if data.format == "shapes":
         counts = (data.shapes.validation, data.shapes.train)
         examples = generate(sum(counts), data.shapes.seed, data.shapes.pictures)
-        return _shapes(examples[counts[0] :], counts[0]), _shapes(examples[: counts[0]], 0)
+        validation_examples, train_examples = examples[: counts[0]], examples[counts[0] :]
+        return shapes_source(train_examples, counts[0]), shapes_source(validation_examples)
     assert data.annotations is not None  # Checked by DataConfig.
     train = read_split(data.format, data.annotations, data.images, data.train, data.on_problem)
     validation_file: Path = data.validation_annotations or data.annotations
@@ -122,7 +140,8 @@ def mirrored(pixels: Tensor) -> Tensor:
     return torch.flip(pixels, dims=(-1,))
 
 
-def _shapes(examples: Sequence[Any], first: int) -> Source:
+def shapes_source(examples: Sequence[ShapesExample], first: int = 0) -> Source:
+    """Generated pictures as the photos of a split, named shapes-`first` and so on."""
     return Source(
         image_ids=[f"shapes-{first + index}" for index in range(len(examples))],
         captions=[[example.caption] for example in examples],

@@ -7,6 +7,7 @@ from captioner.evaluation.bleu import bleu
 from captioner.evaluation.captions import evaluate_captions
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.rouge import rouge_l
+from captioner.evaluation.significance import Interval
 
 HYPOTHESES = {7: "A dog runs.", "b.jpg": "Two cats sleep on a mat"}
 REFERENCES = {
@@ -34,6 +35,7 @@ def test_every_metric_by_name() -> None:
         "hypothesis_length": 9,
         "reference_length": 4 + 5,
         "images": 2,
+        "references_without_caption": 0,
     }
     assert scores["brevity_penalty"] == pytest.approx(1.0)
 
@@ -57,8 +59,74 @@ def test_one_image_with_a_document_frequency() -> None:
     frequency = DocumentFrequency.from_references(REFERENCE_WORDS)
     alone = evaluate_captions({7: HYPOTHESES[7]}, {7: REFERENCES[7]}, document_frequency=frequency)
     assert alone.as_dict()["CIDEr-D"] == pytest.approx(cider_d(WORDS, REFERENCE_WORDS).per_image[0])
-    with pytest.raises(UserError, match="single image"):
+    assert alone.as_dict()["document_frequency"] == {"file": "", "images": 2}
+    assert alone.table().splitlines()[-1] == "rarity          document frequency of 2 images"
+    with pytest.raises(UserError, match=r"single image .*--document-frequency FILE"):
         evaluate_captions({7: HYPOTHESES[7]}, {7: REFERENCES[7]})
+
+
+def test_one_image_by_metrics_that_need_no_document_frequency() -> None:
+    scores = evaluate_captions({7: HYPOTHESES[7]}, {7: REFERENCES[7]}, metrics=("ROUGE-L", "BLEU"))
+    assert scores.cider_d is None
+    assert list(scores.by_name()) == ["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L"]
+    assert scores.by_name()["ROUGE-L"] == rouge_l(WORDS[:1], REFERENCE_WORDS[:1]).score
+
+
+def test_without_bleu_there_is_nothing_of_bleu() -> None:
+    scores = evaluate_captions(HYPOTHESES, REFERENCES, metrics=["CIDEr-D"])
+    assert list(scores.as_dict()) == ["CIDEr-D", "images", "references_without_caption"]
+    assert [line.split()[0] for line in scores.table().splitlines()] == ["CIDEr-D", "images"]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "sentence"),
+    [
+        ((), "not a list of some of BLEU"),
+        ("BLEU", "not a list of some of BLEU"),
+        (("BLEU", "CIDEr"), "metric 'CIDEr' is not one of BLEU, ROUGE-L, CIDEr-D, METEOR, SPICE"),
+    ],
+)
+def test_metrics_that_there_are_not(metrics, sentence) -> None:
+    with pytest.raises(UserError, match=sentence):
+        evaluate_captions(HYPOTHESES, REFERENCES, metrics=metrics)
+
+
+def test_images_without_a_caption_do_not_count_and_are_told() -> None:
+    more = {**REFERENCES, "c.jpg": ["a dog"], "d.jpg": ["a cat"]}
+    scores = evaluate_captions(HYPOTHESES, more)
+    alone = evaluate_captions(HYPOTHESES, REFERENCES)
+    assert scores.by_name() == alone.by_name()
+    assert scores.as_dict()["references_without_caption"] == 2
+    assert scores.table().splitlines()[-1] == ("not captioned   2 more images that have references")
+
+
+def test_scores_image_by_image() -> None:
+    scores = evaluate_captions(HYPOTHESES, REFERENCES)
+    first, second = scores.per_image()
+    assert list(first) == [
+        *("image_id", "caption", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D")
+    ]
+    assert (first["image_id"], first["caption"]) == (7, "A dog runs.")
+    assert (second["image_id"], second["caption"]) == ("b.jpg", "Two cats sleep on a mat")
+    assert second["BLEU-2"] == pytest.approx(bleu(WORDS[1:], REFERENCE_WORDS[1:]).scores[1])
+    assert (first["CIDEr-D"] + second["CIDEr-D"]) / 2 == pytest.approx(scores.by_name()["CIDEr-D"])
+
+
+def test_the_terms_of_all_images_give_the_scores() -> None:
+    scores = evaluate_captions(HYPOTHESES, REFERENCES)
+    found: dict[str, float] = {}
+    for terms in scores.terms():
+        values = terms.scores(terms.terms.sum(axis=0))
+        found.update(zip(terms.names, values.tolist(), strict=True))
+    assert found == pytest.approx(scores.by_name(), abs=1e-15)
+    assert list(found) == list(scores.by_name())
+
+
+def test_intervals_stand_beside_the_scores() -> None:
+    scores = evaluate_captions(HYPOTHESES, REFERENCES)
+    lines = scores.table({"ROUGE-L": Interval(0.25, 0.75)}).splitlines()
+    assert lines[4] == f"ROUGE-L         {scores.by_name()['ROUGE-L']:.4f}  [0.2500, 0.7500]"
+    assert [line for line in lines if "[" in line] == lines[4:5]
 
 
 def test_the_table_reads_well() -> None:
@@ -76,7 +144,6 @@ def test_the_table_reads_well() -> None:
     ("hypotheses", "references", "sentence"),
     [
         ({1: "a", 2: "b"}, {1: ["a"]}, "image 2 has a caption but no references"),
-        ({1: "a"}, {1: ["a"], "x": ["b"]}, "image 'x' has references but no caption"),
         ({1: "a", 2: "b"}, {1: ["a"], 2: []}, "image 2 has no list of reference captions"),
         ({1: "a", 2: "b"}, {1: ["a"], 2: "b"}, "image 2 has no list of reference captions"),
         ({1: "a", 2: None}, {1: ["a"], 2: ["b"]}, "a caption of image 2 is not a string"),

@@ -15,7 +15,7 @@ from captioner.evaluation.deletion import (
     curves,
     random_orders,
 )
-from captioner.evaluation.function_words import FUNCTION_WORDS
+from captioner.text.function_words import FUNCTION_WORDS
 
 Told = NDArray[np.float64]
 

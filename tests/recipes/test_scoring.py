@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from samples import make_captioner, save_photo
 
 from captioner.caption.captioner import SearchOptions
 from captioner.errors import UserError
-from captioner.recipes.scoring import score_model
+from captioner.evaluation.captions import evaluate_captions
+from captioner.evaluation.cider import DocumentFrequency
+from captioner.evaluation.significance import Resampling
+from captioner.recipes.scorer import Scorer, ScoringOptions
+from captioner.recipes.scoring import score_model, score_results, store_document_frequency
 from captioner.recipes.sources import Source, read_split
 
 
@@ -30,14 +36,14 @@ def kept(path: Path) -> dict[str, str]:
 
 def test_a_photo_that_cannot_be_read_is_left_out_on_request(source: Source, tmp_path: Path) -> None:
     left_out: dict[str, str] = {}
-    scores = score_model(
+    report = score_model(
         make_captioner(), source, None, 2, tmp_path / "kept.json", left_out=left_out
     )
     assert list(left_out) == ["3.png"]
     assert "3.png" in left_out["3.png"]
-    assert scores.images == 4
+    assert report.scores.images == 4
     good = source.take([0, 1, 2, 4])
-    assert score_model(make_captioner(), good).as_dict() == scores.as_dict()
+    assert score_model(make_captioner(), good).as_dict() == report.as_dict()
     assert list(kept(tmp_path / "kept.json")) == good.image_ids
 
 
@@ -64,3 +70,258 @@ def test_samples_do_not_start_again_with_every_batch(source: Source, tmp_path: P
     same.image_ids[:] = [str(number) for number in range(4)]
     score_model(make_captioner(), same, search, 1, tmp_path / "kept.json")
     assert len(set(kept(tmp_path / "kept.json").values())) > 1
+
+
+CAPTIONS = {1: "a dog runs", 2: "a cat sleeps on a mat", 3: "two birds", 4: "a horse"}
+REFERENCES = {
+    1: ["The dog runs.", "a dog running"],
+    2: ["a cat on a mat", "one cat sleeping"],
+    3: ["three birds fly", "two birds"],
+    4: ["a man with a hat"],
+    5: ["nobody captioned this one"],
+}
+
+
+def write_json(path: Path, content: Any) -> Path:
+    path.write_text(json.dumps(content))
+    return path
+
+
+def write_results(path: Path, captions: dict[Any, str]) -> Path:
+    records = [{"image_id": name, "caption": caption} for name, caption in captions.items()]
+    return write_json(path, records)
+
+
+@pytest.fixture
+def references(tmp_path: Path) -> Path:
+    annotations = [(n, text) for n, texts in REFERENCES.items() for text in texts]
+    return write_json(
+        tmp_path / "references.json",
+        {
+            "images": [{"id": n, "file_name": f"photo {n}.png"} for n in REFERENCES],
+            "annotations": [
+                {"id": place, "image_id": n, "caption": text}
+                for place, (n, text) in enumerate(annotations)
+            ],
+        },
+    )
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return write_results(tmp_path / "results.json", CAPTIONS)
+
+
+def test_results_are_scored_as_their_captions_are(results: Path, references: Path) -> None:
+    report = score_results(results, references)
+    expected = evaluate_captions(CAPTIONS, REFERENCES)
+    found = report.as_dict()
+    diversity = found.pop("diversity")
+    assert found == expected.as_dict()
+    assert found["references_without_caption"] == 1
+    assert diversity["captions"] == diversity["distinct_captions"] == 4
+    assert diversity["seen_in_training"] is None
+    assert report.table().startswith(expected.table() + "\n\ndistinct captions   4")
+
+
+def test_results_may_call_images_by_text(references: Path, tmp_path: Path) -> None:
+    by_text = write_results(tmp_path / "text.json", {str(n): CAPTIONS[n] for n in (4, 2, 1)})
+    report = score_results(by_text, references)
+    assert [row["image_id"] for row in report.scores.per_image()] == [4, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("captions", "sentence"),
+    [
+        ({1: "a dog", 9: "a cat"}, "image 9 has no references in"),
+        ({1: "a dog", "1": "a cat"}, "image 1 is there twice"),
+        ({}, "has no captions"),
+    ],
+)
+def test_results_that_cannot_be_scored(captions, sentence, references, tmp_path) -> None:
+    path = write_results(tmp_path / "other.json", captions)
+    with pytest.raises(UserError, match=sentence) as refusal:
+        score_results(path, references)
+    assert str(path) in str(refusal.value)
+
+
+def test_references_of_another_format(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("image,caption,split\na.png,a dog,val\nb.png,a cat,val\n")
+    path = write_results(tmp_path / "other.json", {"b.png": "a cat", "a.png": "a dog"})
+    report = score_results(path, tmp_path / "t.csv", format="table", split="val")
+    assert report.as_dict()["ROUGE-L"] == pytest.approx(1)
+    with pytest.raises(UserError, match=r"one of the formats coco, .*, not shapes"):
+        score_results(path, tmp_path / "t.csv", format="shapes")
+
+
+def test_intervals_and_a_comparison(results: Path, references: Path, tmp_path: Path) -> None:
+    turned = {4: "a man with a hat", 3: "birds", 2: "a cat", 1: "dog"}
+    other = write_results(tmp_path / "other.json", turned)
+    options = ScoringOptions(intervals=True, against=other, resampling=Resampling(200, 0.9, 3))
+    report = score_results(results, references, options)
+    found = report.as_dict()
+    assert found["resampling"] == {"resamples": 200, "confidence": 0.9, "seed": 3}
+    assert list(found["intervals"]) == list(report.scores.by_name())
+    low, high = found["intervals"]["ROUGE-L"]
+    assert low < found["ROUGE-L"] < high
+    comparison = found["comparison"]
+    assert (comparison["first"], comparison["second"]) == (str(results), str(other))
+    second = evaluate_captions(turned, REFERENCES).by_name()
+    for name, each in comparison["scores"].items():
+        assert each["first"] == pytest.approx(found[name])
+        assert each["second"] == pytest.approx(second[name])
+        assert each["difference"] == pytest.approx(found[name] - second[name])
+        assert each["interval"][0] <= each["difference"] <= each["interval"][1]
+        assert min(each["p_bootstrap"], each["p_randomisation"]) > 0
+    lines = report.table().splitlines()
+    assert "in brackets     90 % confidence, 200 bootstrap resamples of the images" in lines
+    assert lines[-7].split() == [
+        *("first", "second", "difference", "90", "%", "p", "bootstrap", "p", "randomisation")
+    ]
+    assert lines[-1].startswith(f"CIDEr-D         {found['CIDEr-D']:.4f}")
+    json.dumps(found, allow_nan=False)
+
+
+def test_only_the_same_images_are_compared(results: Path, references: Path, tmp_path: Path) -> None:
+    fewer = write_results(tmp_path / "fewer.json", {n: CAPTIONS[n] for n in (1, 2)})
+    for here, there in ((results, fewer), (fewer, results)):
+        with pytest.raises(UserError, match=r"fewer\.json lacks 2 of .*results\.json, image 3"):
+            score_results(here, references, ScoringOptions(against=there))
+
+
+def test_captions_seen_in_training(results: Path, references: Path, tmp_path: Path) -> None:
+    training = {
+        "images": [{"id": 70, "file_name": "70.png"}],
+        "annotations": [
+            {"id": 1, "image_id": 70, "caption": "A dog runs!"},
+            {"id": 2, "image_id": 70, "caption": "a dog"},
+        ],
+    }
+    options = ScoringOptions(training=write_json(tmp_path / "training.json", training))
+    report = score_results(results, references, options)
+    assert report.diversity.seen_in_training == 1 / 4
+    (tmp_path / "t.csv").write_text("image,caption,split\na.png,a dog runs,val\nb,a horse,train\n")
+    options = ScoringOptions(training=tmp_path / "t.csv", training_format="table")
+    assert score_results(results, references, options).diversity.seen_in_training == 1 / 4
+
+
+def instances(path: Path, numbers: tuple[int, ...]) -> Path:
+    box = {"bbox": [0, 0, 5, 5]}
+    return write_json(
+        path,
+        {
+            "images": [
+                {"id": n, "file_name": f"{n}.png", "width": 9, "height": 9} for n in numbers
+            ],
+            "annotations": [
+                {"id": 1, "image_id": 1, "category_id": 18, **box},
+                {"id": 2, "image_id": 2, "category_id": 18, **box},
+            ],
+            "categories": [{"id": 18, "name": "dog"}, {"id": 17, "name": "cat"}],
+        },
+    )
+
+
+def test_things_that_are_not_there(results: Path, references: Path, tmp_path: Path) -> None:
+    path = instances(tmp_path / "instances.json", (1, 2, 3, 4))
+    report = score_results(results, references, ScoringOptions(instances=[path]))
+    found = report.as_dict()["hallucination"]
+    # Of dog, cat, bird and horse, all but the horse is annotated or in a reference.
+    assert (found["mentions"], found["hallucinated_mentions"]) == (4, 1)
+    assert found["CHAIR-s"] == 1 / 4
+    assert "CHAIR-i         0.2500" in report.table()
+    few = instances(tmp_path / "few.json", (1, 2, 3))
+    with pytest.raises(UserError, match=r"image 4 is not in instance file .*few\.json"):
+        score_results(results, references, ScoringOptions(instances=[few]))
+
+
+def test_document_frequency_is_stored_and_used(references: Path, tmp_path: Path) -> None:
+    stored = tmp_path / "frequency.json"
+    assert store_document_frequency(references, stored).images == 5
+    frequency = DocumentFrequency.read(stored)
+    assert frequency.counts["a", "dog"] == 1
+    assert frequency.counts["dog",] == 1
+    assert frequency.counts["a",] == 3
+    one = write_results(tmp_path / "one.json", {2: CAPTIONS[2]})
+    with pytest.raises(UserError, match="single image"):
+        score_results(one, references)
+    report = score_results(one, references, ScoringOptions(document_frequency=stored))
+    assert report.as_dict()["document_frequency"] == {"file": str(stored), "images": 5}
+    assert report.as_dict()["CIDEr-D"] > 1
+    assert f"document frequency of 5 images ({stored})" in report.table()
+
+
+def test_scores_as_a_table(results: Path, references: Path, tmp_path: Path) -> None:
+    report = score_results(results, references)
+    report.write_csv(tmp_path / "scores.csv")
+    with (tmp_path / "scores.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["image_id"], row["caption"]) for row in rows] == [
+        (str(n), caption) for n, caption in CAPTIONS.items()
+    ]
+    for name, column in report.scores.per_image_by_name().items():
+        assert [float(row[name]) for row in rows] == column.tolist()
+
+
+def test_a_page_of_the_best_and_the_worst(results: Path, references: Path, tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    for n in (1, 3, 4):
+        save_photo(photos / f"photo {n}.png", n)
+    (photos / "photo 4.png").write_bytes(b"not a photo")
+    report = score_results(results, references, images=photos)
+    per_image = report.scores.per_image_by_name()["ROUGE-L"].tolist()
+    order = sorted(CAPTIONS, key=lambda n: -per_image[n - 1])
+    problems = report.write_page(tmp_path / "page.html", "ROUGE-L", 3)
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    # With four captions in all, one is left for the worst.
+    places = [page.index(f">{CAPTIONS[n]}<") for n in order]
+    assert places == sorted(places)
+    assert page.index('id="worst"') > places[2]
+    assert page.index('id="worst"') < places[3]
+    assert page.count("<img ") == 2
+    assert page.count("the photo could not be read") == 2
+    told = sorted(problem.removeprefix(f"{photos}/") for problem in problems)
+    assert told[0] == "photo 2.png does not exist"
+    assert told[1].startswith("photo 4.png is not an image")
+    assert len(told) == 2
+
+
+def test_a_page_without_photos(results: Path, references: Path, tmp_path: Path) -> None:
+    report = score_results(results, references, ScoringOptions(metrics=("BLEU", "ROUGE-L")))
+    assert report.write_page(tmp_path / "page.html", count=1) == []
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "by ROUGE-L of each image" in page
+    assert page.count('<li class="card">') == 2
+    assert "<img" not in page
+    assert "could not be read" not in page
+    with pytest.raises(UserError, match="cannot be ranked by 'CIDEr-D', only by BLEU-1, "):
+        report.write_page(tmp_path / "page.html", "CIDEr-D")
+    with pytest.raises(UserError, match="0, is not at least 1"):
+        report.write_page(tmp_path / "page.html", count=0)
+
+
+def test_a_model_is_compared_and_shown_with_its_photos(source: Source, tmp_path: Path) -> None:
+    good = source.take([0, 1, 2, 4])
+    other = write_results(tmp_path / "o.json", {f"{n}.png": "a brown dog" for n in (4, 2, 1, 0)})
+    report = score_model(
+        make_captioner(), good, scorer=Scorer(ScoringOptions(against=other)), name="runs/x"
+    )
+    assert report.comparison is not None
+    assert (report.comparison.first, report.comparison.second) == ("runs/x", str(other))
+    assert report.write_page(tmp_path / "page.html") == []
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert page.count("<img ") == 4
+    assert "4.png" in page
+    assert "two red dogs number 4" in page
+
+
+def test_what_cannot_be_compared_is_refused_before_captioning(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captioner = make_captioner()
+    monkeypatch.setattr(captioner, "caption_loaded", lambda *rest: pytest.fail("captioned"))
+    other = write_results(tmp_path / "o.json", {"0.png": "a brown dog"})
+    with pytest.raises(UserError, match=r"o\.json lacks 4 of the model, image 1\.png"):
+        score_model(captioner, source, scorer=Scorer(ScoringOptions(against=other)))
+    with pytest.raises(UserError, match=r"absent\.json"):
+        Scorer(ScoringOptions(document_frequency="absent.json"))

@@ -17,7 +17,8 @@ from captioner.fields import from_mapping, to_mapping
 from captioner.recipes.captioning import train_captioner
 from captioner.recipes.config import CaptioningRecipe
 from captioner.recipes.maps import score_maps
-from captioner.recipes.shapes import score_shapes, shapes_source, unseen_shapes
+from captioner.recipes.shapes import score_shapes, unseen_shapes
+from captioner.recipes.sources import shapes_source
 
 PICTURES = ShapesConfig(image_size=64, objects=(1, 2), object_size=(0.25, 0.4))
 

@@ -1,0 +1,280 @@
+"""`captioner evaluate` without --maps: captions, of a file or of a model."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from captioner.cli.options import SEARCH, refuse, search_options
+from captioner.errors import UserError
+
+if TYPE_CHECKING:
+    from captioner.recipes.score_report import ScoreReport
+    from captioner.recipes.scorer import ScoringOptions
+
+METRICS = ("BLEU", "ROUGE-L", "CIDEr-D", "METEOR", "SPICE")
+DEFAULT_METRICS = METRICS[:3]
+
+OF_RESAMPLES = ("resamples", "resampling_seed")
+OF_PAGE = ("page_by", "page_count")
+OWN = (
+    *("metrics", "document_frequency", "write_document_frequency", "training_captions"),
+    *("confidence", "against", *OF_RESAMPLES, *OF_PAGE),
+)
+"""The options that have a meaning without --maps only; None where not given."""
+
+OF_CAPTIONS = (*OWN, "instances", "synonyms", "csv", "page")
+OF_DATA = ("annotations", "images", "split", "on_problem", "save_results")
+OF_MODEL = ("model", "annotations", "on_problem", "save_results", "batch_size", *SEARCH)
+
+INPUTS = (
+    *("results", "references", "annotations", "document_frequency", "training_captions"),
+    *("against", "instances", "synonyms"),
+)
+OUTPUTS = ("json", "csv", "page", "save_results", "write_document_frequency")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what may be found out about captions, and where it goes."""
+    scores = parser.add_argument_group("scores")
+    scores.add_argument(
+        "--metrics",
+        nargs="+",
+        choices=METRICS,
+        metavar="METRIC",
+        help=f"some of {', '.join(METRICS)} (default: the first three; the last two need Java and "
+        'pip install "captioner[java]")',
+    )
+    scores.add_argument(
+        "--document-frequency",
+        metavar="FILE",
+        help="take from here, not from the references, how rare words are; for CIDEr-D",
+    )
+    scores.add_argument(
+        "--write-document-frequency", metavar="FILE", help="count it over all --references"
+    )
+    scores.add_argument(
+        "--confidence",
+        nargs="?",
+        type=float,
+        const=0.95,
+        metavar="SHARE",
+        help="confidence intervals of the scores, by bootstrap over the images (default: 0.95)",
+    )
+    scores.add_argument(
+        "--against",
+        metavar="FILE",
+        help="other captions of the same images, in COCO's result format: is the difference real?",
+    )
+    scores.add_argument(
+        "--resamples", type=int, metavar="N", help="of --confidence and --against (default: 1000)"
+    )
+    scores.add_argument("--resampling-seed", type=int, metavar="SEED", help="of these (default: 0)")
+    scores.add_argument(
+        "--training-captions",
+        metavar="FILE",
+        help="which captions were seen in training? in --format (of its split train), or COCO's",
+    )
+    scores.add_argument(
+        "--instances",
+        nargs="+",
+        metavar="FILE",
+        help="COCO's instances: which things are in the photos, and where",
+    )
+    scores.add_argument(
+        "--synonyms", metavar="FILE", help="words for these things (default: those of the package)"
+    )
+    out = parser.add_argument_group("output")
+    out.add_argument("--json", metavar="FILE", help="write the scores")
+    out.add_argument("--csv", metavar="FILE", help="write the scores of every image, or word")
+    out.add_argument("--page", metavar="FILE", help="write a web page of the best and the worst")
+    out.add_argument(
+        "--page-by", metavar="SCORE", help="what ranks them, as BLEU-4 (default: CIDEr-D)"
+    )
+    out.add_argument("--page-count", type=int, metavar="N", help="N best and N worst (default: 20)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Score, print the tables, write the files asked for."""
+    _check_files(arguments)
+    if arguments.results or arguments.references:
+        report = _score_files(arguments)
+    elif arguments.model and arguments.format == "shapes":
+        return _score_shapes(arguments)
+    elif arguments.model and arguments.format and arguments.annotations:
+        report = _score_model(arguments)
+    else:
+        raise UserError("give --results and --references, or --model, --format and --annotations")
+    if report is not None:
+        _tell(report, arguments)
+    return 0
+
+
+def _tell(report: ScoreReport, arguments: argparse.Namespace) -> None:
+    from captioner.files import write_json
+
+    print(report.table(), flush=True)
+    if arguments.json:
+        write_json(arguments.json, report.as_dict())
+    if arguments.csv:
+        report.write_csv(arguments.csv)
+    if arguments.page:
+        count = 20 if arguments.page_count is None else arguments.page_count
+        for problem in report.write_page(arguments.page, arguments.page_by, count):
+            _report(problem)
+
+
+def _score_files(arguments: argparse.Namespace) -> ScoreReport | None:
+    from captioner.recipes.scoring import score_results, store_document_frequency
+
+    refuse(arguments, OF_MODEL, "where --results and --references are scored")
+    if not arguments.page:
+        refuse(arguments, ("images",), "where --results are scored without --page")
+    if not arguments.references:
+        raise UserError("give --results and --references together")
+    if not (arguments.results or arguments.write_document_frequency):
+        raise UserError("give --results and --references together")
+    format = arguments.format or "coco"
+    if format == "shapes":
+        raise UserError("--format shapes has no meaning with --references: shapes are generated")
+    options = None
+    if arguments.results:
+        options = _scoring_options(arguments)
+    else:
+        others = [name for name in OF_CAPTIONS if name != "write_document_frequency"]
+        refuse(arguments, (*others, "json"), "without --results")
+    if arguments.write_document_frequency:
+        path = arguments.write_document_frequency
+        frequency = store_document_frequency(arguments.references, path, format, arguments.split)
+        print(f"{path}: document frequency of {frequency.images:,} images", flush=True)
+    if options is None:
+        return None
+    return score_results(
+        arguments.results,
+        arguments.references,
+        options,
+        format,
+        arguments.split,
+        arguments.images,
+    )
+
+
+def _score_model(arguments: argparse.Namespace) -> ScoreReport:
+    from captioner import load
+    from captioner.recipes.scorer import Scorer
+    from captioner.recipes.scoring import score_model
+    from captioner.recipes.sources import read_split
+
+    refuse(arguments, ("write_document_frequency",), "without --references")
+    batch_size = _batch_size(arguments)
+    on_problem = arguments.on_problem or "refuse"
+    scorer = Scorer(_scoring_options(arguments))
+    source = read_split(
+        arguments.format, arguments.annotations, arguments.images, arguments.split, on_problem
+    )
+    if source.report:
+        _report(source.report)
+    model = load(arguments.model, arguments.device)
+    search = search_options(arguments, model.search)
+    left_out: dict[str, str] | None = {} if on_problem == "skip" else None
+    try:
+        return score_model(
+            model,
+            source,
+            search,
+            batch_size,
+            arguments.save_results,
+            left_out,
+            scorer,
+            arguments.model,
+        )
+    finally:
+        for reason in (left_out or {}).values():
+            _report(reason)
+        if left_out:
+            _report(
+                f"{len(left_out):,} of {len(source):,} photos could not be read and do not count"
+            )
+
+
+def _score_shapes(arguments: argparse.Namespace) -> int:
+    from captioner import load
+    from captioner.files import write_json
+    from captioner.recipes.shapes import score_shapes
+
+    refuse(arguments, OF_DATA, "with --format shapes, which are generated")
+    refuse(arguments, OF_CAPTIONS, "with --format shapes, whose captions are right or wrong")
+    batch_size = _batch_size(arguments)
+    model = load(arguments.model, arguments.device)
+    search = search_options(arguments, model.search)
+    scores = score_shapes(model, search=search, batch_size=batch_size)
+    print(scores.table())
+    if arguments.json:
+        write_json(arguments.json, scores.as_dict())
+    return 0
+
+
+def _scoring_options(arguments: argparse.Namespace) -> ScoringOptions:
+    """What is to be found out. Raises `UserError` for options that do not go together."""
+    from captioner.evaluation.captions import score_names
+    from captioner.evaluation.significance import Resampling
+    from captioner.recipes.score_report import check_page
+    from captioner.recipes.scorer import ScoringOptions
+
+    metrics = tuple(arguments.metrics or DEFAULT_METRICS)
+    if "CIDEr-D" not in metrics:
+        refuse(arguments, ("document_frequency",), "where CIDEr-D is not among the metrics")
+    if not arguments.instances:
+        refuse(arguments, ("synonyms",), "without --instances")
+    if arguments.confidence is None and not arguments.against:
+        refuse(arguments, OF_RESAMPLES, "without --confidence or --against")
+    if arguments.page:
+        check_page(score_names(metrics), arguments.page_by, arguments.page_count)
+    else:
+        refuse(arguments, OF_PAGE, "without --page")
+    given = {
+        "resamples": arguments.resamples,
+        "confidence": arguments.confidence,
+        "seed": arguments.resampling_seed,
+    }
+    return ScoringOptions(
+        metrics=metrics,
+        document_frequency=arguments.document_frequency,
+        intervals=arguments.confidence is not None,
+        resampling=Resampling(**{name: each for name, each in given.items() if each is not None}),
+        against=arguments.against,
+        training=arguments.training_captions,
+        training_format=arguments.format or "coco",
+        instances=arguments.instances or (),
+        synonyms=arguments.synonyms,
+    )
+
+
+def _check_files(arguments: argparse.Namespace) -> None:
+    """Refuse an output that would replace an input, or another output."""
+    taken: dict[str, str] = {}
+    for name in (*INPUTS, *OUTPUTS):
+        given = getattr(arguments, name)
+        for path in given if isinstance(given, list) else [given]:
+            if path is None:
+                continue
+            option = f"--{name.replace('_', '-')}"
+            if not path:
+                raise UserError(f"{option} is empty; it should name a file")
+            real = os.path.realpath(path) if "\0" not in path else path
+            other = taken.setdefault(real, option)
+            if other != option and name in OUTPUTS:
+                raise UserError(f"{other} and {option} are the same file, {path}")
+
+
+def _batch_size(arguments: argparse.Namespace) -> int:
+    size: int = 50 if arguments.batch_size is None else arguments.batch_size
+    if size < 1:
+        raise UserError(f"--batch-size {size} is not at least 1")
+    return size
+
+
+def _report(sentence: str) -> None:
+    print(f"captioner: {sentence}", file=sys.stderr, flush=True)

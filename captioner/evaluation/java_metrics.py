@@ -1,0 +1,272 @@
+"""METEOR and SPICE: programs in Java, run through the COCO evaluation's package.
+
+Denkowski and Lavie 2014, *Meteor Universal: Language Specific Translation Evaluation for Any
+Target Language*; Anderson et al. 2016, *SPICE: Semantic Propositional Image Caption Evaluation*.
+Both come with `pycocoevalcap`, which is an extra of this package, and get the words of our own
+tokeniser.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from captioner.errors import UserError
+from captioner.evaluation.corpus import check_corpus
+from captioner.evaluation.ngrams import FloatArray, Tokens
+
+METEOR_TERMS = 23
+"""Numbers that METEOR counts of each caption, against the reference that suits it best."""
+
+_SPICE_MODELS = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
+
+_JAVA_OPTIONS = "-Dfile.encoding=UTF-8 -Duser.language=en -Duser.country=US"
+"""Without these METEOR writes 0,5 where the language has a decimal comma, and reads ASCII only."""
+
+# METEOR 1.5 for English, "-l en": Denkowski and Lavie 2014, table 2.
+_ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
+_WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])  # exact, stem, synonym, paraphrase
+
+
+@dataclass(frozen=True)
+class MeteorScores:
+    """METEOR of a corpus, a fraction of one.
+
+    score: of the whole corpus, which is not the mean of the images. per_image: (I,).
+    terms: (I, 23) what METEOR counts of each image; see `meteor_of_totals`.
+    """
+
+    score: float
+    per_image: FloatArray
+    terms: FloatArray
+
+
+@dataclass(frozen=True)
+class SpiceScores:
+    """SPICE of a corpus, a fraction of one: the mean over the images, and each image's (I,)."""
+
+    score: float
+    per_image: FloatArray
+
+
+def check_meteor() -> None:
+    """Raise `UserError` when METEOR cannot be run: pycocoevalcap or Java is missing."""
+    _check_package("METEOR")
+
+
+def check_spice() -> None:
+    """Raise `UserError` when SPICE cannot be run: as METEOR, or its language models are missing.
+
+    The models are never downloaded here, as pycocoevalcap itself would do without asking.
+    """
+    _check_package("SPICE")
+    folder = _package_folder() / "spice" / "lib"
+    missing = [name for name in _SPICE_MODELS if not (folder / name).is_file()]
+    if missing:
+        raise UserError(
+            f"SPICE needs the language models of Stanford CoreNLP, and {' and '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} not in {folder}; "
+            '"python -m pycocoevalcap.spice.get_stanford_models" downloads them (400 MB)'
+        )
+
+
+def meteor(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> MeteorScores:
+    """METEOR 1.5, English, of tokenised captions; arguments as in `bleu`.
+
+    Raises `UserError` as `check_corpus` and `check_meteor` do, and when the program fails.
+    """
+    check_corpus(captions, references)
+    check_meteor()
+    # Imported here: it is an extra, which scoring without METEOR can do without.
+    scorer_of_coco: Any = importlib.import_module("pycocoevalcap.meteor.meteor").Meteor
+    lines: list[str] = []
+
+    class Listening(scorer_of_coco):  # type: ignore[misc]
+        """Keeps the counts, which are on their way from the program and back to it."""
+
+        def _stat(self, hypothesis_str: str, reference_list: list[str]) -> str:
+            line: str = super()._stat(hypothesis_str, reference_list)
+            lines.append(line)
+            return line
+
+    try:
+        with _java_options():
+            scorer = Listening()
+    except OSError as error:
+        raise UserError(f"METEOR's Java program cannot be started: {error}") from None
+    try:
+        score, per_image = scorer.compute_score(*_as_coco_has_them(captions, references))
+        terms = np.array([[float(number) for number in line.split()] for line in lines])
+        if terms.shape != (len(captions), METEOR_TERMS):
+            raise ValueError("its counts are not those of METEOR 1.5")
+        # What METEOR does when it adds up: of a caption that equals its reference no chunk counts.
+        perfect = (terms[:, 20] == 1) & (terms[:, 21:] == terms[:, :2]).all(axis=1)
+        terms[perfect, 20] = 0
+    except (OSError, ValueError) as error:  # It has ended, or said something else than numbers.
+        raise _failed("METEOR", _end(scorer) or str(error)) from None
+    finally:
+        _end(scorer)
+    return MeteorScores(float(score), np.array(per_image, dtype=np.float64), terms)
+
+
+def meteor_of_totals(totals: FloatArray) -> FloatArray:
+    """METEOR (...) of the sums (..., 23) of `MeteorScores.terms` over images.
+
+    The terms: words of caption and reference, function words of both; then for exact, stem,
+    synonym and paraphrase matches each the matched content words of both and the matched function
+    words of both; chunks, none in a caption that equals its reference; matched words of both.
+    Denkowski and Lavie 2014, section 2.
+    """
+    caption_words, reference_words, caption_function, reference_function = np.moveaxis(
+        totals[..., :4], -1, 0
+    )
+    matches = totals[..., 4:20].reshape(*totals.shape[:-1], 4, 4)  # (..., kind, whose)
+    caption_matches = (_DELTA * matches[..., 0] + (1 - _DELTA) * matches[..., 2]) @ _WEIGHTS
+    reference_matches = (_DELTA * matches[..., 1] + (1 - _DELTA) * matches[..., 3]) @ _WEIGHTS
+    chunks, in_caption, in_reference = np.moveaxis(totals[..., 20:], -1, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precision = caption_matches / _weighted(caption_words, caption_function)
+        recall = reference_matches / _weighted(reference_words, reference_function)
+        mean = 1 / ((1 - _ALPHA) / precision + _ALPHA / recall)
+        fragments = chunks / ((in_caption + in_reference) / 2)
+        score = mean * (1 - _GAMMA * fragments**_BETA)
+    return np.where((caption_matches > 0) & (reference_matches > 0), score, 0.0)
+
+
+def spice(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> SpiceScores:
+    """SPICE of tokenised captions; arguments as in `bleu`.
+
+    Raises `UserError` as `check_corpus` and `check_spice` do, and when the program fails.
+    """
+    check_corpus(captions, references)
+    check_spice()
+    # Imported here: it is an extra, which scoring without SPICE can do without.
+    module: Any = importlib.import_module("pycocoevalcap.spice.spice")
+    printed: list[str] = []
+    try:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            _java_options(),
+            _held_back(printed),
+        ):
+            # Otherwise its files go, and stay, where Python packages are installed.
+            module.TEMP_DIR = module.CACHE_DIR = folder
+            score, by_category = module.Spice().compute_score(
+                *_as_coco_has_them(captions, references)
+            )
+    except (subprocess.CalledProcessError, OSError, ValueError) as error:
+        raise _failed("SPICE", _told(printed) or str(error)) from None
+    per_image = np.array([scores["All"]["f"] for scores in by_category], dtype=np.float64)
+    return SpiceScores(float(score), per_image)
+
+
+def _weighted(words: FloatArray, function_words: FloatArray) -> FloatArray:
+    """A length in which function words count less."""
+    return _DELTA * (words - function_words) + (1 - _DELTA) * function_words
+
+
+def _check_package(metric: str) -> None:
+    if importlib.util.find_spec("pycocoevalcap") is None:
+        raise UserError(f'{metric} needs the package pycocoevalcap: pip install "captioner[java]"')
+    if shutil.which("java") is None:
+        raise UserError(f"{metric} needs Java, and there is no program named java on the PATH")
+
+
+def _package_folder() -> Path:
+    found = importlib.util.find_spec("pycocoevalcap")
+    assert found is not None  # `_check_package` has looked.
+    assert found.submodule_search_locations is not None
+    return Path(next(iter(found.submodule_search_locations)))
+
+
+def _as_coco_has_them(
+    captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]
+) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
+    """References and captions, by number of the image, each caption one line of text."""
+    return (
+        {index: [_line(tokens) for tokens in of] for index, of in enumerate(references)},
+        {index: [_line(tokens)] for index, tokens in enumerate(captions)},
+    )
+
+
+def _line(tokens: Tokens) -> str:
+    """The words with a space between; without what METEOR would take for the end of a caption."""
+    text = " ".join(tokens).replace("|||", " ").encode("utf-8", "replace").decode("utf-8")
+    return " ".join(text.split())
+
+
+@contextlib.contextmanager
+def _java_options() -> Iterator[None]:
+    """Have Java programs that are started meanwhile read and write UTF-8 and decimal points."""
+    before = os.environ.get("JAVA_TOOL_OPTIONS")
+    os.environ["JAVA_TOOL_OPTIONS"] = f"{before or ''} {_JAVA_OPTIONS}".strip()
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["JAVA_TOOL_OPTIONS"]
+        else:
+            os.environ["JAVA_TOOL_OPTIONS"] = before
+
+
+@contextlib.contextmanager
+def _held_back(lines: list[str]) -> Iterator[None]:
+    """Hold back what programs print that are started meanwhile; `lines` gets it at the end."""
+    for stream in (sys.stdout, sys.stderr):  # What was printed before is not held back.
+        stream.flush()
+    with tempfile.TemporaryFile() as file:
+        kept = [os.dup(1), os.dup(2)]
+        try:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+            yield
+        finally:
+            for descriptor, original in enumerate(kept, start=1):
+                os.dup2(original, descriptor)
+                os.close(original)
+            file.seek(0)
+            lines += file.read().decode("utf-8", "replace").splitlines()
+
+
+def _end(scorer: Any) -> str:
+    """End METEOR's program; what it said of its failure, if anything.
+
+    pycocoevalcap leaves it running, and its lock taken after a failure, on which the scorer
+    would wait for ever when it is thrown away.
+    """
+    process = scorer.meteor_p
+    if scorer.lock.locked():
+        scorer.lock.release()
+    with contextlib.suppress(OSError):
+        process.stdin.close()
+    process.kill()
+    process.wait()
+    said = b"" if process.stderr.closed else process.stderr.read()
+    process.stdout.close()
+    process.stderr.close()
+    return _told(said.decode("utf-8", "replace").splitlines())
+
+
+def _told(lines: Sequence[str]) -> str:
+    """The line in which a Java program names its error, if there is one."""
+    lines = [line.strip() for line in lines if line.strip()]
+    lines = [line for line in lines if not line.startswith(("Picked up", "at "))]
+    errors = [line for line in lines if "Exception" in line or "Error" in line]
+    return (errors or lines or [""])[0]
+
+
+def _failed(metric: str, reason: str) -> UserError:
+    said = f": {reason}" if reason else ""
+    return UserError(f"{metric}'s Java program failed{said}")

@@ -1,0 +1,92 @@
+"""Captions with their references, as written and in words: what is scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from captioner.errors import UserError
+from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.ngrams import Tokens
+from captioner.text.tokenizer import tokenize
+
+Tokenizer = Callable[[str], list[str]]
+
+
+@dataclass(frozen=True)
+class CaptionTexts:
+    """One caption and one or more references of each of I images, all in one order; made by `of`.
+
+    images: (I,) what the images are called. captions, references: as written.
+    words, reference_words: the same, tokenised.
+    references_without_caption: how many further images have references but no caption.
+    """
+
+    images: Sequence[Hashable]
+    captions: Sequence[str]
+    references: Sequence[Sequence[str]]
+    words: Sequence[Tokens]
+    reference_words: Sequence[Sequence[Tokens]]
+    references_without_caption: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        captions: Mapping[Hashable, str] | Sequence[str],
+        references: Mapping[Hashable, Sequence[str]] | Sequence[Sequence[str]],
+        tokenizer: Tokenizer = tokenize,
+    ) -> CaptionTexts:
+        """Bring captions and references together and tokenise them, each once.
+
+        captions, references: both by image, or both sequences in the same order of images. By
+            image, the captions' order counts, and further images may have references.
+
+        Raises `UserError`, naming the image, for one without references and for what is no string.
+        """
+        names, texts, candidates = _aligned(captions, references)
+        for name, text, of_image in zip(names, texts, candidates, strict=True):
+            if isinstance(of_image, str) or len(of_image) == 0:
+                raise UserError(f"image {name!r} has no list of reference captions")
+            if not all(isinstance(caption, str) for caption in (text, *of_image)):
+                raise UserError(f"a caption of image {name!r} is not a string")
+        return cls(
+            names,
+            texts,
+            candidates,
+            [tokenizer(text) for text in texts],
+            [[tokenizer(caption) for caption in of_image] for of_image in candidates],
+            len(references) - len(names),
+        )
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def with_captions(
+        self, captions: Sequence[str], tokenizer: Tokenizer = tokenize
+    ) -> CaptionTexts:
+        """Other captions (I,) of the same images; the references are not tokenised again."""
+        words = [tokenizer(caption) for caption in captions]
+        return replace(self, captions=captions, words=words)
+
+    def corpus(self) -> Corpus:
+        """The form that metrics count in. Raises `UserError` where there is not one image."""
+        return Corpus.of(self.words, self.reference_words)
+
+
+def _aligned(
+    captions: Mapping[Hashable, str] | Sequence[str],
+    references: Mapping[Hashable, Sequence[str]] | Sequence[Sequence[str]],
+) -> tuple[list[Hashable], list[str], list[Sequence[str]]]:
+    """The names of the images, their captions and their references, in one order."""
+    if isinstance(captions, Mapping) and isinstance(references, Mapping):
+        for image in captions:
+            if image not in references:
+                raise UserError(f"image {image!r} has a caption but no references")
+        return list(captions), list(captions.values()), [references[image] for image in captions]
+    if isinstance(captions, Mapping) or isinstance(references, Mapping):
+        raise UserError("captions and references are not both by image or both in order")
+    if len(captions) != len(references):
+        raise UserError(
+            f"there are {len(captions)} captions but references for {len(references)} images"
+        )
+    return list(range(len(captions))), list(captions), list(references)

@@ -1,0 +1,173 @@
+"""What is found out about a set of captions, and how it is told: table, JSON, CSV, page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from captioner.errors import UserError
+from captioner.evaluation.captions import CaptionScores
+from captioner.evaluation.diversity import TextDiversity
+from captioner.evaluation.hallucination import Hallucination
+from captioner.evaluation.significance import Comparison, Interval, Resampling
+from captioner.files import write_text
+from captioner.render.score_page import ScoredCaption, save_score_page, small_jpeg
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """A system beside another: what the two are called, and how they compare by each score."""
+
+    first: str
+    second: str
+    by_score: Mapping[str, Comparison]
+
+    def as_dict(self) -> dict[str, Any]:
+        """`first` and `second`, the names, and `scores`, by name."""
+        scores = {
+            name: {**asdict(each), "interval": [each.interval.low, each.interval.high]}
+            for name, each in self.by_score.items()
+        }
+        return {"first": self.first, "second": self.second, "scores": scores}
+
+    def table(self, resampling: Resampling) -> str:
+        """One line a score; the p values are those of `Comparison`."""
+        percent = f"{100 * resampling.confidence:g} %"
+        lines = [
+            f"first: {self.first}",
+            f"second: {self.second}",
+            f"{'':<16}{'first':<9}{'second':<9}{'difference':<12}{percent:<21}"
+            f"{'p bootstrap':<14}p randomisation",
+        ]
+        for name, each in self.by_score.items():
+            interval = f"[{each.interval.low:+.4f}, {each.interval.high:+.4f}]"
+            lines.append(
+                f"{name:<16}{each.first:<9.4f}{each.second:<9.4f}{each.difference:<+12.4f}"
+                f"{interval:<21}{each.p_bootstrap:<14.4f}{each.p_randomisation:.4f}"
+            )
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class ScoreReport:
+    """What was found out about I captions; None for what was not asked for.
+
+    intervals: of the scores, by name. resampling: how they and the comparison were made.
+    names: (I,) what stands below the photos of the page.
+    open_photo: gives the photo of image number i of I; None where no photos are at hand.
+    """
+
+    scores: CaptionScores
+    diversity: TextDiversity
+    hallucination: Hallucination | None = None
+    intervals: Mapping[str, Interval] | None = None
+    comparison: Comparisons | None = None
+    resampling: Resampling | None = None
+    names: tuple[str, ...] = ()
+    open_photo: Callable[[int], Image.Image] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The scores as `CaptionScores.as_dict`, and `diversity`; then what was asked for.
+
+        `hallucination`; `intervals`, by score; `comparison`; `resampling`.
+        """
+        found = {**self.scores.as_dict(), "diversity": self.diversity.as_dict()}
+        if self.hallucination is not None:
+            found["hallucination"] = self.hallucination.as_dict()
+        if self.intervals is not None:
+            found["intervals"] = {
+                name: [interval.low, interval.high] for name, interval in self.intervals.items()
+            }
+        if self.comparison is not None:
+            found["comparison"] = self.comparison.as_dict()
+        if self.resampling is not None:
+            found["resampling"] = asdict(self.resampling)
+        return found
+
+    def table(self) -> str:
+        """All of it as lines of text."""
+        parts = [self.scores.table(self.intervals)]
+        if self.intervals is not None and self.resampling is not None:
+            parts[0] += (
+                f"\n{'in brackets':<16}{100 * self.resampling.confidence:g} % confidence, "
+                f"{self.resampling.resamples:,} bootstrap resamples of the images"
+            )
+        parts.append(self.diversity.table())
+        if self.hallucination is not None:
+            parts.append(self.hallucination.table())
+        if self.comparison is not None and self.resampling is not None:
+            parts.append(self.comparison.table(self.resampling))
+        return "\n\n".join(parts)
+
+    def write_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write a row an image: `image_id`, `caption` and its scores.
+
+        Raises `UserError` when the file cannot be written.
+        """
+        rows = self.scores.per_image()
+        table = io.StringIO()
+        writer = csv.DictWriter(table, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_text(path, table.getvalue())
+
+    def write_page(
+        self, path: str | os.PathLike[str], by: str | None = None, count: int = 20
+    ) -> list[str]:
+        """Write a web page of the `count` best and the `count` worst captions.
+
+        by: the score that ranks them; None: see `check_page`. Captions with the same score stay in
+            order. No caption is both among the best and the worst.
+        Gives a sentence for each photo that could not be read; the page says so in its place.
+        Raises `UserError` as `check_page` does, and when the file cannot be written.
+        """
+        columns = self.scores.per_image_by_name()
+        by = check_page(list(columns), by, count)
+        order = np.argsort(-columns[by], kind="stable").tolist()
+        best = order[:count]
+        worst = order[max(count, len(order) - count) :][::-1]
+        problems: list[str] = []
+        shown = [[self._shown(index, problems) for index in part] for part in (best, worst)]
+        save_score_page(path, shown[0], shown[1], by, len(order))
+        return problems
+
+    def _shown(self, index: int, problems: list[str]) -> ScoredCaption:
+        """One caption of the page; a photo that cannot be read is added to the problems."""
+        texts = self.scores.texts
+        jpeg, without = None, ""
+        if self.open_photo is not None:
+            try:
+                jpeg = small_jpeg(self.open_photo(index))
+            except UserError as error:
+                problems.append(str(error))
+                without = "the photo could not be read"
+        return ScoredCaption(
+            name=self.names[index] if self.names else str(texts.images[index]),
+            caption=texts.captions[index],
+            references=texts.references[index],
+            scores={
+                name: float(column[index])
+                for name, column in self.scores.per_image_by_name().items()
+            },
+            jpeg=jpeg,
+            without_photo=without,
+        )
+
+
+def check_page(names: Sequence[str], by: str | None, count: int | None) -> str:
+    """By which of the scores a page ranks: by `by`, else by CIDEr-D or ROUGE-L, else the first.
+
+    Raises `UserError` when `by` is not among them, and for a count below 1.
+    """
+    if by is not None and by not in names:
+        raise UserError(f"captions cannot be ranked by {by!r}, only by {', '.join(names)}")
+    if count is not None and count < 1:
+        raise UserError(f"the number of captions of a page, {count}, is not at least 1")
+    return by or next((name for name in ("CIDEr-D", "ROUGE-L") if name in names), names[0])

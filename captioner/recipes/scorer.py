@@ -1,0 +1,163 @@
+"""Finds out about captions whatever is asked for: scores, their certainty, diversity, mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from captioner.data.coco_instances import CocoInstances, read_instances
+from captioner.data.readers import READERS
+from captioner.data.records import CaptionedImage, ImageId
+from captioner.data.synonyms import Synonyms, read_synonyms
+from captioner.errors import UserError
+from captioner.evaluation.captions import DEFAULT_METRICS, check_metrics, score_texts
+from captioner.evaluation.cider import DocumentFrequency
+from captioner.evaluation.diversity import text_diversity
+from captioner.evaluation.hallucination import Hallucination, chair
+from captioner.evaluation.results import read_results
+from captioner.evaluation.significance import Resampling, compare, confidence_intervals
+from captioner.evaluation.texts import CaptionTexts
+from captioner.recipes.score_report import Comparisons, ScoreReport
+from captioner.text.tokenizer import tokenize
+
+
+@dataclass(frozen=True)
+class ScoringOptions:
+    """What is to be found out about captions, beside the scores themselves.
+
+    metrics: which of `captioner.evaluation.captions.METRICS`.
+    document_frequency: a file of `DocumentFrequency.write`, for CIDEr-D.
+    intervals: whether confidence intervals are wanted. resampling: how they are made.
+    against: a results file of another system, to compare with.
+    training: captions that a model learned from, in `training_format`: a file as that format's
+        reader takes it, of which, where it has splits, `train` is read.
+    instances: files of COCO instances, to find hallucinated things with; none: they are not sought.
+    synonyms: the word list for them; None: the packaged one.
+    """
+
+    metrics: Sequence[str] = DEFAULT_METRICS
+    document_frequency: str | Path | None = None
+    intervals: bool = False
+    resampling: Resampling = field(default_factory=Resampling)
+    against: str | Path | None = None
+    training: str | Path | None = None
+    training_format: str = "coco"
+    instances: Sequence[str | Path] = ()
+    synonyms: str | Path | None = None
+
+
+class Scorer:
+    """Finds out about captions what the options ask for.
+
+    It reads the options' files when it is made, so that a bad one is refused before a model is set
+    to work. Raises `UserError` for a file that is ill-formed and a metric that cannot be run.
+    """
+
+    def __init__(self, options: ScoringOptions | None = None) -> None:
+        self.options = options or ScoringOptions()
+        check_metrics(self.options.metrics)
+        self._frequency: DocumentFrequency | None = None
+        if self.options.document_frequency is not None:
+            self._frequency = DocumentFrequency.read(self.options.document_frequency)
+        self._against: dict[str, str] | None = None
+        if self.options.against is not None:
+            self._against = captions_by_name(self.options.against)
+        self._training: list[list[str]] | None = None
+        if self.options.training is not None:
+            self._training = _training_words(self.options.training, self.options.training_format)
+        self._instances: CocoInstances | None = None
+        if self.options.instances:
+            self._instances = read_instances(self.options.instances)
+            self._synonyms: Synonyms = read_synonyms(self.options.synonyms)
+
+    def check_images(self, image_ids: Sequence[ImageId], name: str) -> None:
+        """Raise `UserError` for images that are not in the instance files or in `against`.
+
+        name: what the captions of these images are called.
+        """
+        if self._instances is not None:
+            for image_id in image_ids:
+                self._instances.categories(image_id)
+        if self._against is not None:
+            ours = set(map(str, image_ids))
+            for images, others, here, there in (
+                (ours, self._against.keys(), name, self.options.against),
+                (self._against.keys(), ours, self.options.against, name),
+            ):
+                lacking = sorted(images - others)
+                if lacking:
+                    raise UserError(
+                        f"only the same images can be compared: {there} lacks {len(lacking):,} of "
+                        f"{here}, image {lacking[0]} for one"
+                    )
+
+    def report(self, texts: CaptionTexts, image_ids: Sequence[ImageId], name: str) -> ScoreReport:
+        """All of it about captions of the images `image_ids` (I,), which are called `name`.
+
+        Raises `UserError` as `check_images` and `score_texts` do.
+        """
+        self.check_images(image_ids, name)
+        options = self.options
+        frequency_name = str(options.document_frequency or "")
+        scores = score_texts(texts, options.metrics, self._frequency, frequency_name)
+        terms = scores.terms()
+        intervals = confidence_intervals(terms, options.resampling) if options.intervals else None
+        comparison = None
+        if self._against is not None:
+            others = texts.with_captions([self._against[str(image_id)] for image_id in image_ids])
+            against = score_texts(others, options.metrics, self._frequency, frequency_name)
+            found = compare(terms, against.terms(), options.resampling)
+            comparison = Comparisons(name, str(options.against), found)
+        return ScoreReport(
+            scores,
+            text_diversity(texts.words, self._training),
+            self._hallucination(texts, image_ids),
+            intervals,
+            comparison,
+            options.resampling if intervals or comparison else None,
+        )
+
+    def _hallucination(
+        self, texts: CaptionTexts, image_ids: Sequence[ImageId]
+    ) -> Hallucination | None:
+        if self._instances is None:
+            return None
+        categories = [self._instances.categories(image_id) for image_id in image_ids]
+        return chair(texts.words, texts.reference_words, categories, self._synonyms)
+
+
+def captions_by_name(results: str | Path) -> dict[str, str]:
+    """The captions of a results file by the names of its images, as text, in its order.
+
+    Raises `UserError` as `read_results` does, for a file without captions, and for two images
+    that are the same as text.
+    """
+    captions: dict[str, str] = {}
+    for image_id, caption in read_results(results).items():
+        if str(image_id) in captions:
+            raise UserError(f"results file {results}: image {image_id} is there twice")
+        captions[str(image_id)] = caption
+    if not captions:
+        raise UserError(f"results file {results} has no captions")
+    return captions
+
+
+def read_references(
+    references: str | Path, format: str, split: str | None, images: str | Path | None
+) -> list[CaptionedImage]:
+    """Images with their references, as the reader of `format` reads them; no photo need be there.
+
+    Raises `UserError` as the reader does, and for a format that no reader has.
+    """
+    if format not in READERS:
+        raise UserError(f"references are of one of the formats {', '.join(READERS)}, not {format}")
+    folder = "" if images is None and format != "table" else images
+    return READERS[format](references, folder, split, check_files=False).images
+
+
+def _training_words(training: str | Path, format: str) -> list[list[str]]:
+    """The captions of training in words."""
+    split = None if format == "coco" else "train"  # A file of COCO's is of one split.
+    found = read_references(training, format, split, None)
+    return [tokenize(caption) for image in found for caption in image.captions]

@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from captioner.errors import UserError
+from captioner.evaluation import java_metrics
+from captioner.evaluation.captions import evaluate_captions
+from captioner.evaluation.java_metrics import (
+    MeteorScores,
+    check_spice,
+    meteor,
+    meteor_of_totals,
+    spice,
+)
+from captioner.text.tokenizer import tokenize
+
+needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="needs a Java runtime")
+posix = pytest.mark.skipif(os.name == "nt", reason="a script stands in for the program java")
+
+CAPTIONS = [
+    "A brown dog runs on grass.",
+    "Two cats sleep on the mat",
+    "A horse is ridden by a man",
+    "A small child is playing with toys",
+    "",
+    "a dog",
+    "Nothing in common",
+]
+REFERENCES = [
+    ["a dog runs on the grass", "The brown dog is running."],
+    ["two cats sleeping on a mat"],
+    ["a man rides a horse", "a man on a horse"],
+    ["A little kid plays with his toys"],
+    ["a plane"],
+    ["a cat", "a dog"],
+    ["the red bus stops here"],
+]
+
+
+def words(captions: list[str]) -> list[list[str]]:
+    return [tokenize(caption) for caption in captions]
+
+
+@pytest.fixture(scope="module")
+def scores() -> MeteorScores:
+    return meteor(words(CAPTIONS), [words(of_image) for of_image in REFERENCES])
+
+
+@pytest.mark.java
+@needs_java
+def test_meteor_is_that_of_the_coco_evaluation(scores: MeteorScores) -> None:
+    from pycocoevalcap.meteor.meteor import Meteor
+
+    texts = {index: [" ".join(tokenize(caption))] for index, caption in enumerate(CAPTIONS)}
+    references = {
+        index: [" ".join(tokenize(caption)) for caption in of_image]
+        for index, of_image in enumerate(REFERENCES)
+    }
+    scorer = Meteor()
+    expected, per_image = scorer.compute_score(references, texts)
+    assert scores.score == expected
+    assert scores.per_image.tolist() == per_image
+    assert per_image[5] == 1.0
+    assert per_image[4] == per_image[6] == 0.0
+    scorer.meteor_p.stdout.close()
+    scorer.meteor_p.stderr.close()
+
+
+@pytest.mark.java
+@needs_java
+def test_meteor_of_its_own_counts(scores: MeteorScores) -> None:
+    np.testing.assert_allclose(meteor_of_totals(scores.terms), scores.per_image, atol=1e-12)
+    total = meteor_of_totals(scores.terms.sum(axis=0))
+    assert total == pytest.approx(scores.score, abs=1e-12)
+    assert scores.score != pytest.approx(scores.per_image.mean(), abs=1e-3)
+
+
+@pytest.mark.java
+@needs_java
+def test_meteor_takes_any_text_in_any_country(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Where numbers have a comma, pycocoevalcap waits for ever.
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Duser.language=de -Duser.country=DE")
+    captions = [["a", "|||", "dog"], ["été"], ["a\ncat"], ["\ud800"]]
+    references = [[["a", "dog"]], [["ètè"], ["x|||y"]], [["a", "cat"]], [["a"]]]
+    found = meteor(captions, references)
+    assert found.per_image[0] == found.per_image[2] == 1.0
+    assert found.per_image[1] == found.per_image[3] == 0.0
+    assert os.environ["JAVA_TOOL_OPTIONS"] == "-Duser.language=de -Duser.country=DE"
+
+
+@pytest.mark.java
+@needs_java
+def test_meteor_by_name_and_its_program_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Listening(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, *arguments: object, **named: object) -> None:
+            super().__init__(*arguments, **named)  # type: ignore[call-overload]
+            started.append(self)
+
+    monkeypatch.setattr(subprocess, "Popen", Listening)
+    found = evaluate_captions(["a dog"], [["the dog"]], metrics=["METEOR"])
+    assert list(found.by_name()) == ["METEOR"]
+    assert found.per_image()[0]["METEOR"] == found.by_name()["METEOR"]
+    (terms,) = found.terms()
+    assert terms.names == ("METEOR",)
+    assert terms.scores(terms.terms.sum(axis=0)) == pytest.approx([found.by_name()["METEOR"]])
+    assert [process.poll() is not None for process in started] == [True]
+
+
+def test_meteor_of_nothing_in_common_is_nothing() -> None:
+    terms = np.zeros((2, 23))
+    terms[0, :4] = (5, 6, 2, 2)
+    assert meteor_of_totals(terms).tolist() == [0.0, 0.0]
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r'METEOR needs .* pip install "captioner\[java\]"'):
+        meteor([["a"]], [[["a"]]])
+    with pytest.raises(UserError, match=r'SPICE needs .* pip install "captioner\[java\]"'):
+        evaluate_captions(["a"], [["a"]], metrics=["SPICE"])
+
+
+def test_missing_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match=r"METEOR needs Java, .* no program named java"):
+        meteor([["a"]], [[["a"]]])
+
+
+def stand_in(folder: Path, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a program named java on the PATH, written in Python."""
+    program = folder / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\nimport sys, json\n{code}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+
+
+@posix
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("sys.exit('no memory\\njava.lang.Error: heap\\n\\tat a.b(c)')", "java.lang.Error: heap"),
+        ("for line in sys.stdin: print('0,5', flush=True)", "METEOR's Java program failed"),
+        (
+            "for line in sys.stdin: print('0.5', flush=True); print('0.5', flush=True)",
+            "not those of METEOR 1.5",
+        ),
+        ("sys.exit(1)", "METEOR's Java program failed"),
+    ],
+)
+def test_a_program_that_fails(
+    code: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, code, monkeypatch)
+    with pytest.raises(UserError, match=sentence) as refusal:
+        meteor([["a"], ["b"]], [[["a"]], [["b"]]])
+    assert "\n" not in str(refusal.value)
+
+
+@posix
+def test_missing_models_are_named_and_not_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, "", monkeypatch)
+    monkeypatch.setattr(java_metrics, "_package_folder", lambda: tmp_path)
+    with pytest.raises(UserError, match=r"3\.6\.0\.jar and .* are not in .*get_stanford_models"):
+        check_spice()
+    library = tmp_path / "spice" / "lib"
+    library.mkdir(parents=True)
+    (library / "stanford-corenlp-3.6.0.jar").touch()
+    with pytest.raises(UserError, match=r"and stanford-corenlp-3\.6\.0-models\.jar is not in"):
+        spice([["a"]], [[["a"]]])
+    (library / "stanford-corenlp-3.6.0-models.jar").touch()
+    check_spice()
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the language models of SPICE were there."""
+    monkeypatch.setattr(java_metrics, "check_spice", lambda: None)
+    monkeypatch.setattr("pycocoevalcap.spice.spice.get_stanford_models", lambda: None)
+
+
+@posix
+def test_spice_gets_the_words_and_gives_the_scores(
+    models: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code = (
+        "given = json.load(open(sys.argv[4]))\n"
+        f"json.dump(given, open({str(tmp_path / 'seen.json')!r}, 'w'))\n"
+        "print('loading')\n"
+        "scores = [{'image_id': each['image_id'], 'scores': {'All': {'f': 0.25 + n / 2}}}\n"
+        "          for n, each in enumerate(given)]\n"
+        "json.dump(scores, open(sys.argv[sys.argv.index('-out') + 1], 'w'))"
+    )
+    stand_in(tmp_path, code, monkeypatch)
+    found = spice([["a", "dog"], ["a", "cat"]], [[["the", "dog"]], [["x"], ["one", "cat"]]])
+    assert found.score == 0.5
+    assert found.per_image.tolist() == [0.25, 0.75]
+    assert json.loads((tmp_path / "seen.json").read_text()) == [
+        {"image_id": 0, "test": "a dog", "refs": ["the dog"]},
+        {"image_id": 1, "test": "a cat", "refs": ["x", "one cat"]},
+    ]
+    assert capfd.readouterr() == ("", "")
+
+
+@posix
+def test_spice_that_fails(
+    models: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code = "sys.exit('Exception in thread \"main\" java.lang.Wrong: module\\n\\tat a.b(c.java)')"
+    stand_in(tmp_path, code, monkeypatch)
+    with pytest.raises(UserError, match=r"SPICE's Java program failed: Exception in .*: module$"):
+        spice([["a", "dog"]], [[["the", "dog"]]])
+    assert capfd.readouterr() == ("", "")

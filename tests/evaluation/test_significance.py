@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+from captioner.errors import UserError
+from captioner.evaluation import significance
+from captioner.evaluation.bleu import bleu, bleu_of_totals, bleu_statistics
+from captioner.evaluation.captions import BLEU_NAMES
+from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.significance import (
+    ImageTerms,
+    Resampling,
+    compare,
+    confidence_intervals,
+    mean_terms,
+)
+
+Words = list[str]
+
+
+def corpus(seed: int, images: int) -> tuple[list[Words], list[list[Words]]]:
+    chance = random.Random(seed)
+
+    def sentence() -> Words:
+        return [chance.choice("abcde") for _ in range(chance.randint(3, 8))]
+
+    return [sentence() for _ in range(images)], [[sentence(), sentence()] for _ in range(images)]
+
+
+def bleu_terms(hypotheses: list[Words], references: list[list[Words]]) -> ImageTerms:
+    counts = bleu_statistics(Corpus.of(hypotheses, references))
+    return ImageTerms(BLEU_NAMES, counts.terms(), bleu_of_totals)
+
+
+def test_bleu_of_a_resample_is_bleu_of_the_repeated_captions() -> None:
+    hypotheses, references = corpus(1, 6)
+    terms = bleu_terms(hypotheses, references)
+    for drawn in itertools.islice(itertools.product(range(6), repeat=6), 0, 6**6, 4001):
+        times = np.bincount(drawn, minlength=6)
+        expected = bleu([hypotheses[i] for i in drawn], [references[i] for i in drawn]).scores
+        np.testing.assert_allclose(terms.scores(times @ terms.terms), expected, rtol=1e-12)
+
+
+def test_images_are_drawn_with_replacement_and_evenly() -> None:
+    drawn = np.concatenate(list(significance._drawn_images(4, Resampling(resamples=20_000))))
+    assert drawn.shape == (20_000, 4)
+    assert (drawn.sum(axis=1) == 4).all()
+    assert drawn.mean(axis=0) == pytest.approx([1] * 4, abs=0.03)
+    # One image four times: 4 of the 4**4 draws.
+    assert (drawn.max(axis=1) == 4).mean() == pytest.approx(4 / 4**4, abs=0.004)
+
+
+def test_few_draws_at_a_time_are_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    hypotheses, references = corpus(3, 9)
+    terms = [bleu_terms(hypotheses, references), mean_terms("length", np.arange(9.0))]
+    others = [bleu_terms(hypotheses[::-1], references), mean_terms("length", np.arange(9.0) ** 2)]
+    at_once = confidence_intervals(terms), compare(terms, others)
+    monkeypatch.setattr(significance, "_CELLS", 90)
+    assert (confidence_intervals(terms), compare(terms, others)) == at_once
+
+
+def test_interval_of_a_mean_by_full_enumeration() -> None:
+    values = np.array([0.0, 0.2, 0.3, 1.0])
+    means = [np.mean(drawn) for drawn in itertools.product(values, repeat=4)]
+    found = confidence_intervals([mean_terms("x", values)], Resampling(20_000, confidence=0.8))
+    assert found["x"].low == pytest.approx(np.quantile(means, 0.1), abs=0.02)
+    assert found["x"].high == pytest.approx(np.quantile(means, 0.9), abs=0.02)
+
+
+def test_p_values_of_a_mean_by_full_enumeration() -> None:
+    first, second = np.array([0.9, 0.4, 0.5, 0.8]), np.array([0.5, 0.5, 0.4, 0.3])
+    differences = first - second
+    drawn = [np.mean(d) for d in itertools.product(differences, repeat=4)]
+    signs = [np.mean(differences * s) for s in itertools.product((-1, 1), repeat=4)]
+    found = compare(
+        [mean_terms("x", first)], [mean_terms("x", second)], Resampling(20_000, seed=5)
+    )["x"]
+    assert found.difference == pytest.approx(differences.mean())
+    assert (found.first, found.second) == pytest.approx((first.mean(), second.mean()))
+    not_better = np.mean([mean <= 1e-12 for mean in drawn])
+    assert 0 < not_better < 0.1
+    assert found.p_bootstrap == pytest.approx(2 * not_better, abs=0.005)
+    as_large = np.mean([abs(mean) >= differences.mean() - 1e-12 for mean in signs])
+    assert as_large == 6 / 16
+    assert found.p_randomisation == pytest.approx(as_large, abs=0.01)
+
+
+def test_p_value_of_bleu_by_full_enumeration() -> None:
+    first, references = corpus(7, 5)
+    second, _ = corpus(8, 5)
+    observed = bleu(first, references).scores[1] - bleu(second, references).scores[1]
+    as_large = 0
+    for exchanged in itertools.product((False, True), repeat=5):
+        pairs = [
+            (b, a) if swap else (a, b) for a, b, swap in zip(first, second, exchanged, strict=True)
+        ]
+        here, there = ([pair[side] for pair in pairs] for side in (0, 1))
+        difference = bleu(here, references).scores[1] - bleu(there, references).scores[1]
+        as_large += abs(difference) >= abs(observed) - 1e-12
+    found = compare(
+        [bleu_terms(first, references)], [bleu_terms(second, references)], Resampling(20_000)
+    )["BLEU-2"]
+    assert found.difference == pytest.approx(observed)
+    assert 2 < as_large < 32
+    assert found.p_randomisation == pytest.approx(as_large / 32, abs=0.015)
+
+
+def test_a_system_beside_itself() -> None:
+    hypotheses, references = corpus(2, 30)
+    lengths = np.random.default_rng(0).random(30)
+    terms = [bleu_terms(hypotheses, references), mean_terms("length", lengths)]
+    for each in compare(terms, terms, Resampling(200)).values():
+        assert each.difference == 0
+        assert (each.interval.low, each.interval.high) == (0, 0)
+        assert each.p_bootstrap == each.p_randomisation == 1
+
+
+def test_a_system_that_is_better_on_every_image() -> None:
+    worse = np.random.default_rng(0).random(40)
+    better = worse + 0.1
+    found = compare([mean_terms("x", better)], [mean_terms("x", worse)], Resampling(999))["x"]
+    assert found.p_randomisation == 1 / 1000
+    assert found.p_bootstrap == 2 / 1000
+    assert found.interval.low == pytest.approx(0.1)
+    other = compare([mean_terms("x", worse)], [mean_terms("x", better)], Resampling(999))["x"]
+    assert (other.difference, other.p_randomisation) == (-found.difference, 1 / 1000)
+
+
+def test_the_seed_decides() -> None:
+    terms = [mean_terms("x", np.random.default_rng(1).random(20))]
+    first, again, other = (confidence_intervals(terms, Resampling(seed=s)) for s in (1, 1, 2))
+    assert first == again != other
+
+
+def test_intervals_hold_the_true_mean_as_often_as_they_say() -> None:
+    generator = np.random.default_rng(4)
+    held = 0
+    for seed in range(400):
+        sample = generator.exponential(size=80)
+        interval = confidence_intervals([mean_terms("x", sample)], Resampling(300, 0.9, seed))["x"]
+        held += interval.low <= 1 <= interval.high
+    assert 0.85 <= held / 400 <= 0.93  # 0.9; a little less is known of skewed samples of this size
+
+
+def test_p_values_are_even_where_nothing_differs() -> None:
+    generator = np.random.default_rng(6)
+    p_values = []
+    for seed in range(300):
+        samples = generator.normal(size=(2, 50))
+        found = compare(
+            [mean_terms("x", samples[0])], [mean_terms("x", samples[1])], Resampling(200, seed=seed)
+        )["x"]
+        p_values.append((found.p_bootstrap, found.p_randomisation))
+    for level in (0.1, 0.5):
+        shares = (np.array(p_values) <= level).mean(axis=0)
+        assert shares == pytest.approx([level] * 2, abs=0.07)
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"resamples": 0}, "number of resamples 0"),
+        ({"confidence": 95.0}, "confidence 95.0 is not between 0 and 1"),
+        ({"confidence": 1.0}, "confidence 1.0 is not between 0 and 1"),
+        ({"confidence": float("nan")}, "confidence nan is not between 0 and 1"),
+        ({"seed": -1}, "seed -1"),
+    ],
+)
+def test_values_out_of_range_are_refused(values, sentence) -> None:
+    with pytest.raises(UserError, match=sentence):
+        Resampling(**values)
+
+
+def test_a_single_image_is_refused() -> None:
+    alone = [mean_terms("x", np.array([0.5]))]
+    with pytest.raises(UserError, match="a single image"):
+        confidence_intervals(alone)
+    with pytest.raises(UserError, match="a single image"):
+        compare(alone, alone)
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    with pytest.raises(ValueError, match="different scores"):
+        compare([mean_terms("x", np.zeros(3))], [mean_terms("y", np.zeros(3))])
+    with pytest.raises(ValueError, match="different images"):
+        compare([mean_terms("x", np.zeros(3))], [mean_terms("x", np.zeros(4))])

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+
+from captioner.errors import UserError
+from captioner.evaluation.texts import CaptionTexts
+
+
+def test_each_caption_is_tokenised_once() -> None:
+    seen: list[str] = []
+
+    def tokenizer(text: str) -> list[str]:
+        seen.append(text)
+        return text.split()
+
+    references = {1: ["a dog", "the dog"], 2: ["a cat"], 3: ["not scored"]}
+    texts = CaptionTexts.of({2: "one cat", 1: "one dog"}, references, tokenizer)
+    assert sorted(seen) == ["a cat", "a dog", "one cat", "one dog", "the dog"]
+    seen.clear()
+    others = texts.with_captions(["two cats", "two dogs"], tokenizer)
+    assert seen == ["two cats", "two dogs"]
+    assert others.words == [["two", "cats"], ["two", "dogs"]]
+    assert (
+        others.reference_words
+        == texts.reference_words
+        == [
+            [["a", "cat"]],
+            [["a", "dog"], ["the", "dog"]],
+        ]
+    )
+    assert others.images == [2, 1]
+    assert len(others) == 2
+    assert others.references_without_caption == 1
+
+
+def test_lists_leave_no_image_without_a_caption() -> None:
+    texts = CaptionTexts.of(["a dog"], [["the dog", "a dog"]])
+    assert texts.images == [0]
+    assert texts.references_without_caption == 0
+    with pytest.raises(UserError, match="1 captions but references for 2 images"):
+        CaptionTexts.of(["a dog"], [["the dog"], ["a cat"]])
