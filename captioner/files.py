@@ -46,17 +46,17 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def folder_lock(folder: str | os.PathLike[str], what: str) -> Iterator[None]:
+def folder_lock(folder: str | os.PathLike[str], what: str, wait: bool = False) -> Iterator[None]:
     """Keep a folder, which is made if absent, to this process while the block runs.
 
     The operating system holds the lock, on a file `.lock` in the folder, and frees it however the
     process ends. Where there are no such locks (Windows, some network disks) nothing is locked.
 
     `what` names the folder's role in the sentence of the `UserError` raised when another process
-    holds it, or when it cannot be made or written to.
+    holds it (with `wait`, its end is waited for), or when it cannot be made or written to.
     """
     path = Path(folder) / ".lock"
-    descriptor = _locked(path, what)
+    descriptor = _locked(path, what, wait)
     try:
         yield
     finally:
@@ -65,12 +65,8 @@ def folder_lock(folder: str | os.PathLike[str], what: str) -> Iterator[None]:
             os.close(descriptor)
 
 
-def _locked(path: Path, what: str) -> int | None:
+def _locked(path: Path, what: str, wait: bool) -> int | None:
     """A descriptor that holds the lock on a file, or None where there are no locks."""
-    try:
-        import fcntl  # Not on Windows.
-    except ImportError:
-        return None
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,19 +74,39 @@ def _locked(path: Path, what: str) -> int | None:
         except (OSError, ValueError) as error:
             raise UserError(f"cannot make {what} {path.parent}: {_reason(error)}") from None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = try_lock(descriptor, wait)
             # Whoever held it before has taken its file away: then this is a lock on nothing.
-            if os.path.samestat(os.fstat(descriptor), path.stat()):
+            if held and os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor
-        except BlockingIOError:
-            os.close(descriptor)
-            raise UserError(f"{what} {path.parent} is in use by another process") from None
         except FileNotFoundError:
-            pass
-        except OSError:
+            held = True
+        except BaseException:
             os.close(descriptor)
-            return None
+            raise
         os.close(descriptor)
+        if held is None:
+            path.unlink(missing_ok=True)
+            return None
+        if not held:
+            raise UserError(f"{what} {path.parent} is in use by another process")
+
+
+def try_lock(descriptor: int, wait: bool = False) -> bool | None:
+    """Lock an open file for this process; False when another process has it locked.
+
+    wait: wait for the other process instead.
+    The operating system frees the lock when the descriptor is closed, however the process ends.
+    None where there are no such locks (Windows, some network disks).
+    """
+    try:
+        import fcntl  # Not on Windows.
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        return None
+    return True
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:

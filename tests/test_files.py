@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from captioner.files import (
     folder_lock,
     read_json,
     read_text,
+    try_lock,
     write_json,
     write_text,
 )
@@ -160,6 +162,34 @@ def test_a_locked_folder_is_refused_until_it_is_let_go(tmp_path: Path) -> None:
         pass
 
 
+def test_a_locked_folder_can_be_waited_for(tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    order: list[str] = []
+
+    def second() -> None:
+        with folder_lock(tmp_path, "run", wait=True):
+            order.append("second")
+
+    waiting = threading.Thread(target=second)
+    with folder_lock(tmp_path, "run"):
+        waiting.start()
+        waiting.join(0.1)
+        order.append("first")
+    waiting.join(60)
+    assert order == ["first", "second"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_locked_once_until_it_is_closed(tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    descriptors = [os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT) for _ in range(2)]
+    assert try_lock(descriptors[0]) is True
+    assert try_lock(descriptors[1]) is False
+    os.close(descriptors[0])
+    assert try_lock(descriptors[1]) is True
+    os.close(descriptors[1])
+
+
 def test_a_lock_whose_file_was_taken_away_is_no_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +221,9 @@ def test_a_disk_without_locks_is_used_without(
     monkeypatch.setattr(fcntl, "flock", unsupported)
     with folder_lock(tmp_path, "run"), folder_lock(tmp_path, "run"):
         pass
+    assert list(tmp_path.iterdir()) == []
+    with (tmp_path / "file").open("wb") as file:
+        assert try_lock(file.fileno()) is None
 
 
 def test_a_folder_that_cannot_be_made_cannot_be_locked(tmp_path: Path) -> None:

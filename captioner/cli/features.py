@@ -12,9 +12,11 @@ from captioner.errors import UserError
 DESCRIPTION = """\
 Computes the annotation vectors of a config's photos, once, and stores them on disk: 200,704 bytes
 a photo of 224x224. Training does this by itself; do it beforehand to share a store among runs.
-A stopped extraction goes on where it was.
+A stopped extraction goes on where it was, whatever stopped it. Commands that run at once, on one
+machine or on several that share a disk, share the work.
 
   captioner features configs/flickr8k_soft.yaml --out features/flickr8k
+  captioner features configs/coco_soft.yaml --processes 4 --split test
   captioner train configs/flickr8k_soft.yaml --set features.folder=features/flickr8k
 """
 
@@ -26,6 +28,20 @@ def add_command(commands: Commands) -> None:
     parser.add_argument(
         "--out", metavar="FOLDER", help="the store's folder (default: the config's features.folder)"
     )
+    parser.add_argument(
+        "--processes",
+        type=int,
+        metavar="N",
+        help="processes that share the work (default: one for each GPU, or one)",
+    )
+    parser.add_argument(
+        "--split",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="store this split of the data as well, besides training and validation; may be "
+        "repeated",
+    )
     add_changes(parser)
     add_device(parser)
     parser.set_defaults(run=run)
@@ -35,6 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Fill the store, or go on filling it."""
     from captioner.devices import choose_device
     from captioner.recipes.config import read_recipe
+    from captioner.recipes.feature_workers import default_processes
     from captioner.recipes.features import store_recipe_features
 
     changes = list(arguments.changes)
@@ -44,7 +61,11 @@ def run(arguments: argparse.Namespace) -> int:
     recipe = read_recipe(arguments.config, changes)
     if recipe.features.folder is None and not recipe.encoder.train:
         raise UserError("give --out: the config has no features.folder")
-    stores = store_recipe_features(recipe, choose_device(arguments.device))
+    device = choose_device(arguments.device)
+    if arguments.processes is not None and arguments.processes < 1:
+        raise UserError(f"--processes {arguments.processes} is not at least 1")
+    processes = arguments.processes or default_processes(device)
+    stores = store_recipe_features(recipe, device, processes, arguments.split)
     for name, store in stores.items():
         print(f"{name}: {len(store):,} images in {store.folder}")
     return 0

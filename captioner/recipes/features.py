@@ -6,107 +6,126 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from PIL import Image
 from torch import Tensor
 
 from captioner.errors import UserError
 from captioner.progress import Progress
 from captioner.recipes.config import CaptioningRecipe
-from captioner.recipes.sources import Source, mirrored, read_sources
-from captioner.vision.feature_store import FeatureStore, StoreKey, build_store
+from captioner.recipes.feature_extraction import (
+    MIRRORED,
+    SourceStore,
+    encoder_of,
+    fill_stores,
+    seeded_encoder_of,
+    source_stores,
+    sources_to_store,
+)
+from captioner.recipes.feature_workers import fill_with_workers
+from captioner.recipes.sources import Source
+from captioner.vision.feature_store import FeatureStore
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.vgg import ANNOTATION_SIZE, VGGEncoder, map_size
-from captioner.vision.weights import build_encoder, fingerprint
+from captioner.vision.vgg import VGGEncoder
 
-MIRRORED = " mirrored"
-"""Behind a photo's name in a feature store: the same photo, left and right exchanged."""
-
-
-def encoder_of(recipe: CaptioningRecipe) -> VGGEncoder:
-    """The recipe's encoder, with its weights. Raises `UserError` when they cannot be had."""
-    encoder = build_encoder(recipe.encoder.config, recipe.encoder.weights)
-    return encoder.to(memory_format=torch.channels_last)
+__all__ = [
+    "MIRRORED",
+    "PixelRows",
+    "Rows",
+    "StoredRows",
+    "encoder_of",
+    "readable",
+    "store_recipe_features",
+    "stored_features",
+]
 
 
 def stored_features(
-    recipe: CaptioningRecipe, folder: Path, encoder: VGGEncoder, sources: dict[str, Source]
+    recipe: CaptioningRecipe,
+    folder: Path,
+    encoder: VGGEncoder,
+    sources: dict[str, Source],
+    processes: int = 1,
+    quiet: bool = False,
 ) -> dict[str, FeatureStore]:
     """The annotation vectors of each source, from the store; computed where they are not there.
 
-    Training photos are stored mirrored as well where the recipe says so. Raises `UserError` as
-    `build_store` does, and where the recipe refuses unreadable photos, naming the first.
+    Training photos are stored mirrored as well where the recipe says so. Several processes that
+    call this at once, as under `torchrun`, share the work, and each returns when it is done.
+
+    processes: how many of them share this machine's cores. quiet: show no progress.
+    Raises `UserError` as `StoreWriter` and its `fill` do, and where the recipe refuses unreadable
+    photos, naming the first.
     """
     base = recipe.features.folder or folder / "features"
-    key = StoreKey(fingerprint(encoder), recipe.preprocessing.fingerprint())
-    return {
-        name: _stored(
-            recipe, base / name, key, encoder, source, recipe.features.mirror and name == "train"
-        )
-        for name, source in sources.items()
-    }
+    stores = source_stores(recipe, base, encoder, sources)
+    with _Display(list(stores.values()), quiet) as display:
+        fill_stores(stores.values(), encoder, display.look, processes)
+    return {name: store.open() for name, store in stores.items()}
 
 
-def _stored(
+def store_recipe_features(
     recipe: CaptioningRecipe,
-    folder: Path,
-    key: StoreKey,
-    encoder: VGGEncoder,
-    source: Source,
-    mirror: bool,
-) -> FeatureStore:
-    """The store of one source; behind its N photos, with `mirror`, the same N mirrored."""
-    names = source.names
-    if mirror:
-        names = [*names, *(name + MIRRORED for name in names)]
-    rows, columns = map_size(recipe.preprocessing.size, recipe.preprocessing.size)
-    device = next(encoder.parameters()).device
-    refuse = recipe.data.on_problem == "refuse"
-    unreadable: dict[str, str] = {}
-    progress: Progress | None = None
+    device: torch.device | str = "cpu",
+    processes: int = 1,
+    splits: Sequence[str] = (),
+) -> dict[str, FeatureStore]:
+    """Fill the stores in the folder that the recipe's `features.folder` names, and open them.
 
-    def encode(batch: Sequence[int]) -> Tensor:
-        photos = []
-        for row in batch:
-            try:
-                photos.append(source.open_photo(row % len(source)))
-            except UserError as error:
-                if refuse:
-                    raise
-                unreadable[names[row]] = str(error)
-                photos.append(Image.new("RGB", (1, 1)))
-        pixels = recipe.preprocessing.batch(photos)  # (B, 3, size, size)
-        flips = torch.tensor([row >= len(source) for row in batch])  # (B,)
-        pixels = torch.where(flips.view(-1, 1, 1, 1), mirrored(pixels), pixels)
-        with torch.no_grad():
-            found: Tensor = encoder(pixels.to(device=device, memory_format=torch.channels_last))
-        return found
+    processes: how many processes of this machine do it together; each has an encoder of its own.
+        With a `device` of "cuda" they share the GPUs evenly. Further calls, on this machine or on
+        another with the same disk, share the work as well.
+    splits: further splits of the data, as the format names them, to store beside `train` and
+        `validation`.
 
-    def show(done: int) -> None:
-        nonlocal progress
-        if progress is None:  # The first call says where a stopped extraction goes on.
-            progress = Progress(f"features of {folder.name}", len(names), "images", done)
-        progress.advance(done - progress.done)
+    Raises `UserError` when the recipe trains its encoder, which leaves nothing to store, when it
+    names no folder, when a process ends before its work does, and as `stored_features` does.
+    """
+    if processes < 1:
+        raise UserError(f"{processes} processes are not at least 1")
+    sources = sources_to_store(recipe, splits)
+    assert recipe.features.folder is not None  # `sources_to_store` refuses that.
+    encoder = seeded_encoder_of(recipe)
+    if processes == 1:
+        return stored_features(recipe, recipe.features.folder, encoder.to(device), sources)
+    stores = source_stores(recipe, recipe.features.folder, encoder, sources)
+    with _Display(list(stores.values())) as display:
+        if not all(store.writer.finished for store in stores.values()):
+            fill_with_workers(
+                recipe,
+                splits,
+                torch.device(device),
+                processes,
+                list(stores.values()),
+                display.show,
+            )
+    return {name: store.open() for name, store in stores.items()}
 
-    store = build_store(
-        folder,
-        names,
-        (rows * columns, ANNOTATION_SIZE),
-        key,
-        encode,
-        recipe.features.batch_size,
-        show,
-        unreadable=unreadable,
-    )
-    if progress is not None:
-        progress.close()
-    if unreadable and refuse:
-        # Left out by a run that skipped them.
-        first, reason = next(iter(unreadable.items()))
-        raise UserError(
-            f"feature store {folder} lacks {len(unreadable):,} photos that could not be "
-            f"read, the first {first}: {reason}; set data.on_problem to skip, or delete it"
-        )
-    return store
+
+class _Display:
+    """One line of progress for all stores; none where nothing is left to do."""
+
+    def __init__(self, stores: Sequence[SourceStore], quiet: bool = False) -> None:
+        self.stores = stores
+        start = sum(store.writer.done for store in stores)
+        total = sum(len(store.writer.index.images) for store in stores)
+        shown = start < total and not quiet
+        self.progress = Progress("features", total, "images", start) if shown else None
+
+    def show(self, done: int, waiting: bool) -> None:
+        """Show that so many rows are done."""
+        if self.progress is not None:
+            note = "waiting for other processes" if waiting else ""
+            self.progress.advance(max(0, done - self.progress.done), note)
+
+    def look(self, waiting: bool) -> None:
+        """Show how many rows are done in the stores."""
+        self.show(sum(store.writer.done for store in self.stores), waiting)
+
+    def __enter__(self) -> _Display:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.progress is not None:
+            self.progress.close()
 
 
 def readable(source: Source, store: FeatureStore) -> list[int]:
@@ -119,40 +138,35 @@ def readable(source: Source, store: FeatureStore) -> list[int]:
     return rows
 
 
-def store_recipe_features(
-    recipe: CaptioningRecipe, device: torch.device | str = "cpu"
-) -> dict[str, FeatureStore]:
-    """Fill the store that the recipe's `features.folder` names, and open it.
-
-    Raises `UserError` when the recipe trains its encoder, which leaves nothing to store, when it
-    names no folder, and as `build_store` does.
-    """
-    if recipe.encoder.train:
-        raise UserError("this config trains its encoder, so there is nothing to store")
-    if recipe.features.folder is None:
-        raise UserError("this config names no features.folder, so there is nowhere to store them")
-    train_source, validation_source = read_sources(recipe.data)
-    validation_source = validation_source.first(recipe.validation.images)
-    return stored_features(
-        recipe,
-        recipe.features.folder,
-        encoder_of(recipe).to(device),
-        {"train": train_source, "validation": validation_source},
-    )
-
-
 class StoredRows:
-    """Annotation vectors from a store, mirrored or not by chance."""
+    """Annotation vectors from a store of N photos, mirrored or not by chance."""
 
-    def __init__(self, store: FeatureStore, count: int, mirror: bool) -> None:
+    def __init__(
+        self,
+        store: FeatureStore,
+        count: int,
+        mirror: bool,
+        dtype: torch.dtype = torch.float32,
+        pinned: bool = False,
+    ) -> None:
+        """Rows of a store whose first `count` are the photos as they are.
+
+        mirror: whether so many more are the same photos mirrored.
+        dtype: of what is read; float16 is what is stored.
+        pinned: read into memory that a GPU fetches by itself (`to(device, non_blocking=True)`) and
+            that torch uses again once it has; with float16 only, and where there is a GPU.
+        """
         self.store, self.count, self.mirror = store, count, mirror
+        self.dtype, self.pinned = dtype, pinned
 
     def read(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Rows (B,) -> annotation vectors (B, L, D); mirrored ones only with a generator."""
         if self.mirror and generator is not None:
             flips = torch.randint(2, rows.shape, generator=generator)  # (B,)
             rows = rows + flips * self.count
-        return self.store.read(rows)
+        shape = (len(rows), *self.store.shape)
+        memory = torch.empty(shape, dtype=torch.float16, pin_memory=True) if self.pinned else None
+        return self.store.read(rows, self.dtype, memory)  # (B, L, D)
 
     def annotations(self, rows: Tensor) -> Tensor:
         """Rows (B,) -> annotation vectors (B, L, D)."""

@@ -1,0 +1,346 @@
+"""Features of a recipe by several processes: the same rows as by one, whatever happens to them."""
+
+from __future__ import annotations
+
+import io
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from samples import save_photo
+
+from captioner.errors import UserError
+from captioner.fields import from_mapping
+from captioner.files import try_lock
+from captioner.recipes import feature_extraction, feature_workers
+from captioner.recipes.config import CaptioningRecipe
+from captioner.recipes.feature_extraction import seeded_encoder_of, sources_to_store
+from captioner.recipes.feature_workers import default_processes
+from captioner.recipes.features import MIRRORED, StoredRows, store_recipe_features
+from captioner.vision.feature_store import FeatureStore, StoreKey
+from captioner.vision.store_writer import StoreWriter
+from captioner.vision.weights import fingerprint
+
+PHOTOS = {"train": 6, "val": 2, "test": 3}
+
+
+@pytest.fixture
+def mapping(tmp_path: Path) -> dict[str, object]:
+    """A recipe of eleven small photos, six of them to train on, mirrored as well."""
+    lines = []
+    for split, count in PHOTOS.items():
+        for number in range(count):
+            name = f"{split}{number}.png"
+            save_photo(tmp_path / "photos" / name, seed=len(lines))
+            lines.append(json.dumps({"image": name, "caption": "a photo", "split": split}))
+    (tmp_path / "captions.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    return {
+        "data": {
+            "format": "table",
+            "annotations": str(tmp_path / "captions.jsonl"),
+            "images": str(tmp_path / "photos"),
+        },
+        "preprocessing": {"size": 32, "resize": "squash"},
+        "encoder": {"name": "vgg11_bn", "width": 0.05, "weights": "random"},
+        "features": {"folder": str(tmp_path / "store"), "mirror": True, "batch_size": 2},
+    }
+
+
+def recipe_in(mapping: dict[str, object], folder: Path | None = None) -> CaptioningRecipe:
+    features = {**mapping["features"]}  # type: ignore[dict-item]
+    if folder is not None:
+        features["folder"] = str(folder)
+    return from_mapping(CaptioningRecipe, {**mapping, "features": features}, "recipe")
+
+
+def make_store(recipe: CaptioningRecipe) -> Path:
+    """The empty store of the training photos, in shards of two rows; returns its folder."""
+    names = sources_to_store(recipe)["train"].names
+    names += [name + MIRRORED for name in names]
+    key = StoreKey(fingerprint(seeded_encoder_of(recipe)), recipe.preprocessing.fingerprint())
+    assert recipe.features.folder is not None
+    StoreWriter(recipe.features.folder / "train", names, (4, 512), key, rows_per_shard=2)
+    return recipe.features.folder / "train"
+
+
+@contextmanager
+def held(shard: Path) -> Iterator[None]:
+    """A shard that this process holds, so that nobody can finish the store."""
+    descriptor = os.open(shard, os.O_RDWR)
+    assert try_lock(descriptor) is True
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def wait_for(condition: Callable[[], object], running: Callable[[], object]) -> None:
+    """Wait until the condition holds, which it must while something is still running."""
+    end = time.monotonic() + 120
+    while not condition():
+        assert running()
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def safe_rows(folder: Path) -> int:
+    return sum(json.loads(path.read_text())["done"] for path in folder.glob("shard-*.json"))
+
+
+locks = pytest.mark.skipif(sys.platform == "win32", reason="there are no file locks")
+
+
+@locks
+def test_a_killed_worker_is_reported_and_the_next_run_equals_one_by_one_process(
+    mapping: dict[str, object], tmp_path: Path
+) -> None:
+    alone = store_recipe_features(recipe_in(mapping, tmp_path / "alone"))
+    recipe = recipe_in(mapping)
+    folder = make_store(recipe)
+    errors: list[BaseException] = []
+
+    def extract() -> None:
+        try:
+            store_recipe_features(recipe, processes=2)
+        except UserError as error:
+            errors.append(error)
+
+    run = threading.Thread(target=extract)
+    with held(folder / "shard-00001.bin"):
+        run.start()
+        # All is done but what this process holds: the workers wait for it.
+        wait_for(lambda: folder.exists() and safe_rows(folder) == 10, run.is_alive)
+        wait_for(lambda: (tmp_path / "store/validation/shard-00000.json").exists(), run.is_alive)
+        workers = multiprocessing.active_children()
+        assert len(workers) == 2
+        os.kill(workers[0].pid or 0, signal.SIGKILL)
+        run.join(60)
+    assert [str(error) for error in errors] == [
+        f"process {workers[0].pid} of the extraction was ended by signal 9; what was done is "
+        "kept: run the same command again to go on"
+    ]
+    assert multiprocessing.active_children() == []
+    with pytest.raises(UserError, match="unfinished: 10 of 12"):
+        FeatureStore(folder)
+    before = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.bin")}
+    stores = store_recipe_features(recipe, processes=2)
+    assert stores.keys() == alone.keys()
+    for name, store in stores.items():
+        rows = range(len(store))
+        assert store.images == alone[name].images
+        assert torch.equal(store.read(rows), alone[name].read(rows))
+    after = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.bin")}
+    assert [name for name in sorted(after) if after[name] != before[name]] == ["shard-00001.bin"]
+
+
+def command(mapping: dict[str, object], tmp_path: Path, *more: str) -> subprocess.Popen[str]:
+    (tmp_path / "config.json").write_text(json.dumps(mapping))  # JSON is YAML.
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "captioner", "features", str(tmp_path / "config.json")),
+            *("--device", "cpu", *more),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def children(process: int) -> list[int]:
+    """The spawned processes of a process, but for the one that Python starts to clean up."""
+    listed = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [
+        int(child)
+        for child in listed
+        if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text(errors="replace")
+    ]
+
+
+@locks
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="there is no /proc here")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_stopping_the_command_stops_its_workers_and_keeps_what_is_done(
+    mapping: dict[str, object], tmp_path: Path, number: signal.Signals
+) -> None:
+    folder = make_store(recipe_in(mapping))
+    with (
+        held(folder / "shard-00005.bin"),
+        command(mapping, tmp_path, "--processes", "2") as run,
+    ):
+        wait_for(lambda: safe_rows(folder) == 10, lambda: run.poll() is None)
+        workers = children(run.pid)
+        assert len(workers) == 2
+        if number == signal.SIGINT:
+            os.killpg(run.pid, number)  # As a terminal does: every process gets it.
+        else:
+            run.send_signal(number)
+        output, errors = run.communicate(timeout=60)
+        wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), lambda: True)
+    assert output == ""
+    if number == signal.SIGKILL:
+        assert run.returncode == -number
+    else:
+        assert run.returncode == 130
+        assert errors.splitlines()[-1] == "captioner: interrupted"
+    assert "Traceback" not in errors
+    assert safe_rows(folder) == 10
+
+
+@locks
+def test_two_commands_share_a_store_and_other_splits_are_stored_too(
+    mapping: dict[str, object], tmp_path: Path
+) -> None:
+    folder = make_store(recipe_in(mapping))
+    with command(mapping, tmp_path, "--split", "test", "--processes", "2") as first:
+        with held(folder / "shard-00000.bin"):
+            second = command(mapping, tmp_path, "--split", "test")
+            wait_for(lambda: safe_rows(folder) == 10, lambda: second.poll() is None)
+        outputs = [run.communicate(timeout=120) for run in (first, second)]
+    for run, (output, errors) in zip((first, second), outputs, strict=True):
+        assert run.returncode == 0, errors
+        for line in ("train: 12 images in", "validation: 2 images in", "test: 3 images in"):
+            assert line in output
+        assert "Traceback" not in errors
+    assert len(FeatureStore(tmp_path / "store" / "test")) == 3
+    alone = store_recipe_features(recipe_in(mapping, tmp_path / "alone"), splits=["test"])
+    for name, store in alone.items():
+        rows = range(len(store))
+        assert torch.equal(FeatureStore(tmp_path / "store" / name).read(rows), store.read(rows))
+
+
+@locks
+def test_what_a_worker_refuses_is_one_sentence(
+    mapping: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "photos" / "train4.png").write_bytes(b"no photo")
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with pytest.raises(UserError, match=r"train4\.png"):
+        store_recipe_features(recipe_in(mapping), processes=2)
+    assert multiprocessing.active_children() == []
+    mapping["data"] = {**mapping["data"], "on_problem": "skip"}  # type: ignore[dict-item]
+    store = store_recipe_features(recipe_in(mapping), processes=2)["train"]
+    assert sorted(store.unreadable) == ["train4.png", "train4.png" + MIRRORED]
+    assert "features: 14/14 images" in stream.getvalue()
+
+
+def test_a_waiting_process_says_so_and_takes_over(
+    mapping: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("fcntl")
+    folder = make_store(recipe_in(mapping))
+    notes: list[str] = []
+    holding = held(folder / "shard-00003.bin")
+    holding.__enter__()
+
+    def advance(progress: object, count: int = 1, note: str = "") -> None:
+        notes.append(note)
+        progress.done += count  # type: ignore[attr-defined]
+        if note and len(notes) == notes.index(note) + 2:
+            holding.__exit__(None, None, None)
+
+    monkeypatch.setattr("captioner.progress.Progress.advance", advance)
+    store = store_recipe_features(recipe_in(mapping))["train"]
+    assert "waiting for other processes" in notes
+    assert notes[-1] == ""
+    alone = store_recipe_features(recipe_in(mapping, tmp_path / "alone"))["train"]
+    assert torch.equal(store.read(range(12)), alone.read(range(12)))
+
+
+def test_photos_loaded_ahead_for_a_gpu_give_the_same_rows(
+    mapping: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = store_recipe_features(recipe_in(mapping, tmp_path / "alone"))
+    monkeypatch.setattr(feature_extraction, "_takes_all_cores", lambda encoder: False)
+    before = torch.get_num_threads()
+    ahead = store_recipe_features(recipe_in(mapping))
+    for name, store in alone.items():
+        rows = range(len(store))
+        assert torch.equal(ahead[name].read(rows), store.read(rows))
+    (tmp_path / "photos" / "train4.png").write_bytes(b"no photo")
+    with pytest.raises(UserError, match=r"train4\.png"):
+        store_recipe_features(recipe_in(mapping, tmp_path / "refused"))
+    mapping["data"] = {**mapping["data"], "on_problem": "skip"}  # type: ignore[dict-item]
+    store = store_recipe_features(recipe_in(mapping, tmp_path / "refused"))["train"]
+    assert sorted(store.unreadable) == ["train4.png", "train4.png" + MIRRORED]
+    assert torch.get_num_threads() == before
+    assert "prefetch" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_a_disk_without_locks_has_room_for_one_process(
+    mapping: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feature_workers, "try_lock", lambda descriptor: None)
+    with pytest.raises(UserError, match=r"without file locks.*--processes 1"):
+        store_recipe_features(recipe_in(mapping), processes=2)
+    assert len(store_recipe_features(recipe_in(mapping))["train"]) == 12
+
+
+@pytest.mark.parametrize(
+    ("split", "sentence"),
+    [
+        ("train", "cannot be stored beside"),
+        ("validation", "cannot be stored beside"),
+        ("../other", "cannot be stored beside"),
+        ("absent", "absent"),
+    ],
+)
+def test_a_split_that_cannot_be_stored_is_named(
+    mapping: dict[str, object], split: str, sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        store_recipe_features(recipe_in(mapping), splits=[split])
+
+
+def test_fewer_than_one_process_is_refused(mapping: dict[str, object]) -> None:
+    with pytest.raises(UserError, match="0 processes"):
+        store_recipe_features(recipe_in(mapping), processes=0)
+
+
+def test_there_is_a_process_for_each_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    assert default_processes(torch.device("cuda")) == 3
+    assert default_processes(torch.device("cuda:1")) == 1
+    assert default_processes(torch.device("cpu")) == 1
+    devices = [str(feature_workers._device(torch.device("cuda"), number)) for number in range(4)]
+    assert devices == ["cuda:0", "cuda:1", "cuda:2", "cuda:0"]
+    assert feature_workers._device(torch.device("cuda:1"), 2) == torch.device("cuda:1")
+
+
+def test_rows_are_of_the_type_asked_for(mapping: dict[str, object]) -> None:
+    store = store_recipe_features(recipe_in(mapping))["train"]
+    rows = torch.tensor([3, 0])
+    assert StoredRows(store, 6, True).read(rows).dtype == torch.float32
+    half = StoredRows(store, 6, True, torch.float16).read(rows)
+    assert half.dtype == torch.float16
+    assert torch.equal(half.float(), store.read([3, 0]))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_rows_are_read_into_memory_that_a_gpu_fetches(mapping: dict[str, object]) -> None:
+    store = store_recipe_features(recipe_in(mapping))["train"]
+    found = StoredRows(store, 6, True, torch.float16, pinned=True).read(torch.tensor([3, 0]))
+    assert found.is_pinned()
+    assert torch.equal(found.to("cuda", non_blocking=True).cpu().float(), store.read([3, 0]))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_a_gpu_fills_a_store_as_a_cpu_does(mapping: dict[str, object], tmp_path: Path) -> None:
+    alone = store_recipe_features(recipe_in(mapping, tmp_path / "alone"))
+    both = store_recipe_features(recipe_in(mapping), "cuda", processes=2)
+    for name, store in alone.items():
+        rows = range(len(store))
+        torch.testing.assert_close(both[name].read(rows), store.read(rows), rtol=0.02, atol=0.02)
