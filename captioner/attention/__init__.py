@@ -14,7 +14,13 @@ from captioner.attention.scores import (
     ScaledDotProductScore,
     Score,
 )
-from captioner.attention.selection import Attended, HardSelection, SoftSelection, masked_softmax
+from captioner.attention.selection import (
+    Attended,
+    HardSelection,
+    SoftSelection,
+    masked_log_softmax,
+    masked_softmax,
+)
 
 __all__ = [
     "AdditiveScore",
@@ -29,5 +35,6 @@ __all__ = [
     "ScaledDotProductScore",
     "Score",
     "SoftSelection",
+    "masked_log_softmax",
     "masked_softmax",
 ]

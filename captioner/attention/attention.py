@@ -37,17 +37,19 @@ class Attention(nn.Module):
         memory: Memory,
         mask: Tensor | None = None,
         generator: torch.Generator | None = None,
+        expected: Tensor | None = None,
     ) -> Attended:
         """Queries (B, Q, H) -> contexts (B, Q, D), weights and scores (B, Q, L).
 
         mask: a further mask for these queries, boolean, broadcastable to (B, Q, L), for example
         what a position may see of those before it.
         generator: what hard selection draws from.
+        expected: (B, Q) boolean, where hard selection gives the expected value instead.
         Raises `UserError` when the masks together leave a query nothing to attend.
         """
         scores = self.score(query, memory.keys)  # (B, Q, L)
         together = combined_mask(memory, mask)
-        result: Attended = self.selection(memory.values, scores, together, generator)
+        result: Attended = self.selection(memory.values, scores, together, generator, expected)
         return result
 
 

@@ -3,6 +3,7 @@
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner, SearchOptions
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.hard_attention import HardAttentionLoss
 from captioner.caption.model_folder import load_model, save_model
 from captioner.caption.objective import ObjectiveConfig
 from captioner.caption.training import CaptioningBatch, CaptioningLoss
@@ -13,6 +14,7 @@ __all__ = [
     "CaptioningBatch",
     "CaptioningLoss",
     "DecoderConfig",
+    "HardAttentionLoss",
     "ObjectiveConfig",
     "SearchOptions",
     "ShowAttendTellDecoder",

@@ -12,7 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from captioner.attention import AdditiveScore, Attention, HardSelection, Memory, SoftSelection
+from captioner.attention import (
+    AdditiveScore,
+    Attended,
+    Attention,
+    HardSelection,
+    Memory,
+    SoftSelection,
+)
 from captioner.decoding import Step
 from captioner.errors import UserError
 
@@ -24,7 +31,8 @@ class DecoderConfig:
     embedding_size: size of a word's embedding E y.
     hidden_size: H of the LSTM. attention_size: A of the additive score.
     memory_size: D of an annotation vector; 512 for VGG.
-    selection: `soft` or `hard`.
+    selection: `soft`, the expected annotation vector, or `hard`, that of one place, drawn in
+        training and the likeliest otherwise. The maps are the distribution over places in both.
     gate: `scalar` (section 4.2.1: one beta a step), `vector` (one for each of D) or `none`.
     deep_output: equation 7, L_o(E y + L_h h + L_z z); without it the output layer sees h alone.
     output_tanh: a tanh before L_o.
@@ -77,12 +85,13 @@ class TeacherForced(NamedTuple):
     """What the decoder says of given captions.
 
     logits: (B, K, T, V). weights: (B, K, T, L). log_probability: (B, K, T), of the positions drawn
-    by hard attention; None for soft.
+    by hard attention, and entropy: (B, K, T), of what they were drawn from, in nats; None for soft.
     """
 
     logits: Tensor
     weights: Tensor
     log_probability: Tensor | None
+    entropy: Tensor | None
 
 
 class ShowAttendTellDecoder(nn.Module):
@@ -144,10 +153,10 @@ class ShowAttendTellDecoder(nn.Module):
         """Last words (B, K) and the state before them -> `Step` for the words that follow."""
         assert isinstance(state, DecoderState)
         embedded = self.dropout(self.embedding(tokens))  # (B, K, E)
-        state, context, weights, _ = self._recur(
-            self._word_gates(embedded), state, self._recurrent_weights(), None
+        state, context, attended = self._recur(
+            self._word_gates(embedded), state, self._recurrent_weights()
         )
-        return Step(self._logits(embedded, state.hidden, context), state, weights)
+        return Step(self._logits(embedded, state.hidden, context), state, attended.weights)
 
     def select(self, state: object, rows: Tensor) -> DecoderState:
         """The state of rows (B, K') of each source's K; the memory stays as it is."""
@@ -158,13 +167,19 @@ class ShowAttendTellDecoder(nn.Module):
         )
 
     def forward(
-        self, memory: Memory, tokens: Tensor, generator: torch.Generator | None = None
+        self,
+        memory: Memory,
+        tokens: Tensor,
+        generator: torch.Generator | None = None,
+        expected: Tensor | None = None,
     ) -> TeacherForced:
         """Teacher forcing: the words fed in (B, K, T), `<start>` first -> `TeacherForced`.
 
         Only what depends on the recurrence runs step by step. The embeddings, their part of the
         LSTM's gates and the output layer are one product each over all T steps.
         generator: what hard attention draws from.
+        expected: (B, K) boolean, captions for all of whose words hard attention gives the expected
+            value instead of a draw.
         """
         rows, steps = tokens.shape[1:]
         embedded = self.dropout(self.embedding(tokens))  # (B, K, T, E)
@@ -173,22 +188,21 @@ class ShowAttendTellDecoder(nn.Module):
         state = self.start(memory)
         if rows > 1:
             state = self.select(state, tokens.new_zeros(tokens.shape[:2]))
-        hiddens, contexts, weights, drawn = [], [], [], []
+        hiddens, contexts, looks = [], [], []
         for time in range(steps):
-            state, context, weight, log_probability = self._recur(
-                word_gates[:, :, time], state, recurrent_weights, generator
+            state, context, attended = self._recur(
+                word_gates[:, :, time], state, recurrent_weights, generator, expected
             )
             hiddens.append(state.hidden)
             contexts.append(context)
-            weights.append(weight)
-            drawn.append(log_probability)
-        return TeacherForced(
-            self._logits(embedded, torch.stack(hiddens, dim=2), torch.stack(contexts, dim=2)),
-            torch.stack(weights, dim=2),  # (B, K, T, L)
-            None
-            if self.config.selection == "soft"
-            else torch.stack([term for term in drawn if term is not None], dim=2),  # (B, K, T)
-        )
+            looks.append(attended)
+        logits = self._logits(embedded, torch.stack(hiddens, dim=2), torch.stack(contexts, dim=2))
+        weights = torch.stack([look.weights for look in looks], dim=2)  # (B, K, T, L)
+        if self.config.selection == "soft":
+            return TeacherForced(logits, weights, None, None)
+        log_probability = torch.stack([look.log_probability for look in looks], dim=2)  # (B, K, T)
+        entropy = torch.stack([look.entropy for look in looks], dim=2)  # (B, K, T)
+        return TeacherForced(logits, weights, log_probability, entropy)
 
     def _word_gates(self, embedded: Tensor) -> Tensor:
         """The words' part of the LSTM's gates: (..., E) -> (..., 4H). Equation 1, T E y."""
@@ -209,14 +223,17 @@ class ShowAttendTellDecoder(nn.Module):
         word_gates: Tensor,
         state: DecoderState,
         recurrent_weights: tuple[Tensor, Tensor],
-        generator: torch.Generator | None,
-    ) -> tuple[DecoderState, Tensor, Tensor, Tensor | None]:
+        generator: torch.Generator | None = None,
+        expected: Tensor | None = None,
+    ) -> tuple[DecoderState, Tensor, Attended]:
         """One step of the recurrence, the same for teacher forcing and for decoding.
 
-        word_gates (B, K, 4H) -> state, gated context (B, K, D), weights (B, K, L), and the
-        log-probability (B, K) of the drawn positions for hard attention. Equations 1 to 3, 4, 5.
+        word_gates (B, K, 4H) -> state, gated context (B, K, D), and what was looked at, K queries
+        of it. Equations 1 to 3, 4, 5.
         """
-        attended = self.attention(state.hidden, state.memory, generator=generator)
+        attended: Attended = self.attention(
+            state.hidden, state.memory, generator=generator, expected=expected
+        )
         context = attended.context  # (B, K, D)
         if self.config.gate != "none":
             context = torch.sigmoid(self.gate(state.hidden)) * context
@@ -229,8 +246,7 @@ class ShowAttendTellDecoder(nn.Module):
         entry, forget, candidate, exit_ = gates.chunk(4, dim=-1)  # (B, K, H) each
         cell = torch.sigmoid(forget) * state.cell + torch.sigmoid(entry) * torch.tanh(candidate)
         hidden = torch.sigmoid(exit_) * torch.tanh(cell)
-        drawn = attended.log_probability if self.config.selection == "hard" else None
-        return DecoderState(state.memory, hidden, cell), context, attended.weights, drawn
+        return DecoderState(state.memory, hidden, cell), context, attended
 
     def _logits(self, embedded: Tensor, hidden: Tensor, context: Tensor) -> Tensor:
         """Embedding (..., E), state (..., H), context (..., D) -> logits (..., V). Equation 7."""

@@ -20,23 +20,32 @@ class CaptioningBatch(NamedTuple):
         encoder is trained too.
     inputs: (B, T) words fed in, `<start>` first. targets: (B, T) words to say, `<end>` last.
     mask: (B, T) boolean, False for padding.
+    seed: of what hard attention draws for this batch; of no effect for soft.
     """
 
     source: Tensor
     inputs: Tensor
     targets: Tensor
     mask: Tensor
+    seed: int = 0
 
     def to(self, device: torch.device | str) -> CaptioningBatch:
         """The batch on another device."""
-        return CaptioningBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
+        return CaptioningBatch(
+            self.source.to(device, non_blocking=True),
+            self.inputs.to(device, non_blocking=True),
+            self.targets.to(device, non_blocking=True),
+            self.mask.to(device, non_blocking=True),
+            self.seed,
+        )
 
 
 class CaptioningLoss(nn.Module):
     """Cross-entropy with doubly stochastic regularisation, for soft attention.
 
     encoder: given when it is trained together with the decoder, from photos.
-    Raises `UserError` for a hard-attention decoder, whose gradient this objective lacks.
+    Raises `UserError` for a hard-attention decoder, which `HardAttentionLoss` is for, and for
+    fields of the objective that are of hard attention.
     """
 
     def __init__(
@@ -50,6 +59,7 @@ class CaptioningLoss(nn.Module):
             raise UserError(
                 "cross-entropy trains soft attention; hard attention needs REINFORCE as well"
             )
+        objective.check_selection("soft")
         self.decoder = decoder
         self.encoder = encoder
         self.objective = objective

@@ -14,6 +14,7 @@ from captioner.caption import (
     Captioner,
     CaptioningBatch,
     CaptioningLoss,
+    HardAttentionLoss,
     ShowAttendTellDecoder,
     save_model,
 )
@@ -89,7 +90,8 @@ def _train(
     encoder = encoder_of(recipe).to(device)
     decoder = ShowAttendTellDecoder(recipe.decoder, len(vocabulary)).to(device)
     captioner = Captioner(encoder, decoder, vocabulary, recipe.preprocessing, recipe.search)
-    model = CaptioningLoss(decoder, recipe.objective, encoder if recipe.encoder.train else None)
+    loss = HardAttentionLoss if recipe.decoder.selection == "hard" else CaptioningLoss
+    model = loss(decoder, recipe.objective, encoder if recipe.encoder.train else None).to(device)
     train_rows: Rows
     validation_rows: Rows
     kept = list(range(len(validation_source)))
@@ -162,7 +164,8 @@ class CaptionBatches:
             own = _generator(settings.seed, epoch, number)
             batch = collate([self.examples[index] for index in indices])
             source = self.rows.read(batch.rows, own)
-            yield CaptioningBatch(source, batch.inputs, batch.targets, batch.mask)
+            seed = _seed(settings.seed, epoch, number, _DRAWS)
+            yield CaptioningBatch(source, batch.inputs, batch.targets, batch.mask, seed)
 
 
 def free_running(
@@ -201,10 +204,18 @@ def write_captions(path: Path, captions: Sequence[str], source: Source) -> None:
     write_results(path, dict(zip(source.image_ids, captions, strict=True)))
 
 
+_DRAWS = 1
+"""Behind the number of a batch: what hard attention draws is not what mirrors its photos."""
+
+
 def _generator(*numbers: int) -> torch.Generator:
     """A generator of its own for these numbers: a seed, an epoch, a batch."""
-    seed = numpy.random.SeedSequence(numbers).generate_state(1, numpy.uint64)[0]
-    return torch.Generator().manual_seed(int(seed))
+    return torch.Generator().manual_seed(_seed(*numbers))
+
+
+def _seed(*numbers: int) -> int:
+    """A seed of its own for these numbers."""
+    return int(numpy.random.SeedSequence(numbers).generate_state(1, numpy.uint64)[0])
 
 
 def _check_validation(photos: int) -> None:
@@ -212,7 +223,9 @@ def _check_validation(photos: int) -> None:
         raise UserError(f"CIDEr-D needs two photos or more to validate on, and there are {photos}")
 
 
-def _parameter_groups(model: CaptioningLoss, recipe: CaptioningRecipe) -> list[dict[str, object]]:
+def _parameter_groups(
+    model: CaptioningLoss | HardAttentionLoss, recipe: CaptioningRecipe
+) -> list[dict[str, object]]:
     groups: list[dict[str, object]] = [{"params": list(model.decoder.parameters())}]
     if model.encoder is not None:
         groups.append(

@@ -178,6 +178,7 @@ class CaptioningRecipe:
             raise UserError(f"minimum_count {self.minimum_count} is not at least 1")
         if self.features.mirror and self.encoder.train:
             raise UserError("features mirror is for stored features; encoder train stores none")
+        self.objective.check_selection(self.decoder.selection)
 
 
 def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> CaptioningRecipe:

@@ -77,6 +77,8 @@ def test_soft_attention_has_no_log_probability() -> None:
     attended = SoftSelection()(torch.zeros(1, 2, 3), torch.zeros(1, 1, 2))
     with pytest.raises(UserError, match="draws no position"):
         _ = attended.log_probability
+    with pytest.raises(UserError, match="no draw has an entropy"):
+        _ = attended.entropy
 
 
 VALUES = torch.tensor([[[1.0, 2.0], [3.0, -1.0], [0.5, 4.0], [100.0, 100.0]]], dtype=torch.float64)
@@ -166,14 +168,68 @@ def test_no_gradient_through_the_draw() -> None:
     assert torch.equal(to_values, expected)
 
 
-def test_a_very_improbable_draw_has_a_finite_log_probability() -> None:
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_log_probability_of_narrow_scores_is_that_of_no_rounded_weight(dtype) -> None:
+    wide = torch.randn(4, 30, 300, generator=torch.Generator().manual_seed(0)) * 3
+    scores, leaf = wide.to(dtype).requires_grad_(), wide.to(dtype).double().requires_grad_()
+    mask = torch.rand(4, 1, 300, generator=torch.Generator().manual_seed(1)) < 0.7
+    values = torch.zeros(4, 300, 2, dtype=dtype)
+    attended = HardSelection()(values, scores, mask, torch.Generator().manual_seed(2))
+    exact = torch.log_softmax(leaf.masked_fill(~mask, float("-inf")), dim=-1)
+    expected = exact.gather(-1, attended.positions.unsqueeze(-1)).squeeze(-1)
+    assert attended.log_probability.dtype == torch.float32
+    torch.testing.assert_close(attended.log_probability.double(), expected, rtol=0, atol=1e-5)
+    rounded = attended.weights.gather(-1, attended.positions.unsqueeze(-1)).squeeze(-1).log()
+    assert (rounded.double() - expected).abs().max() > 1e-4  # what the weights would have given
+    attended.log_probability.sum().backward()
+    expected.sum().backward()
+    # The gradient is rounded once, to the type of the scores.
+    tolerance = torch.finfo(dtype).eps
+    torch.testing.assert_close(scores.grad.double(), leaf.grad, rtol=tolerance, atol=1e-6)
+
+
+def test_a_place_that_the_weights_have_rounded_to_nothing_still_has_its_log_probability() -> None:
     scores = torch.tensor([[[0.0, -200.0]]], requires_grad=True)
     attended = HardSelection()(torch.zeros(1, 2, 1), scores, None, None)
-    improbable = attended._replace(positions=torch.tensor([[1]]))
-    improbable.log_probability.sum().backward()
-    assert improbable.log_probability.isfinite().all()
-    assert scores.grad is not None
-    assert scores.grad.isfinite().all()
+    assert attended.weights[0, 0, 1].item() == 0.0
+    improbable = attended._replace(positions=torch.tensor([[1]])).log_probability
+    assert improbable.item() == -200.0
+    improbable.sum().backward()
+    torch.testing.assert_close(scores.grad, torch.tensor([[[-1.0, 1.0]]]))
+
+
+def test_the_entropy_by_numbers() -> None:
+    scores = torch.tensor([[[0.0, 0.0, 0.0, 5.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, -500.0, 9.0]]])
+    mask = torch.tensor([[[True, True, True, False], [True] * 4, [False, True, True, False]]])
+    attended = HardSelection()(torch.zeros(1, 4, 1), scores, mask, None)
+    expected = torch.tensor([[math.log(3), math.log(4), 0.0]])
+    torch.testing.assert_close(attended.entropy, expected)
+
+
+def test_the_gradient_of_the_entropy_with_a_mask_is_that_without_what_it_hides() -> None:
+    scores = SCORES.clone().requires_grad_()
+    HardSelection()(VALUES, scores, MASK, None).entropy.sum().backward()
+    short = SCORES[..., :3].clone().requires_grad_()
+    torch.distributions.Categorical(logits=short).entropy().sum().backward()
+    torch.testing.assert_close(scores.grad[..., :3], short.grad)
+    assert scores.grad[0, 0, 3].item() == 0.0
+
+
+def test_expected_queries_get_the_soft_context_and_its_gradient_and_others_their_draw() -> None:
+    values = VALUES.expand(2, -1, -1).clone().requires_grad_()
+    scores = SCORES.expand(2, 3, -1).clone().requires_grad_()
+    expected = torch.tensor([[True, False, True], [False, False, True]])
+    found = HardSelection()(values, scores, MASK, torch.Generator().manual_seed(0), expected)
+    drawn = HardSelection()(values, scores, MASK, torch.Generator().manual_seed(0))
+    soft = SoftSelection()(values, scores, MASK)
+    assert torch.equal(found.positions, drawn.positions)  # those of others are what they were
+    torch.testing.assert_close(found.context[expected], soft.context[expected])
+    assert torch.equal(found.context[~expected], drawn.context[~expected])
+    (through,) = torch.autograd.grad(found.context.sum(), scores, retain_graph=True)
+    (wanted,) = torch.autograd.grad(soft.context[expected].sum(), scores)
+    torch.testing.assert_close(through, wanted)
+    assert (through[expected].abs().sum(dim=-1) > 0).all()
+    assert (through[~expected] == 0).all()
 
 
 def test_reinforce_expects_the_gradient_of_the_expected_reward() -> None:

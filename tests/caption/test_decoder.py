@@ -115,6 +115,7 @@ def test_teacher_forcing_is_the_paper_s_equations(form: dict[str, Any]) -> None:
     assert found.logits.shape == (3, 1, 4, WORDS)
     assert found.weights.shape == (3, 1, 4, PLACES)
     assert found.log_probability is None
+    assert found.entropy is None
 
 
 @FORMS
@@ -243,6 +244,8 @@ def test_hard_attention_looks_at_one_place_in_evaluation_the_likeliest() -> None
         assert found.log_probability.shape == (3, 1, 4)
         likeliest = found.weights.max(dim=-1).values
         torch.testing.assert_close(found.log_probability, likeliest.log())
+        by_hand = -(found.weights * found.weights.log()).sum(dim=-1)
+        torch.testing.assert_close(found.entropy, by_hand)
         attended = decoder.attention(decoder.start(memory).hidden, memory)
         place = found.weights[:, 0, 0].argmax(dim=-1)
         assert torch.equal(attended.context[:, 0], memory.values[torch.arange(3), place])

@@ -110,8 +110,38 @@ def test_padding_with_another_target_counts_for_nothing() -> None:
             "objective doubly_stochastic_target 'two' is not one of one, share",
         ),
         ({"label_smoothing": 1.0}, r"objective label_smoothing 1.0 is not in \[0, 1\)"),
+        ({"reward_weight": -1.0}, "objective reward_weight -1.0 is negative"),
+        ({"entropy_weight": math.nan}, "objective entropy_weight nan is negative"),
+        ({"baseline_decay": 1.0}, r"objective baseline_decay 1.0 is not in \[0, 1\)"),
+        ({"semi_sampling": 1.1}, r"objective semi_sampling 1.1 is not in \[0, 1\]"),
     ],
 )
 def test_options_out_of_range_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=f"^{sentence}$"):
         ObjectiveConfig(**options)
+
+
+@pytest.mark.parametrize(
+    ("selection", "options", "sentence"),
+    [
+        ("hard", {}, r"doubly_stochastic 1\.0 is for soft attention; set it to 0 for hard"),
+        ("soft", {"reward_weight": 1.0}, r"reward_weight 1\.0 is for hard attention; leave it out"),
+        ("soft", {"entropy_weight": 0.0}, r"entropy_weight 0\.0 is for hard attention"),
+        ("soft", {"baseline_decay": 0.5}, r"baseline_decay 0\.5 is for hard attention"),
+        ("soft", {"semi_sampling": 0.0}, r"semi_sampling 0\.0 is for hard attention"),
+    ],
+)
+def test_fields_of_the_other_attention_are_refused(
+    selection: str, options: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UserError, match=f"^objective {sentence}"):
+        ObjectiveConfig(**options).check_selection(selection)
+
+
+def test_fields_of_the_attention_itself_are_taken() -> None:
+    ObjectiveConfig(doubly_stochastic=0.5, label_smoothing=0.1).check_selection("soft")
+    ObjectiveConfig(0.0, "one", 0.1, 1.0, 0.0, 0.5, 1.0).check_selection("hard")
+
+
+def test_double_precision_stays() -> None:
+    assert cross_entropy(PROBABILITIES.double().log(), TARGETS, MASK).dtype == torch.float64

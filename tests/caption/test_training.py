@@ -75,6 +75,7 @@ def test_hard_attention_is_refused() -> None:
 
 
 def test_a_batch_moves_as_a_whole() -> None:
-    moved = make_batch(ANNOTATIONS).to("meta")
+    moved = make_batch(ANNOTATIONS)._replace(seed=7).to("meta")
     assert isinstance(moved, CaptioningBatch)
-    assert all(tensor.device.type == "meta" for tensor in moved)
+    assert all(tensor.device.type == "meta" for tensor in moved[:4])
+    assert moved.seed == 7

@@ -36,6 +36,8 @@ def test_there_are_configs() -> None:
         ("data: {format: shapes}\ntraining: {epochs: 0}", "epochs"),
         ("data: {format: shapes}\ntraining: {epochs: true}", "epochs"),
         ("data: {format: shapes}\ndecoder: {gate: both}", "gate"),
+        ("data: {format: shapes}\ndecoder: {selection: hard}", "doubly_stochastic 1.0"),
+        ("data: {format: shapes}\nobjective: {semi_sampling: 0.1}", "semi_sampling 0.1"),
         ("data: {format: shapes}\nvalidation: {score: METEOR}", "METEOR"),
         ("data: {format: csv}", "csv"),
         ("data: {format: coco}", "annotations"),

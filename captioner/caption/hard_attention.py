@@ -1,0 +1,123 @@
+"""Hard attention's objective: REINFORCE over the places looked at. Xu et al. 2015, section 4.1."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from captioner.caption.decoder import ShowAttendTellDecoder
+from captioner.caption.objective import ObjectiveConfig, cross_entropy
+from captioner.caption.training import CaptioningBatch
+from captioner.errors import UserError
+from captioner.vision.vgg import VGGEncoder
+
+
+class HardAttentionLoss(nn.Module):
+    """The lower bound on log p(y | a) of hard attention, with the gradient of equation 12.
+
+    L_s = sum_s p(s | a) log p(y | s, a), equation 10, estimated by one draw s of a place for every
+    word of a caption. Where equation 12 leaves room:
+
+    - The reward of a draw is log p(y | s, a) of the whole caption, padding left out, and it is the
+      reward of each of the caption's places.
+    - The baseline b is kept in nats a word, and a caption of T words is held against T b: longer
+      captions are less probable whatever is looked at. Where all captions of a batch are of one
+      length, as the authors had them, this is the paper's. It is updated after its use, from the
+      drawn captions of the batch, so that no draw is held against itself, which would bias the
+      gradient; and it starts where a decoder does that knows nothing, at -log V.
+    - The entropy is that of each word's distribution over places, given the places drawn before.
+    - Semi-sampling is drawn for each caption, for all its words. A caption that is given the
+      expected values has no draw, hence no score function and no part in the baseline: its
+      gradient is soft attention's. (So it is in the authors' code, where the score function is
+      sample / alpha, there 1 at every place, which softmax lets through as 0.)
+
+    baseline: a buffer, so that checkpoints keep it. encoder: given when it is trained together
+    with the decoder, from photos.
+    Raises `UserError` for a soft-attention decoder, and for fields of the objective that are of
+    soft attention.
+    """
+
+    baseline: Tensor
+
+    def __init__(
+        self,
+        decoder: ShowAttendTellDecoder,
+        objective: ObjectiveConfig,
+        encoder: VGGEncoder | None = None,
+    ) -> None:
+        super().__init__()
+        if decoder.config.selection != "hard":
+            raise UserError("REINFORCE trains hard attention; soft attention draws nothing")
+        objective.check_selection("hard")
+        self.decoder = decoder
+        self.encoder = encoder
+        self.objective = objective
+        words = decoder.embedding.num_embeddings
+        self.register_buffer("baseline", torch.tensor(-math.log(words)))
+
+    def loss(self, batch: CaptioningBatch) -> dict[str, Tensor]:
+        """The loss of a batch under the key `loss`, and what to report beside it.
+
+        `loss`: mean over captions of minus the lower bound, less the entropy term, in nats a
+            caption; its gradient is minus equation 12. `cross_entropy`: nats a word, without
+            smoothing. `entropy`: of the distribution over places, nats a word. `baseline`: before
+            this batch, nats a word.
+
+        Draws are made from the batch's seed, on the device of the batch.
+        """
+        device = batch.inputs.device
+        generator = torch.Generator(device).manual_seed(batch.seed)
+        expected = (
+            torch.rand(len(batch.inputs), generator=generator, device=device)
+            < self.objective.semi_sampling
+        )  # (B,)
+        annotations = batch.source if self.encoder is None else self.encoder(batch.source)
+        memory = self.decoder.remember(annotations)
+        said = self.decoder(
+            memory, batch.inputs.unsqueeze(1), generator, expected.unsqueeze(1)
+        )  # one row a source
+        assert said.log_probability is not None
+        assert said.entropy is not None
+        logits = said.logits[:, 0]  # (B, T, V)
+        loss = plain = cross_entropy(logits, batch.targets, batch.mask)  # (B,)
+        if self.objective.label_smoothing > 0:
+            loss = cross_entropy(logits, batch.targets, batch.mask, self.objective.label_smoothing)
+        words = batch.mask.sum(dim=1)  # (B,)
+        entropy = (said.entropy[:, 0] * batch.mask).sum(dim=1)  # (B,)
+        log_draw = (said.log_probability[:, 0] * batch.mask).sum(dim=1)  # (B,), log p(s | a)
+        reward = -loss.detach()  # (B,)
+        baseline = self.baseline.clone()
+        advantage = (reward - words * baseline).masked_fill(expected, 0.0)  # (B,)
+        objective = (
+            -loss
+            + self.objective.reward_weight * advantage * _gradient_only(log_draw)
+            + self.objective.entropy_weight * entropy
+        )  # (B,)
+        if self.training:
+            self._update_baseline(reward, words, ~expected)
+        total = batch.mask.sum()
+        return {
+            "loss": -objective.mean(),
+            "cross_entropy": (plain.sum() / total).detach(),
+            "entropy": (entropy.sum() / total).detach(),
+            "baseline": baseline,
+        }
+
+    @torch.no_grad()
+    def _update_baseline(self, reward: Tensor, words: Tensor, drawn: Tensor) -> None:
+        """b_k = 0.9 b_{k-1} + 0.1 log p(y | s, a), a word; the three are (B,).
+
+        A batch without a draw leaves it as it is.
+        """
+        count = (words * drawn).sum()
+        decay = self.objective.baseline_decay
+        mean = (reward * drawn).sum() / count.clamp(min=1)
+        new = decay * self.baseline + (1 - decay) * mean
+        self.baseline.copy_(torch.where(count > 0, new, self.baseline))
+
+
+def _gradient_only(tensor: Tensor) -> Tensor:
+    """Zero, with the tensor's gradient."""
+    return tensor - tensor.detach()

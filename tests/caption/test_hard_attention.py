@@ -1,0 +1,418 @@
+"""Hard attention's gradient, against every draw there is, and the terms it is made of."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from captioner.attention import HardSelection
+from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.hard_attention import HardAttentionLoss
+from captioner.caption.objective import ObjectiveConfig, cross_entropy
+from captioner.caption.training import CaptioningBatch, CaptioningLoss
+from captioner.errors import UserError
+from captioner.vision.vgg import VGGConfig, VGGEncoder
+
+WORDS, PLACES, MEMORY, STEPS = 5, 3, 4, 3
+"""V, L, D and T of the captioners here."""
+
+Gradients = list[Tensor]
+
+
+class Given(HardSelection):
+    """Places that are given, in place of a draw: for each step (B, K)."""
+
+    def __init__(self, places: Iterable[Tensor]) -> None:
+        super().__init__()
+        self.places = iter(places)
+
+    def choose(self, log_weights: Tensor, generator: torch.Generator | None) -> Tensor:
+        return next(self.places)
+
+
+def make_decoder(selection: str = "hard", **options: Any) -> ShowAttendTellDecoder:
+    """A decoder in float64 and training mode, that looks about evenly and is not indifferent."""
+    torch.manual_seed(3)
+    sizes = {"embedding_size": 3, "hidden_size": 4, "attention_size": 3, "memory_size": MEMORY}
+    config = DecoderConfig(selection=selection, **{**sizes, "dropout": 0.0, **options})
+    decoder = ShowAttendTellDecoder(config, WORDS).double()
+    for parameter in decoder.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    return decoder
+
+
+def make_loss(decoder: ShowAttendTellDecoder | None = None, **options: float) -> HardAttentionLoss:
+    fields = {"doubly_stochastic": 0.0, "entropy_weight": 0.0, "semi_sampling": 0.0}
+    fields |= {"reward_weight": 1.0, **options}
+    return HardAttentionLoss(decoder or make_decoder(), ObjectiveConfig(**fields)).double()  # type: ignore[arg-type]
+
+
+def make_batch(captions: int = 1, seed: int = 0) -> CaptioningBatch:
+    """Photos whose places differ, and captions of three words, two, three, two and so on."""
+    generator = torch.Generator().manual_seed(5)
+    source = torch.randn(captions, PLACES, MEMORY, generator=generator, dtype=torch.float64)
+    inputs = torch.randint(WORDS, (captions, STEPS), generator=generator)
+    targets = torch.randint(WORDS, (captions, STEPS), generator=generator)
+    mask = torch.ones(captions, STEPS, dtype=torch.bool)
+    mask[1::2, -1] = False
+    return CaptioningBatch(source * 2, inputs, targets, mask, seed)
+
+
+def gradients(scalar: Tensor, loss: HardAttentionLoss) -> Gradients:
+    found = torch.autograd.grad(
+        scalar, list(loss.decoder.parameters()), retain_graph=True, allow_unused=True
+    )
+    pairs = zip(found, loss.decoder.parameters(), strict=True)
+    return [torch.zeros_like(p) if g is None else g for g, p in pairs]
+
+
+def with_places(
+    loss: HardAttentionLoss, batch: CaptioningBatch, places: tuple[int, ...]
+) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+    """What the loss says where one photo's places are given, log p(y | s, a) and log p(s | a)."""
+    steps = [torch.tensor([[place]]) for place in places]
+    loss.decoder.attention.selection = Given(steps)
+    report = loss.loss(batch)
+    loss.decoder.attention.selection = Given(steps)
+    said = loss.decoder(loss.decoder.remember(batch.source), batch.inputs.unsqueeze(1))
+    loss.decoder.attention.selection = HardSelection()
+    log_words = -cross_entropy(said.logits[:, 0], batch.targets, batch.mask).sum()
+    log_places = (said.log_probability[:, 0] * batch.mask).sum()
+    return report, log_words, log_places
+
+
+def enumerate_draws(
+    loss: HardAttentionLoss, batch: CaptioningBatch
+) -> tuple[Gradients, Gradients, Gradients]:
+    """Every draw for one photo, weighted by its probability.
+
+    Gives the mean of the loss's gradient, the mean of its square, and, from autograd alone, the
+    gradient of the lower bound, the sum of p(s | a) log p(y | s, a).
+    """
+    steps = int(batch.mask.sum())
+    assert batch.mask[0, :steps].all()
+    padding = (0,) * (batch.mask.shape[1] - steps)
+    baseline = loss.baseline.clone()
+    bound = torch.zeros((), dtype=torch.float64)
+    total = 0.0
+    mean = [torch.zeros_like(p) for p in loss.decoder.parameters()]
+    square = [torch.zeros_like(p) for p in loss.decoder.parameters()]
+    for places in itertools.product(range(PLACES), repeat=steps):
+        report, log_words, log_places = with_places(loss, batch, (*places, *padding))
+        loss.baseline.copy_(baseline)  # Each draw is one that could come next.
+        probability = log_places.detach().exp()
+        bound = bound + log_places.exp() * log_words
+        total += float(probability)
+        for index, gradient in enumerate(gradients(report["loss"], loss)):
+            mean[index] += probability * gradient
+            square[index] += probability * gradient.square()
+    assert total == pytest.approx(1.0, abs=1e-12)
+    return mean, square, gradients(bound, loss)
+
+
+def assert_equal(found: Gradients, expected: Gradients) -> None:
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+
+
+def largest(found: Gradients) -> float:
+    return max(float(gradient.abs().max()) for gradient in found)
+
+
+# The gradient, on average.
+
+
+def two_words() -> CaptioningBatch:
+    """One caption of two words and a step of padding: nine draws that count."""
+    batch = make_batch()
+    batch.mask[0, -1] = False
+    return batch
+
+
+@pytest.mark.parametrize(
+    ("batch", "baseline"),
+    [(make_batch(), -1.3), (two_words(), 0.0), (two_words(), 40.0)],
+    ids=["three words", "two words and no baseline", "two words and a far baseline"],
+)
+def test_the_expected_gradient_is_that_of_the_lower_bound(
+    batch: CaptioningBatch, baseline: float
+) -> None:
+    loss = make_loss()
+    loss.baseline.fill_(baseline)
+    mean, _, bound = enumerate_draws(loss, batch)
+    assert_equal(mean, [-gradient for gradient in bound])
+    assert largest(bound) > 0.1
+
+
+def test_the_expected_gradient_with_label_smoothing_is_that_of_the_smoothed_bound() -> None:
+    loss, batch = make_loss(label_smoothing=0.2), two_words()
+    mean, _, _ = enumerate_draws(loss, batch)
+    # Without a reward the report's loss is the smoothed cross-entropy of the draw and no more.
+    plain = make_loss(loss.decoder, label_smoothing=0.2, reward_weight=0.0)
+    bound = torch.zeros((), dtype=torch.float64)
+    for places in itertools.product(range(PLACES), repeat=2):
+        report, _, log_places = with_places(plain, batch, (*places, 0))
+        bound = bound + log_places.exp() * report["loss"]
+    assert_equal(mean, gradients(bound, loss))
+
+
+def test_with_half_the_reward_the_gradient_is_another() -> None:
+    """The enumeration would notice a score function that is wrong."""
+    mean, _, bound = enumerate_draws(make_loss(reward_weight=0.5), two_words())
+    assert largest([a + b for a, b in zip(mean, bound, strict=True)]) > 0.01
+
+
+def test_the_baseline_changes_the_variance_and_not_the_mean() -> None:
+    loss, batch = make_loss(), two_words()
+    found = {}
+    for baseline in (-10.0, 0.0, -math.log(WORDS)):
+        loss.baseline.fill_(baseline)
+        mean, square, _ = enumerate_draws(loss, batch)
+        variance = sum(float((s - m**2).sum()) for s, m in zip(square, mean, strict=True))
+        found[baseline] = (mean, variance)
+    assert_equal(found[-10.0][0], found[0.0][0])
+    assert_equal(found[-math.log(WORDS)][0], found[0.0][0])
+    # What a decoder says that knows nothing is nearer to what this one says than nothing is.
+    assert found[-math.log(WORDS)][1] < 0.8 * found[0.0][1]
+    assert found[-10.0][1] > 2 * found[0.0][1]
+
+
+# The terms of one draw.
+
+
+def test_the_value_is_the_bound_of_the_draw_and_the_entropy() -> None:
+    loss, batch = make_loss(entropy_weight=0.3), make_batch()
+    report, log_words, _ = with_places(loss, batch, (0, 2, 1))
+    entropies, said = STEPS * float(report["entropy"]), float(log_words.detach())
+    assert float(report["loss"].detach()) == pytest.approx(-said - 0.3 * entropies)
+    assert float(report["cross_entropy"]) == pytest.approx(-said / STEPS)
+
+
+def test_the_gradient_of_a_draw_by_equation_12() -> None:
+    loss, batch = make_loss(reward_weight=0.7), make_batch()
+    loss.baseline.fill_(-0.9)
+    report, log_words, log_places = with_places(loss, batch, (1, 0, 2))
+    advantage = float(log_words.detach()) - 3 * -0.9  # three words
+    expected = gradients(-log_words - 0.7 * advantage * log_places, loss)
+    assert_equal(gradients(report["loss"], loss), expected)
+
+
+def test_the_entropy_term_has_the_gradient_of_the_entropy() -> None:
+    batch, places = make_batch(), (2, 2, 0)
+    plain, _, _ = with_places(make_loss(), batch, places)
+    loss = make_loss(entropy_weight=0.4)
+    report, _, _ = with_places(loss, batch, places)
+    loss.decoder.attention.selection = Given(torch.tensor([[place]]) for place in places)
+    said = loss.decoder(loss.decoder.remember(batch.source), batch.inputs.unsqueeze(1))
+    entropy = -(said.weights * said.weights.log()).sum()
+    assert float(report["entropy"]) == pytest.approx(float(entropy.detach()) / STEPS)
+    assert float(report["loss"].detach()) == pytest.approx(
+        float((plain["loss"] - 0.4 * entropy).detach())
+    )
+    expected = gradients(entropy, loss)
+    bare, _, _ = with_places(make_loss(loss.decoder), batch, places)
+    difference = [
+        a - b
+        for a, b in zip(gradients(report["loss"], loss), gradients(bare["loss"], loss), strict=True)
+    ]
+    assert_equal(difference, [-0.4 * gradient for gradient in expected])
+    assert largest(expected) > 0.01
+
+
+# Semi-sampling.
+
+
+def test_semi_sampling_of_everything_is_soft_attention() -> None:
+    batch, loss = make_batch(4, seed=11), make_loss(semi_sampling=1.0)
+    soft = CaptioningLoss(make_decoder("soft"), ObjectiveConfig(doubly_stochastic=0.0))
+    found, expected = loss.loss(batch), soft.loss(batch)
+    torch.testing.assert_close(found["loss"], expected["loss"], rtol=0, atol=1e-12)
+    wanted = torch.autograd.grad(expected["loss"], list(soft.decoder.parameters()))
+    assert_equal(gradients(found["loss"], loss), list(wanted))
+    assert loss.baseline.item() == pytest.approx(-math.log(WORDS), abs=1e-6)  # nothing was drawn
+
+
+def test_no_semi_sampling_draws_for_every_caption() -> None:
+    loss, seen = make_loss(), []
+    loss.decoder.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[3]))
+    loss.loss(make_batch(64))
+    assert not seen[0].any()
+
+
+def test_half_of_the_captions_are_semi_sampled_each_for_itself() -> None:
+    loss, seen = make_loss(semi_sampling=0.5), []
+    loss.decoder.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[3]))
+    for seed in range(10):
+        loss.loss(make_batch(100, seed))
+    shares = [float(flags.double().mean()) for flags in seen]
+    assert all(flags.shape == (100, 1) for flags in seen)
+    assert sum(shares) / 10 == pytest.approx(0.5, abs=0.06)
+    assert all(0.3 < share < 0.7 for share in shares)  # a mixture within every batch
+
+
+def test_a_mixed_batch_is_its_captions_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch, places = make_batch(4), torch.tensor([[0, 1, 2], [2, 2, 1], [1, 0, 0], [0, 2, 0]])
+    expected = torch.tensor([True, False, False, True])
+    loss = make_loss(semi_sampling=0.5, entropy_weight=0.1)
+
+    def run(rows: slice) -> dict[str, Tensor]:
+        loss.decoder.attention.selection = Given(places[rows].T.unsqueeze(-1))  # (B, 1) a step
+        uniform = torch.where(expected, 0.0, 0.9)[rows]
+        monkeypatch.setattr(torch, "rand", lambda *_, **__: uniform)
+        report = loss.loss(
+            CaptioningBatch(
+                batch.source[rows], batch.inputs[rows], batch.targets[rows], batch.mask[rows]
+            )
+        )
+        loss.baseline.fill_(-0.5)
+        return report
+
+    run(slice(None))
+    together = run(slice(None))
+    alone = [run(slice(index, index + 1)) for index in range(4)]
+    torch.testing.assert_close(together["loss"], sum(one["loss"] for one in alone) / 4)
+    parts = [gradients(one["loss"], loss) for one in alone]
+    mean = [torch.stack(gradient).mean(dim=0) for gradient in zip(*parts, strict=True)]
+    assert_equal(gradients(together["loss"], loss), mean)
+
+
+def test_the_places_drawn_for_semi_sampled_captions_have_no_effect() -> None:
+    loss, batch = make_loss(semi_sampling=1.0), make_batch()
+    first, _, _ = with_places(loss, batch, (0, 0, 0))
+    second, _, _ = with_places(loss, batch, (2, 1, 2))
+    assert torch.equal(first["loss"], second["loss"])
+    assert_equal(gradients(first["loss"], loss), gradients(second["loss"], loss))
+
+
+# The baseline.
+
+
+def test_the_baseline_is_a_moving_average_of_the_drawn_captions_a_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loss, batch = make_loss(semi_sampling=0.5), make_batch(3)
+    assert loss.baseline.item() == pytest.approx(-math.log(WORDS), abs=1e-6)
+    loss.baseline.fill_(-2.0)
+    uniform = torch.tensor([0.9, 0.1, 0.9])  # the second is given expected values
+    monkeypatch.setattr(torch, "rand", lambda *_, **__: uniform)
+    places = torch.tensor([[0, 1, 2], [2, 2, 1], [1, 0, 0]])
+    loss.decoder.attention.selection = Given(places.T.unsqueeze(-1))
+    report = loss.loss(batch)
+    loss.decoder.attention.selection = Given(places.T.unsqueeze(-1))
+    said = loss.decoder(
+        loss.decoder.remember(batch.source),
+        batch.inputs.unsqueeze(1),
+        None,
+        torch.tensor([[False], [True], [False]]),
+    )
+    rewards = -cross_entropy(said.logits[:, 0], batch.targets, batch.mask)
+    of_draws = float((rewards[0] + rewards[2]).detach()) / 6  # two captions of three words
+    assert loss.baseline.item() == pytest.approx(0.9 * -2.0 + 0.1 * of_draws)
+    assert report["baseline"].item() == -2.0  # as it was when the draw was held against it
+    assert not loss.baseline.requires_grad
+
+
+def test_the_baseline_rests_outside_training() -> None:
+    loss = make_loss().eval()
+    before = loss.baseline.clone()
+    loss.loss(make_batch(3))
+    assert torch.equal(loss.baseline, before)
+
+
+def test_the_baseline_is_kept_with_the_weights() -> None:
+    loss = make_loss()
+    loss.loss(make_batch(3))
+    state = loss.state_dict()
+    fresh = make_loss()
+    assert not torch.equal(fresh.baseline, loss.baseline)
+    fresh.load_state_dict(state)
+    assert torch.equal(fresh.baseline, loss.baseline)
+
+
+# The rest.
+
+
+def test_the_seed_of_the_batch_decides_what_is_drawn() -> None:
+    loss = make_loss(semi_sampling=0.5).eval()
+    loss.decoder.attention.selection.train()
+
+    def value(seed: int) -> float:
+        torch.manual_seed(torch.seed() % 1000)  # the global generator plays no part
+        return float(loss.loss(make_batch(6, seed))["loss"].detach())
+
+    assert value(1) == value(1)
+    assert len({value(seed) for seed in range(6)}) == 6
+
+
+def test_what_stands_in_the_padding_changes_nothing() -> None:
+    loss, batch = make_loss(entropy_weight=0.2), make_batch(2)
+    padding = ~batch.mask
+    other = batch._replace(
+        inputs=batch.inputs.masked_fill(padding, 4), targets=batch.targets.masked_fill(padding, 3)
+    )
+    found = []
+    for one in (batch, other):
+        loss.baseline.fill_(-1.0)
+        report = loss.loss(one)
+        found.append((report["loss"], gradients(report["loss"], loss), loss.baseline.clone()))
+    assert torch.equal(found[0][0], found[1][0])
+    assert_equal(found[0][1], found[1][1])
+    assert torch.equal(found[0][2], found[1][2])
+
+
+def test_a_padded_caption_is_the_caption_without_its_padding() -> None:
+    loss, padded = make_loss(entropy_weight=0.2), two_words()
+    cut = CaptioningBatch(
+        padded.source, padded.inputs[:, :2], padded.targets[:, :2], padded.mask[:, :2]
+    )
+    found = []
+    for batch, places in ((padded, (1, 2, 0)), (cut, (1, 2))):
+        loss.baseline.fill_(-1.0)
+        report, _, _ = with_places(loss, batch, places)
+        found.append((report, gradients(report["loss"], loss), loss.baseline.clone()))
+    torch.testing.assert_close(found[0][0], found[1][0])
+    assert_equal(found[0][1], found[1][1])
+    torch.testing.assert_close(found[0][2], found[1][2])
+
+
+def test_an_encoder_is_trained_along_where_it_is_given() -> None:
+    torch.manual_seed(0)
+    decoder = ShowAttendTellDecoder(
+        DecoderConfig(6, 7, 5, selection="hard", dropout=0.0, gate="none"), 9
+    )
+    encoder = VGGEncoder(VGGConfig("vgg11", 0.05))
+    loss = HardAttentionLoss(decoder, ObjectiveConfig(doubly_stochastic=0.0), encoder)
+    batch = CaptioningBatch(
+        torch.randn(2, 3, 32, 32),
+        torch.tensor([[1, 4], [1, 5]]),
+        torch.tensor([[4, 2], [5, 2]]),
+        torch.ones(2, 2, dtype=torch.bool),
+    )
+    (gradient,) = torch.autograd.grad(loss.loss(batch)["loss"], [next(encoder.parameters())])
+    assert gradient.abs().sum() > 0
+
+
+def test_bfloat16_gives_the_log_probability_in_full() -> None:
+    decoder = make_decoder().float()
+    with torch.autocast("cpu", torch.bfloat16):
+        said = decoder(
+            decoder.remember(make_batch(3).source.float()),
+            make_batch(3).inputs.unsqueeze(1),
+            torch.Generator().manual_seed(0),
+        )
+    assert said.weights.dtype == torch.bfloat16
+    assert said.log_probability.dtype == torch.float32
+    assert said.entropy.dtype == torch.float32
+
+
+def test_soft_attention_and_its_terms_are_refused() -> None:
+    with pytest.raises(UserError, match=r"^REINFORCE trains hard attention"):
+        HardAttentionLoss(make_decoder("soft"), ObjectiveConfig(doubly_stochastic=0.0))
+    with pytest.raises(UserError, match=r"^objective doubly_stochastic 1\.0 is for soft attention"):
+        HardAttentionLoss(make_decoder(), ObjectiveConfig())
