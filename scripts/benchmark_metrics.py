@@ -20,22 +20,14 @@ from typing import Any
 from captioner.cli.program import run_program
 from captioner.data.coco import read_coco
 from captioner.errors import UserError
-from captioner.evaluation.bleu import bleu_statistics
-from captioner.evaluation.cider import corpus_cider_d
-from captioner.evaluation.corpus import Corpus
-from captioner.evaluation.rouge import corpus_rouge_l
-from captioner.text.tokenizer import tokenize
+from captioner.evaluation.captions import evaluate_captions
 
 NAMES = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D")
 
 
 def ours(captions: list[str], references: list[list[str]]) -> list[float]:
     """The six scores, by this package."""
-    words = [tokenize(caption) for caption in captions]
-    reference_words = [[tokenize(caption) for caption in of_image] for of_image in references]
-    corpus = Corpus.of(words, reference_words)
-    found = bleu_statistics(corpus).scores()
-    return [*found.scores, corpus_rouge_l(corpus).score, corpus_cider_d(corpus).score]
+    return list(evaluate_captions(captions, references).by_name().values())
 
 
 def suite(captions: list[str], references: list[list[str]]) -> list[float]:

@@ -23,7 +23,7 @@ from captioner.evaluation.ngrams import MAXIMUM_ORDER, FloatArray
 from captioner.evaluation.rouge import RougeScores, corpus_rouge_l
 from captioner.evaluation.significance import ImageTerms, Interval, mean_terms
 from captioner.evaluation.texts import CaptionTexts, Tokenizer
-from captioner.text.tokenizer import tokenize
+from captioner.text.tokenizer import tokenize_unsplit
 
 METRICS = ("BLEU", "ROUGE-L", "CIDEr-D", "METEOR", "SPICE")
 """Every metric there is; the last two need Java."""
@@ -166,7 +166,7 @@ class CaptionScores:
 def evaluate_captions(
     hypotheses: Mapping[Image, str] | Sequence[str],
     references: Mapping[Image, Sequence[str]] | Sequence[Sequence[str]],
-    tokenizer: Tokenizer = tokenize,
+    tokenizer: Tokenizer = tokenize_unsplit,
     document_frequency: DocumentFrequency | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
 ) -> CaptionScores:
@@ -175,7 +175,8 @@ def evaluate_captions(
     hypotheses, references: both by image, or both sequences in the same order of images. A caption
         may be empty; an image has at least one reference. By image, further images may have
         references: as in the COCO evaluation, they do not count.
-    tokenizer: turns a caption, of either side, into words.
+    tokenizer: turns a caption, of either side, into words. A word with white space in it is one
+        word to ROUGE-L and several to the others: see `tokenize_unsplit`.
     document_frequency: of CIDEr-D; counted over the references of these images if not given.
     metrics: which of `METRICS`.
 
@@ -198,7 +199,6 @@ def score_texts(
     where CIDEr-D is asked for a single image without a document frequency.
     """
     check_metrics(metrics)
-    corpus = texts.corpus()
     with_cider = "CIDEr-D" in metrics
     if with_cider and document_frequency is None and len(texts) == 1:
         raise UserError(
@@ -206,13 +206,13 @@ def score_texts(
             "(--document-frequency FILE), which --write-document-frequency FILE makes of "
             "references, or leave CIDEr-D out of the metrics"
         )
-    counts = bleu_statistics(corpus) if "BLEU" in metrics else None
+    counts = bleu_statistics(texts.corpus) if "BLEU" in metrics else None
     return CaptionScores(
         texts,
         bleu=None if counts is None else counts.scores(),
         bleu_counts=counts,
-        rouge_l=corpus_rouge_l(corpus) if "ROUGE-L" in metrics else None,
-        cider_d=corpus_cider_d(corpus, document_frequency) if with_cider else None,
+        rouge_l=corpus_rouge_l(texts.unsplit_corpus) if "ROUGE-L" in metrics else None,
+        cider_d=corpus_cider_d(texts.corpus, document_frequency) if with_cider else None,
         meteor=meteor(texts.words, texts.reference_words) if "METEOR" in metrics else None,
         spice=spice(texts.words, texts.reference_words) if "SPICE" in metrics else None,
         document_frequency=document_frequency if with_cider else None,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
 
 from captioner.errors import UserError
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.ngrams import Tokens
-from captioner.text.tokenizer import tokenize
+from captioner.text.tokenizer import tokenize_unsplit
 
 Tokenizer = Callable[[str], list[str]]
 
@@ -18,7 +20,7 @@ class CaptionTexts:
     """One caption and one or more references of each of I images, all in one order; made by `of`.
 
     images: (I,) what the images are called. captions, references: as written.
-    words, reference_words: the same, tokenised.
+    words, reference_words: the same, tokenised; a word may have white space in it ("22 3/4").
     references_without_caption: how many further images have references but no caption.
     """
 
@@ -34,7 +36,7 @@ class CaptionTexts:
         cls,
         captions: Mapping[Hashable, str] | Sequence[str],
         references: Mapping[Hashable, Sequence[str]] | Sequence[Sequence[str]],
-        tokenizer: Tokenizer = tokenize,
+        tokenizer: Tokenizer = tokenize_unsplit,
     ) -> CaptionTexts:
         """Bring captions and references together and tokenise them, each once.
 
@@ -62,15 +64,29 @@ class CaptionTexts:
         return len(self.images)
 
     def with_captions(
-        self, captions: Sequence[str], tokenizer: Tokenizer = tokenize
+        self, captions: Sequence[str], tokenizer: Tokenizer = tokenize_unsplit
     ) -> CaptionTexts:
         """Other captions (I,) of the same images; the references are not tokenised again."""
         words = [tokenizer(caption) for caption in captions]
         return replace(self, captions=captions, words=words)
 
-    def corpus(self) -> Corpus:
+    @cached_property
+    def unsplit_corpus(self) -> Corpus:
         """The form that metrics count in. Raises `UserError` where there is not one image."""
         return Corpus.of(self.words, self.reference_words)
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The same with words split at white space, as all metrics but ROUGE-L have them."""
+        whole = self.unsplit_corpus
+        text = "".join(chain.from_iterable(whole.sentences))
+        if text.isprintable() or not any(map(str.isspace, text)):
+            return whole  # As good as always.
+        return Corpus.of(_split(self.words), [_split(words) for words in self.reference_words])
+
+
+def _split(sentences: Sequence[Tokens]) -> list[Tokens]:
+    return [" ".join(words).split() for words in sentences]
 
 
 def _aligned(

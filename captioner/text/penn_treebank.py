@@ -363,6 +363,7 @@ def tokens(caption: str) -> list[str]:
     """The tokens of a caption in small letters, punctuation included; line ends are spaces.
 
     A token may have white space in it: the tag `<br />`, or the telephone number "555 123 4567".
+    The evaluation writes a no-break space there, since a space stands between tokens.
     """
     text = LINE_ENDS.sub(" ", caption)
     shape = stand_ins(text)
@@ -377,7 +378,9 @@ def tokens(caption: str) -> list[str]:
             position = bare.end()
             continue
         rule, end = _token_at(shape, position, rules)
-        found += [token.lower() for token in rule.write(text[position:end]) if token]
+        found += [
+            token.lower().replace(" ", "\xa0") for token in rule.write(text[position:end]) if token
+        ]
         position = end
     return found
 
