@@ -76,9 +76,12 @@ def test_hostile_captions() -> None:
         "Une façade brûlée, déjà vu; 1,000 x 3.5 at 10:30pm on the 3rd",
         ". ! ? , ; : - --",
     ]
+    # Every caption is followed by the same one as above, for the same reason.
     references = [
-        [caption, "A dog runs.", captions[index - 1]] for index, caption in enumerate(captions)
+        [captions[index - 1], caption, "A dog runs."] for index, caption in enumerate(captions)
     ]
+    references[4] = ["A dog runs far.", "a dog " * 30]
+    references[5] = ["The corner of 22 3/4 St.", "A dog runs."]
     references[1] = ["A dog runs.", "A cat."]
     references[9] = ["A dog runs.", "..."]
     assert len(captions[4].split()) == 10_000
