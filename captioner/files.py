@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,33 +16,43 @@ from captioner.errors import UserError
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path beside `path` to write to; rename it to `path` on a clean exit.
+    """Give a temporary path to write to; on a clean exit it takes the place of `path`.
 
     The temporary file lies in the same folder (which is made if absent) and carries the same
-    suffix; it is flushed to disk before the rename and removed when the block raises.
+    suffix; it is flushed to disk before it is renamed, and removed when the block raises. What a
+    link names is replaced, not the link. A pipe or a device cannot be replaced: it is written to.
 
     Raises `UserError` when the folder cannot be made or written to.
     """
-    target = Path(path)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target = Path(os.path.realpath(path))
+        replaced = target.is_file() or not target.exists()
+        if replaced:
+            target.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(
-            dir=target.parent, prefix=f".{target.stem}-", suffix=target.suffix
+            dir=target.parent if replaced else None,
+            prefix=f".{target.stem}-",
+            suffix=target.suffix,
         )
         os.close(descriptor)
     except (OSError, ValueError) as error:
-        raise UserError(f"cannot write {target}: {_reason(error)}") from None
+        raise UserError(f"cannot write {path}: {_reason(error)}") from None
     temporary = Path(name)
     try:
         yield temporary
-        os.chmod(temporary, 0o666 & ~_umask())
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
+        if replaced:
+            os.chmod(temporary, 0o666 & ~_umask())
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        else:
+            with temporary.open("rb") as file, target.open("wb") as stream:
+                shutil.copyfileobj(file, stream)
+            temporary.unlink()
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            raise UserError(f"cannot write {target}: {_reason(error)}") from None
+            raise UserError(f"cannot write {path}: {_reason(error)}") from None
         raise
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -233,3 +234,25 @@ def test_a_folder_that_cannot_be_made_cannot_be_locked(tmp_path: Path) -> None:
         folder_lock(tmp_path / "file" / "run", "run"),
     ):
         pass
+
+
+def test_what_a_link_names_is_replaced_and_the_link_stays(tmp_path: Path) -> None:
+    real, link = tmp_path / "there" / "real.json", tmp_path / "link.json"
+    real.parent.mkdir()
+    real.write_text("old")
+    link.symlink_to(real)
+    write_text(link, "new")
+    assert link.is_symlink()
+    assert real.read_text() == "new"
+    assert [file.name for file in real.parent.iterdir()] == ["real.json"]
+
+
+def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(pipe.read_text)
+        write_text(pipe, "through")
+        assert reading.result(timeout=20) == "through"
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
