@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -30,7 +31,7 @@ def commands() -> list[str]:
 
 
 def needs_large_data(command: str) -> bool:
-    return any(name in command for name in ("flickr8k", "coco"))
+    return any(name in command for name in ("flickr", "coco"))
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write_captions(folder: Path) -> None:
-    """The captions that are scored, and their references."""
+    """The captions that are scored, those of another system, of one photo; and the references."""
     annotations = [
         {"id": n, "image_id": n, "caption": f"a dog with number {n} runs"} for n in range(2)
     ]
@@ -57,6 +58,9 @@ def write_captions(folder: Path) -> None:
     )
     results = [{"image_id": n, "caption": f"a dog with number {n} sits"} for n in range(2)]
     (folder / "results.json").write_text(json.dumps(results))
+    (folder / "one.json").write_text(json.dumps(results[:1]))
+    others = [{"image_id": n, "caption": f"number {n} is a dog"} for n in range(2)]
+    (folder / "other.json").write_text(json.dumps(others))
 
 
 def test_the_readme_has_the_two_commands() -> None:
@@ -77,8 +81,12 @@ def test_the_small_commands_run_in_order(folder: Path, monkeypatch: pytest.Monke
             for change in ("shapes.train=64", "shapes.validation=8"):
                 words += ["--set", f"data.{change}"]
             words += ["--set", "training.epochs=1", "--device", "cpu"]
+        if "--maps" in words:
+            words += ["--curve-photos", "1", "--curve-steps", "2", "--random-orders", "1"]
         assert main(words) == 0, command
-    for name in ("demo.png", "maps.png", "maps.gif", "maps.html", "captions.json", "captions.csv"):
+    pictures = ("demo.png", "maps.png", "maps.gif", "curves.png")
+    tables = ("captions.json", "captions.csv", "scores.json", "scores.csv", "frequency.json")
+    for name in (*pictures, *tables, "maps.html", "scores.html"):
         assert (folder / name).stat().st_size > 0
     assert len(list((folder / "maps").iterdir())) == 2
     assert list((folder / "words").iterdir())
@@ -93,13 +101,20 @@ def test_the_commands_that_need_large_data_are_understood(folder: Path) -> None:
             read_recipe(arguments.config, arguments.changes)
 
 
-def test_the_python_example_runs(folder: Path) -> None:
-    (code,) = blocks("python")
+@pytest.mark.parametrize(("number", "said"), [(0, "most at row"), (1, "CIDEr-D")])
+def test_the_python_examples_run(folder: Path, number: int, said: str) -> None:
+    codes = blocks("python")
+    assert len(codes) == 2
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=folder
+        [sys.executable, "-c", codes[number]],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 0, done.stderr
-    assert "most at row" in done.stdout
+    assert said in done.stdout
 
 
 def test_links_in_the_readme_lead_somewhere() -> None:

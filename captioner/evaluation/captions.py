@@ -20,7 +20,7 @@ from captioner.evaluation.java_metrics import (
     spice,
 )
 from captioner.evaluation.ngrams import MAXIMUM_ORDER, FloatArray
-from captioner.evaluation.rouge import RougeScores, corpus_rouge_l
+from captioner.evaluation.rouge import RougeScores, corpus_rouge_l, rouge_l
 from captioner.evaluation.significance import ImageTerms, Interval, mean_terms
 from captioner.evaluation.texts import CaptionTexts, Tokenizer
 from captioner.text.tokenizer import tokenize_unsplit
@@ -211,13 +211,24 @@ def score_texts(
         texts,
         bleu=None if counts is None else counts.scores(),
         bleu_counts=counts,
-        rouge_l=corpus_rouge_l(texts.unsplit_corpus) if "ROUGE-L" in metrics else None,
+        rouge_l=_rouge_l(texts) if "ROUGE-L" in metrics else None,
         cider_d=corpus_cider_d(texts.corpus, document_frequency) if with_cider else None,
         meteor=meteor(texts.words, texts.reference_words) if "METEOR" in metrics else None,
         spice=spice(texts.words, texts.reference_words) if "SPICE" in metrics else None,
         document_frequency=document_frequency if with_cider else None,
         document_frequency_name=document_frequency_name if with_cider else "",
     )
+
+
+def _rouge_l(texts: CaptionTexts) -> RougeScores:
+    """ROUGE-L, to which, and to which alone, a word with white space in it is one word."""
+    per_image = corpus_rouge_l(texts.corpus).per_image
+    unsplit = texts.unsplit_images
+    if unsplit:
+        words = [texts.words[image] for image in unsplit]
+        references = [texts.reference_words[image] for image in unsplit]
+        per_image[unsplit] = rouge_l(words, references).per_image
+    return RougeScores(float(per_image.mean()), per_image)
 
 
 def check_metrics(metrics: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,6 +14,8 @@ from captioner.evaluation.ngrams import Tokens
 from captioner.text.tokenizer import tokenize_unsplit
 
 Tokenizer = Callable[[str], list[str]]
+
+_WHITE_SPACE = re.compile(r"\s")
 
 
 @dataclass(frozen=True)
@@ -71,22 +74,34 @@ class CaptionTexts:
         return replace(self, captions=captions, words=words)
 
     @cached_property
-    def unsplit_corpus(self) -> Corpus:
-        """The form that metrics count in. Raises `UserError` where there is not one image."""
-        return Corpus.of(self.words, self.reference_words)
+    def corpus(self) -> Corpus:
+        """The form that metrics count in, words split at white space.
+
+        Raises `UserError` where there is not one image.
+        """
+        words, references = list(self.words), list(self.reference_words)
+        for image in self.unsplit_images:
+            words[image] = _split(words[image])
+            references[image] = [_split(tokens) for tokens in references[image]]
+        return Corpus.of(words, references)
 
     @cached_property
-    def corpus(self) -> Corpus:
-        """The same with words split at white space, as all metrics but ROUGE-L have them."""
-        whole = self.unsplit_corpus
-        text = "".join(chain.from_iterable(whole.sentences))
-        if text.isprintable() or not any(map(str.isspace, text)):
-            return whole  # As good as always.
-        return Corpus.of(_split(self.words), [_split(words) for words in self.reference_words])
+    def unsplit_images(self) -> list[int]:
+        """Which images, by number from 0, have a word with white space in it. They are few."""
+        together = chain(self.words, chain.from_iterable(self.reference_words))
+        if not _WHITE_SPACE.search("".join(chain.from_iterable(together))):
+            return []
+        return [
+            image
+            for image, (words, references) in enumerate(
+                zip(self.words, self.reference_words, strict=True)
+            )
+            if any(_WHITE_SPACE.search("".join(tokens)) for tokens in (words, *references))
+        ]
 
 
-def _split(sentences: Sequence[Tokens]) -> list[Tokens]:
-    return [" ".join(words).split() for words in sentences]
+def _split(words: Tokens) -> Tokens:
+    return " ".join(words).split()
 
 
 def _aligned(
