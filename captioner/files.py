@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +168,55 @@ def read_json(path: str | os.PathLike[str], what: str = "file") -> Any:
         ) from None
     except (ValueError, RecursionError) as error:  # A number of 5,000 digits; a thousand brackets.
         raise UserError(f"{what} {path} is not JSON that can be read ({error})") from None
+
+
+def check_writable(what: str, folder: str | os.PathLike[str]) -> None:
+    """Raise `UserError` unless files can be written into a folder, which need not be there yet.
+
+    `what` says in the sentence what goes there, such as an option. Nothing is left behind.
+    """
+    existing = Path(folder)
+    while not os.path.lexists(existing) and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        raise UserError(f"{what} needs {existing} to be a folder, but it is a file")
+    refusal = f"{what} cannot write into folder {existing}"
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise UserError(f"{refusal}: permission denied")
+    try:  # Some folders, such as those of the kernel, take no files whatever their permissions.
+        tempfile.TemporaryFile(dir=existing).close()
+    except OSError as error:
+        raise UserError(f"{refusal}: {_reason(error)}") from None
+
+
+def try_all(parts: Sequence[Callable[[], object]]) -> None:
+    """Do each part, and only then raise one `UserError` for all that raised one."""
+    problems = []
+    for part in parts:
+        try:
+            part()
+        except UserError as error:
+            problems.append(str(error))
+    if problems:
+        raise UserError("; ".join(dict.fromkeys(problems)))
+
+
+def real_path(path: str | os.PathLike[str]) -> str:
+    """The path without links, as far as it exists."""
+    try:
+        return os.path.normcase(os.path.realpath(path))
+    except ValueError:  # A name that no file can have.
+        return os.fspath(path)
+
+
+def file_keys(path: str | os.PathLike[str]) -> set[object]:
+    """What a file goes by: two paths of one file share a key, whatever their spelling."""
+    keys: set[object] = {real_path(path)}
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return keys
+    return keys | {(found.st_dev, found.st_ino)} if found.st_ino else keys
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -7,6 +7,7 @@ import os
 import sys
 
 from captioner.cli.options import Commands, add_device, add_parser, add_search, search_options
+from captioner.cli.report import report
 from captioner.errors import UserError
 
 DESCRIPTION = """\
@@ -96,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.strength,
     )
     for failure in failures:
-        _report(failure.reason)
+        report(failure.reason)
     if not photos:
         return 2
 
@@ -108,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
         for item in caption_photos(model, photos, search, arguments.batch_size):
             if isinstance(item, Failed):
                 failures.append(item)
-                _report(item.reason)
+                report(item.reason)
                 continue
             captions = (item.caption, *item.caption.alternatives)
             for caption in captions:
@@ -118,12 +119,12 @@ def run(arguments: argparse.Namespace) -> int:
                 outputs.add(item)
             except UserError as error:
                 failures.append(Failed(item.path, str(error)))
-                _report(str(error))
+                report(str(error))
             outputs.save_so_far()
     finally:  # An interruption loses nothing that is done.
         outputs.finish()
     if failures and len(photos) > 1:
-        _report(f"{len(failures)} of the items named could not be captioned or written")
+        report(f"{len(failures)} of the items named could not be captioned or written")
     return 2 if failures else 0
 
 
@@ -133,7 +134,3 @@ def _standard_input() -> list[str]:
     text = sys.stdin.read() if binary is None else os.fsdecode(binary.read())
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     return [line for line in lines if line.strip()]
-
-
-def _report(sentence: str) -> None:
-    print(f"captioner: {sentence}", file=sys.stderr, flush=True)

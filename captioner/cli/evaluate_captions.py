@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from captioner.cli.options import SEARCH, refuse, search_options
+from captioner.cli.report import report, report_left_out
 from captioner.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,12 +29,6 @@ OWN = (
 OF_CAPTIONS = (*OWN, "instances", "synonyms", "csv", "page")
 OF_DATA = ("annotations", "images", "split", "on_problem", "save_results")
 OF_MODEL = ("model", "annotations", "on_problem", "save_results", "batch_size", *SEARCH)
-
-INPUTS = (
-    *("results", "references", "annotations", "document_frequency", "training_captions"),
-    *("against", "instances", "synonyms"),
-)
-OUTPUTS = ("json", "csv", "page", "save_results", "write_document_frequency")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -93,40 +88,55 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     out.add_argument(
         "--page-by", metavar="SCORE", help="what ranks them, as BLEU-4 (default: CIDEr-D)"
     )
-    out.add_argument("--page-count", type=int, metavar="N", help="N best and N worst (default: 20)")
+    out.add_argument(
+        "--page-count",
+        type=int,
+        metavar="N",
+        help="N best and N worst, of few images half of them each (default: 20)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Score, print the tables, write the files asked for."""
-    _check_files(arguments)
+    """Score, print the tables, write the files asked for; 2 when an image was left out of them."""
     if arguments.results or arguments.references:
-        report = _score_files(arguments)
+        well = _score_files(arguments)
     elif arguments.model and arguments.format == "shapes":
-        return _score_shapes(arguments)
+        well = _score_shapes(arguments)
     elif arguments.model and arguments.format and arguments.annotations:
-        report = _score_model(arguments)
+        well = _score_model(arguments)
     else:
         raise UserError("give --results and --references, or --model, --format and --annotations")
-    if report is not None:
-        _tell(report, arguments)
-    return 0
+    return 0 if well else 2
 
 
-def _tell(report: ScoreReport, arguments: argparse.Namespace) -> None:
-    from captioner.files import write_json
+def _tell(found: ScoreReport, arguments: argparse.Namespace) -> bool:
+    """Print and write what was found; whether all photos of the page could be read."""
+    from captioner.files import try_all, write_json
 
-    print(report.table(), flush=True)
-    if arguments.json:
-        write_json(arguments.json, report.as_dict())
-    if arguments.csv:
-        report.write_csv(arguments.csv)
-    if arguments.page:
+    print(found.table(), flush=True)
+    unread: list[str] = []
+
+    def write_page() -> None:
         count = 20 if arguments.page_count is None else arguments.page_count
-        for problem in report.write_page(arguments.page, arguments.page_by, count):
-            _report(problem)
+        unread.extend(found.write_page(arguments.page, arguments.page_by, count))
+
+    writers: list[Callable[[], None]] = []
+    if arguments.json:
+        writers.append(partial(write_json, arguments.json, found.as_dict()))
+    if arguments.csv:
+        writers.append(partial(found.write_csv, arguments.csv))
+    if arguments.page:
+        writers.append(write_page)
+    try:
+        try_all(writers)
+    finally:
+        for sentence in unread:
+            report(sentence)
+    return not unread
 
 
-def _score_files(arguments: argparse.Namespace) -> ScoreReport | None:
+def _score_files(arguments: argparse.Namespace) -> bool:
+    from captioner.files import try_all
     from captioner.recipes.scoring import score_results, store_document_frequency
 
     refuse(arguments, OF_MODEL, "where --results and --references are scored")
@@ -145,23 +155,27 @@ def _score_files(arguments: argparse.Namespace) -> ScoreReport | None:
     else:
         others = [name for name in OF_CAPTIONS if name != "write_document_frequency"]
         refuse(arguments, (*others, "json"), "without --results")
-    if arguments.write_document_frequency:
+    references, split = arguments.references, arguments.split
+    well = True
+
+    def count() -> None:
         path = arguments.write_document_frequency
-        frequency = store_document_frequency(arguments.references, path, format, arguments.split)
+        frequency = store_document_frequency(references, path, format, split)
         print(f"{path}: document frequency of {frequency.images:,} images", flush=True)
-    if options is None:
-        return None
-    return score_results(
-        arguments.results,
-        arguments.references,
-        options,
-        format,
-        arguments.split,
-        arguments.images,
-    )
+
+    def score() -> None:
+        nonlocal well
+        found = score_results(
+            arguments.results, references, options, format, split, arguments.images
+        )
+        well = _tell(found, arguments)
+
+    parts = ((count, arguments.write_document_frequency), (score, arguments.results))
+    try_all([part for part, wanted in parts if wanted])
+    return well
 
 
-def _score_model(arguments: argparse.Namespace) -> ScoreReport:
+def _score_model(arguments: argparse.Namespace) -> bool:
     from captioner import load
     from captioner.recipes.scorer import Scorer
     from captioner.recipes.scoring import score_model
@@ -175,12 +189,13 @@ def _score_model(arguments: argparse.Namespace) -> ScoreReport:
         arguments.format, arguments.annotations, arguments.images, arguments.split, on_problem
     )
     if source.report:
-        _report(source.report)
+        report(source.report)
     model = load(arguments.model, arguments.device)
     search = search_options(arguments, model.search)
     left_out: dict[str, str] | None = {} if on_problem == "skip" else None
+    not_kept: list[str] = []
     try:
-        return score_model(
+        found = score_model(
             model,
             source,
             search,
@@ -189,17 +204,17 @@ def _score_model(arguments: argparse.Namespace) -> ScoreReport:
             left_out,
             scorer,
             arguments.model,
+            not_kept,
         )
     finally:
-        for reason in (left_out or {}).values():
-            _report(reason)
-        if left_out:
-            _report(
-                f"{len(left_out):,} of {len(source):,} photos could not be read and do not count"
-            )
+        report_left_out(left_out, len(source))
+        for sentence in not_kept:
+            report(sentence)
+    well = _tell(found, arguments)
+    return well and not (left_out or not_kept or source.report)
 
 
-def _score_shapes(arguments: argparse.Namespace) -> int:
+def _score_shapes(arguments: argparse.Namespace) -> bool:
     from captioner import load
     from captioner.files import write_json
     from captioner.recipes.shapes import score_shapes
@@ -213,7 +228,7 @@ def _score_shapes(arguments: argparse.Namespace) -> int:
     print(scores.table())
     if arguments.json:
         write_json(arguments.json, scores.as_dict())
-    return 0
+    return True
 
 
 def _scoring_options(arguments: argparse.Namespace) -> ScoringOptions:
@@ -252,29 +267,8 @@ def _scoring_options(arguments: argparse.Namespace) -> ScoringOptions:
     )
 
 
-def _check_files(arguments: argparse.Namespace) -> None:
-    """Refuse an output that would replace an input, or another output."""
-    taken: dict[str, str] = {}
-    for name in (*INPUTS, *OUTPUTS):
-        given = getattr(arguments, name)
-        for path in given if isinstance(given, list) else [given]:
-            if path is None:
-                continue
-            option = f"--{name.replace('_', '-')}"
-            if not path:
-                raise UserError(f"{option} is empty; it should name a file")
-            real = os.path.realpath(path) if "\0" not in path else path
-            other = taken.setdefault(real, option)
-            if other != option and name in OUTPUTS:
-                raise UserError(f"{other} and {option} are the same file, {path}")
-
-
 def _batch_size(arguments: argparse.Namespace) -> int:
     size: int = 50 if arguments.batch_size is None else arguments.batch_size
     if size < 1:
         raise UserError(f"--batch-size {size} is not at least 1")
     return size
-
-
-def _report(sentence: str) -> None:
-    print(f"captioner: {sentence}", file=sys.stderr, flush=True)

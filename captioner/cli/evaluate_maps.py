@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from captioner.cli.options import refuse, search_options
+from captioner.cli.report import report, report_left_out
 from captioner.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,7 +20,10 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 With --maps it is the attention maps that are scored: how wide they are, whether they move from
 word to word, and, given boxes or segments for words, whether they lie on what the words name.
-Blurring what a word attended (--deletion, --curves) needs no boxes, and works on any photo:
+Blurring what a word attended (--deletion, --curves) needs no boxes, and works on any photo. It is
+compared with blurring random places: those of one of the caption's own maps, moved at random. A
+photo takes about 2 x (steps - 1) x (words + random orders) passes of the encoder, a few seconds on
+a CPU.
 
   captioner evaluate --maps --model runs/shapes/model --format shapes --curves curves.png
   captioner evaluate --maps --model default --images photos/ --deletion
@@ -36,7 +41,7 @@ OWN = (
 
 OF_CURVES = ("curve_photos", "curve_steps", "random_orders", "curve_seed", "all_words")
 
-NOT_OF_MAPS = ("results", "references", "save_results", "page")
+NOT_OF_MAPS = ("results", "references", "save_results", "page", "n_best")
 
 COUNT_OF_SHAPES = 500
 
@@ -53,10 +58,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--deletion",
         action="store_true",
         default=None,
-        help="blur what was attended, and random places: does the word become less likely?",
+        help="blur what was attended, and random places (those of the caption's own maps, moved at "
+        "random): does the word become less likely? A photo takes about "
+        "2 x (steps - 1) x (words + random orders) passes of the encoder, a few seconds on a CPU",
     )
     maps.add_argument(
-        "--curves", metavar="FILE", help="the same, drawn as curves: a .png, .pdf or .svg"
+        "--curves", metavar="FILE", help="the same, at the same cost, drawn: a .png, .pdf or .svg"
     )
     maps.add_argument(
         "--curve-photos", type=int, metavar="N", help="photos to blur, the first N (default: 30)"
@@ -65,7 +72,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--curve-steps", type=int, metavar="N", help="points of a curve after 0 (default: 10)"
     )
     maps.add_argument(
-        "--random-orders", type=int, metavar="N", help="random orders of places (default: 4)"
+        "--random-orders", type=int, metavar="N", help="random places to compare with (default: 4)"
     )
     maps.add_argument("--curve-seed", type=int, metavar="SEED", help="of these (default: 0)")
     maps.add_argument(
@@ -77,11 +84,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Score the maps, print the tables, write the files asked for."""
+    """Score the maps, print the tables, write the files asked for; 2 when a photo was left out."""
     _check(arguments)
 
     from captioner import load
-    from captioner.files import write_json
+    from captioner.files import try_all, write_json
     from captioner.recipes.maps import score_maps
 
     curves = _curve_options(arguments)
@@ -91,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
         model = load(arguments.model, arguments.device)
     source, grounding = _what(arguments, model)
     if source.report:
-        _report(source.report)
+        report(source.report)
     model = model or load(arguments.model, arguments.device)
     left_out: dict[str, str] | None = {} if arguments.on_problem == "skip" else None
     try:
@@ -106,20 +113,17 @@ def run(arguments: argparse.Namespace) -> int:
             exact=arguments.format == "shapes",
         )
     finally:
-        for reason in (left_out or {}).values():
-            _report(reason)
-        if left_out:
-            _report(
-                f"{len(left_out):,} of {len(source):,} photos could not be read and do not count"
-            )
-    print(scores.table())
+        report_left_out(left_out, len(source))
+    print(scores.table(), flush=True)
+    writers: list[Callable[[], None]] = []
     if arguments.json:
-        write_json(arguments.json, scores.as_dict())
+        writers.append(partial(write_json, arguments.json, scores.as_dict()))
     if arguments.csv:
-        scores.save_csv(arguments.csv)
+        writers.append(partial(scores.save_csv, arguments.csv))
     if arguments.curves:
-        _draw(arguments.curves, scores)
-    return 0
+        writers.append(partial(_draw, arguments.curves, scores))
+    try_all(writers)
+    return 2 if left_out or source.report else 0
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -214,8 +218,12 @@ def _shapes(model: Captioner, count: int) -> tuple[Source, Grounding]:
 def _draw(path: str, scores: MapScores) -> None:
     from captioner.render.curves import CurvePanel, save_curves
 
-    found = scores.curves
-    assert found is not None  # Options that draw also measure.
+    found, which = scores.curves, "content words"
+    if found is None:
+        found, which = scores.all_curves, "words"
+    if found is None:
+        raise UserError(f"{path} is not written: not one caption has a word to draw curves of")
+    bands = "; bands: 95 % intervals" if found.photos > 1 else ""
     panels = [
         CurvePanel(
             title,
@@ -234,9 +242,5 @@ def _draw(path: str, scores: MapScores) -> None:
     save_curves(
         path,
         panels,
-        f"mean of {found.words:,} content words of {found.photos:,} photos; bands: 95 % intervals",
+        f"mean of {found.words:,} {which} of {found.photos:,} photos{bands}",
     )
-
-
-def _report(sentence: str) -> None:
-    print(f"captioner: {sentence}", file=sys.stderr, flush=True)

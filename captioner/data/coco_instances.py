@@ -50,6 +50,9 @@ class CocoInstances:
     def __contains__(self, image_id: ImageId) -> bool:
         return self._number(image_id) is not None
 
+    def __str__(self) -> str:
+        return self._where
+
     def categories(self, image_id: ImageId) -> frozenset[str]:
         """The names of the categories of which there is something in an image.
 
@@ -85,6 +88,16 @@ class CocoInstances:
             return None
         return Target((width, height), tuple(boxes), union if union.any() else None)
 
+    def known_categories(self, synonyms: Synonyms) -> frozenset[str]:
+        """The categories that the files and a word list both have.
+
+        Raises `UserError` when there is none.
+        """
+        known = frozenset(synonyms.categories) & frozenset(self.all_categories)
+        if not known:
+            raise UserError(f"the word list has none of the categories of {self._where}")
+        return known
+
     def grounding(self, synonyms: Synonyms) -> Grounding:
         """Finds the things that words of captions name.
 
@@ -93,8 +106,7 @@ class CocoInstances:
 
         Raises `UserError` when the word list has none of the categories.
         """
-        if not set(synonyms.categories) & set(self.all_categories):
-            raise UserError(f"the word list has none of the categories of {self._where}")
+        self.known_categories(synonyms)
         return _InstanceGrounding(self, synonyms)
 
     def _number(self, image_id: ImageId) -> int | None:
@@ -129,6 +141,12 @@ class _InstanceGrounding:
     def __init__(self, instances: CocoInstances, synonyms: Synonyms) -> None:
         self._instances = instances
         self._synonyms = synonyms
+
+    def __contains__(self, image_id: ImageId) -> bool:
+        return image_id in self._instances
+
+    def __str__(self) -> str:
+        return str(self._instances)
 
     def targets(self, image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
         """As `Grounding` has it."""

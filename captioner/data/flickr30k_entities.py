@@ -68,6 +68,13 @@ class Entities:
         self._folder = folder
         self._photos: dict[str, _Photo | None] = {}
 
+    def __contains__(self, image_id: ImageId) -> bool:
+        """Whether one of an image's two files is there; they are not read."""
+        return any(map(os.path.lexists, self._files(_name(image_id))))
+
+    def __str__(self) -> str:
+        return f"Flickr30k Entities {self._folder}"
+
     def sentences(self, image_id: ImageId) -> list[GroundedSentence]:
         """The captions that people wrote about a photo, with the boxes of their words.
 
@@ -75,7 +82,7 @@ class Entities:
         """
         photo = self._photo(image_id)
         if photo is None:
-            raise UserError(f"image {image_id!r} is not in Flickr30k Entities {self._folder}")
+            raise UserError(f"image {image_id!r} is not in {self}")
         grounded = []
         for words, phrases in photo.sentences:
             targets: list[Target | None] = [None] * len(words)
@@ -117,15 +124,26 @@ class Entities:
         return [_union(photo, heads.get(word) or others.get(word) or set()) for word in words]
 
     def _photo(self, image_id: ImageId) -> _Photo | None:
-        name = re.sub(r"\.jpe?g$", "", Path(str(image_id)).name, flags=re.IGNORECASE)
+        name = _name(image_id)
         if name not in self._photos:
-            boxes = self._folder / "Annotations" / f"{name}.xml"
-            text = self._folder / "Sentences" / f"{name}.txt"
-            if not os.path.lexists(boxes) and not os.path.lexists(text):
+            boxes, text = self._files(name)
+            if image_id not in self:
                 self._photos[name] = None
             else:
                 self._photos[name] = _Photo(_read_sentences(text), _read_boxes(boxes))
         return self._photos[name]
+
+    def _files(self, name: str) -> tuple[Path, Path]:
+        """Where the boxes and the sentences of a photo are, if there are any."""
+        return (
+            self._folder / "Annotations" / f"{name}.xml",
+            self._folder / "Sentences" / f"{name}.txt",
+        )
+
+
+def _name(image_id: ImageId) -> str:
+    """What the files of an image are called."""
+    return re.sub(r"\.jpe?g$", "", Path(str(image_id)).name, flags=re.IGNORECASE)
 
 
 def read_entities(folder: str | os.PathLike[str]) -> Entities:

@@ -46,7 +46,14 @@ class Target:
 
 
 class Grounding(Protocol):
-    """Knows for the words of captions where in the photo their things are."""
+    """Knows for the words of captions where in the photo their things are.
+
+    As text (`str`) it is called by what it was read from, for sentences to name it.
+    """
+
+    def __contains__(self, image_id: ImageId) -> bool:
+        """Whether that photo is annotated at all, be it that nothing is in it."""
+        ...
 
     def targets(self, image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
         """For each of the T words of a caption of a photo its target, or None.

@@ -26,6 +26,13 @@ class ShapesGrounding:
             for image_id, example in examples.items()
         }
 
+    def __contains__(self, image_id: ImageId) -> bool:
+        """Whether an image is among the examples."""
+        return image_id in self._targets
+
+    def __str__(self) -> str:
+        return f"the {len(self._targets):,} generated pictures"
+
     def targets(self, image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
         """The boxes of the things that the words of a caption name.
 

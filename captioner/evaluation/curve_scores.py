@@ -29,23 +29,24 @@ class CurveScore:
     word's probability in the whole photo where the score is `relative`. difference: attended less
     random; of deletion below 0, of insertion above 0, where the maps lead to what counts.
     low, high: its `LEVEL` bootstrap interval (percentiles; photos are resampled, words stay with
-    theirs). better: the share of words for which the attended places count more than random ones;
-    a draw is half.
+    theirs); None where there is one photo only, for it says nothing about others.
+    better: the share of words for which the attended places count more than random ones; a draw is
+    half.
     curve, random_curve: (S + 1,), the mean curves over `shares`; band, random_band: (2, S + 1),
-    their intervals.
+    their intervals, None as `low` and `high`.
     """
 
     attended: float
     random: float
     difference: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     better: float
     shares: Floats
     curve: Floats
-    band: Floats
+    band: Floats | None
     random_curve: Floats
-    random_band: Floats
+    random_band: Floats | None
 
     def as_dict(self) -> dict[str, Any]:
         """The figures by name, the curves as lists."""
@@ -86,11 +87,15 @@ class CurveScores:
             ("relative deletion", self.relative_deletion),
             ("relative insertion", self.relative_insertion),
         ):
-            interval = f"{score.low:+.4f} to {score.high:+.4f}"
+            interval = "-"
+            if score.low is not None and score.high is not None:
+                interval = f"{score.low:+.4f} to {score.high:+.4f}"
             lines.append(
                 f"{name:<20}{score.attended:>10.4f}{score.random:>10.4f}{score.difference:>+12.4f}"
                 f"{interval:>22}{score.better:>40.1%}"
             )
+        if self.photos < 2:
+            lines.append("a single photo says nothing about how far this holds for others")
         return "\n".join(lines)
 
 
@@ -127,14 +132,18 @@ def _score(
     counts = np.array([len(each) for each in own])  # (photos,)
     sums = np.stack([each.sum(axis=0) for each in own])  # (photos, S + 1)
     random_sums = np.stack([each.sum(axis=0) for each in random])
-    generator = np.random.default_rng(seed)
-    drawn = generator.multinomial(len(own), np.full(len(own), 1 / len(own)), size=RESAMPLES)
-    weights = drawn / (drawn @ counts)[:, None]  # (resamples, photos), the share of each word
-    means, random_means = weights @ sums, weights @ random_sums  # (resamples, S + 1)
     curve, random_curve = sums.sum(axis=0) / counts.sum(), random_sums.sum(axis=0) / counts.sum()
-    margins = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-    differences = area_under(means - random_means, shares)  # (resamples,)
-    low, high = np.quantile(differences, margins)
+    low = high = band = random_band = None
+    if len(own) > 1:
+        generator = np.random.default_rng(seed)
+        drawn = generator.multinomial(len(own), np.full(len(own), 1 / len(own)), size=RESAMPLES)
+        weights = drawn / (drawn @ counts)[:, None]  # (resamples, photos), the share of each word
+        means, random_means = weights @ sums, weights @ random_sums  # (resamples, S + 1)
+        margins = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+        differences = area_under(means - random_means, shares)  # (resamples,)
+        low, high = (float(edge) for edge in np.quantile(differences, margins))
+        band = np.quantile(means, margins, axis=0)
+        random_band = np.quantile(random_means, margins, axis=0)
     gains = sign * np.concatenate(
         [area_under(one - other, shares) for one, other in zip(own, random, strict=True)]
     )  # (W,)
@@ -142,12 +151,12 @@ def _score(
         attended=float(area_under(curve, shares)),
         random=float(area_under(random_curve, shares)),
         difference=float(area_under(curve - random_curve, shares)),
-        low=float(low),
-        high=float(high),
+        low=low,
+        high=high,
         better=float(((gains > 1e-12) + 0.5 * (np.abs(gains) <= 1e-12)).mean()),
         shares=shares,
         curve=curve,
-        band=np.quantile(means, margins, axis=0),
+        band=band,
         random_curve=random_curve,
-        random_band=np.quantile(random_means, margins, axis=0),
+        random_band=random_band,
     )

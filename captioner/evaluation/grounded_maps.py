@@ -21,7 +21,7 @@ WORDS_SHOWN = 15
 
 
 @dataclass(frozen=True)
-class Baselined:
+class AgainstBaselines:
     """A measure of a word's own map, of even attention and of the centre prior, each 0 to 1."""
 
     attention: float
@@ -39,8 +39,8 @@ class GroundedWord:
     very same place ("red" and "circle" of "a red circle"), so that no shift could show.
     """
 
-    mass: Baselined
-    pointing: Baselined
+    mass: AgainstBaselines
+    pointing: AgainstBaselines
     early: float | None
     late: float | None
 
@@ -139,12 +139,12 @@ def _grounded(
 
     centre = centre_prior(*maps.shape[1:])
     return GroundedWord(
-        mass=Baselined(
+        mass=AgainstBaselines(
             attention=float(mass_inside(maps[place], own.coverage)),
             uniform=own.share,
             centre=float(mass_inside(centre, own.coverage)),
         ),
-        pointing=Baselined(
+        pointing=AgainstBaselines(
             attention=float(pointing(maps[place], own.centres)),
             uniform=float(own.centres.mean()),
             centre=float(pointing(centre, own.centres)),
@@ -172,19 +172,22 @@ class GroundedMaps:
     """Means over all words with a target.
 
     words: with a target, in `photos` photos. outside: words whose target lies wholly outside of
-    what the model saw; they do not count. early, late: the shift by a word. by_word: for the most
-    frequent words, those first, how often, and the mean mass inside and pointing game.
+    what the model saw; they do not count. not_annotated: photos that were captioned but whose
+    things are not known; their words do not count. early, late: the shift by a word.
+    by_word: for the most frequent words, those first, how often, and the mean mass inside and
+    pointing game.
     `mass` and `pointing` are None where there is no word with a target.
     """
 
     words: int
     photos: int
     outside: int
-    mass: Baselined | None
-    pointing: Baselined | None
+    mass: AgainstBaselines | None
+    pointing: AgainstBaselines | None
     early: Shift
     late: Shift
-    by_word: dict[str, tuple[int, Baselined, Baselined]]
+    by_word: dict[str, tuple[int, AgainstBaselines, AgainstBaselines]]
+    not_annotated: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """The figures by name, nested: what `captioner evaluate --maps --json` writes."""
@@ -192,6 +195,7 @@ class GroundedMaps:
             "words": self.words,
             "photos": self.photos,
             "outside": self.outside,
+            "not_annotated": self.not_annotated,
             "mass_inside": self.mass and vars(self.mass),
             "pointing_game": self.pointing and vars(self.pointing),
             "one_word_early": vars(self.early),
@@ -206,8 +210,10 @@ class GroundedMaps:
         """The figures as lines of text."""
         beyond = f"; {self.outside:,} more lie outside what the model saw" if self.outside else ""
         lines = [f"{self.words:,} words with a target, in {self.photos:,} photos{beyond}"]
+        if self.not_annotated:
+            lines.append(f"photos that are not annotated, and do not count: {self.not_annotated:,}")
         if self.mass is None or self.pointing is None:
-            return lines[0]
+            return "\n".join(lines)
         lines.append(f"{'':<20}{'mass inside':>12}{'pointing game':>15}")
         for name, field in (
             ("attention", "attention"),
@@ -231,8 +237,13 @@ class GroundedMaps:
         return "\n".join(lines)
 
 
-def grounded_maps(words: Sequence[WordMap], most: int = WORDS_SHOWN) -> GroundedMaps:
-    """Average over words, each counting once. most: how many words `by_word` has."""
+def grounded_maps(
+    words: Sequence[WordMap], most: int = WORDS_SHOWN, not_annotated: int = 0
+) -> GroundedMaps:
+    """Average over words, each counting once.
+
+    most: how many words `by_word` has. not_annotated: photos whose things are not known.
+    """
     found = [(word, word.grounded) for word in words if word.grounded is not None]
     of_word: dict[str, list[GroundedWord]] = {}
     for word, grounded in found:
@@ -255,12 +266,13 @@ def grounded_maps(words: Sequence[WordMap], most: int = WORDS_SHOWN) -> Grounded
             )
             for word in frequent
         },
+        not_annotated=not_annotated,
     )
 
 
-def _mean(measures: Sequence[Baselined]) -> Baselined:
+def _mean(measures: Sequence[AgainstBaselines]) -> AgainstBaselines:
     columns = zip(*((m.attention, m.uniform, m.centre) for m in measures), strict=True)
-    return Baselined(*(sum(column) / len(measures) for column in columns))
+    return AgainstBaselines(*(sum(column) / len(measures) for column in columns))
 
 
 def _shift(words: Sequence[GroundedWord], of: Callable[[GroundedWord], float | None]) -> Shift:

@@ -23,10 +23,14 @@ class Hallucination:
 
     present: of each image the categories that are there. mentioned: of each image those that its
         caption names. Both (I,), in the order in which the captions were given.
+    categories: those that the word list and the annotations both have; no other counts.
+    dropped: categories of the word list that the annotations do not have, in its order.
     """
 
     present: tuple[frozenset[str], ...]
     mentioned: tuple[frozenset[str], ...]
+    categories: frozenset[str]
+    dropped: tuple[str, ...] = ()
 
     @property
     def hallucinated(self) -> tuple[frozenset[str], ...]:
@@ -63,11 +67,12 @@ class Hallucination:
         counts = Counter(name for names in self.hallucinated for name in names)
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
-    def as_dict(self) -> dict[str, float | dict[str, int] | None]:
+    def as_dict(self) -> dict[str, float | dict[str, int] | list[str] | None]:
         """By name: `CHAIR-i`, `CHAIR-s`, `recall` (fractions of one, None where undefined).
 
         Also the counts they come from: `mentions`, `hallucinated_mentions`, `present` (things),
-        `hallucinating_captions`, `captions`; and `most_hallucinated`, captions by category.
+        `hallucinating_captions`, `captions`; `most_hallucinated`, captions by category;
+        `categories`, how many there are; and `dropped_categories`, by name.
         """
         return {
             "CHAIR-i": self.chair_i,
@@ -79,6 +84,8 @@ class Hallucination:
             "hallucinating_captions": sum(map(bool, self.hallucinated)),
             "captions": len(self.mentioned),
             "most_hallucinated": self.most_hallucinated(),
+            "categories": len(self.categories),
+            "dropped_categories": list(self.dropped),
         }
 
     def table(self) -> str:
@@ -96,6 +103,12 @@ class Hallucination:
         if worst:
             told = ", ".join(f"{category} {count:,}" for category, count in worst)
             lines.append(f"{'hallucinated':<16}{told}")
+        if self.dropped:
+            whole = len(self.categories) + len(self.dropped)
+            lines.append(
+                f"{'categories':<16}{len(self.categories):,} of the word list's {whole:,}; the "
+                f"annotations do not have the other {len(self.dropped):,}, so they do not count"
+            )
         return "\n".join(lines)
 
 
@@ -104,18 +117,23 @@ def chair(
     references: Sequence[Sequence[Tokens]],
     categories: Sequence[Collection[str]],
     synonyms: Synonyms,
+    all_categories: Collection[str],
 ) -> Hallucination:
     """Compare what tokenised captions name with what is in their photos.
 
     captions: one an image. references: one or more captions an image, in the same order.
     categories: of each image, in the same order, the annotated categories, as
         `CocoInstances.categories` gives them. What is there is these, united with what the
-        references name; annotated categories that `synonyms` does not have are left out, for no
-        caption can name them.
+        references name.
     synonyms: which words name which category.
+    all_categories: every category that could have been annotated, in these images or others, as
+        `CocoInstances.all_categories`. Categories that not both this and `synonyms` have are left
+        out, of captions, references and annotations: one that is never annotated would count as
+        hallucinated wherever it is, and one without words can never be named.
 
     Raises `UserError` as `check_corpus` does, when `categories` are not as many as the captions
-    or one is a string, and when `synonyms` has none of the annotated categories.
+    or one is a string or has what is not in `all_categories`, and when `synonyms` has none of
+    `all_categories`.
     """
     check_corpus(captions, references)
     if len(categories) != len(captions):
@@ -123,24 +141,31 @@ def chair(
             f"there are {len(captions)} captions to score but categories of "
             f"{len(categories)} images"
         )
+    possible = frozenset(all_categories)
     for index, annotated in enumerate(categories):
         if isinstance(annotated, str):
             raise UserError(f"the categories of image number {index} are a string, not a list")
-    known = frozenset(synonyms.categories)
-    all_annotated = frozenset(name for annotated in categories for name in annotated)
-    if all_annotated and not all_annotated & known:
-        raise UserError(
-            f"the word list has none of the annotated categories, {min(all_annotated)!r} for one"
-        )
-    present = tuple(
-        (known & frozenset(annotated)).union(*(_named(words, synonyms) for words in of_image))
-        for annotated, of_image in zip(categories, references, strict=True)
+        for name in annotated:
+            if name not in possible:
+                raise UserError(
+                    f"category {name!r} of image number {index} is not among all categories"
+                )
+    known = frozenset(synonyms.categories) & possible
+    if not known:
+        raise UserError("the word list has none of the categories that are annotated")
+
+    def named(words: Tokens) -> frozenset[str]:
+        return known & {mention.category for mention in synonyms.mentions(words)}
+
+    return Hallucination(
+        present=tuple(
+            (known & frozenset(annotated)).union(*map(named, of_image))
+            for annotated, of_image in zip(categories, references, strict=True)
+        ),
+        mentioned=tuple(map(named, captions)),
+        categories=known,
+        dropped=tuple(name for name in synonyms.categories if name not in known),
     )
-    return Hallucination(present, tuple(_named(words, synonyms) for words in captions))
-
-
-def _named(words: Tokens, synonyms: Synonyms) -> frozenset[str]:
-    return frozenset(mention.category for mention in synonyms.mentions(words))
 
 
 def _total(categories: Sequence[frozenset[str]]) -> int:

@@ -27,6 +27,17 @@ from captioner.evaluation.ngrams import FloatArray, IntArray
 _CELLS = 4_000_000
 """How many drawn images are held in memory at once."""
 
+NOTHING = 2e-4
+"""A comparison counts scores below this as 0.
+
+The COCO evaluation adds 1e-15 to the matches of BLEU, so that captions without one match of four
+words have a BLEU-4 of up to (1e-15) ** (1 / 4) = 1.8e-4 instead of 0, higher or lower by their
+length alone. Only where not one caption has four words is it more than that, up to 0.03.
+"""
+
+FEW_IMAGES = 30
+"""Below so many images a resample cannot stand for other images: see `too_few_images`."""
+
 _TIE = 1e-12
 """Differences that differ by less are the same, but for the order in which they were added up."""
 
@@ -78,7 +89,8 @@ class Interval:
 class Comparison:
     """Two systems, scored on the same images by one metric.
 
-    first, second: their scores. difference: first less second.
+    first, second: their scores. difference: first less second; here, and in what follows, scores
+        below `NOTHING` count as 0.
     interval: of the difference, by the paired bootstrap.
     p_bootstrap: of the paired bootstrap; two-sided: twice Koehn's share of the resamples in which
         the system that is better on all images is not better; at most 1.
@@ -93,6 +105,21 @@ class Comparison:
     interval: Interval
     p_bootstrap: float
     p_randomisation: float
+
+
+def too_few_images(images: int) -> str | None:
+    """A sentence where intervals and p values of so many images are no evidence, else None.
+
+    With few images the bootstrap's intervals are too narrow and its p values too small (of n
+    images in which one system is always the better, an exact test of exchanges can give no p
+    below 2 / 2^n, but the paired bootstrap gives 0, or what its number of resamples allows).
+    """
+    if images >= FEW_IMAGES:
+        return None
+    return (
+        f"{images:,} images are too few for intervals and p values to be evidence: "
+        f"there should be {FEW_IMAGES} at least"
+    )
 
 
 def mean_terms(name: str, per_image: FloatArray) -> ImageTerms:
@@ -137,12 +164,14 @@ def compare(
     more = other - terms
     total = terms.sum(axis=0)
     scores = _scores(first, np.stack((total, total + more.sum(axis=0))))  # (2, M)
-    observed = scores[0] - scores[1]
+    counted = _counted(scores)
+    observed = counted[0] - counted[1]
 
     resampled = []
     for drawn in _drawn_images(images, resampling):
         totals = drawn @ terms
-        resampled.append(_scores(first, totals) - _scores(first, totals + drawn @ more))
+        other_totals = totals + drawn @ more
+        resampled.append(_counted(_scores(first, totals)) - _counted(_scores(first, other_totals)))
     differences = np.concatenate(resampled)  # (R, M)
     not_better = np.minimum((differences <= _TIE).sum(axis=0), (differences >= -_TIE).sum(axis=0))
     p_bootstrap = np.minimum(1.0, 2 * _share(not_better, resampling))
@@ -150,10 +179,9 @@ def compare(
     as_large = np.zeros(len(observed), dtype=np.int64)
     for exchanged in _exchanges(images, resampling):
         moved = exchanged @ more
-        exchanged_difference = _scores(first, total + moved) - _scores(
-            first, total + more.sum(axis=0) - moved
-        )
-        as_large += (np.abs(exchanged_difference) >= np.abs(observed) - _TIE).sum(axis=0)
+        here = _counted(_scores(first, total + moved))
+        there = _counted(_scores(first, total + more.sum(axis=0) - moved))
+        as_large += (np.abs(here - there) >= np.abs(observed) - _TIE).sum(axis=0)
     p_randomisation = _share(as_large, resampling)
 
     intervals = _intervals(differences, resampling)
@@ -188,6 +216,11 @@ def _scores(scores: Sequence[ImageTerms], totals: FloatArray) -> FloatArray:
         found.append(score.scores(totals[..., first : first + width]))
         first += width
     return np.concatenate(found, axis=-1)
+
+
+def _counted(scores: FloatArray) -> FloatArray:
+    """The scores (..., M), but 0 for those below `NOTHING`."""
+    return np.where(np.abs(scores) < NOTHING, 0.0, scores)
 
 
 def _drawn_images(images: int, resampling: Resampling) -> Iterator[FloatArray]:

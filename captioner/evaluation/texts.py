@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -50,7 +50,8 @@ class CaptionTexts:
         """
         names, texts, candidates = _aligned(captions, references)
         for name, text, of_image in zip(names, texts, candidates, strict=True):
-            if isinstance(of_image, str) or len(of_image) == 0:
+            listed = isinstance(of_image, Collection) and not isinstance(of_image, str)
+            if not listed or len(of_image) == 0:
                 raise UserError(f"image {name!r} has no list of reference captions")
             if not all(isinstance(caption, str) for caption in (text, *of_image)):
                 raise UserError(f"a caption of image {name!r} is not a string")

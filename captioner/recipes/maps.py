@@ -63,8 +63,9 @@ class MapScores:
     photos: how many were captioned. words: every word of their captions, in order. spread: how
     wide the maps are, and whether they move. grounded: maps against boxes and segments, where
     there were any. curves: deletion and insertion over content words, all_curves: over all words,
-    where they were asked for. exact: the share of captions that are exactly right, where a
-    source has only one right caption.
+    where they were asked for. without_curves: the kinds of these two that were asked for, but for
+    which not one caption has a word; such curves are None. exact: the share of captions that are
+    exactly right, where a source has only one right caption.
     """
 
     photos: int
@@ -74,18 +75,20 @@ class MapScores:
     curves: CurveScores | None = None
     all_curves: CurveScores | None = None
     exact: float | None = None
+    without_curves: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The figures, nested by kind; kinds that were not measured are None.
 
-        `photos`, `words` (how many), `exact`, and as their classes say `spread`, `grounded`,
-        `curves` and `all_curves`.
+        `photos`, `words` (how many), `exact`, `without_curves`, and as their classes say
+        `spread`, `grounded`, `curves` and `all_curves`.
         """
         kinds = ("spread", "grounded", "curves", "all_curves")
         plain: dict[str, Any] = {
             "photos": self.photos,
             "words": len(self.words),
             "exact": self.exact,
+            "without_curves": list(self.without_curves),
         }
         for kind in kinds:
             found = getattr(self, kind)
@@ -100,13 +103,14 @@ class MapScores:
         parts = ["\n".join([*first, self.spread.table()])]
         if self.grounded is not None:
             parts.append(self.grounded.table())
-        for found, which in ((self.curves, "content words"), (self.all_curves, "words")):
+        for kind, which in (("curves", "content words"), ("all_curves", "words")):
+            heading = "blurring what was attended, and random places: "
+            found: CurveScores | None = getattr(self, kind)
             if found is not None:
-                heading = (
-                    f"blurring what was attended, and random places: {found.words:,} {which} of "
-                    f"{found.photos:,} photos"
-                )
+                heading += f"{found.words:,} {which} of {found.photos:,} photos"
                 parts.append(f"{heading}\n{found.table()}")
+            elif kind in self.without_curves:
+                parts.append(f"{heading}not one caption of these photos has {which}")
         return "\n\n".join(parts)
 
     def csv(self) -> str:
@@ -136,15 +140,18 @@ def score_maps(
     """Caption the photos of a source, free-running, and measure the maps of the captions.
 
     grounding: knows where the things are that words name; without it only what needs no boxes is
-        measured. curve_options: measure deletion and insertion curves too.
+        measured. At least one of the photos is to be annotated.
+    curve_options: measure deletion and insertion curves too.
     left_out: gets the photos that cannot be read, by name, each with a sentence that says why;
         the others are measured. Without it such a photo is refused.
     exact: count the captions that equal one of the source's.
-    Raises `UserError` naming a photo that cannot be read, when none can be, and when no caption
-    has a word.
+    Raises `UserError` naming a photo that cannot be read, when none can be, when no caption has a
+    word, and, before any is captioned, when none of the photos is annotated in `grounding`.
     """
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} is not at least 1")
+    if grounding is not None and not any(image in grounding for image in source.image_ids):
+        raise UserError(f"not one of {len(source):,} photos is annotated in {grounding}")
     options = captioner.search if search is None else search
     if options.n_best > 1:
         options = replace(options, n_best=1)
@@ -170,7 +177,8 @@ def score_maps(
     spread = map_spread([caption.attention for caption in captions.values()])
     scores = MapScores(len(captions), words, spread)
     if grounding is not None:
-        scores = replace(scores, grounded=grounded_maps(words))
+        unknown = sum(source.image_ids[row] not in grounding for row in captions)
+        scores = replace(scores, grounded=grounded_maps(words, not_annotated=unknown))
     if exact:
         right = sum(list(caption.words) in source.words[row] for row, caption in captions.items())
         scores = replace(scores, exact=right / len(captions))
@@ -263,10 +271,16 @@ def _with_curves(
         )
         progress.advance()
     progress.close()
+    kinds = {"curves": content, **({"all_curves": found} if options.all_words else {})}
+    averaged: dict[str, CurveScores] = {}
+    for kind, of_photos in kinds.items():
+        if any(len(of_photo.deletion) for of_photo in of_photos):
+            averaged[kind] = curve_scores(of_photos, options.seed)
     return replace(
         scores,
-        curves=curve_scores(content, options.seed),
-        all_curves=curve_scores(found, options.seed) if options.all_words else None,
+        curves=averaged.get("curves"),
+        all_curves=averaged.get("all_curves"),
+        without_curves=tuple(kind for kind in kinds if kind not in averaged),
     )
 
 

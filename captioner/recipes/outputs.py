@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from captioner.errors import UserError
-from captioner.files import write_json, write_text
+from captioner.files import (
+    check_writable,
+    file_keys,
+    real_path,
+    try_all,
+    write_json,
+    write_text,
+)
 from captioner.recipes.photos import Captioned
 from captioner.render import (
     PageCaption,
@@ -100,7 +107,7 @@ class Outputs:
         name = self._names[item.path].pop(0)
         if item.caption.words:
             parts = (self._draw_panels, self._draw_gif, self._draw_words, self._keep_for_page)
-            _try_all([partial(part, item, name) for part in parts])
+            try_all([partial(part, item, name) for part in parts])
 
     def save_so_far(self) -> None:
         """Write the tables of what is captioned by now, at most every `SAVE_SECONDS`.
@@ -119,7 +126,7 @@ class Outputs:
         Raises `UserError` when one cannot be written, with the others written.
         """
         if self._records:
-            _try_all([self._write_tables, self._write_page])
+            try_all([self._write_tables, self._write_page])
 
     def _draw_panels(self, item: Captioned, name: str) -> None:
         if self.overlay:
@@ -158,7 +165,7 @@ class Outputs:
             writers.append(partial(write_json, self.json, self._records))
         if self.csv:
             writers.append(partial(write_text, self.csv, self._table()))
-        _try_all(writers)
+        try_all(writers)
 
     def _write_page(self) -> None:
         if self.html and self._page:
@@ -193,38 +200,38 @@ class Outputs:
                         yield option, _place(path, name, suffix)
 
     def _check_places(self) -> None:
-        photos = {key for path in self.paths for key in _keys(path)}
+        photos = {key for path in self.paths for key in file_keys(path)}
         taken: dict[object, str] = {}
         folders: dict[Path, str] = {}
         for option, file in self._files():
             if file.is_dir():
                 raise UserError(f"--{option} {file} is a folder, not a file")
-            if photos & _keys(file):
+            if photos & file_keys(file):
                 raise UserError(
                     f"--{option} would replace {file}, which is one of the photos to caption; "
                     "give another place"
                 )
-            other = taken.setdefault(_real(file), option)
+            other = taken.setdefault(real_path(file), option)
             if other != option:
                 raise UserError(f"--{other} and --{option} are the same file, {file}")
             folders.setdefault(file.parent, option)
         if self.words:
             places = [self._word_folder(name) for names in self._names.values() for name in names]
             folders.update((place, "words") for place in places)
-            within = {_real(place) for place in places}
+            within = {real_path(place) for place in places}
             for photo in map(Path, self.paths):
-                if _real(photo.parent) in within and _WORD_PICTURE.fullmatch(photo.name):
+                if real_path(photo.parent) in within and _WORD_PICTURE.fullmatch(photo.name):
                     raise UserError(
                         f"--words {self.words} holds {photo}, which is one of the photos to "
                         "caption and might be replaced; give another folder"
                     )
         for folder, option in folders.items():
-            real = Path(_real(folder))
+            real = Path(real_path(folder))
             for above in (real, *real.parents):
                 if os.fspath(above) in taken:
                     other = taken[os.fspath(above)]
                     raise UserError(f"--{other} {above} is a file, but --{option} needs a folder")
-            _check_writable(option, folder)
+            check_writable(f"--{option}", folder)
 
 
 def _look(item: Captioned) -> tuple[Any, tuple[str, ...], Any, tuple[float, float, float, float]]:
@@ -232,18 +239,6 @@ def _look(item: Captioned) -> tuple[Any, tuple[str, ...], Any, tuple[float, floa
     region = item.caption.region
     assert region is not None  # Captions of photos always have one.
     return item.photo, item.caption.words, item.caption.attention, region
-
-
-def _try_all(parts: Sequence[Callable[[], None]]) -> None:
-    """Do each part, and only then raise one `UserError` for all that failed."""
-    problems = []
-    for part in parts:
-        try:
-            part()
-        except UserError as error:
-            problems.append(str(error))
-    if problems:
-        raise UserError("; ".join(problems))
 
 
 def _names_a_file(path: str) -> bool:
@@ -272,31 +267,3 @@ def _unique_names(paths: Sequence[str]) -> dict[str, list[str]]:
         taken.add(name.casefold())
         names.setdefault(path, []).append(name)
     return names
-
-
-def _real(path: str | Path) -> str:
-    """The path without links, as far as it exists."""
-    try:
-        return os.path.normcase(os.path.realpath(path))
-    except ValueError:  # A name that no file can have.
-        return os.fspath(path)
-
-
-def _keys(path: str | Path) -> set[object]:
-    """What a file goes by: two paths of one file share a key, whatever their spelling."""
-    keys: set[object] = {_real(path)}
-    try:
-        found = os.stat(path)
-    except (OSError, ValueError):
-        return keys
-    return keys | {(found.st_dev, found.st_ino)} if found.st_ino else keys
-
-
-def _check_writable(option: str, folder: Path) -> None:
-    existing = folder
-    while not os.path.lexists(existing) and existing != existing.parent:
-        existing = existing.parent
-    if not existing.is_dir():
-        raise UserError(f"--{option} needs {existing} to be a folder, but it is a file")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise UserError(f"--{option} cannot write into folder {existing}: permission denied")

@@ -16,7 +16,12 @@ from captioner.errors import UserError
 from captioner.evaluation.captions import CaptionScores
 from captioner.evaluation.diversity import TextDiversity
 from captioner.evaluation.hallucination import Hallucination
-from captioner.evaluation.significance import Comparison, Interval, Resampling
+from captioner.evaluation.significance import (
+    Comparison,
+    Interval,
+    Resampling,
+    too_few_images,
+)
 from captioner.files import write_text
 from captioner.render.score_page import ScoredCaption, save_score_page, small_jpeg
 
@@ -76,7 +81,8 @@ class ScoreReport:
     def as_dict(self) -> dict[str, Any]:
         """The scores as `CaptionScores.as_dict`, and `diversity`; then what was asked for.
 
-        `hallucination`; `intervals`, by score; `comparison`; `resampling`.
+        `hallucination`; `intervals`, by score; `comparison`; `resampling`; and with either of
+        these two `too_few_images`, whether there are too few for them to be evidence.
         """
         found = {**self.scores.as_dict(), "diversity": self.diversity.as_dict()}
         if self.hallucination is not None:
@@ -89,21 +95,25 @@ class ScoreReport:
             found["comparison"] = self.comparison.as_dict()
         if self.resampling is not None:
             found["resampling"] = asdict(self.resampling)
+            found["too_few_images"] = too_few_images(self.scores.images) is not None
         return found
 
     def table(self) -> str:
         """All of it as lines of text."""
         parts = [self.scores.table(self.intervals)]
+        few = too_few_images(self.scores.images)
+        note = "" if few is None else f"NOTE: {few}"
         if self.intervals is not None and self.resampling is not None:
             parts[0] += (
                 f"\n{'in brackets':<16}{100 * self.resampling.confidence:g} % confidence, "
                 f"{self.resampling.resamples:,} bootstrap resamples of the images"
             )
+            parts[0] += note and f"\n{note}"
         parts.append(self.diversity.table())
         if self.hallucination is not None:
             parts.append(self.hallucination.table())
         if self.comparison is not None and self.resampling is not None:
-            parts.append(self.comparison.table(self.resampling))
+            parts.append((note and f"{note}\n") + self.comparison.table(self.resampling))
         return "\n\n".join(parts)
 
     def write_csv(self, path: str | os.PathLike[str]) -> None:
@@ -123,16 +133,20 @@ class ScoreReport:
     ) -> list[str]:
         """Write a web page of the `count` best and the `count` worst captions.
 
+        Where there are fewer than twice as many, one half is the best and the other the worst; of
+        an odd number the one in the middle is among the worst. No caption is among both.
+
         by: the score that ranks them; None: see `check_page`. Captions with the same score stay in
-            order. No caption is both among the best and the worst.
+            order.
         Gives a sentence for each photo that could not be read; the page says so in its place.
         Raises `UserError` as `check_page` does, and when the file cannot be written.
         """
         columns = self.scores.per_image_by_name()
         by = check_page(list(columns), by, count)
         order = np.argsort(-columns[by], kind="stable").tolist()
-        best = order[:count]
-        worst = order[max(count, len(order) - count) :][::-1]
+        half = len(order) // 2
+        best = order[: min(count, half)]
+        worst = order[max(half, len(order) - count) :][::-1]
         problems: list[str] = []
         shown = [[self._shown(index, problems) for index in part] for part in (best, worst)]
         save_score_page(path, shown[0], shown[1], by, len(order))

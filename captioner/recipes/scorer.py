@@ -70,6 +70,7 @@ class Scorer:
         if self.options.instances:
             self._instances = read_instances(self.options.instances)
             self._synonyms: Synonyms = read_synonyms(self.options.synonyms)
+            self._instances.known_categories(self._synonyms)
 
     def check_images(self, image_ids: Sequence[ImageId], name: str) -> None:
         """Raise `UserError` for images that are not in the instance files or in `against`.
@@ -124,7 +125,13 @@ class Scorer:
         if self._instances is None:
             return None
         categories = [self._instances.categories(image_id) for image_id in image_ids]
-        return chair(texts.words, texts.reference_words, categories, self._synonyms)
+        return chair(
+            texts.words,
+            texts.reference_words,
+            categories,
+            self._synonyms,
+            self._instances.all_categories,
+        )
 
 
 def captions_by_name(results: str | Path) -> dict[str, str]:

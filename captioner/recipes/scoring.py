@@ -67,6 +67,7 @@ def score_model(
     left_out: dict[str, str] | None = None,
     scorer: Scorer | None = None,
     name: str = "the model",
+    not_kept: list[str] | None = None,
 ) -> ScoreReport:
     """Caption the photos of a source, each once, free-running, and score the captions.
 
@@ -76,6 +77,8 @@ def score_model(
         the others are scored. Without it such a photo is refused.
     scorer: what is found out about the captions; by default their scores and their diversity.
     name: what a comparison calls the model.
+    not_kept: gets a sentence when `results` cannot be written; the captions are scored all the
+        same. Without it that is refused.
     Raises `UserError` naming a photo that cannot be read, when none can be, and as `Scorer` does.
     """
     if batch_size < 1:
@@ -99,7 +102,14 @@ def score_model(
         progress.close()
     finally:  # A photo that is refused, or an interruption, loses no caption.
         if results is not None and captions:
-            write_results(results, dict(zip(source.take(rows).image_ids, captions, strict=True)))
+            try:
+                write_results(
+                    results, dict(zip(source.take(rows).image_ids, captions, strict=True))
+                )
+            except UserError as error:
+                if not_kept is None:
+                    raise
+                not_kept.append(str(error))
     if not captions:
         raise UserError(f"not one of {len(source):,} photos could be read")
     judged = source.take(rows)

@@ -26,16 +26,16 @@ class CurvePanel:
 
     title: above it. doing: below it, what is done to a growing share of the photo.
     shares: (S + 1,), 0 to 1. attended, random: (S + 1,), mean probabilities; attended_band,
-    random_band: (2, S + 1), their lower and upper edges.
+    random_band: (2, S + 1), their lower and upper edges; None draws no band.
     """
 
     title: str
     doing: str
     shares: npt.ArrayLike
     attended: npt.ArrayLike
-    attended_band: npt.ArrayLike
+    attended_band: npt.ArrayLike | None
     random: npt.ArrayLike
-    random_band: npt.ArrayLike
+    random_band: npt.ArrayLike | None
 
 
 def save_curves(
@@ -62,8 +62,9 @@ def save_curves(
             ("attended places", ATTENDED_COLOUR, "-", panel.attended, panel.attended_band),
             ("random places", RANDOM_COLOUR, "--", panel.random, panel.random_band),
         ):
-            low, high = np.asarray(band)
-            axis.fill_between(shares, low, high, color=colour, alpha=0.16, linewidth=0)
+            if band is not None:
+                low, high = np.asarray(band)
+                axis.fill_between(shares, low, high, color=colour, alpha=0.16, linewidth=0)
             axis.plot(shares, curve, style, color=colour, linewidth=2, label=name)
         axis.set_title(panel.title, loc="left")
         axis.set_xlabel(f"% of the places {panel.doing}")

@@ -13,7 +13,7 @@ import pytest
 from samples import save_photo
 
 import captioner
-from captioner.cli import evaluate_captions
+from captioner.cli import evaluate, evaluate_captions
 from captioner.cli.main import main
 from captioner.evaluation.captions import DEFAULT_METRICS, METRICS
 
@@ -54,7 +54,7 @@ def test_everything_about_a_results_file(folder: Path, capsys: pytest.CaptureFix
     arguments = [*FILES, "--confidence", "--against", "other.json", "--resamples", "50"]
     arguments += ["--training-captions", "references.json", "--images", "."]
     arguments += ["--json", "s.json", "--csv", "s.csv", "--page", "s.html", "--page-by", "BLEU-2"]
-    assert main(["evaluate", *arguments]) == 0
+    assert main(["evaluate", *arguments]) == 2  # For the photo that the page lacks.
     printed = capsys.readouterr()
     assert printed.err == "captioner: 2.png does not exist\n"
     assert "not captioned   1 more images that have references" in printed.out
@@ -130,7 +130,7 @@ def test_counting_and_scoring_at_once(folder: Path, capsys: pytest.CaptureFixtur
         ([*FILES, "--json", "x", "--csv", "./x"], "--json and --csv are the same file"),
         ([*FILES, "--json", "references.json"], "--references and --json are the same file"),
         ([*FILES, "--csv", ""], "--csv is empty"),
-        ([*FILES, "--csv", "results.json/x.csv"], "cannot write results.json/x.csv"),
+        ([*FILES, "--csv", "results.json/x.csv"], "--csv needs results.json to be a folder"),
         ([*FILES, "--count", "3"], "--count has no meaning without --maps"),
         ([*MODEL, "--write-document-frequency", "d"], "--write-document-frequency has no meaning"),
         (
@@ -157,6 +157,62 @@ def test_a_mistake_is_one_sentence(
     assert error.startswith("captioner: ")
     assert len(error.splitlines()) == 1
     assert {path.name for path in folder.iterdir()} == before
+
+
+def test_a_page_of_which_every_photo_is_there(folder: Path) -> None:
+    assert main(["evaluate", *FILES, "--images", ".", "--page", "s.html"]) == 0
+
+
+def test_captions_of_which_one_cannot_be_scored_are_not_all_well(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "1.png").write_bytes(b"not a photo")
+    arguments = [*MODEL, "--split", "val", "--on-problem", "skip", "--json", "s.json"]
+    assert main(["evaluate", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert "1.png is not an image" in printed.err
+    assert "1 of 3 photos could not be read and do not count" in printed.err
+    assert "BLEU-1" in printed.out
+    assert json.loads((folder / "s.json").read_text())["images"] == 2
+
+
+def test_a_record_that_is_left_out_is_not_all_well(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (folder / "captions.csv").open("a") as file:
+        file.write("\nonly one cell")
+    arguments = [*MODEL, "--split", "val", "--on-problem", "skip"]
+    assert main(["evaluate", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert "line 9 has 1 cells" in printed.err
+    assert "BLEU-1" in printed.out
+
+
+def test_outputs_are_tried_one_and_all(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(evaluate, "check_files", lambda arguments: None)  # As if it came later.
+    for name in ("df.json", "s.json", "s.html", "kept.json"):
+        (folder / name).mkdir()
+    files = [*FILES, "--write-document-frequency", "df.json", "--json", "s.json"]
+    assert main(["evaluate", *files, "--page", "s.html", "--csv", "s.csv"]) == 2
+    printed = capsys.readouterr()
+    (sentence,) = printed.err.splitlines()
+    assert all(f"cannot write {name}" in sentence for name in ("df.json", "s.json", "s.html"))
+    assert "BLEU-1" in printed.out
+    assert len((folder / "s.csv").read_text().splitlines()) == 4
+    model = [*MODEL, "--split", "val", "--save-results", "kept.json", "--csv", "of_model.csv"]
+    assert main(["evaluate", *model]) == 2
+    assert "cannot write kept.json" in capsys.readouterr().err
+    assert len((folder / "of_model.csv").read_text().splitlines()) == 4
+
+
+def test_one_mistake_that_two_outputs_meet_is_told_once(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = ["--results", "results.json", "--references", "absent.json"]
+    assert main(["evaluate", *files, "--write-document-frequency", "df.json"]) == 2
+    assert capsys.readouterr().err.count("absent.json") == 1
 
 
 def test_scoring_a_file_brings_no_library_that_models_need(folder: Path) -> None:

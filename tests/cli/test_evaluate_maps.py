@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,38 @@ def test_one_photo_and_no_curves(
     photo = str(photos / "1.png")
     assert main(["evaluate", "--maps", "--model", str(tiny_model), "--images", photo]) == 0
     assert "area under curve" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("content", "drawn"), [(True, "content words"), (False, "words")])
+def test_what_is_below_the_curves_of_one_photo(
+    content: bool,
+    drawn: str,
+    tiny_model: Path,
+    photos: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No bands, of a single photo; and curves of all words where there are none of content."""
+    if not content:
+        from captioner.recipes import maps
+
+        monkeypatch.setattr(maps, "FUNCTION_WORDS", Everything())
+    path = tmp_path / "curves.svg"
+    arguments = ["evaluate", "--maps", "--model", str(tiny_model), "--images", str(photos)]
+    options = ["--curve-photos", "1", "--curve-steps", "2", "--random-orders", "1"]
+    assert main([*arguments, *options, "--curves", str(path), "--all-words"]) == 0
+    comments = re.findall("<!-- (mean of .*) -->", path.read_text(encoding="utf-8"))
+    assert len(comments) == 1
+    assert re.fullmatch(rf"mean of \d+ {drawn} of 1 photos", comments[0])
+    path.unlink()
+    if not content:
+        assert main([*arguments, *options, "--curves", str(path)]) == 2
+        assert not path.exists()
+
+
+class Everything:
+    def __contains__(self, word: str) -> bool:
+        return True
 
 
 def test_the_maps_of_generated_shapes(
@@ -150,7 +183,7 @@ def test_a_bad_photo_is_refused_or_passed_over(
     arguments = ["evaluate", "--maps", "--model", str(tiny_model), "--images", str(photos)]
     assert main(arguments) == 2
     assert "1.png is not an image" in capsys.readouterr().err
-    assert main([*arguments, "--on-problem", "skip"]) == 0
+    assert main([*arguments, "--on-problem", "skip"]) == 2
     errors = capsys.readouterr().err
     assert "1.png is not an image" in errors
     assert "1 of 3 photos could not be read" in errors

@@ -305,7 +305,7 @@ def test_evaluation_leaves_out_what_cannot_be_read(
     arguments += [str(tmp_path / "captions.csv"), "--json", str(out)]
     assert main(arguments) == 2
     capsys.readouterr()
-    assert main([*arguments, "--on-problem", "skip"]) == 0
+    assert main([*arguments, "--on-problem", "skip"]) == 2
     errors = capsys.readouterr().err
     assert "1.png is not an image" in errors
     assert "1 of 4 photos could not be read" in errors

@@ -166,6 +166,20 @@ def test_all_words_of_a_phrase_have_its_target(tmp_path: Path) -> None:
     assert [target is None for target in targets] == [False, False, True]
 
 
+def test_a_grounding_knows_its_images_and_its_file(tmp_path: Path) -> None:
+    grounding = read(tmp_path).grounding(SYNONYMS)
+    assert 42 in grounding
+    assert 7 in grounding  # Looked at by people, though nothing is in it.
+    assert "val2014/COCO_val2014_000000000042.jpg" in grounding
+    assert 43 not in grounding
+    assert str(grounding) == f"instance file {tmp_path / 'instances_val2014.json'}"
+
+
+def test_the_categories_of_both_file_and_word_list(tmp_path: Path) -> None:
+    words = Synonyms({("bench",): "bench", ("dog",): "dog", ("men",): "person"})
+    assert read(tmp_path).known_categories(words) == {"dog", "person"}
+
+
 def test_a_word_list_of_other_things_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the word list has none of the categories of instance"):
         read(tmp_path).grounding(Synonyms({("dogs",): "animal"}))

@@ -101,6 +101,17 @@ def test_an_image_without_annotations(folder: Path) -> None:
         entities.sentences("1001.jpg")
 
 
+def test_which_images_are_in_the_folder(folder: Path) -> None:
+    write(folder, "not read to know that it is there", None, "1001")
+    entities = read_entities(folder)
+    assert 1000 in entities
+    assert "photos/1000.jpg" in entities
+    assert "1001" in entities
+    assert "1002" not in entities
+    assert "\0" not in entities
+    assert str(entities) == f"Flickr30k Entities {folder}"
+
+
 def test_one_file_without_the_other_is_refused(folder: Path) -> None:
     write(folder, None, SENTENCES, "1001")
     write(folder, BOXES, None, "1002")

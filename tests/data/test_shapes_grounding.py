@@ -60,4 +60,7 @@ def test_wrong_captions_have_the_boxes_of_what_is_there(
 
 
 def test_an_unknown_picture_has_no_targets(grounding: ShapesGrounding) -> None:
+    assert "x" in grounding
+    assert "y" not in grounding
+    assert str(grounding) == "the 1 generated pictures"
     assert grounding.targets("y", ["a", "red", "circle"]) == [None] * 3

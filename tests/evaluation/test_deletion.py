@@ -168,6 +168,23 @@ def test_the_interval_is_that_of_resampled_photos() -> None:
     assert score.high == pytest.approx(high, abs=0.02)
 
 
+def test_a_single_photo_has_no_interval() -> None:
+    one = photo([[0.8, 0.0, 0.0], [0.4, 0.4, 0.0]], [[0.8, 0.4, 0.0], [0.4, 0.2, 0.0]])
+    nothing = Curves(SHARES, *[np.empty((0, 3))] * 4)
+    for photos in ([one], [nothing, one]):  # A photo without words is no second one.
+        scores = curve_scores(photos)
+        assert (scores.words, scores.photos) == (2, 1)
+        assert scores.deletion.difference == pytest.approx(-0.05)
+        plain = json.loads(json.dumps(scores.as_dict()))["deletion"]
+        for name in ("low", "high", "band", "random_band"):
+            assert plain[name] is None
+        assert plain["curve"] == pytest.approx([0.6, 0.2, 0.0])
+        lines = scores.table().splitlines()
+        assert lines[1].split() == ["deletion", "0.2500", "0.3000", "-0.0500", "-", "50.0%"]
+        assert lines[-1] == "a single photo says nothing about how far this holds for others"
+    assert "single photo" not in curve_scores([one, one]).table()
+
+
 def test_no_words_have_no_curves() -> None:
     with pytest.raises(UserError, match="not one caption has a word whose curves"):
         curve_scores([])

@@ -101,6 +101,16 @@ def test_a_target_outside_is_reported_and_not_counted() -> None:
     assert "1 more lie outside what the model saw" in found.table()
 
 
+def test_photos_that_are_not_annotated_are_told() -> None:
+    words = word_maps("x.jpg", WORDS, MAPS, TARGETS, SIZE, REGION)
+    found = grounded_maps(words, not_annotated=1200)
+    assert found.as_dict()["not_annotated"] == 1200
+    told = "photos that are not annotated, and do not count: 1,200"
+    assert found.table().splitlines()[1] == told
+    assert grounded_maps([], not_annotated=1200).table().splitlines()[1:] == [told]
+    assert "not annotated" not in grounded_maps(words).table()
+
+
 def test_without_targets_there_is_the_spread_only() -> None:
     words = word_maps("x", WORDS, MAPS)
     assert words[0].entropy == 0

@@ -29,11 +29,12 @@ REFERENCES = [
     [["a", "house"]],
     [["a", "dog", "house"]],
 ]
+ALL_CATEGORIES = ("person", "cat", "dog", "hot dog", "kite")
 CATEGORIES = [["dog"], {"hot dog"}, frozenset({"dog", "kite"}), ()]
 
 
 def test_worked_figures() -> None:
-    found = chair(CAPTIONS, REFERENCES, CATEGORIES, SYNONYMS)
+    found = chair(CAPTIONS, REFERENCES, CATEGORIES, SYNONYMS, ALL_CATEGORIES)
     assert found.present == ({"dog"}, {"hot dog", "person"}, {"dog"}, set())
     assert found.mentioned == ({"dog", "cat"}, {"hot dog", "person"}, set(), {"cat"})
     assert found.hallucinated == ({"cat"}, set(), set(), {"cat"})
@@ -45,20 +46,23 @@ def test_worked_figures() -> None:
 
 def test_references_alone_can_vouch_for_a_thing() -> None:
     references = [[["a", "cat"]], *REFERENCES[1:]]
-    assert chair(CAPTIONS, references, CATEGORIES, SYNONYMS).hallucinated[0] == frozenset()
+    assert (
+        chair(CAPTIONS, references, CATEGORIES, SYNONYMS, ALL_CATEGORIES).hallucinated[0]
+        == frozenset()
+    )
 
 
 def test_what_is_undefined_is_none() -> None:
-    nothing = chair([["a", "house"]], [[["a", "house"]]], [[]], SYNONYMS)
+    nothing = chair([["a", "house"]], [[["a", "house"]]], [[]], SYNONYMS, ALL_CATEGORIES)
     assert (nothing.chair_i, nothing.chair_s, nothing.recall) == (None, 0.0, None)
     assert nothing.table().splitlines()[0] == "CHAIR-i         - (0 of 0 mentions)"
     assert nothing.as_dict()["CHAIR-i"] is None
-    wrong = chair([["a", "cat"]], [[["a", "house"]]], [[]], SYNONYMS)
+    wrong = chair([["a", "cat"]], [[["a", "house"]]], [[]], SYNONYMS, ALL_CATEGORIES)
     assert (wrong.chair_i, wrong.chair_s, wrong.recall) == (1.0, 1.0, None)
 
 
 def test_figures_by_name_and_as_a_table() -> None:
-    found = chair(CAPTIONS, REFERENCES, CATEGORIES, SYNONYMS)
+    found = chair(CAPTIONS, REFERENCES, CATEGORIES, SYNONYMS, ALL_CATEGORIES)
     assert found.as_dict() == {
         "CHAIR-i": 0.4,
         "CHAIR-s": 0.5,
@@ -69,6 +73,8 @@ def test_figures_by_name_and_as_a_table() -> None:
         "hallucinating_captions": 2,
         "captions": 4,
         "most_hallucinated": {"cat": 2},
+        "categories": 4,
+        "dropped_categories": [],
     }
     assert found.table().splitlines() == [
         "CHAIR-i         0.4000 (2 of 5 mentions)",
@@ -80,8 +86,35 @@ def test_figures_by_name_and_as_a_table() -> None:
 
 def test_the_most_hallucinated_come_first() -> None:
     captions = [["cat"], ["dog"], ["dog"], ["man"]]
-    found = chair(captions, [[["house"]]] * 4, [[]] * 4, SYNONYMS)
+    found = chair(captions, [[["house"]]] * 4, [[]] * 4, SYNONYMS, ALL_CATEGORIES)
     assert list(found.most_hallucinated().items()) == [("dog", 2), ("cat", 1), ("person", 1)]
+
+
+def test_words_are_for_what_could_be_annotated_not_for_what_is() -> None:
+    """Only dogs are in these photos, of which the list knows no word: a cat was still possible."""
+    synonyms = Synonyms({("man",): "person", ("cat",): "cat"})
+    found = chair([["a", "cat"]], [[["a", "house"]]], [["dog"]], synonyms, ["person", "dog"])
+    assert found.mentioned == (frozenset(),)
+    found = chair([["a", "man"]], [[["a", "house"]]], [["dog"]], synonyms, ["person", "dog"])
+    assert found.hallucinated == ({"person"},)
+    with pytest.raises(UserError, match="none of the categories that are annotated"):
+        chair([["a", "cat"]], [[["a", "house"]]], [["dog"]], synonyms, ["dog"])
+
+
+def test_what_could_not_be_annotated_does_not_count() -> None:
+    captions = [["a", "dog", "and", "a", "cat"], ["a", "hot", "dog", "and", "a", "man"]]
+    references = [[["a", "house"]], [["a", "hot", "dog"]]]
+    found = chair(captions, references, [["dog"], []], SYNONYMS, ["dog", "person", "car"])
+    # Cats are not annotated, and neither are hot dogs, which are no dogs for it.
+    assert found.mentioned == ({"dog"}, {"person"})
+    assert found.present == ({"dog"}, set())
+    assert found.hallucinated == (set(), {"person"})
+    assert found.as_dict()["categories"] == 2
+    assert found.as_dict()["dropped_categories"] == ["hot dog", "cat"]
+    assert found.table().splitlines()[-1] == (
+        "categories      2 of the word list's 4; the annotations do not have the other 2, "
+        "so they do not count"
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,11 +124,11 @@ def test_the_most_hallucinated_come_first() -> None:
         ([["a"]], [[]], [[]], "image number 0 has no list of reference captions"),
         ([["a"]], [[["a"]]], [[], []], "1 captions to score but categories of 2 images"),
         ([["a"]], [[["a"]]], ["dog"], "categories of image number 0 are a string"),
-        ([["a"]], [[["a"]]], [["unicorn"]], "none of the annotated categories, 'unicorn' for one"),
+        ([["a"]], [[["a"]]], [["unicorn"]], "category 'unicorn' of image number 0 is not among"),
     ],
 )
 def test_what_does_not_belong_together_is_refused(
     captions, references, categories, sentence
 ) -> None:
     with pytest.raises(UserError, match=sentence):
-        chair(captions, references, categories, SYNONYMS)
+        chair(captions, references, categories, SYNONYMS, ALL_CATEGORIES)

@@ -17,6 +17,7 @@ from captioner.evaluation.significance import (
     compare,
     confidence_intervals,
     mean_terms,
+    too_few_images,
 )
 
 Words = list[str]
@@ -117,6 +118,44 @@ def test_a_system_beside_itself() -> None:
         assert each.difference == 0
         assert (each.interval.low, each.interval.high) == (0, 0)
         assert each.p_bootstrap == each.p_randomisation == 1
+
+
+def test_bleu_of_no_match_at_all_is_a_tie() -> None:
+    """The constants that COCO adds make some number of it, which is no better than another."""
+    references = [[["a", "b", "c", "d", "e"]]] * 5
+    first = [["a", "b", "x", "d", "e"]] * 5
+    second = [["x", "b", "c", "x", "e", "x", "x"]] * 5
+    scores = bleu(first, references).scores, bleu(second, references).scores
+    assert 0 < scores[1][3] < scores[0][3] < significance.NOTHING
+    terms = [bleu_terms(first, references)], [bleu_terms(second, references)]
+    found = compare(*terms, Resampling(200))
+    four = found["BLEU-4"]
+    assert (four.first, four.second) == pytest.approx((scores[0][3], scores[1][3]))
+    assert four.difference == 0
+    assert (four.interval.low, four.interval.high) == (0, 0)
+    assert four.p_bootstrap == four.p_randomisation == 1
+    assert found["BLEU-1"].first == pytest.approx(scores[0][0])
+    assert found["BLEU-1"].p_bootstrap == 2 / 201
+
+
+def test_no_corpus_without_a_match_of_four_words_counts() -> None:
+    """Everything else right: the most that BLEU-4 can be without one."""
+    sure = np.array([1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0, 4.0, 4.0])
+    assert 0.85 * significance.NOTHING < bleu_of_totals(sure)[3] < significance.NOTHING
+
+
+def test_few_images_are_said_to_be_few() -> None:
+    assert too_few_images(4) == (
+        "4 images are too few for intervals and p values to be evidence: "
+        "there should be 30 at least"
+    )
+    assert too_few_images(29) is not None
+    assert too_few_images(30) is None
+    # Why: the paired bootstrap of four images, against the exact test of all 2**4 exchanges.
+    better, worse = np.array([0.5, 0.6, 0.7, 0.9]), np.array([0.4, 0.3, 0.5, 0.8])
+    found = compare([mean_terms("x", better)], [mean_terms("x", worse)])["x"]
+    assert found.p_bootstrap < 0.01
+    assert found.p_randomisation == pytest.approx(2 / 2**4, abs=0.03)
 
 
 def test_a_system_that_is_better_on_every_image() -> None:

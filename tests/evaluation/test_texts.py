@@ -33,6 +33,14 @@ def test_each_caption_is_tokenised_once() -> None:
     assert others.references_without_caption == 1
 
 
+@pytest.mark.parametrize("nothing", [None, 3, "a dog", []])
+def test_an_image_without_a_list_of_references_is_named(nothing: object) -> None:
+    with pytest.raises(UserError, match="image 0 has no list of reference captions"):
+        CaptionTexts.of(["a dog", "a cat"], [nothing, ["a cat"]])  # type: ignore[list-item]
+    with pytest.raises(UserError, match="image 'x' has no list of reference captions"):
+        CaptionTexts.of({"x": "a dog"}, {"x": nothing})  # type: ignore[dict-item]
+
+
 def test_lists_leave_no_image_without_a_caption() -> None:
     texts = CaptionTexts.of(["a dog"], [["the dog", "a dog"]])
     assert texts.images == [0]

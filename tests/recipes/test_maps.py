@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,7 +40,7 @@ PLACES = (5, 0, 10, 15, 3, 12)
 """Where the fake decoder looks at each step, of 4x4 places; the last is the ending's."""
 
 
-class Clockwork(nn.Module):
+class ScriptedDecoder(nn.Module):
     """Says `WORDS` whatever it sees, and at step t looks at place `PLACES[t]` and nowhere else."""
 
     def __init__(self) -> None:
@@ -79,10 +80,10 @@ class Clockwork(nn.Module):
 
 
 @pytest.fixture
-def clockwork() -> Captioner:
+def scripted() -> Captioner:
     return Captioner(
         VGGEncoder(VGGConfig("vgg11_bn", 0.05)),
-        Clockwork(),  # type: ignore[arg-type]
+        ScriptedDecoder(),  # type: ignore[arg-type]
         Vocabulary(WORDS),
         Preprocessing(size=64, resize="squash"),
         SearchOptions(beam=3),
@@ -99,7 +100,13 @@ def place_box(place: int) -> tuple[float, float, float, float]:
 
 
 class EachItsPlace:
-    """The target of word t is the place at which the clockwork looks when it says it."""
+    """The target of word t is the place at which the scripted decoder looks when it says it."""
+
+    def __contains__(self, image_id: ImageId) -> bool:
+        return image_id == "x"
+
+    def __str__(self) -> str:
+        return "the boxes of x"
 
     def targets(self, image_id: ImageId, words: Any) -> list[Target | None]:
         return [
@@ -111,9 +118,9 @@ def one_photo_source(photo: Image.Image = PHOTO) -> Source:
     return Source(["x"], [["a red dog"]], [[list(WORDS)]], lambda row: photo)
 
 
-def test_scores_are_those_of_the_word_s_own_map(clockwork: Captioner) -> None:
+def test_scores_are_those_of_the_word_s_own_map(scripted: Captioner) -> None:
     """Decoded, measured: a map one word early or late would have nothing inside."""
-    scores = score_maps(clockwork, one_photo_source(), EachItsPlace(), exact=True)
+    scores = score_maps(scripted, one_photo_source(), EachItsPlace(), exact=True)
     assert [word.word for word in scores.words] == list(WORDS)
     assert scores.exact == 1.0
     found = scores.grounded
@@ -130,18 +137,18 @@ def test_scores_are_those_of_the_word_s_own_map(clockwork: Captioner) -> None:
     assert scores.spread.divergence == pytest.approx(1.0)
 
 
-def test_forcing_gives_the_same_maps(clockwork: Captioner) -> None:
-    (found,) = clockwork.caption_loaded([PHOTO])
-    (forced,) = clockwork.teacher_forced([PHOTO], [found.words])
+def test_forcing_gives_the_same_maps(scripted: Captioner) -> None:
+    (found,) = scripted.caption_loaded([PHOTO])
+    (forced,) = scripted.teacher_forced([PHOTO], [found.words])
     assert forced.words == found.words == WORDS
     assert torch.equal(forced.attention, found.attention)
     assert found.attention.flatten(1).argmax(dim=1).tolist() == list(PLACES[:5])
 
 
-def test_every_drawing_shows_the_word_s_own_map(clockwork: Captioner, tmp_path: Path) -> None:
+def test_every_drawing_shows_the_word_s_own_map(scripted: Captioner, tmp_path: Path) -> None:
     """The brightest part of what is drawn for word t is the place the decoder looked at."""
     white = Image.new("RGB", (80, 80), "white")
-    (caption,) = clockwork.caption_loaded([white])
+    (caption,) = scripted.caption_loaded([white])
     assert caption.region is not None
     drawn = (white, caption.words, caption.attention, caption.region)
 
@@ -181,14 +188,14 @@ def test_every_drawing_shows_the_word_s_own_map(clockwork: Captioner, tmp_path: 
         assert top > 24
 
 
-def test_a_photo_is_measured_as_it_is_seen(clockwork: Captioner) -> None:
+def test_a_photo_is_measured_as_it_is_seen(scripted: Captioner) -> None:
     """Boxes are in pixels of the photo, and the model sees a crop of it."""
-    clockwork.preprocessing = Preprocessing(size=64, resize="crop", resize_shorter=64)
+    scripted.preprocessing = Preprocessing(size=64, resize="crop", resize_shorter=64)
     wide = Image.new("RGB", (160, 80))
-    (caption,) = clockwork.caption_loaded([wide])
+    (caption,) = scripted.caption_loaded([wide])
     assert caption.region == (40.0, 0.0, 120.0, 80.0)
 
-    class Shifted:
+    class Shifted(EachItsPlace):
         def targets(self, image_id: ImageId, words: Any) -> list[Target | None]:
             boxes = [place_box(place) for place in PLACES[:5]]
             moved = [(left + 40, top, right + 40, bottom) for left, top, right, bottom in boxes]
@@ -196,11 +203,53 @@ def test_a_photo_is_measured_as_it_is_seen(clockwork: Captioner) -> None:
             halves = [(a / 2, b / 2, c / 2, d / 2) for a, b, c, d in moved]
             return [Target((80, 40), (box,)) for box in [*halves[:4], (0.0, 0.0, 20.0, 40.0)]]
 
-    found = score_maps(clockwork, one_photo_source(wide), Shifted()).grounded
+    found = score_maps(scripted, one_photo_source(wide), Shifted()).grounded
     assert found is not None
     assert found.mass is not None
     assert (found.words, found.outside) == (4, 1)
     assert found.mass.attention == pytest.approx(1.0)
+
+
+def test_photos_that_are_not_annotated_are_refused_or_counted(scripted: Captioner) -> None:
+    other = replace(one_photo_source(), image_ids=["y"], open_photo=never)
+    sentence = "^not one of 1 photos is annotated in the boxes of x$"
+    with pytest.raises(UserError, match=sentence):  # And no photo was opened for it.
+        score_maps(scripted, other, EachItsPlace())
+    both = Source(["x", "y"], [[], []], [[], []], lambda row: PHOTO)
+    found = score_maps(scripted, both, EachItsPlace()).grounded
+    assert found is not None
+    assert found.not_annotated == 1
+    # A photo that is left out is none of those measured.
+    left_out: dict[str, str] = {}
+    some = replace(both, open_photo=lambda row: never(row) if row else PHOTO)
+    found = score_maps(scripted, some, EachItsPlace(), left_out=left_out).grounded
+    assert list(left_out) == ["y"]
+    assert found is not None
+    assert found.not_annotated == 0
+
+
+def never(row: int) -> Image.Image:
+    raise UserError(f"photo {row} cannot be read")
+
+
+def test_captions_without_content_words_keep_their_other_scores(scripted: Captioner) -> None:
+    scripted.vocabulary = Vocabulary(("the", "a", "on", "of", "in"))
+    options = CurveOptions(steps=2, random_orders=1)
+    scores = score_maps(scripted, one_photo_source(), EachItsPlace(), curve_options=options)
+    assert scores.grounded is not None
+    assert scores.curves is scores.all_curves is None
+    assert scores.as_dict()["without_curves"] == ["curves"]
+    heading = "blurring what was attended, and random places: "
+    assert scores.table().endswith(f"{heading}not one caption of these photos has content words")
+
+    options = replace(options, all_words=True)
+    scores = score_maps(scripted, one_photo_source(), curve_options=options)
+    assert scores.curves is None
+    assert scores.all_curves is not None
+    assert scores.all_curves.words == 5
+    assert scores.as_dict()["without_curves"] == ["curves"]
+    assert f"{heading}not one caption of these photos has content words" in scores.table()
+    assert f"{heading}5 words of 1 photos" in scores.table()
 
 
 @pytest.fixture

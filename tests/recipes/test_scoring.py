@@ -12,7 +12,7 @@ from captioner.caption.captioner import SearchOptions
 from captioner.errors import UserError
 from captioner.evaluation.captions import evaluate_captions
 from captioner.evaluation.cider import DocumentFrequency
-from captioner.evaluation.significance import Resampling
+from captioner.evaluation.significance import NOTHING, Resampling
 from captioner.recipes.scorer import Scorer, ScoringOptions
 from captioner.recipes.scoring import score_model, score_results, store_document_frequency
 from captioner.recipes.sources import Source, read_split
@@ -51,6 +51,18 @@ def test_a_refused_photo_loses_no_caption(source: Source, tmp_path: Path) -> Non
     with pytest.raises(UserError, match=r"3\.png"):
         score_model(make_captioner(), source, None, 2, tmp_path / "kept.json")
     assert list(kept(tmp_path / "kept.json")) == ["0.png", "1.png"]
+
+
+def test_captions_that_cannot_be_kept_are_scored_on_request(source: Source, tmp_path: Path) -> None:
+    good = source.take([0, 1, 2])
+    (tmp_path / "kept.json").mkdir()
+    with pytest.raises(UserError, match=r"kept\.json"):
+        score_model(make_captioner(), good, results=tmp_path / "kept.json")
+    not_kept: list[str] = []
+    report = score_model(make_captioner(), good, results=tmp_path / "kept.json", not_kept=not_kept)
+    assert report.scores.images == 3
+    (sentence,) = not_kept
+    assert "kept.json" in sentence
 
 
 def test_captions_are_written_before_they_are_scored(source: Source, tmp_path: Path) -> None:
@@ -170,7 +182,7 @@ def test_intervals_and_a_comparison(results: Path, references: Path, tmp_path: P
     for name, each in comparison["scores"].items():
         assert each["first"] == pytest.approx(found[name])
         assert each["second"] == pytest.approx(second[name])
-        assert each["difference"] == pytest.approx(found[name] - second[name])
+        assert each["difference"] == pytest.approx(found[name] - second[name], abs=NOTHING)
         assert each["interval"][0] <= each["difference"] <= each["interval"][1]
         assert min(each["p_bootstrap"], each["p_randomisation"]) > 0
     lines = report.table().splitlines()
@@ -217,7 +229,10 @@ def instances(path: Path, numbers: tuple[int, ...]) -> Path:
                 {"id": 1, "image_id": 1, "category_id": 18, **box},
                 {"id": 2, "image_id": 2, "category_id": 18, **box},
             ],
-            "categories": [{"id": 18, "name": "dog"}, {"id": 17, "name": "cat"}],
+            "categories": [
+                {"id": 16 + place, "name": name}
+                for place, name in enumerate(("bird", "cat", "dog", "horse"))
+            ],
         },
     )
 
@@ -273,17 +288,35 @@ def test_a_page_of_the_best_and_the_worst(results: Path, references: Path, tmp_p
     order = sorted(CAPTIONS, key=lambda n: -per_image[n - 1])
     problems = report.write_page(tmp_path / "page.html", "ROUGE-L", 3)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    # With four captions in all, one is left for the worst.
+    # Of four captions, two are the best and two the worst, the very worst first.
     places = [page.index(f">{CAPTIONS[n]}<") for n in order]
-    assert places == sorted(places)
-    assert page.index('id="worst"') > places[2]
-    assert page.index('id="worst"') < places[3]
+    assert places[0] < places[1] < page.index('id="worst"') < places[3] < places[2]
+    assert page.count('<li class="card">') == 4
     assert page.count("<img ") == 2
     assert page.count("the photo could not be read") == 2
     told = sorted(problem.removeprefix(f"{photos}/") for problem in problems)
     assert told[0] == "photo 2.png does not exist"
     assert told[1].startswith("photo 4.png is not an image")
     assert len(told) == 2
+
+
+@pytest.mark.parametrize(
+    ("images", "count", "best", "worst"),
+    [(1, 20, 0, 1), (2, 20, 1, 1), (3, 20, 1, 2), (3, 1, 1, 1), (4, 1, 1, 1), (4, 3, 2, 2)],
+)
+def test_no_caption_is_among_the_best_and_the_worst(
+    images: int, count: int, best: int, worst: int, references: Path, tmp_path: Path
+) -> None:
+    path = write_results(tmp_path / "few.json", {n: CAPTIONS[n] for n in list(CAPTIONS)[:images]})
+    report = score_results(path, references, ScoringOptions(metrics=("ROUGE-L",)))
+    report.write_page(tmp_path / "page.html", count=count)
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    first, second = page.partition('id="worst"')[::2]
+    assert first.count('<li class="card">') == best
+    assert second.count('<li class="card">') == worst
+    captions = [caption for caption in CAPTIONS.values() if f">{caption}<" in page]
+    assert len(captions) == best + worst
+    assert ('id="best"' in page) == (best > 0)
 
 
 def test_a_page_without_photos(results: Path, references: Path, tmp_path: Path) -> None:

@@ -45,6 +45,22 @@ def test_what_is_drawn_depends_on_the_curves(tmp_path: Path) -> None:
     assert (drawn[0] != drawn[1]).any()
 
 
+def test_curves_without_bands_are_lines_only(tmp_path: Path) -> None:
+    bands = []
+    for number, given in enumerate(
+        (
+            panel(attended_band=None, random_band=None),
+            panel(attended_band=None),
+            panel(),
+        )
+    ):
+        path = tmp_path / f"{number}.svg"
+        save_curves(path, [given])
+        # Only bands are drawn with this opacity.
+        bands.append(path.read_text(encoding="utf-8").count("opacity: 0.16"))
+    assert bands == [0, 1, 2]
+
+
 def test_mistakes_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"must end in \.png"):
         save_curves(tmp_path / "curves.jpg", [panel()])

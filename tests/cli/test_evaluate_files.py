@@ -1,0 +1,132 @@
+"""`captioner evaluate` writes over nothing that it reads, and starts only what it can write."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from samples import save_photo
+
+from captioner.cli.main import main
+
+FILES = ["--results", "results.json", "--references", "references.json"]
+OF_TABLE = ["--model", "M", "--format", "table", "--annotations", "captions.csv"]
+OF_FOLDER = ["--maps", "--model", "M", "--images", "photos"]
+OF_PHOTO = ["--maps", "--model", "M", "--images", "photos/0.png"]
+OF_PATTERN = ["--maps", "--model", "M", "--images", "photos/*.png"]
+OF_COCO = ["--maps", "--model", "M", "--format", "coco", "--annotations", "references.json"]
+OF_COCO += ["--images", "photos"]
+OF_SPLIT = ["--maps", "--model", "M", "--format", "coco", "--annotations", "coco"]
+OF_SPLIT += ["--images", "photos", "--split", "val2014"]
+
+
+@pytest.fixture
+def folder(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with every kind of input, and a model `M`."""
+    for n in range(3):
+        save_photo(tmp_path / "photos" / f"{n}.png", n)
+    (tmp_path / "photos" / "0.png").rename(tmp_path / "photos" / "photo")
+    save_photo(tmp_path / "photos" / "below" / "0.png", 0)
+    save_photo(tmp_path / "photos" / "0.png", 0)
+    save_photo(tmp_path / "elsewhere.png", 4)
+    (tmp_path / "link.png").symlink_to("photos/1.png")
+    document = {
+        "images": [{"id": n, "file_name": f"{n}.png"} for n in range(3)],
+        "annotations": [{"id": n, "image_id": n, "caption": f"dog {n}"} for n in range(3)],
+    }
+    for name in ("references.json", "coco/captions_val2014.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(json.dumps(document))
+    records = [{"image_id": n, "caption": "a dog"} for n in range(3)]
+    (tmp_path / "results.json").write_text(json.dumps(records))
+    (tmp_path / "captions.csv").write_text("image,caption\nelsewhere.png,a dog\n")
+    (tmp_path / "entities" / "Annotations").mkdir(parents=True)
+    (tmp_path / "entities" / "Sentences").mkdir()
+    (tmp_path / "entities" / "Sentences" / "0.txt").write_text("[/EN#1/animals A dog] .\n")
+    (tmp_path / "M").symlink_to(tiny_model)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, the model's too."""
+    return {
+        os.path.join(parent, name): Path(parent, name).read_bytes()
+        for parent, _, names in os.walk(folder, followlinks=True)
+        for name in names
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([*OF_COCO, "--json", "references.json"], "--annotations and --json are the same file"),
+        ([*OF_COCO, "--csv", "photos/1.png"], "--csv would replace photos/1.png, which is one of"),
+        ([*OF_COCO, "--csv", "photos/below/0.png"], "which is one of the photos"),
+        ([*OF_COCO, "--csv", "photos/photo"], "which is one of the photos"),
+        ([*OF_COCO, "--csv", "link.png"], "--csv would replace link.png, which is one of the ph"),
+        ([*OF_COCO, "--entities", "entities", "--json", "entities"], "--json entities is a folder"),
+        (
+            [*OF_COCO, "--entities", "entities", "--csv", "entities/Sentences/0.txt"],
+            "--csv would replace entities/Sentences/0.txt, which --entities reads",
+        ),
+        ([*OF_SPLIT, "--json", "coco/captions_val2014.json"], "which --annotations reads"),
+        ([*OF_FOLDER, "--csv", "x", "--json", "./x"], "--json and --csv are the same file, x"),
+        ([*OF_FOLDER, "--json", "c.png", "--curves", "c.png"], "--json and --curves are the same"),
+        ([*OF_FOLDER, "--curves", "photos/2.png"], "--curves would replace photos/2.png"),
+        ([*OF_FOLDER, "--json", "M/config.json"], "--json would replace M/config.json, which --m"),
+        ([*OF_FOLDER, "--json", "photos"], "--json photos is a folder"),
+        ([*OF_PHOTO, "--curves", "photos/0.png"], "--images and --curves are the same file"),
+        ([*OF_PATTERN, "--curves", "photos/2.png"], "which is one of the photos"),
+        ([*OF_TABLE, "--json", "elsewhere.png"], "--json would replace elsewhere.png, which is"),
+        ([*OF_TABLE, "--maps", "--curves", "elsewhere.png"], "which is one of the photos"),
+        ([*FILES, "--images", "photos", "--page", "photos/0.png"], "one of the photos"),
+        ([*FILES, "--json", "new", "--csv", "new/x.csv"], "new is a file, but --csv needs a folde"),
+        ([*FILES, "--json", "/proc/a.json", "--csv", "a.csv"], "--json cannot write into folder /"),
+        ([*OF_FOLDER, "--curves", "/proc/new/c.png", "--csv", "a.csv"], "--curves cannot write in"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_anything_is_read(
+    arguments: list[str],
+    sentence: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if "/proc" in str(arguments) and not Path("/proc/self").exists():
+        pytest.skip("this system has no folder /proc, which takes no files")
+    monkeypatch.setattr("captioner.load", lambda *rest: pytest.fail("a model was loaded"))
+    before = contents(folder)
+    assert main(["evaluate", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.startswith("captioner: ")
+    assert len(error.splitlines()) == 1
+    assert contents(folder) == before
+
+
+def test_outputs_of_before_may_be_written_over(folder: Path) -> None:
+    (folder / "photos" / "notes.csv").write_text("old")
+    for name in ("s.json", "c.png", "entities/s.csv"):
+        (folder / name).write_text("old")
+    scores = ["--json", "s.json", "--csv", "photos/notes.csv"]
+    curves = ["--curves", "c.png", "--curve-photos", "1", "--curve-steps", "2", "--all-words"]
+    for _ in range(2):
+        assert main(["evaluate", *OF_FOLDER, *scores, *curves, "--random-orders", "1"]) == 0
+        assert main(["evaluate", *FILES, "--csv", "entities/s.csv"]) == 0
+    assert (folder / "c.png").read_bytes().startswith(b"\x89PNG")
+    for name in ("s.json", "photos/notes.csv", "entities/s.csv"):
+        assert (folder / name).read_text() != "old"
+
+
+def test_the_help_tells_of_the_exit_code_and_what_curves_cost(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["evaluate", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "the exit code is then 2" in text
+    assert text.count("2 x (steps - 1) x (words + random orders) passes of the encoder") == 2
+    assert "those of the caption's own maps, moved at random" in text

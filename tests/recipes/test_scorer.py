@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from captioner.errors import UserError
+from captioner.evaluation.texts import CaptionTexts
+from captioner.recipes.scorer import Scorer, ScoringOptions
+
+
+@pytest.fixture
+def instances(tmp_path: Path) -> Path:
+    """Two photos with a person in the first, of three categories that there could be."""
+    names = ("person", "dog", "car")
+    document = {
+        "images": [{"id": n, "width": 9, "height": 9} for n in (1, 2)],
+        "annotations": [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [0, 0, 5, 5]}],
+        "categories": [{"id": n, "name": name} for n, name in enumerate(names, start=1)],
+    }
+    path = tmp_path / "instances.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_only_categories_of_the_instance_file_can_be_hallucinated(instances: Path) -> None:
+    texts = CaptionTexts.of(
+        {1: "a man on a bench", 2: "a dog beside a bench"}, {1: ["a park"], 2: ["a park"]}
+    )
+    report = Scorer(ScoringOptions(instances=[instances])).report(texts, [1, 2], "the captions")
+    found = report.hallucination
+    assert found is not None
+    assert found.mentioned == ({"person"}, {"dog"})
+    assert found.hallucinated == (set(), {"dog"})
+    assert found.categories == {"person", "dog", "car"}
+    assert len(found.dropped) == 77
+    assert "bench" in found.dropped
+    assert "3 of the word list's 80" in report.table()
+
+
+def test_a_word_list_is_judged_by_all_categories_and_at_once(
+    instances: Path, tmp_path: Path
+) -> None:
+    words = tmp_path / "words.txt"
+    options = ScoringOptions(instances=[instances], synonyms=words)
+    words.write_text("bench: seat\n")
+    with pytest.raises(UserError, match=r"none of the categories of instance file .*instances"):
+        Scorer(options)
+    words.write_text("dog: puppy\ncat: kitten\n")  # No dog is annotated, but one could be.
+    texts = CaptionTexts.of({1: "a puppy", 2: "a kitten"}, {1: ["a park"], 2: ["a park"]})
+    found = Scorer(options).report(texts, [1, 2], "the captions").hallucination
+    assert found is not None
+    assert found.hallucinated == ({"dog"}, set())
+    assert found.dropped == ("cat",)
+
+
+def test_few_images_are_said_to_be_no_evidence(tmp_path: Path) -> None:
+    note = "NOTE: {} images are too few for intervals and p values to be evidence: "
+    for images, few in ((4, True), (29, True), (30, False)):
+        other = tmp_path / "other.json"
+        other.write_text(json.dumps([{"image_id": n, "caption": "a cat"} for n in range(images)]))
+        texts = CaptionTexts.of(
+            {n: f"a dog {n}" for n in range(images)}, {n: ["a dog"] for n in range(images)}
+        )
+        asked = ({"intervals": True}, {"against": other}, {"intervals": True, "against": other})
+        for place, options in enumerate(asked):
+            scorer = Scorer(ScoringOptions(**options))  # type: ignore[arg-type]
+            report = scorer.report(texts, range(images), "the captions")
+            assert report.as_dict()["too_few_images"] is few
+            assert report.table().count(note.format(images)) == few * (1 + (place == 2))
+        plain = Scorer().report(texts, range(images), "the captions")
+        assert "too_few_images" not in plain.as_dict()
+        assert "NOTE" not in plain.table()
