@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 from samples import make_captioner
 
 from captioner.caption import Captioner, save_model
+
+# A shell has what it runs in the background ignore Ctrl-C, and programs started from there inherit
+# that; the tests of Ctrl-C need it to work.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
