@@ -20,10 +20,9 @@ from captioner.evaluation.java_metrics import (
     spice,
 )
 from captioner.evaluation.ngrams import MAXIMUM_ORDER, FloatArray
-from captioner.evaluation.rouge import RougeScores, corpus_rouge_l, rouge_l
+from captioner.evaluation.rouge import RougeScores, corpus_rouge_l
 from captioner.evaluation.significance import ImageTerms, Interval, mean_terms
 from captioner.evaluation.texts import CaptionTexts, Tokenizer
-from captioner.text.tokenizer import tokenize_unsplit
 
 METRICS = ("BLEU", "ROUGE-L", "CIDEr-D", "METEOR", "SPICE")
 """Every metric there is; the last two need Java."""
@@ -166,7 +165,7 @@ class CaptionScores:
 def evaluate_captions(
     hypotheses: Mapping[Image, str] | Sequence[str],
     references: Mapping[Image, Sequence[str]] | Sequence[Sequence[str]],
-    tokenizer: Tokenizer = tokenize_unsplit,
+    tokenizer: Tokenizer | None = None,
     document_frequency: DocumentFrequency | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
 ) -> CaptionScores:
@@ -175,8 +174,8 @@ def evaluate_captions(
     hypotheses, references: both by image, or both sequences in the same order of images. A caption
         may be empty; an image has at least one reference. By image, further images may have
         references: as in the COCO evaluation, they do not count.
-    tokenizer: turns a caption, of either side, into words. A word with white space in it is one
-        word to ROUGE-L and several to the others: see `tokenize_unsplit`.
+    tokenizer: turns a caption, of either side, into words; by default `tokenize_unsplit`. A word
+        with white space in it is one word to ROUGE-L and several to the others: see there.
     document_frequency: of CIDEr-D; counted over the references of these images if not given.
     metrics: which of `METRICS`.
 
@@ -211,24 +210,13 @@ def score_texts(
         texts,
         bleu=None if counts is None else counts.scores(),
         bleu_counts=counts,
-        rouge_l=_rouge_l(texts) if "ROUGE-L" in metrics else None,
+        rouge_l=corpus_rouge_l(texts.unsplit_corpus) if "ROUGE-L" in metrics else None,
         cider_d=corpus_cider_d(texts.corpus, document_frequency) if with_cider else None,
         meteor=meteor(texts.words, texts.reference_words) if "METEOR" in metrics else None,
         spice=spice(texts.words, texts.reference_words) if "SPICE" in metrics else None,
         document_frequency=document_frequency if with_cider else None,
         document_frequency_name=document_frequency_name if with_cider else "",
     )
-
-
-def _rouge_l(texts: CaptionTexts) -> RougeScores:
-    """ROUGE-L, to which, and to which alone, a word with white space in it is one word."""
-    per_image = corpus_rouge_l(texts.corpus).per_image
-    unsplit = texts.unsplit_images
-    if unsplit:
-        words = [texts.words[image] for image in unsplit]
-        references = [texts.reference_words[image] for image in unsplit]
-        per_image[unsplit] = rouge_l(words, references).per_image
-    return RougeScores(float(per_image.mean()), per_image)
 
 
 def check_metrics(metrics: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -28,6 +28,7 @@ class Corpus:
     sentences: the S sentences: of each image its caption and after it its references.
     image_of: (S,) the image of each. firsts: (I,) where each image's caption stands.
     words: (W,) all words of all sentences in one row, as numbers. lengths: (S,) in words.
+    numbers: the number of each word.
     """
 
     sentences: list[Tokens]
@@ -35,6 +36,7 @@ class Corpus:
     firsts: IntArray
     words: IntArray
     lengths: IntArray
+    numbers: Mapping[str, int]
 
     @classmethod
     def of(cls, hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> Corpus:
@@ -48,13 +50,38 @@ class Corpus:
             sentences.append(hypothesis)
             sentences.extend(candidates)
         sizes = 1 + np.fromiter(map(len, references), dtype=np.int64)  # (I,)
+        words, numbers = number_words(sentences)
         return cls(
             sentences,
             np.repeat(np.arange(len(sizes)), sizes),
             np.cumsum(sizes) - sizes,
-            number_words(sentences),
+            words,
             sentence_lengths(sentences),
+            numbers,
         )
+
+    def split(self) -> Corpus:
+        """The same corpus with words that have white space in them, "22 3/4", split there.
+
+        They are few as a rule: only the sentences that have one are numbered again.
+        """
+        spaced = [number for word, number in self.numbers.items() if len(word.split()) != 1]
+        if not spaced:
+            return self
+        sentence_of = np.repeat(np.arange(len(self.lengths)), self.lengths)  # (W,)
+        changed = np.unique(sentence_of[np.isin(self.words, spaced)]).tolist()
+        sentences, lengths, numbers = self.sentences.copy(), self.lengths.copy(), {**self.numbers}
+        starts = np.cumsum(self.lengths) - self.lengths  # (S,)
+        pieces, done = [], 0
+        for sentence in changed:
+            words = " ".join(sentences[sentence]).split()
+            pieces.append(self.words[done : starts[sentence]])
+            found = [numbers.setdefault(word, len(numbers)) for word in words]
+            pieces.append(np.array(found, dtype=np.int64))
+            done = starts[sentence] + self.lengths[sentence]
+            sentences[sentence], lengths[sentence] = words, len(words)
+        row = np.concatenate([*pieces, self.words[done:]])
+        return Corpus(sentences, self.image_of, self.firsts, row, lengths, numbers)
 
     @property
     def images(self) -> int:
@@ -134,7 +161,10 @@ def check_corpus(hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tok
     for index, (hypothesis, candidates) in enumerate(zip(hypotheses, references, strict=True)):
         if isinstance(candidates, str) or len(candidates) == 0:
             raise UserError(f"image number {index} has no list of reference captions")
-        if isinstance(hypothesis, str) or any(isinstance(tokens, str) for tokens in candidates):
+        # The type of most is told more quickly than what they are an instance of.
+        if {type(hypothesis), *map(type, candidates)} != {list} and any(
+            isinstance(tokens, str) for tokens in (hypothesis, *candidates)
+        ):
             raise UserError(
                 f"a caption of image number {index} is a string, not a list of words: "
                 "tokenise it first"

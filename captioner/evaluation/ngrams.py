@@ -49,11 +49,11 @@ class NgramCounts:
         return [tuple(row[start : start + self.order]) for start in self.examples.tolist()]
 
 
-def number_words(sentences: Sequence[Tokens]) -> IntArray:
-    """All words of all sentences in one row, (W,), as numbers: equal words have equal numbers."""
+def number_words(sentences: Sequence[Tokens]) -> tuple[IntArray, dict[str, int]]:
+    """All words of all sentences in one row, (W,), as numbers, and the number of each word."""
     numbers: defaultdict[str, int] = defaultdict(count().__next__)
     row = chain.from_iterable(sentences)
-    return np.fromiter(map(numbers.__getitem__, row), dtype=np.int64)
+    return np.fromiter(map(numbers.__getitem__, row), dtype=np.int64), numbers
 
 
 def sentence_lengths(sentences: Sequence[Tokens]) -> IntArray:
@@ -66,7 +66,7 @@ def count_ngrams(
 ) -> list[NgramCounts]:
     """Count the n-grams of every length from 1 to `maximum_order` in every sentence.
 
-    words: (W,) as `number_words` gives them. lengths: (S,) as `sentence_lengths` gives them.
+    words: (W,) numbers, as `number_words` gives them. lengths: (S,), of `sentence_lengths`.
     """
     sentence_of = np.repeat(np.arange(len(lengths)), lengths)  # (W,)
     left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(words))  # words to its end

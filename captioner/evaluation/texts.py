@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 
 from captioner.errors import UserError
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.ngrams import Tokens
-from captioner.text.tokenizer import tokenize_unsplit
+from captioner.text.tokenizer import tokenize_all_unsplit
 
 Tokenizer = Callable[[str], list[str]]
-
-_WHITE_SPACE = re.compile(r"\s")
 
 
 @dataclass(frozen=True)
@@ -39,12 +36,13 @@ class CaptionTexts:
         cls,
         captions: Mapping[Hashable, str] | Sequence[str],
         references: Mapping[Hashable, Sequence[str]] | Sequence[Sequence[str]],
-        tokenizer: Tokenizer = tokenize_unsplit,
+        tokenizer: Tokenizer | None = None,
     ) -> CaptionTexts:
         """Bring captions and references together and tokenise them, each once.
 
         captions, references: both by image, or both sequences in the same order of images. By
             image, the captions' order counts, and further images may have references.
+        tokenizer: by default `tokenize_unsplit`.
 
         Raises `UserError`, naming the image, for one without references and for what is no string.
         """
@@ -53,14 +51,16 @@ class CaptionTexts:
             listed = isinstance(of_image, Collection) and not isinstance(of_image, str)
             if not listed or len(of_image) == 0:
                 raise UserError(f"image {name!r} has no list of reference captions")
-            if not all(isinstance(caption, str) for caption in (text, *of_image)):
+            every = (text, *of_image)
+            if {*map(type, every)} != {str} and not all(isinstance(one, str) for one in every):
                 raise UserError(f"a caption of image {name!r} is not a string")
+        words = iter(_tokenized([*texts, *chain.from_iterable(candidates)], tokenizer))
         return cls(
             names,
             texts,
             candidates,
-            [tokenizer(text) for text in texts],
-            [[tokenizer(caption) for caption in of_image] for of_image in candidates],
+            list(islice(words, len(texts))),
+            [list(islice(words, len(of_image))) for of_image in candidates],
             len(references) - len(names),
         )
 
@@ -68,41 +68,26 @@ class CaptionTexts:
         return len(self.images)
 
     def with_captions(
-        self, captions: Sequence[str], tokenizer: Tokenizer = tokenize_unsplit
+        self, captions: Sequence[str], tokenizer: Tokenizer | None = None
     ) -> CaptionTexts:
         """Other captions (I,) of the same images; the references are not tokenised again."""
-        words = [tokenizer(caption) for caption in captions]
-        return replace(self, captions=captions, words=words)
+        return replace(self, captions=captions, words=_tokenized(captions, tokenizer))
+
+    @cached_property
+    def unsplit_corpus(self) -> Corpus:
+        """The form that metrics count in. Raises `UserError` where there is not one image."""
+        return Corpus.of(self.words, self.reference_words)
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The form that metrics count in, words split at white space.
-
-        Raises `UserError` where there is not one image.
-        """
-        words, references = list(self.words), list(self.reference_words)
-        for image in self.unsplit_images:
-            words[image] = _split(words[image])
-            references[image] = [_split(tokens) for tokens in references[image]]
-        return Corpus.of(words, references)
-
-    @cached_property
-    def unsplit_images(self) -> list[int]:
-        """Which images, by number from 0, have a word with white space in it. They are few."""
-        together = chain(self.words, chain.from_iterable(self.reference_words))
-        if not _WHITE_SPACE.search("".join(chain.from_iterable(together))):
-            return []
-        return [
-            image
-            for image, (words, references) in enumerate(
-                zip(self.words, self.reference_words, strict=True)
-            )
-            if any(_WHITE_SPACE.search("".join(tokens)) for tokens in (words, *references))
-        ]
+        """The same with words split at white space, as all metrics but ROUGE-L have them."""
+        return self.unsplit_corpus.split()
 
 
-def _split(words: Tokens) -> Tokens:
-    return " ".join(words).split()
+def _tokenized(captions: Sequence[str], tokenizer: Tokenizer | None) -> list[list[str]]:
+    if tokenizer is None:
+        return tokenize_all_unsplit(captions)
+    return [tokenizer(caption) for caption in captions]
 
 
 def _aligned(

@@ -10,7 +10,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from captioner.text.tokenizer import PUNCTUATION, tokenize, words_by_rules
+from captioner.text.tokenizer import (
+    PUNCTUATION,
+    tokenize,
+    tokenize_all_unsplit,
+    tokenize_unsplit,
+    words_by_rules,
+)
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 COCO = DATA / "coco" / "captions_val2017_subset.json"
@@ -191,3 +197,23 @@ def test_real_captions_by_the_short_way_are_what_the_rules_give() -> None:
     captions = [annotation["caption"] for annotation in annotations]
     assert len(captions) == 24_169
     assert [tokenize(caption) for caption in captions] == list(map(words_by_rules, captions))
+
+
+@given(st.lists(st.text(alphabet="abmrKTst.,-' \n\xa023/é", max_size=14), max_size=8))
+def test_many_at_once_equal_one_at_a_time(captions: list[str]) -> None:
+    expected = [tokenize_unsplit(caption) for caption in captions]
+    assert tokenize_all_unsplit(captions) == expected
+
+
+def test_many_at_once_where_the_last_period_belongs_to_a_word() -> None:
+    captions = ["a street sign on Main St.", "a dog.", "He reads K.", "", "cannot see.", "no. . "]
+    assert tokenize_all_unsplit(captions) == [tokenize_unsplit(caption) for caption in captions]
+    assert tokenize_all_unsplit(captions)[0][-1] == "st."
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not COCO.exists(), reason="needs the real data, captions of COCO")
+def test_many_at_once_equal_one_at_a_time_on_real_captions() -> None:
+    annotations = json.loads(COCO.read_text(encoding="utf-8"))["annotations"]
+    captions = [annotation["caption"] for annotation in annotations]
+    assert tokenize_all_unsplit(captions) == [tokenize_unsplit(caption) for caption in captions]
