@@ -41,9 +41,11 @@ class ZeroRows(StoredRows):
     def __init__(self) -> None:
         """Nothing to open."""
 
-    def read(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Rows (B,) -> zeros (B, 1, D)."""
-        return torch.zeros(len(rows), 1, ANNOTATION_SIZE)
+    def read(
+        self, rows: Tensor, generator: torch.Generator | None = None, part: slice = slice(None)
+    ) -> Tensor:
+        """Rows (B,) -> zeros (B, 1, D). part: which of the rows are read."""
+        return torch.zeros(len(rows[part]), 1, ANNOTATION_SIZE)
 
 
 def best_constant(train_source: Source, validation: Source, sample: int, shortlist: int) -> str:

@@ -29,7 +29,8 @@ class Attention(nn.Module):
 
         Raises `UserError` when a row has no position that may be attended.
         """
-        return Memory(values, self.score.project_keys(values), mask)
+        keys = self.score.project_keys(values)  # (B, L, A)
+        return Memory(values, keys, mask, self.score.prepare(keys))
 
     def forward(
         self,
@@ -47,7 +48,7 @@ class Attention(nn.Module):
         expected: (B, Q) boolean, where hard selection gives the expected value instead.
         Raises `UserError` when the masks together leave a query nothing to attend.
         """
-        scores = self.score(query, memory.keys)  # (B, Q, L)
+        scores = self.score(query, memory.keys, memory.prepared)  # (B, Q, L)
         together = combined_mask(memory, mask)
         result: Attended = self.selection(memory.values, scores, together, generator, expected)
         return result

@@ -18,6 +18,7 @@ class Memory:
     keys: (B, L, A), what queries are compared with, already projected. With N heads
         (B, N, L, A / N).
     mask: (B, L) boolean, True where a position may be attended, or None when all may.
+    prepared: what else the score function made of the keys, see `Score.prepare`; None for nothing.
 
     Several queries may look at one memory (the words of a caption, the hypotheses of a beam), so
     a memory is never copied for them. Raises `UserError` when shapes do not fit together, when
@@ -27,6 +28,7 @@ class Memory:
     values: Tensor
     keys: Tensor
     mask: Tensor | None = None
+    prepared: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.values.dim() < 3 or self.values.shape[:-1] != self.keys.shape[:-1]:

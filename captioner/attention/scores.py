@@ -11,6 +11,14 @@ import math
 import torch
 from torch import Tensor, nn
 
+from captioner.attention.fused_additive import (
+    FusedAdditiveScores,
+    additive_scores,
+    key_exponentials,
+    plain_additive_scores,
+)
+from captioner.attention.products import Linear
+
 
 class Score(nn.Module):
     """Base of all score functions."""
@@ -19,15 +27,25 @@ class Score(nn.Module):
         """Values (..., L, D) -> keys (..., L, A). By default the values are their own keys."""
         return values
 
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Queries (..., Q, H) and projected keys (..., L, A) -> scores (..., Q, L)."""
+    def prepare(self, keys: Tensor) -> Tensor | None:
+        """What else can be computed of the keys once, for `forward` to be quicker; None if nothing.
+
+        No gradient passes through it: that of the scores is the keys'.
+        """
+        return None
+
+    def forward(self, query: Tensor, keys: Tensor, prepared: Tensor | None = None) -> Tensor:
+        """Queries (..., Q, H) and projected keys (..., L, A) -> scores (..., Q, L).
+
+        prepared: what `prepare` made of these keys; of no effect but on speed.
+        """
         raise NotImplementedError
 
 
 class DotScore(Score):
     """q . k. Luong et al. 2015, equation 8, `dot`. Needs H = D."""
 
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+    def forward(self, query: Tensor, keys: Tensor, prepared: Tensor | None = None) -> Tensor:
         """Queries (..., Q, D) and keys (..., L, D) -> scores (..., Q, L)."""
         return query @ keys.transpose(-2, -1)  # (..., Q, L)
 
@@ -35,7 +53,7 @@ class DotScore(Score):
 class ScaledDotProductScore(DotScore):
     """q . k / sqrt(size of a key). Vaswani et al. 2017, equation 1. Needs H = A."""
 
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+    def forward(self, query: Tensor, keys: Tensor, prepared: Tensor | None = None) -> Tensor:
         """Queries (..., Q, A) and keys (..., L, A) -> scores (..., Q, L)."""
         return super().forward(query / math.sqrt(keys.shape[-1]), keys)  # (..., Q, L)
 
@@ -59,25 +77,42 @@ class AdditiveScore(Score):
     """v^T tanh(W q + U k + b). Bahdanau et al. 2014, appendix A.1.2; the f_att of Xu et al. 2015.
 
     The bias b is Xu et al.'s (Bahdanau et al. leave biases out); `bias=False` takes it away.
+
+    fused: compute it as `captioner.attention.fused_additive` does, which is many times quicker on
+        a CPU and equal within rounding; set it to False for the plain equation, which is what runs
+        elsewhere and where the keys were not prepared.
     """
+
+    fused: bool = True
 
     def __init__(
         self, query_size: int, memory_size: int, attention_size: int, bias: bool = True
     ) -> None:
         super().__init__()
-        self.query_projection = nn.Linear(query_size, attention_size, bias=False)
-        self.key_projection = nn.Linear(memory_size, attention_size, bias=bias)
+        self.query_projection = Linear(query_size, attention_size, bias=False)
+        self.key_projection = Linear(memory_size, attention_size, bias=bias)
         self.energy = nn.Linear(attention_size, 1, bias=False)
 
     def project_keys(self, values: Tensor) -> Tensor:
         """Values (..., L, D) -> keys (..., L, A)."""
         return self.key_projection(values)  # type: ignore[no-any-return]
 
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+    def prepare(self, keys: Tensor) -> Tensor | None:
+        """Keys (B, L, A) -> their exponentials; None where the plain equation is to run."""
+        if not self.fused or keys.device.type != "cpu" or keys.dim() != 3:
+            return None
+        return key_exponentials(keys)
+
+    def forward(self, query: Tensor, keys: Tensor, prepared: Tensor | None = None) -> Tensor:
         """Queries (..., Q, H) and keys (..., L, A) -> scores (..., Q, L)."""
-        projected = self.query_projection(query).unsqueeze(-2)  # (..., Q, 1, A)
-        match = torch.tanh(projected + keys.unsqueeze(-3))  # (..., Q, L, A)
-        return self.energy(match).squeeze(-1)  # type: ignore[no-any-return]  # (..., Q, L)
+        projected = self.query_projection(query)  # (..., Q, A)
+        energy = self.energy.weight[0]  # (A)
+        if prepared is None:
+            return plain_additive_scores(projected, keys, energy)
+        if not torch.is_grad_enabled():
+            return additive_scores(projected, prepared, energy).to(projected.dtype)
+        scores: Tensor = FusedAdditiveScores.apply(projected, keys, prepared, energy)
+        return scores.to(projected.dtype)
 
 
 class ConcatScore(AdditiveScore):

@@ -5,7 +5,8 @@ from captioner.caption.captioner import Captioner, SearchOptions
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.hard_attention import HardAttentionLoss
 from captioner.caption.model_folder import load_model, save_model
-from captioner.caption.objective import ObjectiveConfig
+from captioner.caption.objective import ObjectiveConfig, SelfCriticalConfig
+from captioner.caption.self_critical import Reward, SelfCriticalLoss
 from captioner.caption.training import CaptioningBatch, CaptioningLoss
 
 __all__ = [
@@ -16,7 +17,10 @@ __all__ = [
     "DecoderConfig",
     "HardAttentionLoss",
     "ObjectiveConfig",
+    "Reward",
     "SearchOptions",
+    "SelfCriticalConfig",
+    "SelfCriticalLoss",
     "ShowAttendTellDecoder",
     "load_model",
     "save_model",

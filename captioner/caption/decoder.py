@@ -6,7 +6,8 @@ Xu et al. 2015, *Show, Attend and Tell*, sections 3.1.2 and 4.2.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,8 @@ from captioner.attention import (
     Memory,
     SoftSelection,
 )
+from captioner.attention.products import Linear, PackedOnce, as_computed, linear, packed
+from captioner.caption.recurrence import Looks, Recurrence, Weights
 from captioner.decoding import Step
 from captioner.errors import UserError
 
@@ -74,11 +77,14 @@ class DecoderState(NamedTuple):
     """What the decoder knows after some words: K rows for each of B sources.
 
     memory: what is looked at, shared by the K rows. hidden, cell: (B, K, H).
+    recurrent: the LSTM's weights (4H, E + D + H), of word, context and state, as one matrix that
+        every step of decoding uses; None where all words are given.
     """
 
     memory: Memory
     hidden: Tensor
     cell: Tensor
+    recurrent: Tensor | None = None
 
 
 class TeacherForced(NamedTuple):
@@ -95,7 +101,14 @@ class TeacherForced(NamedTuple):
 
 
 class ShowAttendTellDecoder(nn.Module):
-    """The decoder of Show, Attend and Tell; follows `captioner.decoding.Decoder`."""
+    """The decoder of Show, Attend and Tell; follows `captioner.decoding.Decoder`.
+
+    fused: run the recurrence as `captioner.caption.recurrence` does, with its gradient written
+        out, where the keys of the memory are prepared for it. It is equal within rounding to the
+        same equations step by step, which run without it.
+    """
+
+    fused: bool = True
 
     def __init__(self, config: DecoderConfig, vocabulary_size: int) -> None:
         super().__init__()
@@ -111,15 +124,16 @@ class ShowAttendTellDecoder(nn.Module):
             torch.empty(vocabulary_size, embedding), freeze=False
         )
         self.lstm = nn.LSTMCell(embedding + memory, hidden)
-        self.initial_hidden = nn.Linear(memory, hidden)
-        self.initial_cell = nn.Linear(memory, hidden)
+        self.initial_hidden = Linear(memory, hidden)
+        self.initial_cell = Linear(memory, hidden)
         if config.gate != "none":
-            self.gate = nn.Linear(hidden, 1 if config.gate == "scalar" else memory)
+            self.gate = Linear(hidden, 1 if config.gate == "scalar" else memory)
         if config.deep_output:
-            self.output_hidden = nn.Linear(hidden, embedding)
-            self.output_context = nn.Linear(memory, embedding, bias=False)
-        self.output = nn.Linear(embedding if config.deep_output else hidden, vocabulary_size)
+            self.output_hidden = Linear(hidden, embedding)
+            self.output_context = Linear(memory, embedding, bias=False)
+        self.output = Linear(embedding if config.deep_output else hidden, vocabulary_size)
         self.dropout = nn.Dropout(config.dropout)
+        self._packed_once = PackedOnce()
         # Words at the scale of annotation vectors (about one), lest the LSTM hear only the photo,
         # and gates that at first remember.
         nn.init.uniform_(self.embedding.weight, -1.0, 1.0)
@@ -136,13 +150,29 @@ class ShowAttendTellDecoder(nn.Module):
                 self.config.memory_dropout,
             )  # (B, 1, D)
             annotations = annotations * kept
-        return self.attention.remember(_as_computed(annotations))
+        return self.attention.remember(as_computed(annotations))
 
     def start(self, memory: Memory) -> DecoderState:
         """A memory of B sources -> the state before the first word, (B, 1, H).
 
         Section 3.1.2: c_0 and h_0 are functions of the mean annotation vector.
         """
+        weights = self.lstm.weight_ih, self.lstm.weight_hh
+        (recurrent,) = self._packed_once(
+            lambda: (packed(as_computed(torch.cat(weights, dim=1))),),
+            weights,
+            as_computed(weights[0][:0]).dtype,
+        )
+        return self._initial_state(memory)._replace(recurrent=recurrent)
+
+    def train(self, mode: bool = True) -> ShowAttendTellDecoder:
+        """As of any module; what was packed for decoding is let go when training begins."""
+        if mode:
+            self._packed_once.forget()
+        return super().train(mode)
+
+    def _initial_state(self, memory: Memory) -> DecoderState:
+        """What `start` gives, but for the weights."""
         mean = memory.values.mean(dim=1, keepdim=True)  # (B, 1, D)
         mean = self.dropout(mean)
         hidden = torch.tanh(self.initial_hidden(mean))  # (B, 1, H)
@@ -152,18 +182,20 @@ class ShowAttendTellDecoder(nn.Module):
     def step(self, tokens: Tensor, state: object) -> Step:
         """Last words (B, K) and the state before them -> `Step` for the words that follow."""
         assert isinstance(state, DecoderState)
+        assert state.recurrent is not None
         embedded = self.dropout(self.embedding(tokens))  # (B, K, E)
-        state, context, attended = self._recur(
-            self._word_gates(embedded), state, self._recurrent_weights()
-        )
-        return Step(self._logits(embedded, state.hidden, context), state, attended.weights)
+        context, attended = self._look(state)
+        fed = torch.cat([embedded, context, state.hidden], dim=-1)  # (B, K, E + D + H)
+        state = self._after(state, linear(fed, state.recurrent, self._bias()))
+        logits = self.output(self._said(embedded, state.hidden, context))  # (B, K, V)
+        return Step(logits, state, attended.weights)
 
     def select(self, state: object, rows: Tensor) -> DecoderState:
         """The state of rows (B, K') of each source's K; the memory stays as it is."""
         assert isinstance(state, DecoderState)
         index = rows.unsqueeze(-1).expand(-1, -1, self.config.hidden_size)  # (B, K', H)
-        return DecoderState(
-            state.memory, state.hidden.gather(1, index), state.cell.gather(1, index)
+        return state._replace(
+            hidden=state.hidden.gather(1, index), cell=state.cell.gather(1, index)
         )
 
     def forward(
@@ -181,87 +213,135 @@ class ShowAttendTellDecoder(nn.Module):
         expected: (B, K) boolean, captions for all of whose words hard attention gives the expected
             value instead of a draw.
         """
-        rows, steps = tokens.shape[1:]
+        rows = tokens.shape[1]
         embedded = self.dropout(self.embedding(tokens))  # (B, K, T, E)
         word_gates = self._word_gates(embedded)  # (B, K, T, 4H)
-        recurrent_weights = self._recurrent_weights()
-        state = self.start(memory)
+        state = self._initial_state(memory)
         if rows > 1:
             state = self.select(state, tokens.new_zeros(tokens.shape[:2]))
-        hiddens, contexts, looks = [], [], []
-        for time in range(steps):
-            state, context, attended = self._recur(
-                word_gates[:, :, time], state, recurrent_weights, generator, expected
-            )
-            hiddens.append(state.hidden)
-            contexts.append(context)
-            looks.append(attended)
-        logits = self._logits(embedded, torch.stack(hiddens, dim=2), torch.stack(contexts, dim=2))
-        weights = torch.stack([look.weights for look in looks], dim=2)  # (B, K, T, L)
+        fused = self.fused and memory.prepared is not None
+        recur = self._recur_fused if fused else self._recur_stepwise
+        hidden, attended = recur(word_gates, state, generator, expected)
+        logits = self.output(self._said(embedded, hidden, attended.context))  # (B, K, T, V)
         if self.config.selection == "soft":
-            return TeacherForced(logits, weights, None, None)
-        log_probability = torch.stack([look.log_probability for look in looks], dim=2)  # (B, K, T)
-        entropy = torch.stack([look.entropy for look in looks], dim=2)  # (B, K, T)
-        return TeacherForced(logits, weights, log_probability, entropy)
+            return TeacherForced(logits, attended.weights, None, None)
+        return TeacherForced(logits, attended.weights, attended.log_probability, attended.entropy)
+
+    def _recur_stepwise(
+        self,
+        word_gates: Tensor,
+        state: DecoderState,
+        generator: torch.Generator | None,
+        expected: Tensor | None,
+    ) -> tuple[Tensor, Attended]:
+        """The recurrence over all words (B, K, T, 4H), step by step, left to autograd.
+
+        Gives the states (B, K, T, H) and what was looked at, with gated contexts (B, K, T, D).
+        """
+        weights = self._recurrent_weights()
+        hiddens, looks = [], []
+        for time in range(word_gates.shape[2]):
+            context, attended = self._look(state, generator, expected)
+            fed = torch.cat([context, state.hidden], dim=-1)  # (B, K, D + H)
+            state = self._after(state, word_gates[:, :, time] + functional.linear(fed, weights))
+            hiddens.append(state.hidden)
+            looks.append(attended._replace(context=context))
+        together: list[Any] = [
+            None if each[0] is None else torch.stack(each, dim=2)
+            for each in zip(*looks, strict=True)
+        ]  # (B, K, T, ...) each
+        return torch.stack(hiddens, dim=2), Attended(*together)
+
+    def _recur_fused(
+        self,
+        word_gates: Tensor,
+        state: DecoderState,
+        generator: torch.Generator | None,
+        expected: Tensor | None,
+    ) -> tuple[Tensor, Attended]:
+        """The same, by `captioner.caption.recurrence`."""
+        selection, score, memory = self.attention.selection, self.attention.score, state.memory
+        assert isinstance(score, AdditiveScore)
+        assert memory.prepared is not None
+        choose = None
+        if isinstance(selection, HardSelection):
+            choose = partial(selection.choose, generator=generator)
+        gate = None if self.config.gate == "none" else self.gate
+        hidden, context, log_weights, positions = Recurrence.apply(
+            Looks(memory.prepared, memory.mask, choose, expected),
+            word_gates,
+            state.hidden,
+            state.cell,
+            memory.values,
+            memory.keys,
+            *Weights(
+                as_computed(score.query_projection.weight),
+                score.energy.weight[0],
+                self._recurrent_weights(),
+                None if gate is None else as_computed(gate.weight),
+                None if gate is None else as_computed(gate.bias),
+            ),
+        )
+        weights = log_weights.exp()  # (B, K, T, L)
+        if choose is not None:
+            return hidden, Attended(context, weights, log_weights, positions, log_weights)
+        return hidden, Attended(context, weights, log_weights)
 
     def _word_gates(self, embedded: Tensor) -> Tensor:
-        """The words' part of the LSTM's gates: (..., E) -> (..., 4H). Equation 1, T E y."""
-        weight = self.lstm.weight_ih[:, : self.config.embedding_size]
-        return functional.linear(embedded, weight, self.lstm.bias_ih)
+        """The words' part of the LSTM's gates, and the biases: (..., E) -> (..., 4H).
 
-    def _recurrent_weights(self) -> tuple[Tensor, Tensor]:
-        """The LSTM's weights for the context, (4H, D), and for the state, (4H, H).
+        Equation 1, T E y.
+        """
+        weight = self.lstm.weight_ih[:, : self.config.embedding_size]
+        return linear(embedded, weight, self._bias())
+
+    def _bias(self) -> Tensor:
+        """The LSTM's two biases, (4H), as one."""
+        return self.lstm.bias_ih + self.lstm.bias_hh
+
+    def _recurrent_weights(self) -> Tensor:
+        """The LSTM's weights for context and state, (4H, D + H).
 
         Taken once for all steps: cutting or casting them anew at every step costs more, there
         and in the backward pass, than the products themselves.
         """
-        context_weight = self.lstm.weight_ih[:, self.config.embedding_size :]
-        return _as_computed(context_weight), _as_computed(self.lstm.weight_hh)
+        of_context = self.lstm.weight_ih[:, self.config.embedding_size :]
+        return as_computed(torch.cat([of_context, self.lstm.weight_hh], dim=1))
 
-    def _recur(
+    def _look(
         self,
-        word_gates: Tensor,
         state: DecoderState,
-        recurrent_weights: tuple[Tensor, Tensor],
         generator: torch.Generator | None = None,
         expected: Tensor | None = None,
-    ) -> tuple[DecoderState, Tensor, Attended]:
-        """One step of the recurrence, the same for teacher forcing and for decoding.
-
-        word_gates (B, K, 4H) -> state, gated context (B, K, D), and what was looked at, K queries
-        of it. Equations 1 to 3, 4, 5.
-        """
+    ) -> tuple[Tensor, Attended]:
+        """A state -> the gated context (B, K, D), and what was looked at. Equations 4 and 5."""
         attended: Attended = self.attention(
             state.hidden, state.memory, generator=generator, expected=expected
         )
         context = attended.context  # (B, K, D)
         if self.config.gate != "none":
             context = torch.sigmoid(self.gate(state.hidden)) * context
-        context_weight, hidden_weight = recurrent_weights
-        gates = (
-            word_gates
-            + functional.linear(context, context_weight)
-            + functional.linear(state.hidden, hidden_weight, self.lstm.bias_hh)
-        )  # (B, K, 4H), in torch's order: input, forget, candidate, output
+        return context, attended
+
+    def _after(self, state: DecoderState, gates: Tensor) -> DecoderState:
+        """The state after the LSTM's gates (B, K, 4H), before activation. Equations 1 to 3.
+
+        The gates are in torch's order: input, forget, candidate, output.
+        """
         entry, forget, candidate, exit_ = gates.chunk(4, dim=-1)  # (B, K, H) each
         cell = torch.sigmoid(forget) * state.cell + torch.sigmoid(entry) * torch.tanh(candidate)
         hidden = torch.sigmoid(exit_) * torch.tanh(cell)
-        return DecoderState(state.memory, hidden, cell), context, attended
+        return state._replace(hidden=hidden, cell=cell)
 
-    def _logits(self, embedded: Tensor, hidden: Tensor, context: Tensor) -> Tensor:
-        """Embedding (..., E), state (..., H), context (..., D) -> logits (..., V). Equation 7."""
+    def _said(self, embedded: Tensor, hidden: Tensor, context: Tensor) -> Tensor:
+        """Embedding (..., E), state (..., H), context (..., D) -> what L_o is given, (..., E).
+
+        Equation 7. Without deep output it is the state, (..., H).
+        """
         if self.config.deep_output:
             hidden = embedded + self.output_hidden(self.dropout(hidden))  # (..., E)
             hidden = hidden + self.output_context(context)
         if self.config.output_tanh:
             hidden = torch.tanh(hidden)
-        logits: Tensor = self.output(self.dropout(hidden))  # (..., V)
-        return logits
-
-
-def _as_computed(tensor: Tensor) -> Tensor:
-    """The tensor in the type that autocast would cast it to at every use; as it is without."""
-    device = tensor.device.type
-    if torch.is_autocast_enabled(device):
-        return tensor.to(torch.get_autocast_dtype(device))
-    return tensor
+        said: Tensor = self.dropout(hidden)
+        return said

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from captioner.caption.decoder import ShowAttendTellDecoder
 from captioner.caption.objective import ObjectiveConfig, cross_entropy
-from captioner.caption.training import CaptioningBatch
+from captioner.caption.training import CaptioningBatch, fed_words
 from captioner.errors import UserError
 from captioner.vision.vgg import VGGEncoder
 
@@ -75,8 +75,9 @@ class HardAttentionLoss(nn.Module):
         )  # (B,)
         annotations = batch.source if self.encoder is None else self.encoder(batch.source)
         memory = self.decoder.remember(annotations)
+        fed = fed_words(self.decoder, memory, self.objective, batch)  # (B, T)
         said = self.decoder(
-            memory, batch.inputs.unsqueeze(1), generator, expected.unsqueeze(1)
+            memory, fed.unsqueeze(1), generator, expected.unsqueeze(1)
         )  # one row a source
         assert said.log_probability is not None
         assert said.entropy is not None
@@ -97,7 +98,7 @@ class HardAttentionLoss(nn.Module):
         )  # (B,)
         if self.training:
             self._update_baseline(reward, words, ~expected)
-        total = batch.mask.sum()
+        total = batch.mask.sum().clamp(min=1)
         return {
             "loss": -objective.mean(),
             "cross_entropy": (plain.sum() / total).detach(),
@@ -109,11 +110,17 @@ class HardAttentionLoss(nn.Module):
     def _update_baseline(self, reward: Tensor, words: Tensor, drawn: Tensor) -> None:
         """b_k = 0.9 b_{k-1} + 0.1 log p(y | s, a), a word; the three are (B,).
 
-        A batch without a draw leaves it as it is.
+        The mean is over the batches of all processes, so that it is the same to all. A batch
+        without a draw leaves it as it is.
         """
         count = (words * drawn).sum()
+        total = (reward * drawn).sum()
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            sums = torch.stack([total, count.to(total.dtype)])  # (2,)
+            torch.distributed.all_reduce(sums)
+            total, count = sums.unbind()
         decay = self.objective.baseline_decay
-        mean = (reward * drawn).sum() / count.clamp(min=1)
+        mean = total / count.clamp(min=1)
         new = decay * self.baseline + (1 - decay) * mean
         self.baseline.copy_(torch.where(count > 0, new, self.baseline))
 

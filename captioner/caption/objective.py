@@ -12,6 +12,45 @@ from captioner.errors import UserError
 
 
 @dataclass(frozen=True)
+class SelfCriticalConfig:
+    """Self-critical sequence training: see `captioner.caption.self_critical`.
+
+    baseline: what a sample's reward is held against: `greedy`, the reward of the caption that
+        greedy search finds (Rennie et al. 2017, equation 9), or `new`, the mean reward of the
+        photo's other samples (Luo 2020, *A Better Variant of Self-Critical Sequence Training*).
+    samples: captions drawn for each photo; 2 or more with `new`.
+    cross_entropy_weight: how much of the loss that the photo's own caption gives is added.
+    maximum_length: words; a sample is cut behind so many.
+    reward_end: whether the end counts as a word in the reward, in samples and references. Without
+        it an unfinished caption ("a dog running on a") is worth as much as a finished one.
+
+    Raises `UserError` for values out of range.
+    """
+
+    baseline: str = "new"
+    samples: int = 5
+    cross_entropy_weight: float = 0.0
+    maximum_length: int = 20
+    reward_end: bool = True
+
+    def __post_init__(self) -> None:
+        if self.baseline not in ("greedy", "new"):
+            raise UserError(f"self_critical baseline {self.baseline!r} is not one of greedy, new")
+        least = 2 if self.baseline == "new" else 1
+        if self.samples < least:
+            raise UserError(
+                f"self_critical samples {self.samples} is not at least {least}, "
+                f"which the baseline {self.baseline!r} needs"
+            )
+        if not self.cross_entropy_weight >= 0:
+            raise UserError(
+                f"self_critical cross_entropy_weight {self.cross_entropy_weight} is negative"
+            )
+        if self.maximum_length < 1:
+            raise UserError(f"self_critical maximum_length {self.maximum_length} is not at least 1")
+
+
+@dataclass(frozen=True)
 class ObjectiveConfig:
     """The training objective: some fields are for soft attention only, some for hard.
 
@@ -20,6 +59,12 @@ class ObjectiveConfig:
     doubly_stochastic_target: what the attention a place gets over a caption should sum to: `one`
         (the paper's), or `share`, T / L, which a caption of T words can reach.
     label_smoothing: probability spread over the whole vocabulary (Szegedy et al. 2016, section 7).
+    scheduled_sampling: probability, reached at the end of training and rising to it from 0 on a
+        straight line, that the decoder is fed a word of its own in place of the caption's (Bengio
+        et al. 2015, *Scheduled Sampling for Sequence Prediction with Recurrent Neural Networks*).
+    self_critical: train on the reward of the decoder's own captions; for soft attention only, and
+        best from a model that cross-entropy has trained. The fields above then say what is added
+        by its `cross_entropy_weight`.
 
     For hard attention only, Xu et al. 2015, section 4.1:
 
@@ -40,6 +85,8 @@ class ObjectiveConfig:
     entropy_weight: float = 0.002
     baseline_decay: float = 0.9
     semi_sampling: float = 0.5
+    scheduled_sampling: float = 0.0
+    self_critical: SelfCriticalConfig | None = None
 
     def __post_init__(self) -> None:
         for name in ("doubly_stochastic", "reward_weight", "entropy_weight"):
@@ -54,8 +101,9 @@ class ObjectiveConfig:
             raise UserError(f"objective label_smoothing {self.label_smoothing} is not in [0, 1)")
         if not 0 <= self.baseline_decay < 1:
             raise UserError(f"objective baseline_decay {self.baseline_decay} is not in [0, 1)")
-        if not 0 <= self.semi_sampling <= 1:
-            raise UserError(f"objective semi_sampling {self.semi_sampling} is not in [0, 1]")
+        for name in ("semi_sampling", "scheduled_sampling"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(f"objective {name} {getattr(self, name)} is not in [0, 1]")
 
     def check_selection(self, selection: str) -> None:
         """Raise `UserError` naming a field that has no meaning for `soft` or `hard` attention."""
@@ -64,6 +112,11 @@ class ObjectiveConfig:
                 raise UserError(
                     f"objective doubly_stochastic {self.doubly_stochastic} is for soft attention; "
                     "set it to 0 for hard"
+                )
+            if self.self_critical is not None:
+                raise UserError(
+                    "objective self_critical is for soft attention: a caption's probability under "
+                    "hard attention is a sum over all places it may have looked at"
                 )
             return
         for name in ("reward_weight", "entropy_weight", "baseline_decay", "semi_sampling"):

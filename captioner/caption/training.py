@@ -7,8 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from captioner.attention import Memory
 from captioner.caption.decoder import ShowAttendTellDecoder
 from captioner.caption.objective import ObjectiveConfig, cross_entropy, doubly_stochastic_penalty
+from captioner.caption.scheduled_sampling import scheduled_inputs
 from captioner.errors import UserError
 from captioner.vision.vgg import VGGEncoder
 
@@ -20,7 +22,10 @@ class CaptioningBatch(NamedTuple):
         encoder is trained too.
     inputs: (B, T) words fed in, `<start>` first. targets: (B, T) words to say, `<end>` last.
     mask: (B, T) boolean, False for padding.
-    seed: of what hard attention draws for this batch; of no effect for soft.
+    seed: of what is drawn for this batch: places by hard attention, words by scheduled sampling,
+        captions by self-critical training. Of no effect where nothing is drawn.
+    rows: (B,) the photos by number, for what knows more of them; on the CPU.
+    progress: how much of the whole training is done before this batch, in [0, 1].
     """
 
     source: Tensor
@@ -28,15 +33,16 @@ class CaptioningBatch(NamedTuple):
     targets: Tensor
     mask: Tensor
     seed: int = 0
+    rows: Tensor | None = None
+    progress: float = 0.0
 
     def to(self, device: torch.device | str) -> CaptioningBatch:
-        """The batch on another device."""
-        return CaptioningBatch(
-            self.source.to(device, non_blocking=True),
-            self.inputs.to(device, non_blocking=True),
-            self.targets.to(device, non_blocking=True),
-            self.mask.to(device, non_blocking=True),
-            self.seed,
+        """The batch on another device, what it shows in float32."""
+        return self._replace(
+            source=self.source.to(device, non_blocking=True).float(),  # Stored as float16.
+            inputs=self.inputs.to(device, non_blocking=True),
+            targets=self.targets.to(device, non_blocking=True),
+            mask=self.mask.to(device, non_blocking=True),
         )
 
 
@@ -71,19 +77,47 @@ class CaptioningLoss(nn.Module):
         `cross_entropy`: nats a word, without smoothing or regularisation.
         """
         annotations = batch.source if self.encoder is None else self.encoder(batch.source)
-        memory = self.decoder.remember(annotations)
-        said = self.decoder(memory, batch.inputs.unsqueeze(1))  # one row a source
-        logits, weights = said.logits[:, 0], said.weights[:, 0]  # (B, T, V), (B, T, L)
-        plain = cross_entropy(logits, batch.targets, batch.mask)  # (B,)
-        loss = plain
-        if self.objective.label_smoothing > 0:
-            loss = cross_entropy(logits, batch.targets, batch.mask, self.objective.label_smoothing)
-        if self.objective.doubly_stochastic > 0:
-            penalty = doubly_stochastic_penalty(
-                weights, batch.mask, self.objective.doubly_stochastic_target
-            )
-            loss = loss + self.objective.doubly_stochastic * penalty
-        return {
-            "loss": loss.mean(),
-            "cross_entropy": (plain.sum() / batch.mask.sum()).detach(),
-        }
+        return soft_attention_loss(self.decoder, self.objective, annotations, batch)
+
+
+def soft_attention_loss(
+    decoder: ShowAttendTellDecoder,
+    objective: ObjectiveConfig,
+    annotations: Tensor,
+    batch: CaptioningBatch,
+) -> dict[str, Tensor]:
+    """What `CaptioningLoss.loss` gives, from the annotation vectors (B, L, D) of the batch."""
+    memory = decoder.remember(annotations)
+    fed = fed_words(decoder, memory, objective, batch)  # (B, T)
+    said = decoder(memory, fed.unsqueeze(1))  # one row a source
+    logits, weights = said.logits[:, 0], said.weights[:, 0]  # (B, T, V), (B, T, L)
+    plain = cross_entropy(logits, batch.targets, batch.mask)  # (B,)
+    loss = plain
+    if objective.label_smoothing > 0:
+        loss = cross_entropy(logits, batch.targets, batch.mask, objective.label_smoothing)
+    if objective.doubly_stochastic > 0:
+        penalty = doubly_stochastic_penalty(weights, batch.mask, objective.doubly_stochastic_target)
+        loss = loss + objective.doubly_stochastic * penalty
+    return {
+        "loss": loss.mean(),
+        "cross_entropy": (plain.sum() / batch.mask.sum().clamp(min=1)).detach(),
+    }
+
+
+def fed_words(
+    decoder: ShowAttendTellDecoder,
+    memory: Memory,
+    objective: ObjectiveConfig,
+    batch: CaptioningBatch,
+) -> Tensor:
+    """The words (B, T) to feed: the batch's own, or some of the decoder's, drawn from the seed."""
+    probability = objective.scheduled_sampling * batch.progress
+    if probability == 0:
+        return batch.inputs
+    # Not the seed itself, from which hard attention draws.
+    generator = torch.Generator(batch.inputs.device).manual_seed(batch.seed ^ _WORDS)
+    return scheduled_inputs(decoder, memory, batch.inputs, probability, generator)
+
+
+_WORDS = 0x5343484544
+"""Changes the seed of a batch into that of the words drawn for it."""

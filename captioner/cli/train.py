@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from captioner.cli.options import Commands, add_device, add_parser
@@ -18,6 +19,11 @@ Ctrl-C and SIGTERM save a checkpoint first; --resume goes on to the same numbers
 so far, by free-running validation, is always in OUT/model:
 
   captioner caption photo.jpg --model runs/flickr8k/model
+
+On several GPUs, each process takes one and its share of every batch; on several machines, give
+torchrun --nnodes, --node-rank and --master-addr as well, and an OUT on a disk that they share:
+
+  torchrun --nproc-per-node 8 -m captioner train configs/coco_soft.yaml --out runs/coco
 """
 
 
@@ -29,6 +35,11 @@ def add_command(commands: Commands) -> None:
         "--out", metavar="FOLDER", help="the run's folder (default: runs/ and the config's name)"
     )
     parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
+    parser.add_argument(
+        "--start-from",
+        metavar="MODEL",
+        help="a model folder, or a run's checkpoint, whose weights and words the run starts with",
+    )
     add_changes(parser)
     add_device(parser)
     parser.set_defaults(run=run)
@@ -53,7 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.recipes.config import read_recipe
 
     recipe = read_recipe(arguments.config, arguments.changes)
+    if arguments.start_from is not None:
+        recipe = replace(recipe, start_from=Path(arguments.start_from))
     folder = Path(arguments.out or Path("runs") / Path(arguments.config).stem)
-    model = train_captioner(recipe, folder, arguments.resume, choose_device(arguments.device))
-    print(f"the best model is in {model}")
+    train_captioner(recipe, folder, arguments.resume, choose_device(arguments.device))
     return 0

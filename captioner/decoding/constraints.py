@@ -64,7 +64,7 @@ class Constraints:
             allowed[..., end] = BLOCKED
         if self.block_ngrams:
             self._block_repeats(allowed, history)
-        nothing_left = allowed.max(dim=-1).values == BLOCKED  # (B, K)
+        nothing_left = allowed.amax(dim=-1) == BLOCKED  # (B, K)
         allowed[..., end] = torch.where(nothing_left, ending, allowed[..., end])
         return allowed
 

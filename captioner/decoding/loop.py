@@ -50,7 +50,7 @@ def decode(
     for _ in range(constraints.maximum_length + 1):
         step = decoder.step(tokens, state)
         own = torch.log_softmax(step.logits.float(), dim=-1)  # (B, K, V)
-        if bool(own.isnan().any()):
+        if bool(own[..., end].isnan().any()):  # One NaN makes all of its row NaN.
             raise UserError("the model's output is not a number; its weights are damaged")
         allowed = constraints.apply(own, history, end)  # (B, K, V)
         parents, tokens, live = strategy.choose(totals, allowed, live, ended)  # (B, K')

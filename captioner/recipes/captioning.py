@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-import numpy
 import torch
 
-from captioner.caption import (
-    Captioner,
-    CaptioningBatch,
-    CaptioningLoss,
-    HardAttentionLoss,
-    ShowAttendTellDecoder,
-    save_model,
-)
-from captioner.data.batches import collate, length_bucketed_batches
-from captioner.data.examples import CaptionExample, encode_captions
+from captioner.caption import Captioner, ShowAttendTellDecoder
+from captioner.data.examples import encode_captions
 from captioner.errors import UserError
-from captioner.evaluation.captions import evaluate_captions
-from captioner.evaluation.results import write_results
 from captioner.fields import to_mapping
 from captioner.files import folder_lock, write_json
-from captioner.recipes.config import SCORES, CaptioningRecipe
+from captioner.recipes.caption_batches import CaptionBatches
+from captioner.recipes.config import CaptioningRecipe
 from captioner.recipes.features import (
     PixelRows,
     Rows,
@@ -34,11 +24,19 @@ from captioner.recipes.features import (
     readable,
     stored_features,
 )
+from captioner.recipes.judge import MODEL, CaptionJudge, free_running, scores_of, write_captions
+from captioner.recipes.objectives import Loss, make_loss, use_word_vectors
 from captioner.recipes.run_folder import CONFIG, check_folder
+from captioner.recipes.run_record import write_record
 from captioner.recipes.sources import Source, read_sources
-from captioner.text.tokenizer import tokenize
+from captioner.recipes.start import WORDS, Start, read_start
 from captioner.text.vocabulary import Vocabulary
-from captioner.training import Validation, train
+from captioner.training import CHECKPOINT, Engine, Validation, train
+
+__all__ = ["CaptionBatches", "free_running", "scores_of", "train_captioner", "write_captions"]
+
+_AHEAD = 2
+"""Steps made ready while a GPU makes one."""
 
 
 def train_captioner(
@@ -49,40 +47,83 @@ def train_captioner(
 ) -> Path:
     """Train a captioner as the recipe says; returns the folder of the best model.
 
-    folder: gets `config.json`, the checkpoint, the log, `features/`, and `model/`, which is
-        replaced whenever a validation is the best so far, with its captions beside it in
-        `results.json`.
+    folder: gets `config.json`, `vocabulary.json`, `environment.json` (the versions it was made
+        with), the checkpoint, the log, `features/`, and `model/`, which is replaced whenever a
+        validation is the best so far, with its captions beside it in `results.json`.
     resume: go on from the folder's checkpoint, with the recipe that it was made with but for
         `CHANGEABLE`. Without it a folder that has one is refused.
+    device: under `torchrun`, a kind of device, of which each process takes its own.
     Raises `UserError` for whatever is wrong with the data, the weights or the folder, which no
-    other process may be training in.
+    other run may be training in. Several processes end as `captioner.training.train` says.
     """
     folder = Path(folder)
-    check_folder(recipe, folder, resume)
-    train_source, validation_source = read_sources(recipe.data)
-    validation_source = validation_source.first(recipe.validation.images)
-    _check_validation(len(validation_source))
-    with folder_lock(folder, "run"):
-        check_folder(recipe, folder, resume)  # Another run may have been in it meanwhile.
-        write_json(folder / CONFIG, to_mapping(recipe))
-        return _train(recipe, folder, resume, device, train_source, validation_source)
+    with Engine(device) as engine, contextlib.ExitStack() as kept:
+        if not engine.main:
+            kept.enter_context(contextlib.redirect_stdout(None))  # One process prints.
+        with engine.together():
+            if engine.main:
+                check_folder(recipe, folder, resume)
+            train_source, validation_source = read_sources(recipe.data)
+            validation_source = validation_source.first(recipe.validation.images)
+            _check_validation(len(validation_source))
+            start = _start(recipe, folder, resume)
+        with engine.together():
+            if engine.main:
+                kept.enter_context(folder_lock(folder, "run"))
+                check_folder(recipe, folder, resume)  # Another run may have been in it meanwhile.
+                write_json(folder / CONFIG, to_mapping(recipe))
+                write_record(folder, recipe.training.seed, engine, resume)
+        with engine.together():
+            ready = _prepare(recipe, folder, engine, train_source, validation_source, start)
+        judge = CaptionJudge(
+            ready.captioner, ready.validation_rows, ready.kept, ready.judged, recipe, folder, engine
+        )
+        train(
+            ready.model,
+            ready.batches,
+            recipe.training,
+            folder,
+            Validation(judge.run, recipe.validation.score, judge.keep, judge.show),
+            resume,
+            _parameter_groups(ready.model, recipe),
+            engine,
+        )
+        print(f"the best model is in {folder / MODEL}")
+    return folder / MODEL
 
 
-def _train(
+@dataclass(frozen=True)
+class _Prepared:
+    """All that training needs; `kept` are the rows of the photos of `judged`."""
+
+    captioner: Captioner
+    model: Loss
+    batches: CaptionBatches
+    validation_rows: Rows
+    kept: list[int]
+    judged: Source
+
+
+def _prepare(
     recipe: CaptioningRecipe,
     folder: Path,
-    resume: bool,
-    device: torch.device | str,
+    engine: Engine,
     train_source: Source,
     validation_source: Source,
-) -> Path:
+    start: Start | None,
+) -> _Prepared:
+    device = engine.device
     for name, source in (("training", train_source), ("validation", validation_source)):
         print(f"{name}: {len(source):,} photos, {sum(map(len, source.captions)):,} captions")
         if source.report:
             print(source.report)
-    vocabulary = Vocabulary.build(chain(*train_source.words), recipe.minimum_count)
+    if start is None:
+        vocabulary = Vocabulary.build(chain(*train_source.words), recipe.minimum_count)
+        print(f"vocabulary: {len(vocabulary):,} words seen {recipe.minimum_count} times or more")
+    else:
+        vocabulary = start.vocabulary
+        print(f"vocabulary: {len(vocabulary):,} words of {start.source}")
     examples = encode_captions(train_source.words, vocabulary, recipe.data.maximum_length)
-    print(f"vocabulary: {len(vocabulary):,} words seen {recipe.minimum_count} times or more")
     if examples.truncated:
         print(f"{examples.truncated:,} captions cut to {recipe.data.maximum_length} words")
 
@@ -90,8 +131,13 @@ def _train(
     encoder = encoder_of(recipe).to(device)
     decoder = ShowAttendTellDecoder(recipe.decoder, len(vocabulary)).to(device)
     captioner = Captioner(encoder, decoder, vocabulary, recipe.preprocessing, recipe.search)
-    loss = HardAttentionLoss if recipe.decoder.selection == "hard" else CaptioningLoss
-    model = loss(decoder, recipe.objective, encoder if recipe.encoder.train else None).to(device)
+    use_word_vectors(recipe, decoder, vocabulary)
+    if start is not None:
+        start.put_into(decoder, encoder, recipe.encoder.train)
+    if engine.main:
+        vocabulary.save(folder / WORDS)
+    trained = encoder if recipe.encoder.train else None
+    model = make_loss(recipe, decoder, trained, vocabulary, train_source.words).to(device)
     train_rows: Rows
     validation_rows: Rows
     kept = list(range(len(validation_source)))
@@ -100,9 +146,21 @@ def _train(
         validation_rows = PixelRows(validation_source, recipe.preprocessing, encoder)
     else:
         store = stored_features(
-            recipe, folder, encoder, {"train": train_source, "validation": validation_source}
+            recipe,
+            folder,
+            encoder,
+            {"train": train_source, "validation": validation_source},
+            engine.local_size,
+            not engine.main,
         )
-        train_rows = StoredRows(store["train"], len(train_source), recipe.features.mirror)
+        on_gpu = device.type == "cuda"
+        train_rows = StoredRows(
+            store["train"],
+            len(train_source),
+            recipe.features.mirror,
+            torch.float16 if on_gpu else torch.float32,
+            pinned=on_gpu,
+        )
         validation_rows = StoredRows(store["validation"], len(validation_source), False)
         usable = set(readable(train_source, store["train"]))
         examples.examples[:] = [item for item in examples.examples if item.row in usable]
@@ -111,111 +169,18 @@ def _train(
         raise UserError("there is nothing left to train on")
     _check_validation(len(kept))
     judged = validation_source.take(kept)
-    captions: list[str] = []
-
-    def validate() -> dict[str, float]:
-        batch_size = recipe.validation.batch_size
-        captions[:] = free_running(captioner, validation_rows, kept, batch_size)
-        return scores_of(captions, judged)
-
-    def keep(scores: dict[str, float]) -> None:
-        save_model(captioner, folder / "model")
-        write_json(folder / "model" / "scores.json", scores)
-        write_captions(folder / "results.json", captions, judged)
-
-    train(
-        model,
-        CaptionBatches(examples.examples, train_rows, recipe),
-        recipe.training,
-        folder,
-        Validation(validate, recipe.validation.score, keep),
-        resume,
-        _parameter_groups(model, recipe),
-    )
-    return folder / "model"
+    ahead = _AHEAD if device.type == "cuda" else 0
+    batches = CaptionBatches(examples.examples, train_rows, recipe, ahead)
+    return _Prepared(captioner, model, batches, validation_rows, kept, judged)
 
 
-@dataclass(frozen=True)
-class CaptionBatches:
-    """The training set in batches, length-bucketed where features are stored.
-
-    Follows `captioner.training.Batches`.
-    """
-
-    examples: list[CaptionExample]
-    rows: Rows
-    recipe: CaptioningRecipe
-
-    def steps(self, epoch: int) -> int:
-        """How many batches an epoch has."""
-        return -(-len(self.examples) // self.recipe.training.batch_size)
-
-    def batches(self, epoch: int, first: int) -> Iterator[CaptioningBatch]:
-        """The batches of an epoch from number `first` on."""
-        settings = self.recipe.training
-        generator = _generator(settings.seed, epoch)
-        # Batch normalisation must see batches like the whole set, and captions of one length are of
-        # like photos; so where the encoder is trained along, batches are drawn blindly.
-        alike = self.recipe.encoder.train
-        lengths = [0 if alike else len(example.tokens) for example in self.examples]
-        plan = length_bucketed_batches(lengths, settings.batch_size, generator)
-        for number, indices in enumerate(plan[first:], start=first):
-            # Its own generator for each batch, so that a resumed epoch draws what it would have.
-            own = _generator(settings.seed, epoch, number)
-            batch = collate([self.examples[index] for index in indices])
-            source = self.rows.read(batch.rows, own)
-            seed = _seed(settings.seed, epoch, number, _DRAWS)
-            yield CaptioningBatch(source, batch.inputs, batch.targets, batch.mask, seed)
-
-
-def free_running(
-    captioner: Captioner,
-    rows: Rows,
-    wanted: Sequence[int],
-    batch_size: int,
-) -> list[str]:
-    """The captions a user would get for the wanted rows, each photo captioned once."""
-    captions: list[str] = []
-    for first in range(0, len(wanted), batch_size):
-        batch = torch.tensor(wanted[first : first + batch_size])  # (B,)
-        found = captioner.caption_annotations(rows.annotations(batch))
-        captions += [caption.text for caption in found]
-    return captions
-
-
-def scores_of(captions: Sequence[str], source: Source) -> dict[str, float]:
-    """Scores of one caption a photo against the source's captions, by name; see `SCORES`.
-
-    `exact match` is the share of captions that equal one of their references word for word.
-    """
-    found = evaluate_captions(list(captions), source.captions).as_dict()
-    scores = {name: found[name] for name in (*SCORES[:-1], "brevity_penalty")}
-    # As the words stand, and as the text reads: "a man 's hat" and "a man's hat".
-    exact = [
-        caption.split() in references or tokenize(caption) in references
-        for caption, references in zip(captions, source.words, strict=True)
-    ]
-    scores["exact match"] = sum(exact) / len(exact)
-    return scores
-
-
-def write_captions(path: Path, captions: Sequence[str], source: Source) -> None:
-    """Write one caption a photo in COCO's result format, by the source's own `image_ids`."""
-    write_results(path, dict(zip(source.image_ids, captions, strict=True)))
-
-
-_DRAWS = 1
-"""Behind the number of a batch: what hard attention draws is not what mirrors its photos."""
-
-
-def _generator(*numbers: int) -> torch.Generator:
-    """A generator of its own for these numbers: a seed, an epoch, a batch."""
-    return torch.Generator().manual_seed(_seed(*numbers))
-
-
-def _seed(*numbers: int) -> int:
-    """A seed of its own for these numbers."""
-    return int(numpy.random.SeedSequence(numbers).generate_state(1, numpy.uint64)[0])
+def _start(recipe: CaptioningRecipe, folder: Path, resume: bool) -> Start | None:
+    """What the run starts with; of a resumed one, its words only: its weights are behind it."""
+    if recipe.start_from is None:
+        return None
+    if resume and (folder / CHECKPOINT).exists():
+        return Start(recipe.start_from, Vocabulary.load(folder / WORDS), {}, {})
+    return read_start(recipe.start_from)
 
 
 def _check_validation(photos: int) -> None:
@@ -223,15 +188,18 @@ def _check_validation(photos: int) -> None:
         raise UserError(f"CIDEr-D needs two photos or more to validate on, and there are {photos}")
 
 
-def _parameter_groups(
-    model: CaptioningLoss | HardAttentionLoss, recipe: CaptioningRecipe
-) -> list[dict[str, object]]:
-    groups: list[dict[str, object]] = [{"params": list(model.decoder.parameters())}]
+def _parameter_groups(model: Loss, recipe: CaptioningRecipe) -> list[dict[str, object]]:
+    groups: list[dict[str, object]] = [{"params": _trained(model.decoder)}]
     if model.encoder is not None:
         groups.append(
             {
-                "params": list(model.encoder.parameters()),
+                "params": _trained(model.encoder),
                 "lr": recipe.training.encoder_learning_rate or recipe.training.learning_rate,
             }
         )
     return groups
+
+
+def _trained(module: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """The parameters that are not frozen."""
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]

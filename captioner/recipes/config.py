@@ -18,7 +18,8 @@ from captioner.fields import from_mapping
 from captioner.files import read_text
 from captioner.training import TrainingConfig
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.vgg import VGGConfig
+from captioner.vision.vgg import STAGES, VGGConfig
+from captioner.vision.weights import RANDOM
 
 DATA_FORMATS = (*READERS, "shapes")
 SCORES = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D", "exact match")
@@ -89,24 +90,45 @@ class EncoderRecipe:
     name, width: as in `captioner.vision.vgg.VGGConfig`.
     weights: `imagenet` (torchvision's, downloaded on first use), `random`, or a path.
     train: whether it is trained along; otherwise annotation vectors are computed once and stored.
+    train_from: the first of its five blocks of convolutions that is trained, 1 for all of them, 5
+        for the last alone; those before stay as they are. Its learning rate is
+        `training.encoder_learning_rate`.
+    freeze_batch_norm: whether batch normalisation stays as it is in the trained blocks as well; by
+        default it does where the weights are not random.
 
-    Raises `UserError` as `VGGConfig` does, and for weights that are not named.
+    Raises `UserError` as `VGGConfig` does, for weights that are not named, and for a field that
+    has no effect.
     """
 
     name: str = "vgg19"
     width: float = 1.0
     weights: str = "imagenet"
     train: bool = False
+    train_from: int = 1
+    freeze_batch_norm: bool | None = None
 
     def __post_init__(self) -> None:
         if not self.weights:
             raise UserError("encoder weights are not named: imagenet, random, or a path")
         _ = self.config
+        if not 1 <= self.train_from <= STAGES:
+            raise UserError(f"encoder train_from {self.train_from} is not between 1 and {STAGES}")
+        if self.freeze_batch_norm is not None and not self.name.endswith("_bn"):
+            raise UserError(f"encoder freeze_batch_norm has no effect: {self.name} has none")
+        if not self.train and (self.train_from > 1 or self.freeze_batch_norm is not None):
+            raise UserError("encoder train_from and freeze_batch_norm have no effect without train")
 
     @property
     def config(self) -> VGGConfig:
         """The network as the encoder takes it."""
         return VGGConfig(self.name, self.width)
+
+    @property
+    def batch_norm_frozen(self) -> bool:
+        """Whether batch normalisation stays as it is while the encoder is trained."""
+        if self.freeze_batch_norm is None:
+            return self.weights != RANDOM
+        return self.freeze_batch_norm
 
 
 @dataclass(frozen=True)
@@ -154,20 +176,39 @@ class ValidationConfig:
 
 
 @dataclass(frozen=True)
+class WordVectorsConfig:
+    """Word vectors to start from.
+
+    file: a text file of GloVe's or word2vec's; see `captioner.caption.word_vectors`. Its vectors
+        must be as long as the decoder's embedding_size.
+    freeze: train no embedding, those of words that the file lacks among them.
+    """
+
+    file: Path
+    freeze: bool = False
+
+
+@dataclass(frozen=True)
 class CaptioningRecipe:
     """A whole captioning run. The sections are documented at their classes.
 
     minimum_count: how often a word occurs in the training captions to be in the vocabulary.
+    word_vectors: what the embeddings of words start from; random numbers if not given.
+    start_from: a model folder, or the checkpoint of a run, whose weights this run starts with. Its
+        vocabulary is then this run's, whatever `minimum_count` is; sizes must be the same. An
+        encoder that is trained along starts with its weights as well; any other must be the same.
 
     Raises `UserError` for values out of range, and for a field that another leaves no effect.
     """
 
     data: DataConfig
     minimum_count: int = 5
+    start_from: Path | None = None
     preprocessing: Preprocessing = field(default_factory=Preprocessing)
     encoder: EncoderRecipe = field(default_factory=EncoderRecipe)
     features: FeaturesConfig = field(default_factory=FeaturesConfig)
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
+    word_vectors: WordVectorsConfig | None = None
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     search: SearchOptions = field(default_factory=SearchOptions)
@@ -179,6 +220,8 @@ class CaptioningRecipe:
         if self.features.mirror and self.encoder.train:
             raise UserError("features mirror is for stored features; encoder train stores none")
         self.objective.check_selection(self.decoder.selection)
+        if self.word_vectors is not None and self.start_from is not None:
+            raise UserError("word_vectors have no effect: start_from gives the embeddings")
 
 
 def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> CaptioningRecipe:

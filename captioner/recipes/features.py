@@ -159,11 +159,17 @@ class StoredRows:
         self.store, self.count, self.mirror = store, count, mirror
         self.dtype, self.pinned = dtype, pinned
 
-    def read(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Rows (B,) -> annotation vectors (B, L, D); mirrored ones only with a generator."""
+    def read(
+        self, rows: Tensor, generator: torch.Generator | None = None, part: slice = slice(None)
+    ) -> Tensor:
+        """Rows (B,) -> annotation vectors (B, L, D); mirrored ones only with a generator.
+
+        part: which of the rows are read; which are mirrored does not depend on it.
+        """
         if self.mirror and generator is not None:
             flips = torch.randint(2, rows.shape, generator=generator)  # (B,)
             rows = rows + flips * self.count
+        rows = rows[part]
         shape = (len(rows), *self.store.shape)
         memory = torch.empty(shape, dtype=torch.float16, pin_memory=True) if self.pinned else None
         return self.store.read(rows, self.dtype, memory)  # (B, L, D)
@@ -181,9 +187,11 @@ class PixelRows:
     ) -> None:
         self.source, self.preprocessing, self.encoder = source, preprocessing, encoder
 
-    def read(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Rows (B,) -> preprocessed photos (B, 3, size, size)."""
-        pixels = self.source.pixels(rows.tolist(), self.preprocessing)
+    def read(
+        self, rows: Tensor, generator: torch.Generator | None = None, part: slice = slice(None)
+    ) -> Tensor:
+        """Rows (B,) -> preprocessed photos (B, 3, size, size). part: which of the rows are read."""
+        pixels = self.source.pixels(rows[part].tolist(), self.preprocessing)
         return pixels.to(memory_format=torch.channels_last)
 
     def annotations(self, rows: Tensor) -> Tensor:

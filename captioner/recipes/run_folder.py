@@ -18,6 +18,7 @@ CHANGEABLE = (
     "training.epochs",
     "training.patience",
     "training.checkpoint_seconds",
+    "training.tensorboard",
     "validation.batch_size",
     "features.batch_size",
     "features.folder",

@@ -1,13 +1,21 @@
 """One training loop for every model, with checkpoints that resume to the same numbers."""
 
+from captioner.training.batches import Batches, Part, SharedBatches, Step
 from captioner.training.config import TrainingConfig
+from captioner.training.engine import Engine
 from captioner.training.interruption import Interrupted
-from captioner.training.loop import CHECKPOINT, Batches, Trainable, Validation, train
+from captioner.training.loop import CHECKPOINT, Trainable, Validation, train
+from captioner.training.tensorboard import Shown
 
 __all__ = [
     "CHECKPOINT",
     "Batches",
+    "Engine",
     "Interrupted",
+    "Part",
+    "SharedBatches",
+    "Shown",
+    "Step",
     "Trainable",
     "TrainingConfig",
     "Validation",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,29 @@ class Position:
     totals: dict[str, float] = field(default_factory=dict)
 
 
-def save_checkpoint(
-    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, position: Position
-) -> None:
-    """Write a checkpoint atomically: weights, optimiser state, random state and position.
+RandomState = dict[str, Tensor]
+"""Where dropout draws from, by the kind of device."""
 
+
+def random_state(device: torch.device) -> RandomState:
+    """The state of this process's generators: the CPU's, and that of its device."""
+    states = {"cpu": torch.get_rng_state()}
+    own = _device_random_state(device)
+    return states if own is None else {**states, device.type: own}
+
+
+def save_checkpoint(
+    path: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    position: Position,
+    average: Mapping[str, Tensor] | None = None,
+    random_states: Sequence[RandomState] | None = None,
+) -> None:
+    """Write a checkpoint atomically: weights, optimiser state, random states and position.
+
+    average: averaged weights by name, where there are such. random_states: of all processes of the
+    run, in the order of their ranks; that of this one by default.
     Raises `UserError` when the file cannot be written (a full disk, say); the checkpoint that was
     there before is then still whole.
     """
@@ -46,12 +65,14 @@ def save_checkpoint(
     for index, parameter in enumerate(parameters):
         for name, value in optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer.{index}.{name}"] = value
-    tensors["random.cpu"] = torch.get_rng_state()
-    device = parameters[0].device
-    state = _device_random_state(device)
-    if state is not None:
-        tensors[f"random.{device.type}"] = state
+    tensors |= {f"average.{name}": tensor for name, tensor in (average or {}).items()}
+    if random_states is None:
+        random_states = [random_state(parameters[0].device)]
+    for rank, states in enumerate(random_states):
+        tensors |= {_random_name(kind, rank): state for kind, state in states.items()}
     header = {"format": FORMAT, "position": json.dumps(vars(position))}
+    if len(random_states) > 1:
+        header["processes"] = str(len(random_states))
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with atomic_path(path) as temporary:
         try:
@@ -60,10 +81,20 @@ def save_checkpoint(
             raise UserError(f"cannot write {path}: {error}") from None
 
 
-def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Position:
+def load_checkpoint(
+    path: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    average: Mapping[str, Tensor] | None = None,
+    rank: int = 0,
+    processes: int = 1,
+) -> Position:
     """Put a checkpoint into a model and its optimiser, set the random state, give the position.
 
-    Raises `UserError` when the file is damaged or belongs to another model.
+    average: averaged weights by name, which are filled. rank, processes: which of how many
+    processes of the run this one is.
+    Raises `UserError` when the file is damaged, belongs to another model, or is of a run of more or
+    fewer processes, which would draw other numbers.
     """
     try:
         with safe_open(path, "pt") as file:
@@ -74,17 +105,21 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimiz
         raise UserError(f"checkpoint {path} cannot be read ({error})") from None
     if header.get("format") != FORMAT:
         raise UserError(f"{path} is not a checkpoint of a training run")
+    made_by = header.get("processes", "1")
+    if made_by != str(processes):
+        raise UserError(
+            f"checkpoint {path} is of a run of {made_by} processes, not of {processes}: resume it "
+            "with as many, or begin another run from its weights (start_from)"
+        )
     try:
         position = Position(**json.loads(header["position"]))
-        torch.set_rng_state(tensors["random.cpu"])
+        torch.set_rng_state(tensors[_random_name("cpu", rank)])
     except (KeyError, TypeError, ValueError, RuntimeError):
         raise UserError(f"checkpoint {path} is damaged: it does not say where the run is") from None
-    own = {name: t for name, t in tensors.items() if name.startswith("model.")}
-    expected = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
-    for name in sorted(own.keys() | expected.keys()):
-        if name not in own or name not in expected or own[name].shape != expected[name].shape:
-            raise UserError(f"checkpoint {path} belongs to another model: tensor {name[6:]!r}")
-    model.load_state_dict({name[6:]: tensor for name, tensor in own.items()})
+    model.load_state_dict(_same_shapes(path, tensors, "model.", model.state_dict()))
+    average = average or {}
+    for name, tensor in _same_shapes(path, tensors, "average.", average).items():
+        average[name].copy_(tensor)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for index, parameter in enumerate(parameters):
         prefix = f"optimizer.{index}."
@@ -103,12 +138,27 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimiz
         if state:
             optimizer.state[parameter] = state
     device = parameters[0].device
-    if f"random.{device.type}" in tensors:
+    if (own := _random_name(device.type, rank)) in tensors:
         try:
-            _set_device_random_state(device, tensors[f"random.{device.type}"])
+            _set_device_random_state(device, tensors[own])
         except (TypeError, RuntimeError):
             raise UserError(f"checkpoint {path} is damaged: its random state is not one") from None
     return position
+
+
+def _same_shapes(
+    path: Path, tensors: Mapping[str, Tensor], prefix: str, expected: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """The tensors of this prefix, without it. Raises `UserError` where they are not as expected."""
+    own = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+    for name in sorted(own.keys() | expected.keys()):
+        if name not in own or name not in expected or own[name].shape != expected[name].shape:
+            raise UserError(f"checkpoint {path} belongs to another model: tensor {name!r}")
+    return own
+
+
+def _random_name(kind: str, rank: int) -> str:
+    return f"random.{kind}" if rank == 0 else f"random.{kind}.{rank}"
 
 
 def _device_random_state(device: torch.device) -> Tensor | None:

@@ -12,8 +12,13 @@ class TrainingConfig:
     """Settings of the training loop.
 
     epochs: passes over the training set, at most.
-    batch_size: examples a step.
-    learning_rate: of Adam, at its highest. weight_decay: decoupled (AdamW).
+    batch_size: examples a step, over all processes; each takes its share of them.
+    accumulate: the parts into which every process cuts its share of a step, each worked on by
+        itself, so that less memory is needed; one step of the optimiser for all. The gradient is
+        that of the whole batch up to rounding, but batch normalisation sees the parts.
+    optimizer: `adam`, or `rmsprop` (Graves 2013) as the authors of Xu et al. 2015 used it; see
+        `captioner.training.optimizers`.
+    learning_rate: of the optimiser, at its highest. weight_decay: decoupled (AdamW); of adam only.
     encoder_learning_rate: for an encoder trained along; the same as the rest by default.
     clip_norm: gradients are scaled down to this norm; 0 leaves them.
     schedule: `constant`, `cosine` (to zero after the last step) or `plateau` (times `decay_factor`
@@ -22,14 +27,21 @@ class TrainingConfig:
     patience: validations without a better score after which training stops; 0 for never.
     validate_every: epochs between two validations.
     precision: `float32`, or `bfloat16` for the products (autocast).
+    average: decay of an exponential moving average of the weights, which validation judges and
+        which is kept as the model; 0 for none, and 0.999 is a good one. See
+        `captioner.training.averaging`.
     seed: of the initial weights, the order of batches, and dropout.
     checkpoint_seconds: at most this long between two checkpoints.
+    tensorboard: also write scalars, and what the model makes of a few validation examples, to
+        `tensorboard` in the run's folder. Needs the package `tensorboard`.
 
     Raises `UserError` for values out of range.
     """
 
     epochs: int = 20
     batch_size: int = 64
+    accumulate: int = 1
+    optimizer: str = "adam"
     learning_rate: float = 4e-4
     encoder_learning_rate: float | None = None
     weight_decay: float = 0.0
@@ -41,11 +53,13 @@ class TrainingConfig:
     patience: int = 6
     validate_every: int = 1
     precision: str = "float32"
+    average: float = 0.0
     seed: int = 0
     checkpoint_seconds: float = 300.0
+    tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "validate_every", "decay_patience"):
+        for name in ("epochs", "batch_size", "accumulate", "validate_every", "decay_patience"):
             if getattr(self, name) < 1:
                 raise UserError(f"training {name} {getattr(self, name)} is not at least 1")
         for name in ("weight_decay", "clip_norm", "warmup_steps", "patience", "seed"):
@@ -59,9 +73,16 @@ class TrainingConfig:
             raise UserError(
                 f"training encoder_learning_rate {self.encoder_learning_rate} is not above 0"
             )
+        if not 0 <= self.average < 1:
+            raise UserError(f"training average {self.average} is not in [0, 1)")
+        if self.optimizer == "rmsprop" and self.weight_decay > 0:
+            raise UserError("training weight_decay is of the optimizer adam, not of rmsprop")
+        if not self.checkpoint_seconds >= 0:
+            raise UserError(f"training checkpoint_seconds {self.checkpoint_seconds} is negative")
         if not 0 < self.decay_factor < 1:
             raise UserError(f"training decay_factor {self.decay_factor} is not between 0 and 1")
         for name, choices in (
+            ("optimizer", ("adam", "rmsprop")),
             ("schedule", ("constant", "cosine", "plateau")),
             ("precision", ("float32", "bfloat16")),
         ):

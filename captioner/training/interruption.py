@@ -15,11 +15,13 @@ class Interrupted(Exception):  # noqa: N818 - a wish fulfilled, not an error
 class Interruption:
     """While entered, SIGINT and SIGTERM set `asked` instead of ending the process.
 
-    A second signal ends it at once. Outside the main thread signals stay as they are.
+    A second signal ends it at once, if `insist`. Outside the main thread signals stay as they are.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, insist: bool = True) -> None:
+        """Of one process; one of several, of which torchrun tells each again, does not insist."""
         self.asked = False
+        self._insist = insist
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interruption:
@@ -38,7 +40,8 @@ class Interruption:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.asked = True
-        self._restore()
+        if self._insist:
+            self._restore()
 
     def _restore(self) -> None:
         for number, handler in self._before.items():

@@ -3,44 +3,48 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy
 import torch
 from torch import Tensor, nn
 
 from captioner.errors import UserError
-from captioner.progress import Progress
-from captioner.training.checkpoint import Position, load_checkpoint, save_checkpoint
+from captioner.training.averaging import Average
+from captioner.training.batches import Batches, Part, SharedBatches, Step
+from captioner.training.checkpoint import (
+    Position,
+    load_checkpoint,
+    random_state,
+    save_checkpoint,
+)
 from captioner.training.config import TrainingConfig
+from captioner.training.engine import Engine
 from captioner.training.interruption import Interrupted, Interruption
 from captioner.training.log import RunLog
+from captioner.training.optimizers import make_optimizer
 from captioner.training.schedule import learning_rate_factor, validations_since_best
+from captioner.training.step import Stepper
+from captioner.training.step_progress import StepProgress
+from captioner.training.tensorboard import Shown, TensorBoard
 
 CHECKPOINT, LOG = "last.safetensors", "log.jsonl"
-
-
-class Batches(Protocol):
-    """The training set, cut into batches; the same for the same epoch, whoever asks."""
-
-    def steps(self, epoch: int) -> int:
-        """How many batches the epoch has."""
-        ...
-
-    def batches(self, epoch: int, first: int) -> Iterable[Any]:
-        """The batches of the epoch, from number `first` on."""
-        ...
 
 
 class Trainable(Protocol):
     """A model with a loss; an `nn.Module`."""
 
     def loss(self, batch: Any) -> dict[str, Tensor]:
-        """The loss of a batch as a scalar under `loss`, and further scalars to report."""
+        """The loss of a batch as a scalar under `loss`, and further scalars to report.
+
+        The loss is a mean over the examples of the batch.
+        """
         ...
 
 
@@ -48,178 +52,289 @@ class Trainable(Protocol):
 class Validation:
     """How a run is judged, between epochs.
 
-    run: gives scores by name; the model is in evaluation mode and gradients are off.
+    run: gives scores by name; the model is in evaluation mode and gradients are off. Every process
+        calls it, with the same weights, and those of process 0 are taken.
     score: the name of the one that decides; higher is better.
-    keep: called when that one is the best so far, to save what is to be kept.
+    keep: called by process 0 when that one is the best so far, to save what is to be kept.
+    show: what the model makes of a few examples, the same ones every time, for TensorBoard; called
+        by process 0, after `run`.
     """
 
     run: Callable[[], dict[str, float]]
     score: str
     keep: Callable[[dict[str, float]], None]
+    show: Callable[[], Sequence[Shown]] | None = None
 
 
 def train(
     model: nn.Module,
-    data: Batches,
+    data: Batches | SharedBatches,
     config: TrainingConfig,
     folder: Path,
     validation: Validation | None = None,
     resume: bool = False,
     groups: list[dict[str, Any]] | None = None,
+    engine: Engine | None = None,
 ) -> Position:
     """Train a model, which must be a `Trainable`, and give back where the run ended.
 
-    folder: gets `last.safetensors` (the checkpoint) and `log.jsonl`.
+    data: several processes, and parts of a step, need `SharedBatches`.
+    folder: gets `last.safetensors` (the checkpoint) and `log.jsonl`. On several machines it must
+        be on a disk that they share.
     resume: go on from the checkpoint, if there is one, to the same numbers as a run that was
         never stopped (on the CPU, bit for bit).
-    groups: parameter groups for Adam, each with its own `lr` if it has one; by default all
-        parameters that take a gradient.
+    groups: parameter groups for the optimiser, each with its own `lr` if it has one; by default
+        all parameters that take a gradient.
+    engine: the processes that train together, by default this one on the model's device. All of
+        them call this, with the same model, data and config; process 0 prints and writes.
 
     The caller seeds torch before making the model; from here on dropout draws from torch's own
-    generator, whose state is part of the checkpoint.
+    generator, whose state is part of the checkpoint. Of several processes each draws its own.
     Raises `UserError` when the loss or its gradient is not finite or the disk is full, with the
-    last checkpoint whole, and `Interrupted` after Ctrl-C or SIGTERM, with a checkpoint just
-    written.
+    last checkpoint whole, and `Interrupted` after Ctrl-C or SIGTERM at any of the processes, with
+    a checkpoint just written. Of several processes one raises it, and the others just exit.
     """
-    optimizer = _optimizer(model, config, groups)
-    path = folder / CHECKPOINT
-    position = Position()
-    if resume and path.exists():
-        position = load_checkpoint(path, model, optimizer)
-    # Amid an epoch, a record of this very step can only be one that is yet to be written again.
-    recorded = position.step if position.step_in_epoch == 0 else position.step - 1
-    log = RunLog(folder / LOG, recorded if resume else None)
-    device = next(model.parameters()).device
-    total_steps = sum(data.steps(epoch) for epoch in range(config.epochs))
-    if total_steps == 0:
-        raise UserError("there is nothing to train on: the training set has no batches")
-    saved, saved_step = time.monotonic(), position.step
-    with Interruption() as interruption:
-        while position.epoch < config.epochs and not _finished(position, config):
-            model.train()
-            steps = data.steps(position.epoch)
-            progress = Progress(
-                f"epoch {position.epoch + 1}/{config.epochs}",
-                steps,
-                "steps",
-                start=position.step_in_epoch,
+    engine = engine or Engine(next(model.parameters()).device)
+    run = _Run(model, data, config, folder, validation, resume, groups, engine)
+    with Interruption(insist=engine.size == 1) as interruption, run.reporting():
+        while run.position.epoch < config.epochs and not run.finished:
+            run.epoch(interruption)
+    return run.position
+
+
+class _Run:
+    """A run under way, as one process sees it."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: Batches | SharedBatches,
+        config: TrainingConfig,
+        folder: Path,
+        validation: Validation | None,
+        resume: bool,
+        groups: list[dict[str, Any]] | None,
+        engine: Engine,
+    ) -> None:
+        self.model, self.data, self.config, self.folder = model, data, config, folder
+        self.validation, self.engine = validation, engine
+        self.optimizer = make_optimizer(model, config, groups)
+        self.average = Average(model, config.average) if config.average > 0 else None
+        self.path = folder / CHECKPOINT
+        self.position = Position()
+        with engine.together():
+            self._check_data()
+            if engine.size > 1:
+                torch.manual_seed(_seed_of(config.seed, engine.rank))
+            resumed = resume and self.path.exists()
+            if resumed:
+                averages = None if self.average is None else self.average.tensors
+                self.position = load_checkpoint(
+                    self.path, model, self.optimizer, averages, engine.rank, engine.size
+                )
+            self.log: RunLog | None = None
+            self.board: TensorBoard | None = None
+            if engine.main:
+                self._open_log(resume)
+        self.stepper = Stepper(model, self.optimizer, config, engine, self.path)
+        self.stepper.start(self.position.totals)
+        self.total_steps = sum(data.steps(epoch) for epoch in range(config.epochs))
+        self.saved, self.saved_step = time.monotonic(), self.position.step
+
+    def _check_data(self) -> None:
+        if sum(self.data.steps(epoch) for epoch in range(self.config.epochs)) == 0:
+            raise UserError("there is nothing to train on: the training set has no batches")
+        divided = self.engine.size > 1 or self.config.accumulate > 1
+        if divided and not isinstance(self.data, SharedBatches):
+            raise UserError("this training set has whole batches only: train in one process")
+
+    def _open_log(self, resume: bool) -> None:
+        position = self.position
+        # Amid an epoch, a record of this very step can only be one that is yet to be written again.
+        recorded = position.step if position.step_in_epoch == 0 else position.step - 1
+        if self.config.tensorboard:
+            self.board = TensorBoard(self.folder, recorded)
+        self.log = RunLog(self.folder / LOG, recorded if resume else None)
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """While entered, TensorBoard is written to."""
+        try:
+            yield
+        finally:
+            if self.board is not None:
+                self.board.close()
+
+    @property
+    def finished(self) -> bool:
+        """Whether validation has ended the run."""
+        return 0 < self.config.patience <= validations_since_best(self.position.scores)
+
+    def epoch(self, interruption: Interruption) -> None:
+        """The rest of the epoch under way, and what follows it."""
+        config, position = self.config, self.position
+        self.model.train()
+        with self._progress() as progress, closing(self._steps()) as steps:
+            while True:
+                step: Step | None = None
+                failure: UserError | None = None
+                try:
+                    step = next(steps, None)
+                except UserError as error:
+                    failure = error
+                asked, look, save = self._agree(failure, interruption, progress)
+                if step is not None:
+                    self._make(step, progress)
+                if self.engine.size == 1:  # What came meanwhile; of several, all hear it later.
+                    asked = interruption.asked
+                if step is not None and look:
+                    self.stepper.check(position.epoch)
+                    progress.note(self.stepper.sums()["loss"] / position.step_in_epoch)
+                if asked or (save and step is not None):
+                    self._save()
+                if asked:
+                    raise self._interrupted()
+                if step is None:
+                    break
+            self.stepper.check(position.epoch)
+            sums = self.stepper.sums()
+            means = {name: value / max(1, position.step_in_epoch) for name, value in sums.items()}
+            progress.note(means.get("loss", math.nan))
+        due = (position.epoch + 1) % config.validate_every == 0
+        due = self.validation is not None and (due or position.epoch + 1 == config.epochs)
+        if due and self.saved_step < position.step:  # Validating takes long, and may go wrong.
+            self._save()
+        position.epoch += 1
+        position.step_in_epoch = 0
+        self.stepper.start({})
+        record: dict[str, Any] = {
+            "epoch": position.epoch,
+            "step": position.step,
+            "learning_rate": self._learning_rate(),
+            **{f"train_{name}": value for name, value in means.items()},
+        }
+        if self.validation is not None and due:
+            record.update(self._validate(self.validation))
+        with self.engine.together():
+            if self.log is not None:
+                self.log.write(record)
+            if self.board is not None:
+                self.board.write(record)
+        self._save()
+
+    def _steps(self) -> Generator[Step, None, None]:
+        """What this process does of each step of the epoch that is left."""
+        position, config = self.position, self.config
+        if isinstance(self.data, SharedBatches):
+            yield from self.data.shares(
+                position.epoch,
+                position.step_in_epoch,
+                self.engine.rank,
+                self.engine.size,
+                config.accumulate,
             )
-            for batch in data.batches(position.epoch, position.step_in_epoch):
-                factor = learning_rate_factor(config, position.step, total_steps, position.scores)
-                for group in optimizer.param_groups:
-                    group["lr"] = group["initial_lr"] * factor
-                report = _step(model, batch.to(device), optimizer, config)
-                if not _is_finite(report):
-                    progress.close()
-                    raise UserError(
-                        f"the loss is {report['loss']} and the norm of its gradient "
-                        f"{report['gradient_norm']} at step {position.step + 1}, in epoch "
-                        f"{position.epoch + 1}: lower learning_rate or clip_norm"
-                        + (f"; {path} is from before it" if path.exists() else "")
-                    )
-                position.step += 1
-                position.step_in_epoch += 1
-                for name, value in report.items():
-                    position.totals[name] = position.totals.get(name, 0.0) + value
-                mean = position.totals["loss"] / position.step_in_epoch
-                progress.advance(note=f"loss {mean:.3f}")
-                if interruption.asked or time.monotonic() - saved > config.checkpoint_seconds:
-                    save_checkpoint(path, model, optimizer, position)
-                    saved, saved_step = time.monotonic(), position.step
-                if interruption.asked:
-                    progress.close()
-                    raise Interrupted(
-                        f"stopped after step {position.step}; go on from {path} with --resume"
-                    )
-            means = {k: v / max(1, position.step_in_epoch) for k, v in position.totals.items()}
-            progress.close(f"loss {means.get('loss', math.nan):.3f}")
-            due = (position.epoch + 1) % config.validate_every == 0
-            due = validation is not None and (due or position.epoch + 1 == config.epochs)
-            if due and saved_step < position.step:  # Validating takes long, and may go wrong.
-                save_checkpoint(path, model, optimizer, position)
-            position.epoch += 1
-            position.step_in_epoch = 0
-            position.totals = {}
-            last = learning_rate_factor(
-                config, max(0, position.step - 1), total_steps, position.scores
+        else:
+            for batch in self.data.batches(position.epoch, position.step_in_epoch):
+                yield Step([Part(batch, 1)], 1)
+
+    def _agree(
+        self,
+        failure: UserError | None,
+        interruption: Interruption,
+        progress: StepProgress,
+    ) -> tuple[bool, bool, bool]:
+        """Whether to stop behind this step, to look at its sums, and to save a checkpoint.
+
+        The same to all processes. Raises the failure, if one of them has met one.
+        """
+        late = time.monotonic() - self.saved > self.config.checkpoint_seconds
+        own = (interruption.asked, progress.due, self.engine.main and late, failure is not None)
+        asked, look, save, failed = map(bool, self.engine.maximum(*map(int, own)))
+        if failed:
+            self.engine.share_failure(failure)
+        return asked, look, save
+
+    def _make(self, step: Step, progress: StepProgress) -> None:
+        position = self.position
+        factor = learning_rate_factor(self.config, position.step, self.total_steps, position.scores)
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["initial_lr"] * factor
+        self.stepper.make(step, position.step, position.epoch)
+        if self.average is not None:
+            self.average.update(position.step)
+        position.step += 1
+        position.step_in_epoch += 1
+        progress.advance(step.examples)
+
+    def _interrupted(self) -> BaseException:
+        """What ends the run of this process; one of several says why."""
+        if not self.engine.main:
+            return SystemExit(128 + signal.SIGINT)
+        return Interrupted(
+            f"stopped after step {self.position.step}; go on from {self.path} with --resume"
+        )
+
+    def _learning_rate(self) -> float:
+        """That of the last step."""
+        factor = learning_rate_factor(
+            self.config, max(0, self.position.step - 1), self.total_steps, self.position.scores
+        )
+        return float(self.optimizer.param_groups[0]["initial_lr"] * factor)
+
+    def _save(self) -> None:
+        self.stepper.check(self.position.epoch)
+        self.position.totals = self.stepper.sums()
+        states = self.engine.gather(random_state(next(self.model.parameters()).device))
+        averages = None if self.average is None else self.average.tensors
+        with self.engine.together():
+            if self.engine.main:
+                save_checkpoint(
+                    self.path, self.model, self.optimizer, self.position, averages, states
+                )
+        self.saved, self.saved_step = time.monotonic(), self.position.step
+
+    def _validate(self, validation: Validation) -> dict[str, float]:
+        position, engine = self.position, self.engine
+        engine.share_buffers(self.model)
+        self.model.eval()
+        with nullcontext() if self.average is None else self.average.in_use(), torch.no_grad():
+            scores = engine.first(validation.run())
+            score = scores[validation.score]
+            if math.isnan(score):
+                failure = UserError(f"the validation score {validation.score!r} is not a number")
+                engine.share_failure(failure)
+            best = all(score > other for other in position.scores)
+            position.scores.append(score)
+            with engine.together():
+                if best and engine.main:
+                    validation.keep(scores)
+                if self.board is not None and validation.show is not None:
+                    self.board.show(validation.show(), position.step)
+        if engine.main:
+            print(
+                f"epoch {position.epoch}: "
+                + ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
+                + (" (best)" if best else ""),
+                flush=True,
             )
-            record: dict[str, Any] = {
-                "epoch": position.epoch,
-                "step": position.step,
-                "learning_rate": optimizer.param_groups[0]["initial_lr"] * last,
-                **{f"train_{name}": value for name, value in means.items()},
-            }
-            if validation is not None and due:
-                record.update(_validate(model, validation, position))
-            log.write(record)
-            save_checkpoint(path, model, optimizer, position)
-            saved, saved_step = time.monotonic(), position.step
-    return position
+        return scores
+
+    @contextmanager
+    def _progress(self) -> Iterator[StepProgress]:
+        position = self.position
+        progress = StepProgress(
+            f"epoch {position.epoch + 1}/{self.config.epochs}",
+            self.data.steps(position.epoch),
+            position.step_in_epoch,
+            self.data.unit if isinstance(self.data, SharedBatches) else "",
+            self.engine.main,
+        )
+        try:
+            yield progress
+        finally:
+            progress.close()
 
 
-def _step(
-    model: nn.Module, batch: Any, optimizer: torch.optim.Optimizer, config: TrainingConfig
-) -> dict[str, float]:
-    """One step of gradient descent; what the model reports, as numbers."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    device = parameters[0].device
-    precision: AbstractContextManager[Any] = (
-        torch.autocast(device.type, torch.bfloat16)
-        if config.precision == "bfloat16"
-        else nullcontext()
-    )
-    optimizer.zero_grad(set_to_none=True)
-    with precision:
-        report: dict[str, Tensor] = model.loss(batch)  # type: ignore[operator]
-    report["loss"].backward()  # type: ignore[no-untyped-call]
-    norm = nn.utils.clip_grad_norm_(parameters, config.clip_norm or math.inf)
-    report = {**report, "gradient_norm": norm}
-    numbers = {name: float(value.detach()) for name, value in report.items()}
-    if _is_finite(numbers):
-        optimizer.step()
-    return numbers
-
-
-def _is_finite(report: dict[str, float]) -> bool:
-    """Whether a step in the direction of this gradient leaves the weights numbers."""
-    return math.isfinite(report["loss"]) and math.isfinite(report["gradient_norm"])
-
-
-def _validate(model: nn.Module, validation: Validation, position: Position) -> dict[str, float]:
-    model.eval()
-    with torch.no_grad():
-        scores = validation.run()
-    score = scores[validation.score]
-    if math.isnan(score):
-        raise UserError(f"the validation score {validation.score!r} is not a number")
-    best = all(score > other for other in position.scores)
-    position.scores.append(score)
-    if best:
-        validation.keep(scores)
-    print(
-        f"epoch {position.epoch}: "
-        + ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
-        + (" (best)" if best else ""),
-        flush=True,
-    )
-    return scores
-
-
-def _finished(position: Position, config: TrainingConfig) -> bool:
-    return 0 < config.patience <= validations_since_best(position.scores)
-
-
-def _optimizer(
-    model: nn.Module, config: TrainingConfig, groups: list[dict[str, Any]] | None
-) -> torch.optim.Optimizer:
-    if groups is None:
-        groups = [{"params": [p for p in model.parameters() if p.requires_grad]}]
-    optimizer = torch.optim.AdamW(
-        groups,
-        lr=config.learning_rate,
-        weight_decay=config.weight_decay,
-        fused=groups[0]["params"][0].device.type in ("cpu", "cuda"),
-    )
-    for group in optimizer.param_groups:
-        group["initial_lr"] = group["lr"]
-    return optimizer
+def _seed_of(seed: int, rank: int) -> int:
+    """What a process of several draws dropout from."""
+    return int(numpy.random.SeedSequence((seed, rank)).generate_state(1, numpy.uint64)[0] >> 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from captioner.errors import UserError
@@ -25,6 +26,9 @@ _STAGES: dict[str, tuple[tuple[int, ...], ...]] = {
     "vgg16": ((64, 64), (128, 128), (256,) * 3, (512,) * 3, (512,) * 3),
     "vgg19": ((64, 64), (128, 128), (256,) * 4, (512,) * 4, (512,) * 4),
 }
+
+STAGES = 5
+"""How many blocks of convolutions a VGG has."""
 
 VGG_NAMES: tuple[str, ...] = tuple(name + suffix for name in _STAGES for suffix in ("", "_bn"))
 """Every name `VGGConfig.name` may have: torchvision's own names."""
@@ -62,6 +66,34 @@ class VGGEncoder(nn.Module):
         super().__init__()
         self.config = config
         self.features = nn.Sequential(*_layers(config))
+        self._frozen_layers = 0
+        self._frozen: list[nn.Module] = []  # what stays in evaluation mode
+
+    def freeze(self, stages: int, batch_norm: bool) -> None:
+        """Leave parts of the network as they are when the rest is trained.
+
+        stages: so many of the five blocks of convolutions, from the photo on: they take no
+            gradient and stay in evaluation mode.
+        batch_norm: the same for the batch normalisation of the other blocks, whose statistics of
+            many photos would drift with those of small batches.
+        """
+        pools = [i for i, layer in enumerate(self.features) if isinstance(layer, nn.MaxPool2d)]
+        ends = [0, *(place + 1 for place in pools), len(self.features)]
+        self._frozen_layers = ends[stages]
+        self._frozen = list(self.features[: self._frozen_layers])
+        if batch_norm:
+            self._frozen += [layer for layer in self.features if isinstance(layer, nn.BatchNorm2d)]
+        self.requires_grad_(True)
+        for layer in self._frozen:
+            layer.requires_grad_(False)
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> VGGEncoder:
+        """Set the mode of what is not frozen."""
+        super().train(mode)
+        for layer in self._frozen:
+            layer.eval()
+        return self
 
     def forward(self, images: Tensor) -> Tensor:
         """Images (B, 3, height, width), preprocessed -> annotation vectors (B, L, 512).
@@ -69,7 +101,14 @@ class VGGEncoder(nn.Module):
         L = (height // 16) * (width // 16), row by row from the top left: 196 for 224x224.
         Xu et al. 2015, equation before (1): a = {a_1, ..., a_L}.
         """
-        feature_map: Tensor = self.features(images)  # (B, 512, height / 16, width / 16)
+        first = self._frozen_layers
+        feature_map: Tensor
+        if first == 0:
+            feature_map = self.features(images)  # (B, 512, height / 16, width / 16)
+        else:
+            with torch.no_grad():
+                feature_map = self.features[:first](images)
+            feature_map = self.features[first:](feature_map)  # (B, 512, height / 16, width / 16)
         return feature_map.flatten(start_dim=2).transpose(1, 2)  # (B, L, 512)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from captioner.attention.products import packed
 from captioner.caption.decoder import DecoderConfig, DecoderState, ShowAttendTellDecoder
 from captioner.decoding import BeamSearch, Constraints, decode
 from captioner.errors import UserError
@@ -216,10 +218,17 @@ def test_teacher_forcing_computes_once_what_does_not_recur() -> None:
     assert output == [(3, 2, 4, 5)]
 
 
-def test_a_beam_projects_the_keys_of_a_photo_once() -> None:
+def test_a_beam_projects_the_keys_of_a_photo_once(monkeypatch: pytest.MonkeyPatch) -> None:
     decoder = make()
     keys = calls_of(decoder.attention.score.key_projection)
     output = calls_of(decoder.output)
+    packs: list[torch.Size] = []
+
+    def pack(weight: Tensor) -> Tensor:
+        packs.append(weight.shape)
+        return packed(weight)
+
+    monkeypatch.setattr("captioner.caption.decoder.packed", pack)
     decode(
         decoder,
         decoder.remember(photos()),
@@ -230,6 +239,7 @@ def test_a_beam_projects_the_keys_of_a_photo_once() -> None:
     )
     assert keys == [(3, PLACES, MEMORY)]  # neither once a step nor once a row of the beam
     assert [shape[:2] for shape in output] == [(3, 1), *[(3, 4)] * 5]
+    assert packs == [(4 * HIDDEN, 5 + MEMORY + HIDDEN)]  # once for all steps
 
 
 # Hard attention.
@@ -316,3 +326,45 @@ def test_memory_dropout_blanks_whole_channels_in_training_only() -> None:
 def test_options_out_of_range_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=f"^{sentence}$"):
         DecoderConfig(**options)
+
+
+def test_decoding_follows_weights_that_change_between_two_searches() -> None:
+    decoder, words = make(), captions()[:, :, 0]
+    memory = decoder.remember(photos())
+
+    def check() -> Tensor:
+        with torch.no_grad():
+            logits = decoder.step(words, decoder.start(memory)).logits
+            wanted = decoder(memory, words.unsqueeze(2)).logits[:, :, 0]
+        torch.testing.assert_close(logits, wanted)
+        return logits
+
+    before = check()
+    with torch.no_grad():
+        decoder.output.weight.mul_(2)
+        decoder.lstm.weight_hh.neg_()
+    assert not torch.equal(check(), before)
+    decoder.load_state_dict(make(seed=1).state_dict())
+    check()
+    copied = copy.deepcopy(decoder)
+    torch.testing.assert_close(
+        copied.step(words, copied.start(memory)).logits,
+        decoder(memory, words.unsqueeze(2)).logits[:, :, 0],
+    )
+
+
+def test_steps_have_a_gradient_too() -> None:
+    decoder, words = make(), captions()
+    memory = decoder.remember(photos())
+    state: object = decoder.start(memory)
+    said = []
+    for time in range(words.shape[2]):
+        step = decoder.step(words[:, :, time], state)
+        said.append(step.logits)
+        state = step.state
+    weights = [decoder.output.weight, decoder.lstm.weight_ih, decoder.lstm.weight_hh]
+    found = torch.autograd.grad(torch.stack(said, dim=2).square().sum(), weights)
+    memory = decoder.remember(photos())
+    wanted = torch.autograd.grad(decoder(memory, words).logits.square().sum(), weights)
+    for own, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(own, other)

@@ -10,7 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from captioner.caption.objective import ObjectiveConfig, cross_entropy, doubly_stochastic_penalty
+from captioner.caption.objective import (
+    ObjectiveConfig,
+    SelfCriticalConfig,
+    cross_entropy,
+    doubly_stochastic_penalty,
+)
 from captioner.errors import UserError
 
 PROBABILITIES = torch.tensor(
@@ -114,11 +119,30 @@ def test_padding_with_another_target_counts_for_nothing() -> None:
         ({"entropy_weight": math.nan}, "objective entropy_weight nan is negative"),
         ({"baseline_decay": 1.0}, r"objective baseline_decay 1.0 is not in \[0, 1\)"),
         ({"semi_sampling": 1.1}, r"objective semi_sampling 1.1 is not in \[0, 1\]"),
+        ({"scheduled_sampling": -0.1}, r"objective scheduled_sampling -0.1 is not in \[0, 1\]"),
     ],
 )
 def test_options_out_of_range_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=f"^{sentence}$"):
         ObjectiveConfig(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"baseline": "mean"}, "baseline 'mean' is not one of greedy, new"),
+        ({"samples": 1}, "samples 1 is not at least 2, which the baseline 'new' needs"),
+        ({"samples": 0, "baseline": "greedy"}, "samples 0 is not at least 1, which .* needs"),
+        ({"cross_entropy_weight": -1.0}, "cross_entropy_weight -1.0 is negative"),
+        ({"cross_entropy_weight": math.nan}, "cross_entropy_weight nan is negative"),
+        ({"maximum_length": 0}, "maximum_length 0 is not at least 1"),
+    ],
+)
+def test_self_critical_options_out_of_range_are_refused(
+    options: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UserError, match=f"^self_critical {sentence}$"):
+        SelfCriticalConfig(**options)
 
 
 @pytest.mark.parametrize(

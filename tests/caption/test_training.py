@@ -59,6 +59,13 @@ def test_what_stands_in_the_padding_changes_nothing() -> None:
     assert torch.equal(loss.loss(batch)["loss"], loss.loss(other)["loss"])
 
 
+def test_a_caption_of_no_words_at_all_weighs_nothing() -> None:
+    batch = make_batch(ANNOTATIONS)
+    nothing = batch._replace(mask=torch.zeros_like(batch.mask))
+    found = CaptioningLoss(make_decoder(), ObjectiveConfig(0.0)).loss(nothing)
+    assert [float(found[name].detach()) for name in ("loss", "cross_entropy")] == [0.0, 0.0]
+
+
 def test_an_encoder_is_trained_along_where_it_is_given() -> None:
     decoder, photos = make_decoder(), torch.randn(2, 3, 32, 32)
     encoder = VGGEncoder(VGGConfig("vgg11", 0.05)).eval()
@@ -69,13 +76,22 @@ def test_an_encoder_is_trained_along_where_it_is_given() -> None:
     assert encoder.features[0].weight.grad is not None
 
 
+def test_annotation_vectors_as_they_are_stored_are_computed_with_in_full() -> None:
+    loss = CaptioningLoss(make_decoder(), ObjectiveConfig())
+    stored = loss.loss(make_batch(ANNOTATIONS.half()).to("cpu"))["loss"]
+    assert stored.dtype == torch.float32
+    assert torch.equal(stored, loss.loss(make_batch(ANNOTATIONS.half().float()))["loss"])
+
+
 def test_hard_attention_is_refused() -> None:
     with pytest.raises(UserError, match="hard attention needs REINFORCE"):
         CaptioningLoss(make_decoder(selection="hard"), ObjectiveConfig())
 
 
 def test_a_batch_moves_as_a_whole() -> None:
-    moved = make_batch(ANNOTATIONS)._replace(seed=7).to("meta")
+    rows = torch.tensor([3, 1])
+    moved = make_batch(ANNOTATIONS)._replace(seed=7, rows=rows, progress=0.5).to("meta")
     assert isinstance(moved, CaptioningBatch)
     assert all(tensor.device.type == "meta" for tensor in moved[:4])
-    assert moved.seed == 7
+    assert (moved.seed, moved.progress) == (7, 0.5)
+    assert moved.rows is rows  # What knows more of the photos is on the CPU.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import yaml
 
 from captioner.errors import UserError
 from captioner.fields import from_mapping, to_mapping
-from captioner.recipes.config import CaptioningRecipe, read_recipe
+from captioner.recipes.config import CaptioningRecipe, EncoderRecipe, read_recipe
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.yaml"))
 
@@ -23,8 +24,30 @@ def test_every_published_config_is_valid(path: Path) -> None:
     assert from_mapping(CaptioningRecipe, to_mapping(recipe), "again") == recipe
 
 
-def test_there_are_configs() -> None:
-    assert {"coco_soft", "flickr8k_soft", "shapes_soft"} <= {path.stem for path in CONFIGS}
+def published(name: str) -> CaptioningRecipe:
+    (path,) = [path for path in CONFIGS if path.stem == name]
+    return read_recipe(path)
+
+
+@pytest.mark.parametrize("data", ["coco", "flickr30k", "flickr8k"])
+def test_every_data_set_has_a_config_for_every_objective(data: str) -> None:
+    soft, hard, critical = (
+        published(f"{data}_{kind}") for kind in ("soft", "hard", "self_critical")
+    )
+    assert soft.decoder == replace(hard.decoder, selection="soft") == critical.decoder
+    assert soft.data == hard.data == critical.data
+    assert soft.features == hard.features == critical.features
+    assert soft.preprocessing == hard.preprocessing == critical.preprocessing
+    assert soft.encoder == hard.encoder == critical.encoder
+    # Self-critical training starts from where the soft run, started without --out, leaves it.
+    assert critical.start_from == Path("runs") / f"{data}_soft" / "model"
+    assert critical.objective.self_critical is not None
+    assert soft.start_from is hard.start_from is None
+    # Xu et al. 2015, section 4.1 and 4.3.
+    assert (hard.objective.semi_sampling, hard.objective.baseline_decay) == (0.5, 0.9)
+    assert soft.training.batch_size == hard.training.batch_size == 64
+    paper = "rmsprop" if data == "flickr8k" else "adam"
+    assert soft.training.optimizer == hard.training.optimizer == paper
 
 
 @pytest.mark.parametrize(
@@ -52,6 +75,31 @@ def test_there_are_configs() -> None:
         ("data: {format: shapes}\nencoder: {name: vgg7}", "vgg7"),
         ("data: {format: shapes}\nencoder: {width: 0}", "width 0"),
         ("data: {format: shapes}\nencoder: {weights: ''}", "weights"),
+        ("data: {format: shapes}\nencoder: {train: true, train_from: 6}", "train_from 6"),
+        ("data: {format: shapes}\nencoder: {train_from: 5}", "no effect without train"),
+        (
+            "data: {format: shapes}\nencoder: {train: true, freeze_batch_norm: true}",
+            "freeze_batch_norm has no effect: vgg19 has none",
+        ),
+        (
+            "data: {format: shapes}\nobjective: {self_critical: {baseline: mean}}",
+            "self_critical baseline 'mean'",
+        ),
+        (
+            "data: {format: shapes}\nobjective: {self_critical: {samples: 1}}",
+            "self_critical samples 1 is not at least 2",
+        ),
+        (
+            "data: {format: shapes}\ndecoder: {selection: hard}\n"
+            "objective: {doubly_stochastic: 0, self_critical: {}}",
+            "self_critical is for soft attention",
+        ),
+        ("data: {format: shapes}\nobjective: {scheduled_sampling: 2}", "scheduled_sampling 2"),
+        ("data: {format: shapes}\nword_vectors: {freeze: true}", "field 'file' is missing"),
+        (
+            "data: {format: shapes}\nword_vectors: {file: a.txt}\nstart_from: b",
+            "word_vectors have no effect",
+        ),
         ("data: {format: shapes}\nminimum_count: 0", "minimum_count 0"),
         ("data: {format: shapes}\nvalidation: {images: 1}", "validation images 1"),
         ("data: {format: shapes}\nvalidation: {batch_size: 0}", "validation batch_size 0"),
@@ -130,6 +178,13 @@ def test_a_bad_change_is_refused(tmp_path: Path, change: str) -> None:
 def test_a_missing_config_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"absent\.yaml"):
         read_recipe(tmp_path / "absent.yaml")
+
+
+def test_batch_normalisation_that_was_trained_is_frozen_unless_it_is_said() -> None:
+    assert EncoderRecipe("vgg11_bn", weights="imagenet", train=True).batch_norm_frozen
+    assert not EncoderRecipe("vgg11_bn", weights="random", train=True).batch_norm_frozen
+    said = EncoderRecipe("vgg11_bn", weights="imagenet", train=True, freeze_batch_norm=False)
+    assert not said.batch_norm_frozen
 
 
 def test_the_recipe_of_a_run_can_be_read_back(tmp_path: Path) -> None:

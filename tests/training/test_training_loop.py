@@ -329,10 +329,10 @@ def test_a_run_that_ended_between_its_log_and_its_checkpoint(
         with pytest.raises(Interrupted):
             run(tmp_path, Data(ask))
 
-    def stop(path: Path, model: Any, optimizer: Any, position: Position) -> None:
+    def stop(path: Path, model: Any, optimizer: Any, position: Position, *others: Any) -> None:
         if position.step_in_epoch == 0:
             raise KeyboardInterrupt
-        save_checkpoint(path, model, optimizer, position)
+        save_checkpoint(path, model, optimizer, position, *others)
 
     monkeypatch.setattr(loop_module, "save_checkpoint", stop)
     with pytest.raises(KeyboardInterrupt):
@@ -620,3 +620,22 @@ def test_stopped_behind_the_last_step_of_an_epoch_the_rate_is_logged_all_the_sam
         run(tmp_path / "stopped", Data(ask), schedule="cosine")
     run(tmp_path / "stopped", resume=True, schedule="cosine")
     assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+
+
+def test_a_run_by_rmsprop_resumes_to_the_same_numbers(tmp_path: Path) -> None:
+    run(tmp_path / "whole", optimizer="rmsprop", average=0.5)
+
+    def ask(epoch: int, step: int) -> None:
+        if (epoch, step) == (1, 1):
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        run(tmp_path / "stopped", Data(ask), optimizer="rmsprop", average=0.5)
+    run(tmp_path / "stopped", resume=True, optimizer="rmsprop", average=0.5)
+    assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+
+
+def test_a_checkpoint_without_averages_is_not_resumed_with_them(tmp_path: Path) -> None:
+    run(tmp_path, epochs=1)
+    with pytest.raises(UserError, match=r"belongs to another model: tensor 'layers"):
+        run(tmp_path, resume=True, average=0.5)

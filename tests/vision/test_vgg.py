@@ -78,3 +78,79 @@ def test_an_unknown_name_is_refused(name: str) -> None:
 def test_a_width_out_of_range_is_refused(width: float) -> None:
     with pytest.raises(UserError, match="encoder width"):
         VGGConfig("vgg11", width)
+
+
+def tiny(name: str = "vgg13_bn") -> VGGEncoder:
+    torch.manual_seed(0)
+    encoder = VGGEncoder(VGGConfig(name, 0.05))
+    draw_normalisation(encoder)
+    return encoder
+
+
+def trained_step(encoder: VGGEncoder) -> dict[str, torch.Tensor]:
+    """What the encoder held before a training step that moves all it may."""
+    before = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
+    encoder.train()
+    encoder(torch.randn(4, 3, 32, 32)).square().sum().backward()
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            if parameter.grad is not None:
+                parameter.add_(torch.sign(parameter.grad))
+    return before
+
+
+def moved(encoder: VGGEncoder, before: dict[str, torch.Tensor]) -> set[str]:
+    now = encoder.state_dict()
+    return {name for name, tensor in now.items() if not torch.equal(tensor, before[name])}
+
+
+@pytest.mark.parametrize(("stages", "first"), [(0, 0), (1, 7), (4, 28), (5, 100)])
+def test_frozen_stages_stay_as_they_are(stages: int, first: int) -> None:
+    """Also the running statistics of their batch normalisation; the others all move."""
+    encoder = tiny()
+    encoder.freeze(stages, batch_norm=False)
+    if stages == 5:
+        assert not encoder(torch.randn(1, 3, 32, 32)).requires_grad
+        return
+    before = trained_step(encoder)
+    expected = {name for name in before if int(name.split(".")[1]) >= first}
+    # In training mode batch normalisation takes away what a convolution's bias adds.
+    biases = {
+        f"features.{place}.bias"
+        for place, layer in enumerate(encoder.features)
+        if isinstance(layer, nn.Conv2d)
+    }
+    assert moved(encoder, before) | biases == expected | biases
+    assert moved(encoder, before) <= expected
+
+
+def test_frozen_batch_normalisation_stays_as_it_is() -> None:
+    encoder = tiny()
+    encoder.freeze(0, batch_norm=True)
+    before = trained_step(encoder)
+    convolutions = {
+        f"features.{place}.{name}"
+        for place, layer in enumerate(encoder.features)
+        if isinstance(layer, nn.Conv2d)
+        for name in ("weight", "bias")
+    }
+    assert moved(encoder, before) == convolutions
+    assert encoder.features[0].training
+    assert not encoder.features[1].training
+
+
+def test_freezing_changes_no_annotation_vector() -> None:
+    encoder, images = tiny().eval(), torch.randn(2, 3, 32, 48)
+    plain = encoder(images)
+    for stages in range(6):
+        encoder.freeze(stages, batch_norm=True)
+        assert torch.equal(encoder(images), plain)
+
+
+def test_what_was_frozen_can_be_freed() -> None:
+    encoder = tiny()
+    encoder.freeze(3, batch_norm=True)
+    encoder.freeze(0, batch_norm=False)
+    encoder.train()
+    assert all(parameter.requires_grad for parameter in encoder.parameters())
+    assert all(module.training for module in encoder.modules())

@@ -1,0 +1,118 @@
+"""Word vectors that others have trained, from a text file, as a decoder's embeddings.
+
+The format of GloVe (Pennington et al. 2014) and of word2vec's text files: a word a line, and
+behind it its numbers, with a space between two; word2vec has a line before them that says how many
+words there are and how many numbers each has.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from captioner.caption.decoder import ShowAttendTellDecoder
+from captioner.errors import UserError
+from captioner.text.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class WordVectors:
+    """The vectors of those words of a vocabulary that a file has.
+
+    indices: (N,) long, of the words found. vectors: (N, E) float32.
+    """
+
+    indices: Tensor
+    vectors: Tensor
+
+    def put_into(self, decoder: ShowAttendTellDecoder, freeze: bool = False) -> None:
+        """Replace the embeddings of the words found.
+
+        freeze: train no embedding, those of words that were not found among them.
+        """
+        embedding = decoder.embedding.weight
+        with torch.no_grad():
+            embedding[self.indices.to(embedding.device)] = self.vectors.to(embedding)
+        embedding.requires_grad_(not freeze)
+
+
+def read_word_vectors(path: str | Path, vocabulary: Vocabulary, size: int) -> WordVectors:
+    """Read the vectors of the vocabulary's ordinary words from a text file, line by line.
+
+    size: E, how many numbers each has. Of a word that the file has twice the first counts. Lines
+    of words that the vocabulary lacks are checked for their length only.
+    Raises `UserError` naming the file, and the line, for a file that cannot be read or holds no
+    vectors, a vector of another length, what is no finite number, and where no word is found.
+    """
+    found: dict[int, list[float]] = {}
+    count = 0
+    try:
+        # In bytes: such files hold broken characters, and line ends of Unicode within words.
+        with open(path, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                fields = line.strip(b" \t\r\n").split(b" ")
+                if fields == [b""] or (number == 1 and _is_header(fields, path, size)):
+                    continue
+                where = f"word vectors {path}, line {number}"
+                _check_length(fields, where, size)
+                count += 1
+                if len(fields) > size + 1:
+                    continue  # A word with spaces in it, which no vocabulary has.
+                (index,) = vocabulary.encode([fields[0].decode("utf-8", "replace")])
+                if index != Vocabulary.unknown and index not in found:
+                    found[index] = [_number(text, where) for text in fields[1:]]
+    except OSError as error:
+        raise UserError(f"word vectors {path} cannot be read ({error.strerror})") from None
+    if count == 0:
+        raise UserError(f"word vectors {path} holds no vectors")
+    if not found:
+        raise UserError(f"word vectors {path} has none of the {len(vocabulary):,} words")
+    vectors = torch.tensor(list(found.values()), dtype=torch.float32)  # (N, E)
+    return WordVectors(torch.tensor(list(found)), vectors)
+
+
+def _is_header(fields: list[bytes], path: str | Path, size: int) -> bool:
+    """Whether a first line is word2vec's: the number of words, and of numbers for each.
+
+    Raises `UserError` where that is not `size`.
+    """
+    if len(fields) != 2 or not all(field.isdigit() for field in fields) or size == 1:
+        return False
+    if int(fields[1]) != size:
+        raise UserError(
+            f"word vectors {path} have {int(fields[1])} numbers, "
+            f"but the decoder's embedding_size is {size}"
+        )
+    return True
+
+
+def _check_length(fields: list[bytes], where: str, size: int) -> None:
+    """Raise `UserError` unless there is a word, which may hold spaces, and `size` numbers."""
+    numbers = len(fields) - 1
+    # More fields than needed may be a word with spaces in it, as GloVe has them ("1 1/2"): they
+    # are too many where the second is a number as vectors have them, with a point or an exponent.
+    if numbers < size or (numbers > size and _is_fraction(fields[1])):
+        raise UserError(f"{where}: {numbers} numbers, but the decoder's embedding_size is {size}")
+
+
+def _is_fraction(text: bytes) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return b"." in text or b"e" in text.lower()
+
+
+def _number(text: bytes, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        shown = text.decode("utf-8", "replace")
+        raise UserError(f"{where}: {shown[:40]!r} is not a number") from None
+    if not math.isfinite(value) or abs(value) > torch.finfo(torch.float32).max:
+        raise UserError(f"{where}: {value} is not a finite number")
+    return value

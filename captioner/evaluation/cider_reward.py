@@ -1,0 +1,198 @@
+"""CIDEr-D as a reward in training: many captions against references that are known beforehand.
+
+Rennie et al. 2017, *Self-Critical Sequence Training for Image Captioning*, section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+
+from captioner.errors import UserError
+from captioner.evaluation.cider import SIGMA
+from captioner.evaluation.ngrams import (
+    MAXIMUM_ORDER,
+    FloatArray,
+    IntArray,
+    changes,
+    count_ngrams,
+    sum_by,
+)
+
+Sentence = Sequence[int]
+"""A caption whose words are numbers, from 0."""
+
+
+class CiderReward:
+    """CIDEr-D of captions of images whose references are known beforehand.
+
+    What `captioner.evaluation.cider.cider_d` counts anew in every call is counted once here: the
+    document frequency, over the references of all images, and the weights of every reference. A
+    batch of 250 captions is scored in milliseconds.
+
+    Images are numbered in the order of their references, n-grams of one to four words in one row
+    for all lengths. Entries are pairs of a reference and an n-gram in it, image by image and,
+    within one, by n-gram.
+    """
+
+    def __init__(self, references: Sequence[Sequence[Sentence]]) -> None:
+        """Count over the references of the I images, one or more for each.
+
+        Raises `UserError` for fewer than two images, which have no document frequency, and for an
+        image without a reference.
+        """
+        if len(references) < 2:
+            raise UserError(
+                f"the document frequency of CIDEr-D needs at least 2 images, not {len(references)}"
+            )
+        for index, candidates in enumerate(references):
+            if len(candidates) == 0:
+                raise UserError(f"image number {index} has no list of reference captions")
+        sentences = list(chain.from_iterable(references))
+        counts = np.fromiter(map(len, references), dtype=np.int64)  # (I,)
+        image_of = np.repeat(np.arange(len(counts)), counts)  # (S,)
+        self.references = counts
+        self._first = np.cumsum(counts) - counts  # (I,), the first of each image's references
+        self._most = int(counts.max())
+        self._common = float(np.log(len(references)))  # weight of what only one image has, or none
+        self._lengths = _lengths(sentences)  # (S,)
+        words = _row(sentences)
+        self._kinds = int(words.max(initial=0)) + 1
+        self._codes: list[IntArray] = []  # of each length the n-grams there are, sorted
+        self._offsets: list[int] = []  # what the n-grams of each length are numbered from
+        entries: list[tuple[IntArray, IntArray, FloatArray, FloatArray]] = []
+        rarities: list[FloatArray] = []
+        number_at = np.zeros(len(words), dtype=np.int64)
+        offset = 0
+        for found in count_ngrams(words, self._lengths):
+            starts = found.examples
+            codes = number_at[starts] * self._kinds + words[starts + found.order - 1]
+            self._codes.append(codes)
+            self._offsets.append(offset)
+            number_at = self._next_numbers(number_at, words, found.order)
+            image = image_of[found.sentence]
+            documents = changes(image) | changes(found.ngram)
+            frequency = np.bincount(found.ngram[documents], minlength=len(codes))
+            rarity = self._common - np.log(frequency)  # (n-grams,), 0 if in every image
+            weight = found.count * rarity[found.ngram]  # (E,)
+            norm = np.sqrt(sum_by(found.sentence, weight**2, len(sentences)))[found.sentence]
+            direction = np.divide(weight, norm, out=np.zeros_like(weight), where=norm > 0)
+            entries.append((found.sentence, found.ngram + offset, weight, direction))
+            rarities.append(rarity)
+            offset += len(codes)
+        # Of every n-gram; and one more, so that there is one where no reference has a word.
+        self._rarity = np.concatenate([*rarities, np.zeros(1)])
+        sentence, ngram, weight, direction = (
+            np.concatenate([entry[part] for entry in entries]) for part in range(4)
+        )
+        places = np.lexsort((ngram, image_of[sentence]))
+        sentence = sentence[places]
+        image = image_of[sentence]
+        self._start = np.searchsorted(image, np.arange(len(counts) + 1))  # (I + 1,), into entries
+        # Of millions of captions these take the most memory; int32 holds every number there is.
+        self._ngram = ngram[places].astype(np.int32)
+        self._reference = (sentence - self._first[image]).astype(np.int32)  # among its image's
+        self._weight, self._direction = weight[places], direction[places]
+
+    def __call__(self, images: IntArray, captions: Sequence[Sentence]) -> FloatArray:
+        """CIDEr-D (N,) of N captions, of 0 to 10.
+
+        images: (N,), which image each is of; an image may come many times. captions: words with
+        the numbers that they have in the references; other numbers are words no reference has.
+        """
+        if len(captions) == 0:
+            return np.zeros(0)
+        lengths = _lengths(captions)  # (N,)
+        caption, ngram, weight, direction = self._entries(captions, lengths)
+        # The reference entries of the images asked for, in one row and by (image, n-gram).
+        asked, local = np.unique(images, return_inverse=True)  # (A,), (N,)
+        rows = _ranges(self._start[asked], self._start[asked + 1])  # (R,)
+        sizes = self._start[asked + 1] - self._start[asked]
+        span = len(self._rarity)
+        keys = np.repeat(np.arange(len(asked)), sizes) * span + self._ngram[rows]  # (R,), rising
+        wanted = local[caption] * span + ngram  # (E,)
+        begin, stop = np.searchsorted(keys, wanted), np.searchsorted(keys, wanted, side="right")
+        pairs = np.repeat(np.arange(len(wanted)), stop - begin)  # (P,), into the captions' entries
+        matched = rows[_ranges(begin, stop)]  # (P,), into the references' entries
+        product = (
+            np.minimum(weight[pairs], self._weight[matched])
+            / np.maximum(weight[pairs], np.finfo(np.float64).tiny)
+            * direction[pairs]
+            * self._direction[matched]
+        )
+        cell = caption[pairs] * self._most + self._reference[matched]
+        similarity = sum_by(cell, product, len(captions) * self._most).reshape(-1, self._most)
+        place = np.arange(self._most)  # (most,)
+        there = place < self.references[images][:, None]  # (N, most)
+        reference = np.where(there, self._first[images][:, None] + place, 0)
+        # The COCO evaluation measures a caption by its number of bigrams.
+        bigrams = np.maximum(0, lengths - 1)[:, None] - np.maximum(0, self._lengths[reference] - 1)
+        similarity *= np.exp(-(bigrams**2) / (2 * SIGMA**2)) * there
+        scores = 10.0 / MAXIMUM_ORDER * similarity.sum(axis=1) / self.references[images]
+        return np.asarray(scores, dtype=np.float64)
+
+    def _entries(
+        self, captions: Sequence[Sentence], lengths: IntArray
+    ) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+        """The captions' n-grams that references have: caption, n-gram, weight and its share.
+
+        The share is the weight over the norm of all weights of the caption in n-grams of that
+        length, those that no reference has among them.
+        """
+        words = _row(captions)
+        words = np.where(words < self._kinds, words, self._kinds + words)
+        parts: list[tuple[IntArray, IntArray, FloatArray, FloatArray]] = []
+        number_at = np.zeros(len(words), dtype=np.int64)
+        for found in count_ngrams(words, lengths):
+            number_at = self._next_numbers(number_at, words, found.order)
+            ngram: IntArray = number_at[found.examples][found.ngram]  # (E,), -1: in no reference
+            known = ngram >= 0
+            ngram = ngram + self._offsets[found.order - 1]
+            rarity = np.where(known, self._rarity[np.where(known, ngram, 0)], self._common)
+            weight = np.asarray(found.count * rarity, dtype=np.float64)
+            norm = np.sqrt(sum_by(found.sentence, weight**2, len(captions)))
+            norm = norm[found.sentence]
+            share = np.zeros(len(weight))
+            np.divide(weight, norm, out=share, where=norm > 0)
+            parts.append((found.sentence[known], ngram[known], weight[known], share[known]))
+        return (
+            np.concatenate([part[0] for part in parts]),
+            np.concatenate([part[1] for part in parts]),
+            np.concatenate([part[2] for part in parts]),
+            np.concatenate([part[3] for part in parts]),
+        )
+
+    def _next_numbers(self, number_at: IntArray, words: IntArray, order: int) -> IntArray:
+        """Numbers (W,) of the n-grams that begin at each word, from those of one word less.
+
+        -1 where no reference has it. What runs over the end of its sentence has some number.
+        """
+        codes = self._codes[order - 1]
+        ahead = np.full(len(words), self._kinds, dtype=np.int64)
+        ahead[: max(0, len(words) - order + 1)] = words[order - 1 :]
+        known = (number_at >= 0) & (ahead < self._kinds)
+        wanted = np.where(known, number_at * self._kinds + ahead, -1)
+        place = np.searchsorted(codes, wanted)
+        place = np.minimum(place, max(0, len(codes) - 1))
+        known &= codes[place] == wanted if len(codes) else False
+        return np.where(known, place, -1)
+
+
+def _row(sentences: Sequence[Sentence]) -> IntArray:
+    """All words of all sentences in one row, (W,)."""
+    return np.fromiter(chain.from_iterable(sentences), dtype=np.int64)
+
+
+def _lengths(sentences: Sequence[Sentence]) -> IntArray:
+    """Number of words of each sentence, (S,)."""
+    return np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
+
+
+def _ranges(starts: IntArray, stops: IntArray) -> IntArray:
+    """The numbers from each start up to its stop, in one row."""
+    sizes = stops - starts
+    ends = np.cumsum(sizes)
+    shifts = np.repeat(starts - ends + sizes, sizes)
+    return np.asarray(np.arange(len(shifts)) + shifts)

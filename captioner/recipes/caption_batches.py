@@ -1,0 +1,125 @@
+"""The training captions of a recipe in batches, divided among processes and into parts."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy
+import torch
+from torch import Tensor
+
+from captioner.caption import CaptioningBatch
+from captioner.data.batches import collate, length_bucketed_batches
+from captioner.data.examples import CaptionExample
+from captioner.data.prefetch import prefetch
+from captioner.recipes.config import CaptioningRecipe
+from captioner.recipes.features import Rows
+from captioner.recipes.objectives import examples_of_epoch
+from captioner.training import Part, Step
+
+
+@dataclass(frozen=True)
+class CaptionBatches:
+    """The training set in batches, length-bucketed where features are stored.
+
+    ahead: how many steps a thread makes ready while the present one is made, for a GPU, in memory
+        that it fetches by itself; 0 for none. On a CPU the step has use for every core.
+
+    Follows `captioner.training.SharedBatches`. What is drawn to mirror photos does not depend on
+    how a batch is divided; what the batch's seed is for does, since every part has its own.
+    """
+
+    unit: ClassVar[str] = "captions"
+    examples: list[CaptionExample]
+    rows: Rows
+    recipe: CaptioningRecipe
+    ahead: int = 0
+
+    def steps(self, epoch: int) -> int:
+        """How many batches an epoch has."""
+        examples = examples_of_epoch(self.examples, self.recipe.objective, epoch)
+        return -(-len(examples) // self.recipe.training.batch_size)
+
+    def batches(self, epoch: int, first: int) -> Iterator[CaptioningBatch]:
+        """The batches of an epoch from number `first` on."""
+        for step in self._shares(epoch, first, 0, 1, 1):
+            yield step.parts[0].batch
+
+    def shares(
+        self, epoch: int, first: int, rank: int, processes: int, parts: int
+    ) -> Generator[Step, None, None]:
+        """What process `rank` of so many does of each batch from number `first` on."""
+        steps = self._shares(epoch, first, rank, processes, parts)
+        return prefetch(steps, self.ahead) if self.ahead else steps
+
+    def _shares(
+        self, epoch: int, first: int, rank: int, processes: int, parts: int
+    ) -> Generator[Step, None, None]:
+        settings = self.recipe.training
+        generator = _generator(settings.seed, epoch)
+        # Batch normalisation must see batches like the whole set, and captions of one length are of
+        # like photos; so where the encoder is trained along, batches are drawn blindly.
+        alike = self.recipe.encoder.train
+        examples = examples_of_epoch(self.examples, self.recipe.objective, epoch)
+        lengths = [0 if alike else len(example.tokens) for example in examples]
+        plan = length_bucketed_batches(lengths, settings.batch_size, generator)
+        for number, indices in enumerate(plan[first:], start=first):
+            chosen = [examples[index] for index in indices]
+            progress = (epoch + number / len(plan)) / settings.epochs
+            cuts = range(rank, parts * processes, processes)
+            yield Step(
+                [
+                    self._part(chosen, (epoch, number), cut, parts * processes, progress)
+                    for cut in cuts
+                ],
+                len(chosen),
+            )
+
+    def _part(
+        self,
+        examples: list[CaptionExample],
+        step: tuple[int, int],
+        cut: int,
+        cuts: int,
+        progress: float,
+    ) -> Part:
+        """Every `cuts`-th example from number `cut` on; or a caption of no words for company."""
+        own = slice(cut, None, cuts)
+        count = len(examples[own])
+        if count == 0:
+            own = slice(0, 1)
+        batch = collate(examples[own])
+        mask = batch.mask if count else torch.zeros_like(batch.mask)  # (B, T)
+        source = self._source(torch.tensor([each.row for each in examples]), step, own)
+        seed = _seed(self.recipe.training.seed, *step, _DRAWS + cut)
+        inputs, targets, mask = map(self._ready, (batch.inputs, batch.targets, mask))
+        return Part(
+            CaptioningBatch(source, inputs, targets, mask, seed, batch.rows, progress), count
+        )
+
+    def _source(self, rows: Tensor, step: tuple[int, int], own: slice) -> Tensor:
+        """Annotation vectors or photos of some of a batch's rows (B,)."""
+        # Its own generator for each batch, so that a resumed epoch draws what it would have.
+        generator = _generator(self.recipe.training.seed, *step)
+        if len(rows[own]) == len(rows):
+            return self.rows.read(rows, generator)
+        return self.rows.read(rows, generator, own)
+
+    def _ready(self, tensor: Tensor) -> Tensor:
+        return tensor.pin_memory() if self.ahead else tensor
+
+
+_DRAWS = 1
+"""Behind the number of a batch: what is drawn in its parts is not what mirrors its photos."""
+
+
+def _generator(*numbers: int) -> torch.Generator:
+    """A generator of its own for these numbers: a seed, an epoch, a batch."""
+    return torch.Generator().manual_seed(_seed(*numbers))
+
+
+def _seed(*numbers: int) -> int:
+    """A seed of its own for these numbers."""
+    return int(numpy.random.SeedSequence(numbers).generate_state(1, numpy.uint64)[0])

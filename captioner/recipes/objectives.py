@@ -1,0 +1,112 @@
+"""From a recipe to the loss that it trains with, and to the words that it starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+import torch
+from torch import Tensor
+
+from captioner.caption import (
+    CaptioningLoss,
+    HardAttentionLoss,
+    ObjectiveConfig,
+    Reward,
+    SelfCriticalLoss,
+    ShowAttendTellDecoder,
+)
+from captioner.caption.word_vectors import read_word_vectors
+from captioner.data.examples import CaptionExample
+from captioner.evaluation.cider_reward import CiderReward
+from captioner.recipes.config import CaptioningRecipe
+from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
+from captioner.vision.vgg import VGGEncoder
+
+Loss = CaptioningLoss | HardAttentionLoss | SelfCriticalLoss
+
+
+def make_loss(
+    recipe: CaptioningRecipe,
+    decoder: ShowAttendTellDecoder,
+    encoder: VGGEncoder | None,
+    vocabulary: Vocabulary,
+    references: Sequence[Sequence[Sequence[str]]],
+) -> Loss:
+    """The recipe's loss.
+
+    encoder: given when it is trained together with the decoder, from photos. What the recipe wants
+        frozen of it is.
+    references: the words of each training photo's captions, by which self-critical training
+        rewards; photos in the order of the rows that batches name.
+    Raises `UserError` where objective and attention do not fit, and for self-critical training on
+    fewer than two photos.
+    """
+    if encoder is not None:
+        encoder.freeze(recipe.encoder.train_from - 1, recipe.encoder.batch_norm_frozen)
+    if recipe.decoder.selection == "hard":
+        return HardAttentionLoss(decoder, recipe.objective, encoder)
+    if recipe.objective.self_critical is None:
+        return CaptioningLoss(decoder, recipe.objective, encoder)
+    reward = cider_reward(references, vocabulary, recipe.objective.self_critical.reward_end)
+    return SelfCriticalLoss(decoder, recipe.objective, reward, encoder)
+
+
+def use_word_vectors(
+    recipe: CaptioningRecipe, decoder: ShowAttendTellDecoder, vocabulary: Vocabulary
+) -> None:
+    """Start from the recipe's word vectors, if it has any, and say how many words they are.
+
+    Raises `UserError` as `read_word_vectors` does.
+    """
+    if recipe.word_vectors is None:
+        return
+    file, size = recipe.word_vectors.file, recipe.decoder.embedding_size
+    found = read_word_vectors(file, vocabulary, size)
+    found.put_into(decoder, recipe.word_vectors.freeze)
+    words = len(vocabulary) - len(SPECIAL_WORDS)
+    count = len(found.indices)
+    print(f"word vectors: {count:,} words found in {file}, {words - count:,} not found")
+
+
+def examples_of_epoch(
+    examples: list[CaptionExample], objective: ObjectiveConfig, epoch: int
+) -> list[CaptionExample]:
+    """What an epoch, counted from 0, goes over, of examples that stand image by image.
+
+    All of them; for self-critical training, which draws captions of its own, every photo once,
+    with the next of its captions in every epoch.
+    """
+    if objective.self_critical is None:
+        return examples
+    chosen = []
+    for _, captions in groupby(examples, key=lambda example: example.row):
+        of_photo = list(captions)
+        chosen.append(of_photo[epoch % len(of_photo)])
+    return chosen
+
+
+def cider_reward(
+    references: Sequence[Sequence[Sequence[str]]], vocabulary: Vocabulary, reward_end: bool
+) -> Reward:
+    """CIDEr-D against the references of the photos, as a reward of captions in the vocabulary.
+
+    references: in words, those that the vocabulary lacks among them: no caption can have these,
+        but they count in the length of a reference. reward_end: whether the end is a word.
+    """
+    numbers = {word: index for index, word in enumerate(vocabulary.words) if word in vocabulary}
+
+    def numbered(words: Iterable[str]) -> list[int]:
+        found = [numbers.setdefault(word, len(vocabulary) + len(numbers)) for word in words]
+        return [*found, Vocabulary.end] if reward_end else found
+
+    score = CiderReward([[numbered(words) for words in captions] for captions in references])
+
+    def reward(rows: Tensor, captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
+        flat = [caption for of_photo in captions for caption in of_photo]
+        if not reward_end:
+            flat = [[word for word in caption if word != Vocabulary.end] for caption in flat]
+        images = rows.repeat_interleave(len(captions[0])).numpy()  # (B * K,)
+        return torch.from_numpy(score(images, flat)).float().view(len(captions), -1)  # (B, K)
+
+    return reward

@@ -1,0 +1,43 @@
+"""What a run was made with, beside its config: versions, device, processes."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+from captioner.files import read_json, write_json
+from captioner.training import Engine
+
+RECORD = "environment.json"
+"""In a run's folder: a list, with an entry for each time that it was begun or resumed."""
+
+
+def write_record(folder: Path, seed: int, engine: Engine, resumed: bool) -> None:
+    """Write down what this part of a run is made with, behind what is there where it is resumed.
+
+    Raises `UserError` where the file cannot be written, or what is there cannot be read.
+    """
+    path = folder / RECORD
+    before: list[Any] = read_json(path, "record of the run") if resumed and path.exists() else []
+    device = str(engine.device)
+    if engine.device.type == "cuda":
+        device = torch.cuda.get_device_name(engine.device)
+    record = {
+        "captioner": sys.modules[__name__.partition(".")[0]].__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "lightning_fabric": version("lightning-fabric"),
+        "system": platform.platform(),
+        "device": device,
+        "processes": engine.size,
+        "threads": torch.get_num_threads(),
+        "seed": seed,
+    }
+    write_json(path, [*before, record])

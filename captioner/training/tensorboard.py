@@ -1,0 +1,79 @@
+"""Scalars and pictures of a run for TensorBoard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from PIL import Image
+
+from captioner.errors import UserError
+
+FOLDER = "tensorboard"
+
+
+class Shown(NamedTuple):
+    """What a model makes of one example: its name, in words, and as a picture."""
+
+    name: str
+    text: str
+    picture: Image.Image | None = None
+
+
+class TensorBoard:
+    """Writes to the folder `tensorboard` of a run, in which TensorBoard finds it."""
+
+    def __init__(self, folder: Path, step: int = 0) -> None:
+        """In a run's folder.
+
+        step: where a resumed run goes on; what was written for later ones is left out of sight.
+        Raises `UserError` when the package `tensorboard` is missing, or the folder cannot be made.
+        """
+        try:
+            # Imported here: few have it.
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise UserError(
+                "training.tensorboard needs the package tensorboard: "
+                'pip install "captioner[tensorboard]"'
+            ) from None
+        self._folder = folder / FOLDER
+        try:
+            self._writer: Any = SummaryWriter(
+                str(self._folder), purge_step=step + 1 if step else None
+            )
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Write the numbers of a log record, each by its name, at the record's step."""
+        try:
+            for name, value in record.items():
+                if name != "step":
+                    self._writer.add_scalar(name, value, record["step"])
+            self._writer.flush()
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def show(self, examples: Sequence[Shown], step: int) -> None:
+        """Write what the model makes of some examples."""
+        # Imported here, as torch is where it is needed.
+        import numpy
+
+        try:
+            for name, text, picture in examples:
+                self._writer.add_text(name, text, step)
+                if picture is not None:
+                    pixels = numpy.asarray(picture.convert("RGB"))
+                    self._writer.add_image(name, pixels, step, dataformats="HWC")
+            self._writer.flush()
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def close(self) -> None:
+        """End the file."""
+        self._writer.close()
+
+    def _failed(self, error: OSError) -> UserError:
+        return UserError(f"cannot write {self._folder}: {error.strerror or error}")

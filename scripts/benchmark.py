@@ -1,0 +1,364 @@
+"""How fast training, decoding, reading photos and starting are, against a plain way and the limit.
+
+Each is timed in turn with the plain way of `benchmark_reference.py`, in this process, the best of
+--repeat times each; what both give is compared. "limit" is what this machine itself reaches: its
+largest matrix product in the type used, or a copy of memory, whichever would hold the work up
+longer; and how near to it we are. Weights and features are random.
+
+  OMP_NUM_THREADS=2 python scripts/benchmark.py
+  python scripts/benchmark.py --only decoding-64 --json decoding.json
+  python scripts/benchmark.py --device cuda
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import benchmark_reference as reference
+import torch
+from benchmark_machine import Machine
+from torch import Tensor
+
+from captioner.caption import CaptioningBatch, CaptioningLoss, DecoderConfig, ObjectiveConfig
+from captioner.caption.decoder import ShowAttendTellDecoder
+from captioner.cli.program import run_program
+from captioner.decoding import BeamSearch, Constraints, decode
+from captioner.demo import demo_photo
+from captioner.errors import UserError
+from captioner.vision.feature_store import FeatureStore, StoreKey, build_store
+from captioner.vision.vgg import VGGConfig, VGGEncoder
+
+WORDS, LENGTH, PLACES, SIZE = 10_000, 16, 196, 512
+"""V, words of a caption, L, and E = H = A = D."""
+
+START, END, BEAM = 1, 2, 5
+
+
+@dataclass(frozen=True)
+class Result:
+    """One line of the table.
+
+    plain, ours: seconds of the plain way (None where there is none) and of this package's, each
+        for one `unit`. products, bytes: floating point operations and bytes moved, for a unit.
+    limit: seconds a unit at this machine's own speed. difference: between what both give.
+    """
+
+    name: str
+    unit: str
+    plain: float | None
+    ours: float
+    products: float
+    bytes: float
+    limit: float
+    difference: str
+
+
+def make_decoder(machine: Machine) -> ShowAttendTellDecoder:
+    """The decoder of all measurements: the paper's, of 512s, without dropout."""
+    torch.manual_seed(0)
+    decoder = ShowAttendTellDecoder(DecoderConfig(dropout=0.0), WORDS)
+    return decoder.to(machine.device)
+
+
+def make_annotations(machine: Machine, images: int) -> Tensor:
+    """Annotation vectors (B, L, D), random, of the usual kind: at least 0."""
+    generator = torch.Generator().manual_seed(1)
+    return torch.rand(images, PLACES, SIZE, generator=generator).to(machine.device)
+
+
+def precision(machine: Machine, dtype: torch.dtype) -> Any:
+    """What computes in a type."""
+    if dtype == torch.float32:
+        return nullcontext()
+    return torch.autocast(machine.device.type, dtype)
+
+
+def step_products(rows: int) -> float:
+    """Operations of one decoder step for so many rows, the projection of keys left out."""
+    recurrent = 4 * SIZE * 3 * SIZE + SIZE * SIZE + SIZE  # LSTM, query and gate
+    output = 2 * SIZE * SIZE + SIZE * WORDS
+    looked = PLACES * SIZE * 2  # The energies and the weighted sum; tanh is not counted.
+    return 2.0 * rows * (recurrent + output + looked)
+
+
+def training(machine: Machine, batch_size: int, dtype: torch.dtype) -> Result:
+    """One step from stored features: loss, gradient, Adam."""
+    decoder = make_decoder(machine)
+    plain_decoder = copy.deepcopy(decoder)
+    loss = CaptioningLoss(decoder, ObjectiveConfig())
+    annotations = make_annotations(machine, batch_size)
+    words = torch.randint(3, WORDS, (batch_size, LENGTH), device=machine.device)
+    inputs = torch.cat([torch.full_like(words[:, :1], START), words], dim=1)  # (B, T)
+    targets = torch.cat([words, torch.full_like(words[:, :1], END)], dim=1)  # (B, T)
+    batch = CaptioningBatch(annotations, inputs, targets, torch.ones_like(inputs, dtype=torch.bool))
+    plain_adam = torch.optim.Adam(plain_decoder.parameters(), 4e-4, foreach=False)
+    adam = torch.optim.AdamW(decoder.parameters(), 4e-4, weight_decay=0.0, fused=True)
+
+    def plain() -> float:
+        plain_adam.zero_grad()
+        found = reference.training_loss(plain_decoder, annotations, inputs, targets)
+        torch.autograd.backward(found)
+        plain_adam.step()
+        return float(found.detach())
+
+    def ours() -> float:
+        adam.zero_grad(set_to_none=True)
+        with precision(machine, dtype):
+            found = loss.loss(batch)["loss"]
+        torch.autograd.backward(found)
+        adam.step()
+        return float(found.detach())
+
+    (plain_time, own_time), (wanted, found) = machine.best(plain, ours)
+    # Forward, and twice as much back; keys have a gradient, what is looked at has none.
+    keys = 2 * 2.0 * batch_size * PLACES * SIZE * SIZE
+    products = keys + 3 * (LENGTH + 1) * step_products(batch_size)
+    width = 2 if dtype == torch.bfloat16 else 4
+    # Keys and annotation vectors, read at every step there and back.
+    moved = 2.0 * (LENGTH + 1) * 2 * annotations.numel() * width
+    return Result(
+        f"training step, {_name(dtype)}, batch of {batch_size}",
+        "step",
+        plain_time,
+        own_time,
+        products,
+        moved,
+        machine.limit(products, dtype, moved),
+        f"loss {abs(found - wanted) / abs(wanted):.0e}",
+    )
+
+
+def decoding(machine: Machine, images: int, dtype: torch.dtype) -> Result:
+    """Beam search of LENGTH steps, for so many images at a time."""
+    decoder = make_decoder(machine).eval()
+    annotations = make_annotations(machine, images)
+    words = LENGTH - 1  # And the end.
+    constraints = Constraints(minimum_length=words, maximum_length=words)
+
+    def ours() -> list[tuple[list[int], float]]:
+        with torch.no_grad(), precision(machine, dtype):
+            found = decode(
+                decoder,
+                decoder.remember(annotations),
+                start=START,
+                end=END,
+                strategy=BeamSearch(BEAM),
+                constraints=constraints,
+            )
+        return [(each[0].tokens, each[0].log_probability) for each in found]
+
+    def plain() -> list[tuple[list[int], float]]:
+        return [
+            reference.beam_search(decoder, annotations[image].cpu(), BEAM, words, START, END)
+            for image in range(sample)
+        ]
+
+    sample = min(images, 2)
+    if machine.device.type == "cpu":
+        (plain_time, own_time), (wanted, found) = machine.best(plain, ours)
+        same = sum(own[0] == other[0] for own, other in zip(found, wanted, strict=False))
+        apart = max(abs(own[1] - other[1]) for own, other in zip(found, wanted, strict=False))
+        difference = f"{same}/{sample} the same, log p {apart:.0e}"
+    else:
+        (own_time,), _ = machine.best(ours)
+        plain_time, difference = float("nan"), ""
+    keys = 2.0 * PLACES * SIZE * SIZE
+    products = keys + (1 + BEAM * (LENGTH - 1)) * step_products(1)
+    width = 2 if dtype == torch.bfloat16 else 4
+    weights = 4 * SIZE * 3 * SIZE + 3 * SIZE * SIZE + SIZE * WORDS
+    moved = LENGTH * (2.0 * PLACES * SIZE + weights / images) * width
+    return Result(
+        f"beam of {BEAM}, {_name(dtype)}, {images} image{'s' * (images > 1)}",
+        "image",
+        plain_time / sample,
+        own_time / images,
+        products,
+        moved,
+        machine.limit(products, dtype, moved),
+        difference,
+    )
+
+
+def extraction(machine: Machine, images: int) -> Result:
+    """VGG-19's annotation vectors of photos that are read and preprocessed already."""
+    dtype = torch.bfloat16
+    torch.manual_seed(0)
+    plain_encoder = VGGEncoder(VGGConfig()).to(machine.device).eval()
+    encoder = copy.deepcopy(plain_encoder).to(dtype).to(memory_format=torch.channels_last)
+    photos = torch.randn(images, 3, 224, 224, device=machine.device)
+    own_photos = photos.to(dtype, memory_format=torch.channels_last)
+    with torch.no_grad():
+        (plain_time, own_time), (wanted, found) = machine.best(
+            lambda: plain_encoder(photos[:1]), lambda: encoder(own_photos)
+        )
+    products = sum(
+        2.0 * 9 * layer.in_channels * layer.out_channels * side**2
+        for layer, side in _convolutions(encoder)
+    )
+    apart = float((found[:1].float() - wanted).norm() / wanted.norm())
+    return Result(
+        f"VGG-19, bfloat16, {images} images",
+        "image",
+        plain_time,
+        own_time / images,
+        products,
+        0.0,
+        machine.limit(products, dtype, 0.0),
+        f"features {apart:.0e}",
+    )
+
+
+def _convolutions(encoder: VGGEncoder) -> list[tuple[torch.nn.Conv2d, int]]:
+    """The convolutions, each with the side of its result, in pixels."""
+    found, side = [], 224
+    for layer in encoder.features:
+        if isinstance(layer, torch.nn.MaxPool2d):
+            side //= 2
+        elif isinstance(layer, torch.nn.Conv2d):
+            found.append((layer, side))
+    return found
+
+
+def store_reading(machine: Machine, batch_size: int) -> Result:
+    """Batches of shuffled rows of a feature store, as they are stored, in memory used again."""
+    rows = 8 * batch_size
+    content = make_annotations(machine, batch_size).half().cpu()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        build_store(
+            path / "store",
+            [f"{row}.jpg" for row in range(rows)],
+            (PLACES, SIZE),
+            StoreKey("encoder", "preprocessing"),
+            lambda numbers: content[[number % batch_size for number in numbers]],
+            batch_size=batch_size,
+        )
+        store = FeatureStore(path / "store")
+        plain_files = []
+        for row in range(batch_size):  # The plain way has a file for each image.
+            plain_files.append(path / f"{row}.pt")
+            torch.save(content[row].float(), plain_files[-1])
+        order = torch.randperm(rows, generator=torch.Generator().manual_seed(0))[:batch_size]
+        out = torch.empty(batch_size, PLACES, SIZE, dtype=torch.float16)
+        (plain_time, own_time), (wanted, found) = machine.best(
+            lambda: torch.stack([torch.load(file) for file in plain_files]),
+            lambda: store.read(order, torch.float16, out),
+        )
+    same = torch.equal(found, wanted[order % batch_size].half())
+    moved = 2.0 * out.numel() * 2
+    return Result(
+        f"reading the store, batch of {batch_size}",
+        "batch",
+        plain_time,
+        own_time,
+        0.0,
+        moved,
+        machine.limit(0.0, torch.float32, moved),
+        "the same" if same else "NOT THE SAME",
+    )
+
+
+def cold_start(machine: Machine) -> Result:
+    """`captioner caption` of one photo, from nothing; the limit is importing torch."""
+
+    def run(*arguments: str) -> None:
+        subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+
+    (torch_time, own_time), _ = machine.best(
+        lambda: run("-c", "import torch"),
+        lambda: run("-m", "captioner", "caption", str(demo_photo()), "--device", "cpu"),
+    )
+    return Result("captioner caption, one photo", "start", None, own_time, 0, 0, torch_time, "")
+
+
+def measurements(device: str) -> dict[str, Callable[[Machine], Result]]:
+    """What can be measured, by name."""
+    low = torch.bfloat16
+    if device == "cuda":
+        return {
+            "training": lambda machine: training(machine, 256, low),
+            "decoding": lambda machine: decoding(machine, 64, low),
+            "extraction": lambda machine: extraction(machine, 256),
+        }
+    return {
+        "training": lambda machine: training(machine, 80, low),
+        "training-float32": lambda machine: training(machine, 80, torch.float32),
+        "decoding-1": lambda machine: decoding(machine, 1, torch.float32),
+        "decoding-32": lambda machine: decoding(machine, 32, torch.float32),
+        "decoding-64": lambda machine: decoding(machine, 64, torch.float32),
+        "decoding-1-bfloat16": lambda machine: decoding(machine, 1, low),
+        "decoding-64-bfloat16": lambda machine: decoding(machine, 64, low),
+        "extraction": lambda machine: extraction(machine, 8),
+        "store": lambda machine: store_reading(machine, 80),
+        "start": cold_start,
+    }
+
+
+def line(result: Result) -> str:
+    """A result as a line of the table."""
+    plain = f"{result.plain * 1e3:>10.1f}" if result.plain is not None else " " * 10
+    ratio = f"{result.plain / result.ours:>7.1f}" if result.plain is not None else " " * 7
+    near = result.limit / result.ours
+    return (
+        f"{result.name:<38}{plain}{result.ours * 1e3:>10.1f}{ratio}"
+        f"{result.limit * 1e3:>10.1f}{near:>8.2f}  {result.difference}"
+    )
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def main() -> int:
+    """Run the program."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only",
+        metavar="NAME",
+        nargs="+",
+        help=f"of {', '.join(measurements('cpu'))}; on cuda of {', '.join(measurements('cuda'))}",
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--repeat", type=int, default=5, help="times each (default: %(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as well")
+    arguments = parser.parse_args()
+    if arguments.repeat < 1:
+        raise UserError("--repeat is not at least 1")
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        raise UserError("there is no CUDA device here")
+    known = measurements(arguments.device)
+    for name in arguments.only or ():
+        if name not in known:
+            raise UserError(f"--only {name!r} is not one of {', '.join(known)}")
+    machine = Machine(torch.device(arguments.device), arguments.repeat)
+    kinds = [torch.bfloat16] if arguments.device == "cuda" else [torch.float32, torch.bfloat16]
+    speeds = [f"{_name(kind)} {machine.products(kind) / 1e9:,.0f} GFLOP/s" for kind in kinds]
+    where = torch.cuda.get_device_name() if arguments.device == "cuda" else "the CPU"
+    print(f"{where}, {torch.get_num_threads()} threads, torch {torch.__version__}")
+    print(f"matrix products: {', '.join(speeds)}; copy: {machine.bandwidth() / 1e9:,.0f} GB/s")
+    print(f"{WORDS:,} words, captions of {LENGTH}, maps of {PLACES} x {SIZE}; milliseconds")
+    print(f"{'':<38}{'plain':>10}{'ours':>10}{'ratio':>7}{'limit':>10}{'reached':>8}  difference")
+    results = []
+    for name in arguments.only or known:
+        results.append(known[name](machine))
+        print(line(results[-1]), flush=True)
+    if arguments.json is not None:
+        text = json.dumps([asdict(result) for result in results], indent=2)
+        arguments.json.write_text(text + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main, "benchmark"))

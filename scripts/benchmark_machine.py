@@ -1,0 +1,62 @@
+"""What `benchmark.py` times with, and how fast the machine is by itself."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from captioner.attention.products import linear
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What is measured on, and how often."""
+
+    device: torch.device
+    repeat: int
+
+    def best(self, *works: Callable[[], Any]) -> tuple[list[float], list[Any]]:
+        """Seconds of each work's quickest time, taken in turn, and what each gave first."""
+        given = [work() for work in works]  # To warm up.
+        times = [float("inf")] * len(works)
+        for _ in range(self.repeat):
+            for index, work in enumerate(works):
+                self.wait()
+                begin = time.perf_counter()
+                work()
+                self.wait()
+                times[index] = min(times[index], time.perf_counter() - begin)
+        return times, given
+
+    def wait(self) -> None:
+        """Until the device has done what it was given."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    @functools.cache  # noqa: B019  # There is one machine.
+    def products(self, dtype: torch.dtype) -> float:
+        """Floating point operations a second of a large matrix product."""
+        side = 8192 if self.device.type == "cuda" else 2048
+        factors = torch.randn(2, side, side, device=self.device).to(dtype)
+        with torch.no_grad():  # By both of the libraries that a CPU has.
+            seconds, _ = self.best(
+                lambda: factors[0] @ factors[1], lambda: linear(factors[0], factors[1])
+            )
+        return 2 * side**3 / min(seconds)
+
+    @functools.cache  # noqa: B019
+    def bandwidth(self) -> float:
+        """Bytes a second, read and written, of a copy that no cache holds."""
+        source = torch.ones(1 << 28, dtype=torch.uint8, device=self.device)
+        target = torch.empty_like(source)
+        (seconds,), _ = self.best(lambda: target.copy_(source))
+        return 2 * len(source) / seconds
+
+    def limit(self, products: float, dtype: torch.dtype, moved: float) -> float:
+        """Seconds that so many operations, or so many bytes, take at least."""
+        return max(products / self.products(dtype), moved / self.bandwidth())

@@ -1,0 +1,149 @@
+"""The hand-written recurrence against the same equations step by step, under autograd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from captioner.attention import AdditiveScore, Memory
+from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder, TeacherForced
+
+WORDS, PLACES, MEMORY = 11, 9, 8
+"""V, L and D here."""
+
+MASK = torch.ones(3, PLACES, dtype=torch.bool)
+MASK[1, 4:] = False
+MASK[2, ::2] = False
+
+
+def make(fused: bool, **options: Any) -> ShowAttendTellDecoder:
+    """A decoder in training mode; the same weights every time."""
+    sizes = {"embedding_size": 5, "hidden_size": 6, "attention_size": 7, "memory_size": MEMORY}
+    torch.manual_seed(0)
+    decoder = ShowAttendTellDecoder(DecoderConfig(**{**sizes, **options}), WORDS).double()
+    for parameter in decoder.parameters():
+        nn.init.normal_(parameter, std=0.6)
+    decoder.fused = fused
+    score = decoder.attention.score
+    assert isinstance(score, AdditiveScore)
+    score.fused = fused
+    return decoder
+
+
+def run(
+    decoder: ShowAttendTellDecoder,
+    rows: int = 2,
+    mask: Tensor | None = None,
+    expected: Tensor | None = None,
+) -> tuple[TeacherForced, dict[str, Tensor]]:
+    """What a decoder says of random captions, and all gradients, those of the photos too."""
+    generator = torch.Generator().manual_seed(1)
+    like = {"generator": generator, "dtype": torch.float64}
+    photos = torch.randn(3, PLACES, MEMORY, **like).to(decoder.output.weight.dtype)
+    photos.requires_grad_()
+    words = torch.randint(WORDS, (3, rows, 4), generator=generator)
+    memory = decoder.attention.remember(photos, mask)
+    torch.manual_seed(3)  # Of dropout.
+    said = decoder(memory, words, torch.Generator().manual_seed(2), expected)
+    loss = (said.logits * torch.randn(said.logits.shape, **like)).sum()
+    loss = loss + (said.weights * torch.randn(said.weights.shape, **like)).sum()
+    if said.log_probability is not None:
+        assert said.entropy is not None
+        loss = loss + (said.log_probability * torch.randn(said.entropy.shape, **like)).sum()
+        loss = loss + (said.entropy * torch.randn(said.entropy.shape, **like)).sum()
+    loss.backward()
+    gradients = {name: parameter.grad for name, parameter in decoder.named_parameters()}
+    return said, {"photos": photos.grad, **gradients}  # type: ignore[dict-item]
+
+
+def check(
+    found: tuple[TeacherForced, dict[str, Tensor]],
+    wanted: tuple[TeacherForced, dict[str, Tensor]],
+    **tolerance: Any,
+) -> None:
+    """What is said, and every gradient, agree."""
+    for field, own, other in zip(TeacherForced._fields, found[0], wanted[0], strict=True):
+        torch.testing.assert_close(own, other, **tolerance, msg=lambda m, n=field: f"{n}: {m}")
+    assert found[1].keys() == wanted[1].keys()
+    for name, gradient in wanted[1].items():
+        assert gradient.abs().sum() > 0, name
+        torch.testing.assert_close(
+            found[1][name], gradient, **tolerance, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+@pytest.mark.parametrize("gate", ["scalar", "vector", "none"])
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
+@pytest.mark.parametrize("selection", ["soft", "hard", "half"])
+def test_is_the_recurrence_step_by_step(
+    gate: str, rows: int, mask: Tensor | None, selection: str
+) -> None:
+    options = {"gate": gate, "selection": "soft" if selection == "soft" else "hard"}
+    expected = None
+    if selection == "half":  # Semi-sampling: some captions are given the expected value.
+        expected = torch.arange(3 * rows).view(3, rows) % 2 == 0
+    fused = run(make(True, **options), rows, mask, expected)
+    check(fused, run(make(False, **options), rows, mask, expected))
+
+
+def test_is_so_without_deep_output_and_in_evaluation() -> None:
+    options = {"deep_output": False, "output_tanh": True}
+    check(run(make(True, **options).eval()), run(make(False, **options).eval()))
+
+
+def test_is_so_in_float32() -> None:
+    check(run(make(True).float()), run(make(False).float()), rtol=1e-4, atol=1e-5)
+
+
+def test_is_so_in_bfloat16_as_far_as_its_eight_bits_go() -> None:
+    exact = run(make(False))
+    with torch.autocast("cpu", torch.bfloat16):
+        fused, plain = run(make(True).float()), run(make(False).float())
+    for name, gradient in exact[1].items():
+        scale = gradient.norm()
+        error = (fused[1][name] - gradient).norm() / scale
+        assert error < 0.05, name
+        assert error < 2 * (plain[1][name] - gradient).norm() / scale + 0.005, name
+    assert fused[0].weights.dtype == torch.float32  # The softmax's; nothing is rounded.
+
+
+def test_the_gradient_is_that_of_finite_differences() -> None:
+    decoder = make(True, dropout=0.0, gate="vector")
+    words = torch.tensor([[[1, 5, 2]], [[3, 0, 7]]])
+
+    def said(photos: Tensor, recurrent: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+        given = {"lstm.weight_hh": recurrent, "attention.score.query_projection.weight": query}
+        memory = decoder.remember(photos)
+        found = torch.func.functional_call(decoder, given, (memory, words))
+        return found.logits, found.weights
+
+    photos = torch.randn(2, 3, MEMORY, dtype=torch.float64, requires_grad=True)
+    query = decoder.attention.score.query_projection.weight
+    assert torch.autograd.gradcheck(said, (photos, decoder.lstm.weight_hh, query))
+
+
+def test_the_same_step_gives_the_same_bits() -> None:
+    first, second = (run(make(True).float()) for _ in range(2))
+    assert torch.equal(first[0].logits, second[0].logits)
+    for name, gradient in first[1].items():
+        assert torch.equal(gradient, second[1][name]), name
+
+
+def test_only_prepared_keys_take_the_fast_way() -> None:
+    decoder = make(True).eval()
+    photos = torch.randn(2, PLACES, MEMORY, dtype=torch.float64)
+    words = torch.tensor([[[1, 2]], [[3, 4]]])
+    memory = decoder.remember(photos)
+    assert memory.prepared is not None
+    unprepared = Memory(memory.values, memory.keys)
+    calls: list[int] = []
+    decoder.attention.register_forward_pre_hook(lambda *_: calls.append(1))
+    fast = decoder(memory, words)
+    assert calls == []
+    slow = decoder(unprepared, words)
+    assert len(calls) == 2
+    torch.testing.assert_close(fast.logits, slow.logits)

@@ -1,0 +1,265 @@
+"""Self-critical training: its gradient against every caption there is, and what it learns."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from captioner.attention import Memory
+from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.objective import ObjectiveConfig, SelfCriticalConfig
+from captioner.caption.self_critical import SelfCriticalLoss
+from captioner.caption.training import CaptioningBatch, CaptioningLoss
+from captioner.decoding import BeamSearch, Strategy
+from captioner.errors import UserError
+from captioner.text.vocabulary import Vocabulary
+from captioner.vision.vgg import VGGConfig, VGGEncoder
+
+WORDS, PLACES, MEMORY = 5, 3, 4
+"""V, L and D of the captioners here."""
+
+END = Vocabulary.end
+Captions = list[list[list[int]]]
+
+
+def make_decoder(**options: Any) -> ShowAttendTellDecoder:
+    """A decoder in float64 and training mode, with dropout, that is not indifferent."""
+    torch.manual_seed(3)
+    sizes = {"embedding_size": 3, "hidden_size": 4, "attention_size": 3, "memory_size": MEMORY}
+    decoder = ShowAttendTellDecoder(DecoderConfig(**{**sizes, **options}), WORDS).double()
+    for parameter in decoder.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    return decoder
+
+
+def make_batch(photos: int = 1, seed: int = 0) -> CaptioningBatch:
+    generator = torch.Generator().manual_seed(5)
+    source = torch.randn(photos, PLACES, MEMORY, generator=generator, dtype=torch.float64)
+    inputs = torch.tensor([[1, 4, 3]]).expand(photos, -1)
+    targets = torch.tensor([[4, 3, 2]]).expand(photos, -1)
+    mask = torch.ones(photos, 3, dtype=torch.bool)
+    return CaptioningBatch(source, inputs, targets, mask, seed, rows=torch.arange(photos))
+
+
+def worth(row: int, caption: Sequence[int]) -> float:
+    """Some number that depends on the photo, on every word, on their order and on the end."""
+    return sum((word + 1) * 0.3**place for place, word in enumerate(caption)) * (row + 1) - 2
+
+
+def reward(rows: Tensor, captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
+    pairs = zip(rows.tolist(), captions, strict=True)
+    worths = [[worth(row, caption) for caption in each] for row, each in pairs]
+    return torch.tensor(worths, dtype=torch.float64)
+
+
+class Given(SelfCriticalLoss):
+    """Captions that are given in place of drawn ones."""
+
+    given: Captions
+
+    def _captions(self, memory: Memory, strategy: Strategy) -> Captions:
+        if isinstance(strategy, BeamSearch):
+            return super()._captions(memory, strategy)
+        return self.given
+
+
+def make_loss(
+    kind: type[SelfCriticalLoss] = SelfCriticalLoss,
+    decoder: ShowAttendTellDecoder | None = None,
+    **options: Any,
+) -> Any:
+    fields = {"samples": 2, "maximum_length": 2, **options}
+    objective = ObjectiveConfig(self_critical=SelfCriticalConfig(**fields))
+    return kind(decoder or make_decoder(), objective, reward)
+
+
+def all_captions(maximum_length: int) -> Iterator[list[int]]:
+    """Every caption that can be drawn: ended by itself, or cut."""
+    others = [word for word in range(WORDS) if word != END]
+    for length in range(maximum_length + 1):
+        for words in itertools.product(others, repeat=length):
+            yield list(words) if length == maximum_length else [*words, END]
+
+
+def probability(decoder: ShowAttendTellDecoder, source: Tensor, caption: list[int]) -> Tensor:
+    """p(caption), by the decoder's step, word for word."""
+    memory = decoder.remember(source)
+    state: object = decoder.start(memory)
+    total = torch.ones((), dtype=torch.float64)
+    last = Vocabulary.start
+    for word in caption:
+        step = decoder.step(torch.tensor([[last]]), state)
+        state, last = step.state, word
+        total = total * torch.softmax(step.logits[0, 0], dim=-1)[word]
+    return total
+
+
+def gradients(scalar: Tensor, decoder: ShowAttendTellDecoder) -> list[Tensor]:
+    parameters = list(decoder.parameters())
+    found = torch.autograd.grad(scalar, parameters, allow_unused=True)
+    return [torch.zeros_like(p) if g is None else g for g, p in zip(found, parameters, strict=True)]
+
+
+def expected_reward(decoder: ShowAttendTellDecoder, source: Tensor, longest: int) -> Tensor:
+    """The sum over all captions of p times reward, in use: without dropout."""
+    decoder.eval()
+    terms = [(probability(decoder, source, each), worth(0, each)) for each in all_captions(longest)]
+    decoder.train()
+    assert sum(float(p.detach()) for p, _ in terms) == pytest.approx(1.0, abs=1e-12)
+    return torch.stack([p * value for p, value in terms]).sum()
+
+
+@pytest.mark.parametrize(
+    ("baseline", "samples", "longest"), [("new", 2, 2), ("greedy", 1, 3), ("greedy", 2, 2)]
+)
+def test_the_gradient_is_on_average_that_of_the_expected_reward(
+    baseline: str, samples: int, longest: int
+) -> None:
+    """By every set of captions that may be drawn, weighted by its probability."""
+    loss = make_loss(Given, baseline=baseline, samples=samples, maximum_length=longest)
+    decoder, batch = loss.decoder, make_batch()
+    decoder.eval()
+    chances = [
+        (each, float(probability(decoder, batch.source, each).detach()))
+        for each in all_captions(longest)
+    ]
+    decoder.train()
+    total = torch.zeros((), dtype=torch.float64)
+    for drawn in itertools.product(chances, repeat=samples):
+        chance = 1.0
+        for _, p in drawn:
+            chance *= p
+        loss.given = [[caption for caption, _ in drawn]]
+        total = total + chance * loss.loss(batch)["loss"]
+    expected = gradients(expected_reward(decoder, batch.source, longest), decoder)
+    assert max(float(each.abs().max()) for each in expected) > 0.01
+    for found, wanted in zip(gradients(total, decoder), expected, strict=True):
+        torch.testing.assert_close(found, -wanted, rtol=0, atol=1e-10)
+
+
+def test_captions_are_drawn_as_probable_as_they_are() -> None:
+    loss = make_loss(samples=4000, maximum_length=2)
+    batch = make_batch()
+    loss.decoder.eval()
+    memory = loss.decoder.remember(batch.source)
+    drawn: list[list[int]] = []
+
+    def see(rows: Tensor, captions: Captions) -> Tensor:
+        drawn.extend(captions[0])
+        return reward(rows, captions)
+
+    loss.reward = see
+    loss.loss(batch)
+    assert memory.batch_size == 1
+    assert len(drawn) == 4000
+    squares = 0.0
+    for caption in all_captions(2):
+        chance = float(probability(loss.decoder, batch.source, caption).detach())
+        squares += (drawn.count(caption) - 4000 * chance) ** 2 / (4000 * chance)
+    assert squares < 45.3  # The 99.9th percentile of chi-square with 20 degrees of freedom.
+
+
+def test_the_loss_by_hand() -> None:
+    """Two photos, two samples each: a sample is held against the other of its photo."""
+    loss = make_loss(Given)
+    batch = make_batch(2)
+    first, second, third, fourth = [4, 3], [END], [4, END], [3, 3]
+    loss.given = [[first, second], [third, fourth]]
+    loss.decoder.eval()
+    logs = [
+        probability(loss.decoder, batch.source[row : row + 1], caption).log()
+        for row, captions in enumerate(loss.given)
+        for caption in captions
+    ]
+    gap = [worth(0, first) - worth(0, second), worth(1, third) - worth(1, fourth)]
+    expected = -(gap[0] * (logs[0] - logs[1]) + gap[1] * (logs[2] - logs[3])) / 4
+    found = loss.loss(batch)
+    torch.testing.assert_close(found["loss"], expected)
+    assert float(found["length"]) == pytest.approx((2 + 0 + 1 + 2) / 4)
+    assert float(found["finished"]) == 0.5
+    worths = [worth(row, each) for row, both in enumerate(loss.given) for each in both]
+    assert float(found["reward"]) == pytest.approx(sum(worths) / 4)
+
+
+def test_the_greedy_caption_is_held_against_the_samples() -> None:
+    loss = make_loss(Given, baseline="greedy", samples=1)
+    batch = make_batch(2)
+    loss.decoder.eval()
+    loss.given = loss._captions(loss.decoder.remember(batch.source), BeamSearch(1))
+    found = loss.loss(batch)
+    assert float(found["loss"].detach()) == 0.0  # Greedy against itself.
+    assert float(found["greedy_reward"]) == float(found["reward"])
+
+
+def test_the_same_seed_draws_the_same_captions() -> None:
+    loss = make_loss(samples=20)
+    assert torch.equal(loss.loss(make_batch())["loss"], loss.loss(make_batch())["loss"])
+    assert not torch.equal(loss.loss(make_batch())["loss"], loss.loss(make_batch(seed=1))["loss"])
+
+
+def test_the_mode_is_as_before_after_a_loss() -> None:
+    loss = make_loss()
+    for mode in (True, False):
+        loss.train(mode)
+        loss.loss(make_batch())
+        assert all(module.training == mode for module in loss.modules())
+
+
+def test_cross_entropy_is_added_by_its_weight() -> None:
+    decoder, batch = make_decoder(dropout=0.0), make_batch(2)
+    mixed = make_loss(decoder=decoder, cross_entropy_weight=0.7).loss(batch)
+    alone = make_loss(decoder=decoder).loss(batch)
+    plain = CaptioningLoss(decoder, ObjectiveConfig()).loss(batch)
+    torch.testing.assert_close(mixed["loss"], alone["loss"] + 0.7 * plain["loss"])
+    assert torch.equal(mixed["cross_entropy"], plain["cross_entropy"])
+
+
+def test_a_reward_is_learned() -> None:
+    """The reward is for saying word 4 and nothing else."""
+    decoder = make_decoder(dropout=0.0)
+    objective = ObjectiveConfig(self_critical=SelfCriticalConfig(samples=8, maximum_length=4))
+    loss = SelfCriticalLoss(
+        decoder,
+        objective,
+        lambda rows, captions: torch.tensor([[float(c == [4, END]) for c in e] for e in captions]),
+    )
+    optimizer = torch.optim.Adam(decoder.parameters(), lr=0.05)
+    rewards = []
+    for seed in range(60):
+        report = loss.loss(make_batch(4, seed))
+        optimizer.zero_grad()
+        report["loss"].backward()
+        optimizer.step()
+        rewards.append(float(report["reward"]))
+    assert sum(rewards[:2]) / 2 < 0.3
+    assert sum(rewards[-5:]) / 5 > 0.95
+
+
+def test_an_encoder_is_trained_along_where_it_is_given() -> None:
+    encoder = VGGEncoder(VGGConfig("vgg11", 0.05)).double().eval()
+    decoder = make_decoder(memory_size=512)
+    objective = ObjectiveConfig(self_critical=SelfCriticalConfig(samples=2, maximum_length=2))
+    loss = SelfCriticalLoss(decoder, objective, reward, encoder)
+    loss.loss(make_batch(2)._replace(source=torch.randn(2, 3, 32, 32).double()))["loss"].backward()
+    gradient = encoder.features[0].weight.grad
+    assert gradient is not None
+    assert float(gradient.abs().max()) > 0
+
+
+def test_a_batch_must_say_which_photos_it_is_of() -> None:
+    with pytest.raises(UserError, match="which photos"):
+        make_loss().loss(make_batch()._replace(rows=None))
+
+
+def test_what_it_cannot_train_is_refused() -> None:
+    hard = make_decoder(selection="hard")
+    objective = ObjectiveConfig(doubly_stochastic=0.0, self_critical=SelfCriticalConfig())
+    with pytest.raises(UserError, match="self_critical is for soft attention"):
+        SelfCriticalLoss(hard, objective, reward)
+    with pytest.raises(UserError, match="has no self_critical"):
+        SelfCriticalLoss(make_decoder(), ObjectiveConfig(), reward)

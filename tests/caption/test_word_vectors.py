@@ -1,0 +1,128 @@
+"""Word vectors from text files: what is read, and what is refused by line."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.word_vectors import read_word_vectors
+from captioner.errors import UserError
+from captioner.text.vocabulary import Vocabulary
+
+VOCABULARY = Vocabulary(["a", "dog", "runs", "café"])  # 4 to 7
+
+
+def write(folder: Path, content: str | bytes) -> Path:
+    path = folder / "vectors.txt"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+@pytest.mark.parametrize("header", ["", "4 3\n"], ids=["GloVe", "word2vec"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", " \n"])
+def test_the_vectors_of_known_words_are_read(tmp_path: Path, header: str, end: str) -> None:
+    lines = ["runs 1 2e0 -3.5", "cat 4 5 6", ". . . 7 8 9", "café .5 0 1"]
+    found = read_word_vectors(
+        write(tmp_path, header + "".join(line + end for line in lines)), VOCABULARY, 3
+    )
+    assert found.indices.tolist() == [6, 7]
+    assert found.vectors.tolist() == [[1.0, 2.0, -3.5], [0.5, 0.0, 1.0]]
+
+
+def test_the_first_of_two_vectors_of_a_word_counts(tmp_path: Path) -> None:
+    found = read_word_vectors(write(tmp_path, "dog 1 2\ndog 3 4\n"), VOCABULARY, 2)
+    assert found.vectors.tolist() == [[1.0, 2.0]]
+
+
+def test_words_that_are_not_text_are_passed_over(tmp_path: Path) -> None:
+    content = b"\xff\xfe 1 2\nline\xc2\x85end 1 2\n<end> 8 8\ndog 3 4\n"
+    found = read_word_vectors(write(tmp_path, content), VOCABULARY, 2)
+    assert found.indices.tolist() == [5]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("dog 1 2\n", r"vectors\.txt, line 1: 2 numbers, but the decoder's embedding_size is 3"),
+        ("dog 1 2 3\ncat 0.5 2 3 4\n", "line 2: 4 numbers, but the decoder's embedding_size is 3"),
+        ("100 300\ndog 1 2 3\n", "have 300 numbers, but the decoder's embedding_size is 3"),
+        ("cat 1 2 3\n\ndog 1 two 3\n", "line 3: 'two' is not a number"),
+        ("dog 1 nan 3\n", "line 1: nan is not a finite number"),
+        ("dog 1 1e39 3\n", r"line 1: 1e\+39 is not a finite number"),
+        ("dog\t1\t2\t3\n", "line 1: 0 numbers"),
+        ("", "holds no vectors"),
+        ("2 3\n", "holds no vectors"),
+        ("cat 1 2 3\n", "has none of the 8 words"),
+    ],
+)
+def test_a_bad_file_is_refused_by_line(tmp_path: Path, content: str, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence) as caught:
+        read_word_vectors(write(tmp_path, content), VOCABULARY, 3)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"absent\.txt cannot be read \(No such file"):
+        read_word_vectors(tmp_path / "absent.txt", VOCABULARY, 3)
+
+
+NUMBERS = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.dictionaries(
+        st.sampled_from(["a", "dog", "runs", "café", "cat", "two words", "\x85"]),
+        st.lists(
+            st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=4, max_size=4
+        ),
+        min_size=1,
+    )
+)
+def test_what_is_written_is_read(tmp_path: Path, vectors: dict[str, list[float]]) -> None:
+    lines = [" ".join([word, *map(repr, numbers)]) + "\n" for word, numbers in vectors.items()]
+    path = write(tmp_path, "".join(lines))
+    known = {word: numbers for word, numbers in vectors.items() if word in VOCABULARY}
+    if not known:
+        with pytest.raises(UserError, match="has none of"):
+            read_word_vectors(path, VOCABULARY, 4)
+        return
+    found = read_word_vectors(path, VOCABULARY, 4)
+    assert found.indices.tolist() == VOCABULARY.encode(known)
+    assert found.vectors.tolist() == list(known.values())
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=60))
+def test_any_file_is_read_or_refused_in_a_sentence(tmp_path: Path, content: bytes) -> None:
+    path = write(tmp_path, content)
+    try:
+        found = read_word_vectors(path, VOCABULARY, 1)
+    except UserError:
+        with pytest.raises(UserError, match=r"vectors\.txt"):
+            read_word_vectors(path, VOCABULARY, 1)
+        return
+    assert found.vectors.shape == (len(found.indices), 1)
+    assert math.isfinite(float(found.vectors.sum()))
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+def test_embeddings_become_the_vectors_and_stay_where_frozen(tmp_path: Path, freeze: bool) -> None:
+    sizes = {"hidden_size": 3, "attention_size": 3, "memory_size": 4}
+    decoder = ShowAttendTellDecoder(DecoderConfig(embedding_size=2, **sizes), len(VOCABULARY))
+    before = decoder.embedding.weight.detach().clone()
+    found = read_word_vectors(write(tmp_path, "runs 1 2\na 3 4\n"), VOCABULARY, 2)
+    found.put_into(decoder, freeze)
+    after = decoder.embedding.weight.detach().clone()
+    assert after[[6, 4]].tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    others = [0, 1, 2, 3, 5, 7]
+    assert torch.equal(after[others], before[others])
+    tokens = torch.tensor([[[1, 4, 6]]])
+    decoder(decoder.remember(torch.rand(1, 2, 4)), tokens).logits.sum().backward()
+    assert (decoder.embedding.weight.grad is None) == freeze

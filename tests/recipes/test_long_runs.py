@@ -1,0 +1,364 @@
+"""Whole runs that are killed, divided among processes, begun from others, watched."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
+from samples import save_photo
+
+import captioner
+from captioner.caption import load_model
+from captioner.errors import UserError
+from captioner.fields import from_mapping
+from captioner.recipes import caption_batches, captioning
+from captioner.recipes.captioning import train_captioner
+from captioner.recipes.config import CaptioningRecipe
+
+PHOTOS = 8
+
+
+@pytest.fixture
+def mapping(tmp_path: Path) -> dict[str, Any]:
+    """A config of eight photos with two captions each, five to train on; nothing is drawn."""
+    lines = []
+    for number in range(PHOTOS):
+        save_photo(tmp_path / "photos" / f"{number}.png", seed=number)
+        split = "train" if number < 5 else "val"
+        for caption in (f"photo of the number {number}", "a photo of a colour"):
+            record = {"image": f"{number}.png", "caption": caption, "split": split}
+            lines.append(json.dumps(record))
+    path = tmp_path / "captions.jsonl"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return {
+        "data": {
+            "format": "table",
+            "annotations": str(path),
+            "images": str(tmp_path / "photos"),
+        },
+        "minimum_count": 1,
+        "preprocessing": {"size": 64, "resize": "squash"},
+        "encoder": {"name": "vgg11_bn", "width": 0.05, "weights": "random"},
+        "decoder": {
+            "embedding_size": 8,
+            "hidden_size": 8,
+            "attention_size": 8,
+            "dropout": 0.0,
+        },
+        "training": {"epochs": 3, "batch_size": 3, "learning_rate": 0.01},
+        "search": {"beam": 2, "maximum_length": 8},
+        "validation": {"batch_size": 2},
+    }
+
+
+def recipe_of(mapping: dict[str, Any], **changes: Any) -> CaptioningRecipe:
+    """The config with sections put over its own, field by field."""
+    changed = {
+        name: {**mapping.get(name, {}), **value} if isinstance(value, dict) else value
+        for name, value in changes.items()
+    }
+    return from_mapping(CaptioningRecipe, {**mapping, **changed}, "recipe")
+
+
+def environment() -> dict[str, str]:
+    return {
+        **os.environ,
+        "PYTHONPATH": str(Path(captioner.__file__).parents[1]),
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def log_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def assert_same_tensors(found: Path, expected: Path) -> None:
+    ours, theirs = load_file(found), load_file(expected)
+    assert ours.keys() == theirs.keys()
+    for name, tensor in ours.items():
+        assert torch.equal(tensor, theirs[name]), name
+
+
+# Two processes.
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # Adam would blow rounding up where a gradient is next to nothing.
+        {
+            "features": {"mirror": True},
+            "training": {"optimizer": "rmsprop", "learning_rate": 0.005},
+        },
+        {"decoder": {"selection": "hard"}, "objective": {"doubly_stochastic": 0.0}},
+    ],
+    ids=["soft", "hard"],
+)
+def test_two_processes_of_the_command_line(
+    mapping: dict[str, Any], tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    """Batches of 3, 3, 3 and 1; three photos to validate on, in batches of 2 and 1."""
+    config = {**mapping, **{n: {**mapping.get(n, {}), **v} for n, v in changes.items()}}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", "-m", "captioner", "train"]
+    command += [str(tmp_path / "config.yaml"), "--out", str(tmp_path / "two"), "--device", "cpu"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment())
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert ended.stdout.count("training: 5 photos") == 1
+    assert ended.stdout.count("the best model is in") == 1
+    results = json.loads((tmp_path / "two" / "results.json").read_text())
+    assert [each["image_id"] for each in results] == ["5.png", "6.png", "7.png"]
+    (record,) = json.loads((tmp_path / "two" / "environment.json").read_text())
+    assert record["processes"] == 2
+    two = load_file(tmp_path / "two" / "last.safetensors")
+    if "features" not in changes:  # What is drawn depends on how a batch is divided.
+        assert two["model.baseline"].isfinite()
+        return
+    train_captioner(recipe_of(mapping, **changes), tmp_path / "one")
+    one = load_file(tmp_path / "one" / "last.safetensors")
+    names = [name for name in one if name.startswith("model.")]
+    for name in names:
+        torch.testing.assert_close(two[name], one[name], rtol=1e-4, atol=1e-6)
+    for found, expected in zip(log_of(tmp_path / "two"), log_of(tmp_path / "one"), strict=True):
+        scores = [name for name in expected if not name.startswith("train_")]
+        assert {name: found[name] for name in scores} == {n: expected[n] for n in scores}
+        assert found["train_loss"] == pytest.approx(expected["train_loss"], rel=1e-4)
+    assert (tmp_path / "two" / "results.json").read_bytes() == (
+        tmp_path / "one" / "results.json"
+    ).read_bytes()
+
+
+def test_every_example_is_in_one_share(mapping: dict[str, Any]) -> None:
+    from captioner.data.examples import CaptionExample
+    from captioner.recipes.features import StoredRows
+
+    class Mirrored(StoredRows):
+        """The number of each row, and behind it that of its mirrored photo."""
+
+        def __init__(self) -> None:
+            self.store = self  # type: ignore[assignment]
+            self.shape = (1, 1)
+            self.count, self.mirror = 100, True
+            self.dtype, self.pinned = torch.float32, False
+
+        def read(self, *given: Any) -> torch.Tensor:
+            if len(given) > 1 and isinstance(given[1], torch.dtype):  # As the store.
+                return given[0].view(-1, 1, 1).float()
+            return super().read(*given)
+
+    examples = [CaptionExample(row, [4 + row % 3] * (1 + row % 4)) for row in range(10)]
+    batches = caption_batches.CaptionBatches(examples, Mirrored(), recipe_of(mapping))
+    whole = list(batches.shares(0, 0, 0, 1, 1))
+    assert [step.examples for step in whole] == [len(step.parts[0].batch.inputs) for step in whole]
+    for processes, parts in ((2, 1), (2, 2), (5, 1)):
+        shares = [list(batches.shares(0, 0, rank, processes, parts)) for rank in range(processes)]
+        for number, step in enumerate(whole):
+            mine = [share[number] for share in shares]
+            assert {each.examples for each in mine} == {step.examples}
+            assert {len(each.parts) for each in mine} == {parts}
+            given = [part for each in mine for part in each.parts]
+            sizes = [part.examples for part in given]
+            assert sum(sizes) == step.examples
+            assert max(sizes) - min(sizes) <= 1
+            for part in given:
+                assert bool(part.batch.mask.any()) == (part.examples > 0)
+            rows = [row for part in given if part.examples for row in part.batch.source.flatten()]
+            assert sorted(map(int, rows)) == sorted(map(int, step.parts[0].batch.source.flatten()))
+            assert len({part.batch.seed for part in given}) == len(given)
+
+
+# Killed, and what is gone.
+
+
+def position_of(path: Path) -> dict[str, Any]:
+    try:
+        with safe_open(path, "pt") as file:
+            found: dict[str, Any] = json.loads(file.metadata()["position"])
+            return found
+    except (SafetensorError, OSError):
+        return {"step": 0, "epoch": 0}
+
+
+def test_a_run_of_the_command_line_that_was_killed(mapping: dict[str, Any], tmp_path: Path) -> None:
+    """`kill -9` somewhere amid training, then --resume: bit for bit the run that was not killed."""
+    training = {"epochs": 12, "patience": 0, "checkpoint_seconds": 0.0}
+    decoder = {"dropout": 0.3}
+    recipe = recipe_of(mapping, training=training, decoder=decoder)
+    config = {
+        **mapping,
+        "training": {**mapping["training"], **training},
+        "decoder": {**mapping["decoder"], **decoder},
+    }
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    command = [sys.executable, "-m", "captioner", "train", str(tmp_path / "config.yaml")]
+    command += ["--out", str(tmp_path / "killed"), "--device", "cpu"]
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment()
+    ) as process:
+        checkpoint = tmp_path / "killed" / "last.safetensors"
+        while position_of(checkpoint)["step"] < 6 and process.poll() is None:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    assert position_of(checkpoint)["epoch"] < 12
+    train_captioner(recipe, tmp_path / "killed", resume=True)
+    train_captioner(recipe, tmp_path / "whole")
+    for name in ("last.safetensors", "model/model.safetensors"):
+        assert_same_tensors(tmp_path / "killed" / name, tmp_path / "whole" / name)
+    for name in ("log.jsonl", "results.json"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_photo_that_vanishes_while_the_encoder_is_trained(
+    mapping: dict[str, Any], tmp_path: Path
+) -> None:
+    encoder = {"train": True}
+    once = recipe_of(mapping, encoder=encoder, training={"epochs": 1})
+    train_captioner(once, tmp_path / "run")
+    before = (tmp_path / "run" / "last.safetensors").read_bytes()
+    photo = tmp_path / "photos" / "3.png"
+    content = photo.read_bytes()
+    photo.unlink()
+    recipe = recipe_of(mapping, encoder=encoder)
+    with pytest.raises(UserError, match=r"3\.png"):
+        train_captioner(recipe, tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "last.safetensors").read_bytes() == before
+    photo.write_bytes(content)
+    train_captioner(recipe, tmp_path / "run", resume=True)
+    train_captioner(recipe, tmp_path / "whole")
+    assert_same_tensors(tmp_path / "run" / "last.safetensors", tmp_path / "whole/last.safetensors")
+
+
+# What is kept.
+
+
+def test_a_run_says_what_it_was_made_with(mapping: dict[str, Any], tmp_path: Path) -> None:
+    train_captioner(recipe_of(mapping, training={"epochs": 1}), tmp_path / "run")
+    train_captioner(recipe_of(mapping, training={"epochs": 2}), tmp_path / "run", resume=True)
+    first, second = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert first == second
+    assert first["captioner"] == captioner.__version__
+    assert first["torch"] == torch.__version__
+    assert (first["seed"], first["processes"], first["device"]) == (0, 1, "cpu")
+    words = json.loads((tmp_path / "run" / "vocabulary.json").read_text())
+    assert words == json.loads((tmp_path / "run" / "model" / "vocabulary.json").read_text())
+
+
+def test_the_averaged_weights_are_judged_and_kept(mapping: dict[str, Any], tmp_path: Path) -> None:
+    recipe = recipe_of(mapping, training={"epochs": 1, "average": 0.9})
+    train_captioner(recipe, tmp_path / "run")
+    last = load_file(tmp_path / "run" / "last.safetensors")
+    kept = load_file(tmp_path / "run" / "model" / "model.safetensors")
+    name = "decoder.embedding.weight"
+    assert torch.equal(kept[name], last[f"average.{name}"].half())
+    assert not torch.equal(kept[name], last[f"model.{name}"].half())
+
+
+def test_a_run_with_averages_is_resumed_to_the_same_numbers(
+    mapping: dict[str, Any], tmp_path: Path
+) -> None:
+    train_captioner(recipe_of(mapping, training={"average": 0.9}), tmp_path / "whole")
+    once = recipe_of(mapping, training={"average": 0.9, "epochs": 1})
+    train_captioner(once, tmp_path / "split")
+    train_captioner(recipe_of(mapping, training={"average": 0.9}), tmp_path / "split", resume=True)
+    for name in ("last.safetensors", "model/model.safetensors"):
+        assert_same_tensors(tmp_path / "split" / name, tmp_path / "whole" / name)
+
+
+def test_tensorboard_gets_scalars_captions_and_pictures(
+    mapping: dict[str, Any], tmp_path: Path
+) -> None:
+    reading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    once = recipe_of(mapping, training={"tensorboard": True, "epochs": 1})
+    train_captioner(once, tmp_path / "run")
+    twice = recipe_of(mapping, training={"tensorboard": True, "epochs": 2})
+    train_captioner(twice, tmp_path / "run", resume=True)
+    found = reading.EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    found.Reload()
+    log = log_of(tmp_path / "run")
+    for name in ("train_loss", "CIDEr-D", "learning_rate"):
+        scalars = [(each.step, each.value) for each in found.Scalars(name)]
+        assert scalars == [(each["step"], pytest.approx(each[name], rel=1e-5)) for each in log]
+    assert set(found.Tags()["images"]) == {f"photo {number}.png" for number in (5, 6, 7)}
+    (text, _) = found.Tensors("photo 5.png/text_summary")
+    assert b"photo of the number 5" in text.tensor_proto.string_val[0]
+    # It changes nothing of the run itself.
+    train_captioner(recipe_of(mapping, training={"epochs": 2}), tmp_path / "plain")
+    assert_same_tensors(tmp_path / "run/last.safetensors", tmp_path / "plain/last.safetensors")
+
+
+# Begun from another run.
+
+
+def test_a_run_starts_from_a_model_or_a_checkpoint(mapping: dict[str, Any], tmp_path: Path) -> None:
+    train_captioner(recipe_of(mapping, training={"epochs": 1}), tmp_path / "first")
+    trained = load_file(tmp_path / "first" / "last.safetensors")
+    still = {"epochs": 1, "learning_rate": 1e-12, "seed": 0}
+    for start, tolerance in (("first/model", 1e-3), ("first/last.safetensors", 1e-7)):
+        # Its words as well, whatever this recipe would count.
+        changes = {"start_from": str(tmp_path / start), "minimum_count": 3, "training": still}
+        train_captioner(recipe_of(mapping, **changes), tmp_path / start.replace("/", "-"))
+        found = load_file(tmp_path / start.replace("/", "-") / "last.safetensors")
+        name = "model.decoder.embedding.weight"
+        torch.testing.assert_close(found[name], trained[name], rtol=tolerance, atol=1e-7)
+        words = load_model(tmp_path / start.replace("/", "-") / "model").vocabulary
+        assert words == load_model(tmp_path / "first" / "model").vocabulary
+
+
+def test_hard_attention_starts_from_soft_and_is_resumed_without_it(
+    mapping: dict[str, Any], tmp_path: Path
+) -> None:
+    train_captioner(recipe_of(mapping, training={"epochs": 1}), tmp_path / "soft")
+    hard: dict[str, Any] = {
+        "start_from": str(tmp_path / "soft" / "last.safetensors"),
+        "decoder": {"selection": "hard"},
+        "objective": {"doubly_stochastic": 0.0},
+    }
+    train_captioner(recipe_of(mapping, **hard), tmp_path / "whole")
+    train_captioner(recipe_of(mapping, **hard, training={"epochs": 1}), tmp_path / "split")
+    (tmp_path / "soft" / "last.safetensors").unlink()
+    train_captioner(recipe_of(mapping, **hard), tmp_path / "split", resume=True)
+    assert_same_tensors(tmp_path / "split/last.safetensors", tmp_path / "whole/last.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"decoder": {"hidden_size": 9}},
+            r"does not fit this recipe: the decoder's tensor .* not ",
+        ),
+        ({"decoder": {"gate": "none"}}, r"does not fit this recipe: it (has|lacks) the decoder's"),
+        ({"training": {"seed": 3}}, "was trained on another encoder than this recipe's: tensor"),
+        ({"start_from": "nowhere"}, "start_from nowhere does not exist"),
+    ],
+)
+def test_a_start_that_does_not_fit(
+    mapping: dict[str, Any], tmp_path: Path, changes: dict[str, Any], sentence: str
+) -> None:
+    train_captioner(recipe_of(mapping, training={"epochs": 1}), tmp_path / "first")
+    changes = {"start_from": str(tmp_path / "first" / "model"), **changes}
+    with pytest.raises(UserError, match=sentence):
+        train_captioner(recipe_of(mapping, **changes), tmp_path / "second")
+    assert not (tmp_path / "second" / "last.safetensors").exists()
+
+
+def test_a_start_from_something_else(mapping: dict[str, Any], tmp_path: Path) -> None:
+    photo = tmp_path / "photos" / "1.png"
+    with pytest.raises(UserError, match=r"start_from .*1\.png cannot be read"):
+        train_captioner(recipe_of(mapping, start_from=str(photo)), tmp_path / "run")
+    with pytest.raises(UserError, match="photos"):
+        train_captioner(recipe_of(mapping, start_from=str(photo.parent)), tmp_path / "run")
+    assert captioning.CHECKPOINT == "last.safetensors"

@@ -1,0 +1,226 @@
+"""From a recipe to its loss, and whole runs of each objective, small."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from samples import save_photo
+
+from captioner.caption import (
+    CaptioningLoss,
+    HardAttentionLoss,
+    ObjectiveConfig,
+    SelfCriticalConfig,
+    SelfCriticalLoss,
+    ShowAttendTellDecoder,
+)
+from captioner.data.examples import CaptionExample
+from captioner.errors import UserError
+from captioner.evaluation.cider import DocumentFrequency, cider_d
+from captioner.fields import from_mapping
+from captioner.recipes.captioning import train_captioner
+from captioner.recipes.config import CaptioningRecipe
+from captioner.recipes.objectives import cider_reward, examples_of_epoch, make_loss
+from captioner.text.vocabulary import Vocabulary
+from captioner.vision.vgg import VGGConfig, VGGEncoder
+
+SMALL: dict[str, Any] = {
+    "minimum_count": 1,
+    "preprocessing": {"size": 32, "resize": "squash"},
+    "encoder": {"name": "vgg11_bn", "width": 0.05, "weights": "random"},
+    "decoder": {"embedding_size": 8, "hidden_size": 8, "attention_size": 8},
+    "training": {"epochs": 2, "batch_size": 4, "learning_rate": 0.01},
+    "search": {"beam": 2, "maximum_length": 8},
+}
+CRITICAL = {"self_critical": {"samples": 3, "maximum_length": 6}}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> dict[str, str]:
+    """Eight photos with two captions each, six to train on."""
+    lines = []
+    for number in range(8):
+        save_photo(tmp_path / "photos" / f"{number}.png", seed=number)
+        split = "train" if number < 6 else "val"
+        for caption in (f"photo of the number {number}", "a photo of a colour"):
+            record = {"image": f"{number}.png", "caption": caption, "split": split}
+            lines.append(json.dumps(record))
+    path = tmp_path / "captions.jsonl"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return {"format": "table", "annotations": str(path), "images": str(tmp_path / "photos")}
+
+
+def recipe_for(data: dict[str, str], **changes: Any) -> CaptioningRecipe:
+    mapping = {"data": data, **SMALL}
+    for section, fields in changes.items():
+        mapping[section] = {**SMALL.get(section, {}), **fields}
+    return from_mapping(CaptioningRecipe, mapping, "recipe")
+
+
+REFERENCES = [
+    [["a", "dog", "runs"], ["the", "dog", "runs", "fast"]],
+    [["a", "cat"]],
+    [["a", "dog", "and", "a", "cat"], ["dogs"], ["a", "dog", "and", "cats"]],
+]
+VOCABULARY = Vocabulary(["a", "dog", "runs", "cat", "and"])  # 4 to 8
+
+
+@pytest.mark.parametrize("reward_end", [True, False])
+def test_the_reward_is_cider_d_of_the_words(reward_end: bool) -> None:
+    """An unknown word is none that a reference has, though references have unknown words."""
+    captions = [[[4, 5, 6, 2], [4, 5, 6]], [[2], [4, 3, 7, 2]]]
+    rows = torch.tensor([2, 0])
+    found = cider_reward(REFERENCES, VOCABULARY, reward_end)(rows, captions)
+    end = ["<end>"] if reward_end else []
+    texts = [[[*words, *end] for words in image] for image in REFERENCES]
+    said = [[["a", "dog", "runs"], ["a", "dog", "runs"]], [[], ["a", "<unk>", "cat"]]]
+    ended = [[True, False], [True, True]]
+    expected = [
+        cider_d(
+            [[*words, *(end if whole else [])]],
+            [texts[row]],
+            DocumentFrequency.from_references(texts),
+        ).score
+        for row, both, wholes in zip(rows.tolist(), said, ended, strict=True)
+        for words, whole in zip(both, wholes, strict=True)
+    ]
+    np.testing.assert_allclose(found.flatten().numpy(), expected, rtol=1e-6)
+    assert (float(found[0, 0]) != float(found[0, 1])) == reward_end
+
+
+def test_a_self_critical_epoch_goes_over_every_photo_once() -> None:
+    captions = {0: [[4], [5], [6]], 3: [[7]], 4: [[8], [9]]}
+    examples = [CaptionExample(row, tokens) for row in captions for tokens in captions[row]]
+    plain, critical = ObjectiveConfig(), ObjectiveConfig(self_critical=SelfCriticalConfig())
+    assert examples_of_epoch(examples, plain, 1) == examples
+    seen = [examples_of_epoch(examples, critical, epoch) for epoch in range(6)]
+    assert all([example.row for example in epoch] == [0, 3, 4] for epoch in seen)
+    for place, row in enumerate(captions):
+        turns = [epoch[place].tokens for epoch in seen]
+        assert turns == captions[row] * (6 // len(captions[row]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({}, CaptioningLoss),
+        (
+            {"decoder": {"selection": "hard"}, "objective": {"doubly_stochastic": 0}},
+            HardAttentionLoss,
+        ),
+        ({"objective": CRITICAL}, SelfCriticalLoss),
+    ],
+)
+def test_each_objective_has_its_loss(
+    data: dict[str, str], changes: dict[str, Any], kind: type[object]
+) -> None:
+    recipe = recipe_for(data, **changes)
+    decoder = ShowAttendTellDecoder(recipe.decoder, len(VOCABULARY))
+    assert type(make_loss(recipe, decoder, None, VOCABULARY, REFERENCES)) is kind
+
+
+def test_a_self_critical_run_rewards_its_captions_and_can_be_resumed(
+    data: dict[str, str], tmp_path: Path
+) -> None:
+    """In a run split in two every draw is what it would have been."""
+    whole, split = tmp_path / "whole", tmp_path / "split"
+    train_captioner(recipe_for(data, objective=CRITICAL), whole)
+    train_captioner(recipe_for(data, objective=CRITICAL, training={"epochs": 1}), split)
+    train_captioner(recipe_for(data, objective=CRITICAL), split, resume=True)
+    first, second = (load_file(run / "last.safetensors") for run in (whole, split))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    log = [json.loads(line) for line in (whole / "log.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in log] == [2, 4]  # Six photos in batches of four.
+    assert {"train_reward", "train_length", "train_finished"} <= log[0].keys()
+
+
+def test_a_self_critical_run_starts_from_a_soft_run(data: dict[str, str], tmp_path: Path) -> None:
+    """With a learning rate of next to nothing it ends there as well."""
+    weights = tmp_path / "encoder.safetensors"
+    save_file(VGGEncoder(VGGConfig("vgg11_bn", 0.05)).state_dict(), weights)
+    encoder = {"weights": str(weights)}
+    soft = train_captioner(recipe_for(data, encoder=encoder), tmp_path / "soft")
+    recipe = from_mapping(
+        CaptioningRecipe,
+        {
+            **SMALL,
+            "data": data,
+            "encoder": {**SMALL["encoder"], **encoder},
+            "start_from": str(soft),
+            "objective": CRITICAL,
+            "training": {**SMALL["training"], "learning_rate": 1e-12},
+        },
+        "recipe",
+    )
+    critical = train_captioner(recipe, tmp_path / "critical")
+    first, second = (load_file(model / "model.safetensors") for model in (soft, critical))
+    assert first.keys() == second.keys()
+    for name in first:
+        torch.testing.assert_close(first[name], second[name])
+
+
+def test_a_run_with_scheduled_sampling_is_another_only_after_its_first_step(
+    data: dict[str, str], tmp_path: Path
+) -> None:
+    """The probability rises from 0."""
+    train_captioner(recipe_for(data, training={"batch_size": 12}), tmp_path / "plain")
+    sampled = {"scheduled_sampling": 1.0}
+    recipe = recipe_for(data, training={"batch_size": 12}, objective=sampled)
+    train_captioner(recipe, tmp_path / "sampled")
+    plain, other = (
+        [json.loads(line) for line in (tmp_path / run / "log.jsonl").read_text().splitlines()]
+        for run in ("plain", "sampled")
+    )
+    assert plain[0]["train_loss"] == other[0]["train_loss"]
+    assert plain[1]["train_loss"] != other[1]["train_loss"]
+
+
+@pytest.mark.parametrize("freeze", [True, False])
+def test_a_run_starts_from_word_vectors(
+    data: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], freeze: bool
+) -> None:
+    file = tmp_path / "vectors.txt"
+    file.write_text("photo " + "7 " * 8 + "\ncolour " + "-3 " * 8 + "\nhorse " + "1 " * 8)
+    vectors = {"file": str(file), "freeze": freeze}
+    train_captioner(recipe_for(data, word_vectors=vectors), tmp_path / "run")
+    assert f"word vectors: 2 words found in {file}, 10 not found" in capsys.readouterr().out
+    words = Vocabulary.load(tmp_path / "run" / "model" / "vocabulary.json")
+    photo, colour = words.encode(["photo", "colour"])
+    embedding = load_file(tmp_path / "run" / "last.safetensors")["model.decoder.embedding.weight"]
+    exact = [bool((embedding[photo] == 7).all()), bool((embedding[colour] == -3).all())]
+    assert exact == [freeze, freeze]
+    torch.testing.assert_close(embedding[photo], torch.full((8,), 7.0), rtol=0, atol=0.2)
+
+
+def test_word_vectors_of_another_size_are_refused(data: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "vectors.txt"
+    file.write_text("photo 1 2 3\n")
+    with pytest.raises(UserError, match="line 1: 3 numbers, but the decoder's embedding_size is 8"):
+        train_captioner(recipe_for(data, word_vectors={"file": str(file)}), tmp_path / "run")
+
+
+def test_only_the_last_blocks_of_an_encoder_are_trained(
+    data: dict[str, str], tmp_path: Path
+) -> None:
+    """With an own learning rate, and no statistics of batch normalisation moving."""
+    weights = tmp_path / "encoder.safetensors"
+    before = VGGEncoder(VGGConfig("vgg11_bn", 0.05)).state_dict()
+    save_file(before, weights)
+    encoder = {"weights": str(weights), "train": True, "train_from": 5}
+    recipe = recipe_for(data, encoder=encoder, training={"encoder_learning_rate": 0.001})
+    train_captioner(recipe, tmp_path / "run")
+    after = load_file(tmp_path / "run" / "last.safetensors")
+    moved = {
+        name for name in before if not torch.equal(after[f"model.encoder.{name}"], before[name])
+    }
+    assert moved == {f"features.{n}.{part}" for n in (22, 25) for part in ("weight", "bias")}
+    # Four steps of Adam, of which none is larger than the learning rate by much.
+    change = max(float((after[f"model.encoder.{n}"] - before[n]).abs().max()) for n in moved)
+    assert 0.0005 < change < 0.02

@@ -1,0 +1,167 @@
+"""Two processes train to the weights of one, and stop, fail and resume as one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import divisible
+import pytest
+import torch
+from divisible import EPOCHS, STEPS, run
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+import captioner
+from captioner.errors import UserError
+from captioner.training import Engine
+from captioner.training.checkpoint import load_checkpoint
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of what two processes did, started by torchrun."""
+    folder = tmp_path_factory.mktemp("two")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", str(Path(divisible.__file__)), str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(captioner.__file__).parents[1])}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return folder
+
+
+def seen(two: Path, name: str) -> list[Any]:
+    return [json.loads((two / f"{rank}.json").read_text())[name] for rank in (0, 1)]
+
+
+def log_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("plain", {}), ("parts", {"accumulate": 2}), ("averaged", {"average": 0.9})],
+)
+def test_two_processes_train_to_the_weights_of_one(
+    two: Path, tmp_path: Path, name: str, options: dict[str, Any]
+) -> None:
+    model, judge, _ = run(tmp_path, average=options.get("average", 0.0))
+    first, second = seen(two, name)
+    assert first["ended"] == second["ended"] == "done"
+    assert first["weights"] == second["weights"]
+    for found, parameter in zip(first["weights"], model.parameters(), strict=True):
+        torch.testing.assert_close(torch.tensor(found), parameter.detach().flatten())
+    for ours, expected in zip(log_of(two / name), log_of(tmp_path), strict=True):
+        assert ours == pytest.approx(expected, rel=1e-4)
+    assert (first["kept"], second["kept"]) == (len(judge.kept), 0)
+
+
+def test_parts_of_a_step_are_one_step(tmp_path: Path) -> None:
+    whole, _, _ = run(tmp_path / "whole")
+    parts, _, _ = run(tmp_path / "parts", accumulate=3)
+    one, _, _ = run(tmp_path / "other", epochs=EPOCHS - 1)
+    for first, second in zip(whole.parameters(), parts.parameters(), strict=True):
+        torch.testing.assert_close(first, second)
+    assert not torch.allclose(next(whole.parameters()), next(one.parameters()), atol=1e-3)
+    for ours, expected in zip(log_of(tmp_path / "parts"), log_of(tmp_path / "whole"), strict=True):
+        assert ours == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_signal_at_one_process_stops_both_at_the_same_step(two: Path) -> None:
+    first, second = seen(two, "stopped")
+    assert first["given"] == second["given"]
+    steps = len(first["given"])
+    assert first["ended"].startswith(f"Interrupted: stopped after step {steps}; ")
+    assert second["ended"] == "exit 130"
+    assert STEPS < steps < EPOCHS * STEPS
+    again = seen(two, "resumed")[0]
+    given = [tuple(each) for each in first["given"] + again["given"]]
+    assert given == [(epoch, number) for epoch in range(EPOCHS) for number in range(STEPS)]
+
+
+def test_resumed_two_processes_end_where_they_would_have_ended(two: Path) -> None:
+    found, expected = (
+        load_file(two / name / "last.safetensors") for name in ("stopped", "dropout")
+    )
+    assert found.keys() == expected.keys()
+    assert {"random.cpu", "random.cpu.1"} <= found.keys()
+    for name, tensor in found.items():
+        assert torch.equal(tensor, expected[name]), name
+    assert not torch.equal(found["random.cpu"], found["random.cpu.1"])
+    logs = [(two / name / "log.jsonl").read_text() for name in ("stopped", "dropout")]
+    assert logs[0] == logs[1]
+
+
+def test_an_error_of_one_process_ends_both(two: Path) -> None:
+    first, second = seen(two, "failed")
+    assert second["ended"] == "UserError: photo 7 is gone"
+    assert first["ended"] == "exit 2"
+    with safe_open(two / "failed" / "last.safetensors", "pt") as file:
+        assert json.loads(file.metadata()["position"])["epoch"] == 1
+
+
+def test_a_loss_that_is_no_number_in_one_process_ends_both(two: Path) -> None:
+    ends = [each["ended"] for each in seen(two, "spoiled")]
+    assert "exit 2" in ends
+    sentence = next(each for each in ends if each != "exit 2")
+    assert "at step 6, in epoch 2: lower learning_rate" in sentence
+    tensors = load_file(two / "spoiled" / "last.safetensors")
+    assert all(tensor.isfinite().all() for tensor in tensors.values())
+
+
+def test_the_baseline_of_hard_attention_is_of_all_processes(two: Path) -> None:
+    words = 2 + 3 + 2  # The fourth caption was not drawn.
+    expected = 0.9 * -1.0 + 0.1 * (-4 - 6 - 9) / words
+    assert seen(two, "baseline") == [pytest.approx(expected)] * 2
+
+
+def test_a_checkpoint_of_two_processes_is_not_resumed_by_one(two: Path) -> None:
+    model = divisible.Model()
+    optimizer = torch.optim.AdamW(model.parameters())
+    with pytest.raises(UserError, match="is of a run of 2 processes, not of 1: resume it with"):
+        load_checkpoint(two / "plain" / "last.safetensors", model, optimizer)
+
+
+# Alone.
+
+
+def test_an_engine_of_one_process_has_nobody_to_wait_for() -> None:
+    with Engine("cpu") as engine:
+        assert (engine.rank, engine.size, engine.local_size, engine.main) == (0, 1, 1, True)
+        assert engine.device == torch.device("cpu")
+        assert engine.maximum(0, 3) == [0, 3]
+        assert engine.gather("a") == ["a"]
+        assert engine.first("a") == "a"
+        assert float(engine.sum(torch.tensor(2.0))) == 2.0
+        with pytest.raises(UserError, match="lost"), engine.together():
+            raise UserError("lost")
+
+
+def test_several_processes_do_not_share_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    with pytest.raises(UserError, match="device 'cuda:1' is one GPU, and there are several"):
+        Engine("cuda:1")
+    with pytest.raises(UserError, match="train on cpu or cuda, not on mps"):
+        Engine("mps")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(UserError, match="2 processes on this machine and 1 GPUs"):
+        Engine("cuda")
+
+
+def test_whole_batches_cannot_be_cut(tmp_path: Path) -> None:
+    class Whole:
+        def steps(self, epoch: int) -> int:
+            return 1
+
+        def batches(self, epoch: int, first: int) -> list[divisible.Batch]:
+            return []
+
+    from captioner.training import train
+
+    with pytest.raises(UserError, match="whole batches only"):
+        train(divisible.Model(), Whole(), divisible.settings(accumulate=2), tmp_path)
