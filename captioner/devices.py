@@ -1,4 +1,4 @@
-"""Where to compute: a device by name, or the best there is."""
+"""Where to compute: a device by name, or the best there is; and what it is good at."""
 
 from __future__ import annotations
 
@@ -30,3 +30,14 @@ def choose_device(name: str = "auto") -> torch.device:
     if (device.index or 0) >= count:
         raise UserError(f"device {name!r} is not on this machine")
     return device
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether a device has instructions for products in bfloat16.
+
+    Without them they are imitated, and take many times as long as products in float32.
+    """
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    known = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
+    return device.type != "cpu" or known is None or bool(known())

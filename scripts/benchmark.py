@@ -34,6 +34,7 @@ from captioner.caption.decoder import ShowAttendTellDecoder
 from captioner.cli.program import run_program
 from captioner.decoding import BeamSearch, Constraints, decode
 from captioner.demo import demo_photo
+from captioner.devices import has_bfloat16
 from captioner.errors import UserError
 from captioner.vision.feature_store import FeatureStore, StoreKey, build_store
 from captioner.vision.vgg import VGGConfig, VGGEncoder
@@ -189,9 +190,8 @@ def decoding(machine: Machine, images: int, dtype: torch.dtype) -> Result:
     )
 
 
-def extraction(machine: Machine, images: int) -> Result:
+def extraction(machine: Machine, images: int, dtype: torch.dtype) -> Result:
     """VGG-19's annotation vectors of photos that are read and preprocessed already."""
-    dtype = torch.bfloat16
     torch.manual_seed(0)
     plain_encoder = VGGEncoder(VGGConfig()).to(machine.device).eval()
     encoder = copy.deepcopy(plain_encoder).to(dtype).to(memory_format=torch.channels_last)
@@ -207,7 +207,7 @@ def extraction(machine: Machine, images: int) -> Result:
     )
     apart = float((found[:1].float() - wanted).norm() / wanted.norm())
     return Result(
-        f"VGG-19, bfloat16, {images} images",
+        f"VGG-19, {_name(dtype)}, {images} images",
         "image",
         plain_time,
         own_time / images,
@@ -281,27 +281,34 @@ def cold_start(machine: Machine) -> Result:
     return Result("captioner caption, one photo", "start", None, own_time, 0, 0, torch_time, "")
 
 
-def measurements(device: str) -> dict[str, Callable[[Machine], Result]]:
-    """What can be measured, by name."""
-    low = torch.bfloat16
+def measurements(device: str, with_bfloat16: bool) -> dict[str, Callable[[Machine], Result]]:
+    """What can be measured, by name, on a machine that has products in bfloat16 or has not."""
+    low, wide = torch.bfloat16, torch.float32
     if device == "cuda":
         return {
             "training": lambda machine: training(machine, 256, low),
             "decoding": lambda machine: decoding(machine, 64, low),
-            "extraction": lambda machine: extraction(machine, 256),
+            "extraction": lambda machine: extraction(machine, 256, low),
         }
-    return {
+    known = {
         "training": lambda machine: training(machine, 80, low),
-        "training-float32": lambda machine: training(machine, 80, torch.float32),
-        "decoding-1": lambda machine: decoding(machine, 1, torch.float32),
-        "decoding-32": lambda machine: decoding(machine, 32, torch.float32),
-        "decoding-64": lambda machine: decoding(machine, 64, torch.float32),
+        "training-float32": lambda machine: training(machine, 80, wide),
+        "decoding-1": lambda machine: decoding(machine, 1, wide),
+        "decoding-32": lambda machine: decoding(machine, 32, wide),
+        "decoding-64": lambda machine: decoding(machine, 64, wide),
         "decoding-1-bfloat16": lambda machine: decoding(machine, 1, low),
         "decoding-64-bfloat16": lambda machine: decoding(machine, 64, low),
-        "extraction": lambda machine: extraction(machine, 8),
+        "extraction": lambda machine: extraction(machine, 8, low),
+        "extraction-float32": lambda machine: extraction(machine, 8, wide),
         "store": lambda machine: store_reading(machine, 80),
         "start": cold_start,
     }
+    if with_bfloat16:
+        return known
+    # Imitated, these would take minutes and say nothing.
+    for name in ("training", "decoding-1-bfloat16", "decoding-64-bfloat16", "extraction"):
+        del known[name]
+    return known
 
 
 def line(result: Result) -> str:
@@ -328,7 +335,8 @@ def main() -> int:
         "--only",
         metavar="NAME",
         nargs="+",
-        help=f"of {', '.join(measurements('cpu'))}; on cuda of {', '.join(measurements('cuda'))}",
+        help=f"of {', '.join(measurements('cpu', True))}; "
+        f"on cuda of {', '.join(measurements('cuda', True))}",
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--repeat", type=int, default=5, help="times each (default: %(default)s)")
@@ -338,15 +346,18 @@ def main() -> int:
         raise UserError("--repeat is not at least 1")
     if arguments.device == "cuda" and not torch.cuda.is_available():
         raise UserError("there is no CUDA device here")
-    known = measurements(arguments.device)
+    machine = Machine(torch.device(arguments.device), arguments.repeat)
+    with_bfloat16 = has_bfloat16(machine.device)
+    known = measurements(arguments.device, with_bfloat16)
     for name in arguments.only or ():
         if name not in known:
-            raise UserError(f"--only {name!r} is not one of {', '.join(known)}")
-    machine = Machine(torch.device(arguments.device), arguments.repeat)
-    kinds = [torch.bfloat16] if arguments.device == "cuda" else [torch.float32, torch.bfloat16]
+            raise UserError(f"--only {name!r} is not one of {', '.join(known)}, on this machine")
+    kinds = [torch.float32] * (arguments.device == "cpu") + [torch.bfloat16] * with_bfloat16
     speeds = [f"{_name(kind)} {machine.products(kind) / 1e9:,.0f} GFLOP/s" for kind in kinds]
     where = torch.cuda.get_device_name() if arguments.device == "cuda" else "the CPU"
     print(f"{where}, {torch.get_num_threads()} threads, torch {torch.__version__}")
+    if not with_bfloat16:
+        speeds.append("no bfloat16")
     print(f"matrix products: {', '.join(speeds)}; copy: {machine.bandwidth() / 1e9:,.0f} GB/s")
     print(f"{WORDS:,} words, captions of {LENGTH}, maps of {PLACES} x {SIZE}; milliseconds")
     print(f"{'':<38}{'plain':>10}{'ours':>10}{'ratio':>7}{'limit':>10}{'reached':>8}  difference")

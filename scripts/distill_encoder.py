@@ -20,15 +20,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
+from teacher import Teacher
 from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.transforms.v2 import functional as transforms
 
 from captioner.cli.program import run_program
 from captioner.devices import choose_device
-from captioner.errors import UserError
 from captioner.files import atomic_path, read_text
 from captioner.training import TrainingConfig, Validation, train
 from captioner.vision.images import load_image
@@ -49,38 +48,6 @@ class DistillationBatch(NamedTuple):
     def to(self, device: torch.device | str) -> DistillationBatch:
         """The batch on another device."""
         return DistillationBatch(*(tensor.to(device) for tensor in self))
-
-
-class Teacher(nn.Module):
-    """MobileNet v1 up to block 12, from a safetensors file of folded weights."""
-
-    def __init__(self, file: Path) -> None:
-        super().__init__()
-        try:
-            tensors = load_file(file)
-        except (SafetensorError, OSError) as error:
-            raise UserError(f"teacher {file} cannot be read ({error})") from None
-        for name, tensor in tensors.items():
-            self.register_buffer(name.replace(".", "_"), tensor.float())
-
-    def _weights(self, name: str) -> tuple[Tensor, Tensor]:
-        return getattr(self, f"{name}_weight"), getattr(self, f"{name}_bias")
-
-    def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """Pixels (B, 3, S, S) in [0, 1] -> block 11 (B, 512, S/16, S/16) and 12."""
-        hidden = functional.pad(pixels * 2 - 1, (0, 1, 0, 1))  # (B, 3, S + 1, S + 1)
-        hidden = functional.relu6(functional.conv2d(hidden, *self._weights("conv1"), stride=2))
-        block_11 = hidden
-        for block in range(1, 13):
-            weight, bias = self._weights(f"depthwise{block}")
-            stride = 2 if block in (2, 4, 6, 12) else 1
-            hidden = functional.pad(hidden, (0, 1, 0, 1) if stride == 2 else (1, 1, 1, 1))
-            hidden = functional.conv2d(hidden, weight, bias, stride=stride, groups=len(weight))
-            pointwise = self._weights(f"pointwise{block}")
-            hidden = functional.relu6(functional.conv2d(functional.relu6(hidden), *pointwise))
-            if block == 11:
-                block_11 = hidden
-        return block_11, hidden
 
 
 class Student(nn.Module):

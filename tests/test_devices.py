@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from captioner.devices import choose_device
+from captioner.devices import choose_device, has_bfloat16
 from captioner.errors import UserError
 
 
@@ -34,3 +34,19 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     with pytest.raises(UserError, match=f"device '{name}' is not on this machine"):
         choose_device(name)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_processor_says_whether_it_has_bfloat16(
+    monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: known)
+    assert has_bfloat16(torch.device("cpu")) is known
+
+
+@pytest.mark.parametrize(("capability", "expected"), [((7, 5), False), ((8, 0), True)])
+def test_a_gpu_says_whether_it_has_bfloat16(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], expected: bool
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert has_bfloat16(torch.device("cuda")) is expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
@@ -15,6 +16,7 @@ import numpy
 import torch
 from torch import Tensor, nn
 
+from captioner.devices import has_bfloat16
 from captioner.errors import UserError
 from captioner.training.averaging import Average
 from captioner.training.batches import Batches, Part, SharedBatches, Step
@@ -102,6 +104,12 @@ def train(
     return run.position
 
 
+SLOW_BFLOAT16 = (
+    "this machine has no instructions for bfloat16: its products take many times as long as those "
+    "of float32, which training.precision=float32 chooses"
+)
+
+
 class _Run:
     """A run under way, as one process sees it."""
 
@@ -132,6 +140,8 @@ class _Run:
                 self.position = load_checkpoint(
                     self.path, model, self.optimizer, averages, engine.rank, engine.size
                 )
+            if config.precision == "bfloat16" and engine.main and not has_bfloat16(engine.device):
+                print(SLOW_BFLOAT16, file=sys.stderr)
             self.log: RunLog | None = None
             self.board: TensorBoard | None = None
             if engine.main:

@@ -594,6 +594,19 @@ def test_bfloat16_is_for_the_products_alone(tmp_path: Path) -> None:
     assert log[-1]["train_loss"] < log[0]["train_loss"]
 
 
+@pytest.mark.parametrize(("precision", "said"), [("bfloat16", 1), ("float32", 0)])
+def test_a_machine_without_bfloat16_is_told_of(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    precision: str,
+    said: int,
+) -> None:
+    monkeypatch.setattr(loop_module, "has_bfloat16", lambda device: False)
+    run(tmp_path, precision=precision)
+    assert capsys.readouterr().err.count("has no instructions for bfloat16") == said
+
+
 def test_a_run_in_bfloat16_resumes_to_the_same_numbers(tmp_path: Path) -> None:
     run(tmp_path / "whole", precision="bfloat16")
 

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import save_file
+
+from captioner.vision.feature_store import FeatureStore
+from tests.samples import save_photo
+
+ROOT = Path(__file__).resolve().parents[2]
+CHANNELS = [32, 64, 128, 128, 256, 256, *[512] * 6, 1024]
+
+
+@pytest.fixture
+def teacher(tmp_path: Path) -> Path:
+    """MobileNet v1's shapes, with weights drawn at random."""
+    generator = torch.Generator().manual_seed(0)
+
+    def drawn(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator) * (2 / shape[1] / shape[2] / shape[3]) ** 0.5
+
+    tensors = {"conv1.weight": drawn(32, 3, 3, 3), "conv1.bias": torch.zeros(32)}
+    for block, (before, after) in enumerate(itertools.pairwise(CHANNELS), start=1):
+        tensors[f"depthwise{block}.weight"] = drawn(before, 1, 3, 3)
+        tensors[f"depthwise{block}.bias"] = torch.zeros(before)
+        tensors[f"pointwise{block}.weight"] = drawn(after, before, 1, 1)
+        tensors[f"pointwise{block}.bias"] = torch.zeros(after)
+    save_file(tensors, tmp_path / "teacher.safetensors")
+    return tmp_path / "teacher.safetensors"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """Four photos, and all that is small."""
+    lines = ["image,caption,split"]
+    for number in range(4):
+        save_photo(tmp_path / f"photos/{number}.jpg", seed=number)
+        lines.append(f"{number}.jpg,a photo of {number},{'train' if number < 2 else 'val'}")
+    (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
+    content = {
+        "data": {"format": "table", "annotations": "table.csv", "images": "photos"},
+        "minimum_count": 1,
+        "preprocessing": {"size": 64, "resize": "squash"},
+        "encoder": {"name": "vgg11_bn", "width": 0.05, "weights": "stand_in.safetensors"},
+        "features": {"folder": "features", "mirror": True},
+        "decoder": {"embedding_size": 8, "hidden_size": 8, "attention_size": 8},
+        "training": {"epochs": 1, "batch_size": 2},
+    }
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(content))
+    return tmp_path / "config.yaml"
+
+
+def run(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_decoder_trains_on_what_the_teacher_sees(
+    tmp_path: Path, config: Path, teacher: Path
+) -> None:
+    script = str(ROOT / "scripts/teacher_features.py")
+    said = run(tmp_path, script, "config.yaml", "--teacher", "teacher.safetensors")
+    assert "train: 4 images" in said
+    assert "validation: 2 images" in said
+    seen = FeatureStore(tmp_path / "features/train").read([0, 1, 2, 3])  # (4, L, D)
+    assert seen.shape == (4, 16, 512)
+    # Over the training photos, not mirrored, every channel that says anything varies by one.
+    spread = seen[:2].flatten(end_dim=1).std(dim=0)  # (D,)
+    assert bool((spread < 1.01).all())
+    assert float((spread > 0.99).float().mean()) > 0.7
+    assert "the best model is in run/model" in run(
+        tmp_path, "-m", "captioner", "train", "config.yaml", "--out", "run"
+    )
