@@ -8,18 +8,23 @@ beam as copies of the annotation vectors; everything in float32 and left to auto
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from captioner.attention import AdditiveScore
 from captioner.caption.decoder import ShowAttendTellDecoder
 
 
+def dense(layer: nn.Linear, vectors: Tensor) -> Tensor:
+    """Vectors (..., I) -> (..., O), by torch's own product: this package's layers have another."""
+    return functional.linear(vectors, layer.weight, layer.bias)
+
+
 def start(decoder: ShowAttendTellDecoder, annotations: Tensor) -> tuple[Tensor, Tensor]:
     """Annotation vectors (B, L, D) -> the LSTM's first state and cell, (B, H) each."""
     mean = annotations.mean(dim=1)  # (B, D)
-    hidden = torch.tanh(decoder.initial_hidden(mean))
-    return hidden, torch.tanh(decoder.initial_cell(mean))
+    hidden = torch.tanh(dense(decoder.initial_hidden, mean))
+    return hidden, torch.tanh(dense(decoder.initial_cell, mean))
 
 
 def step(
@@ -32,16 +37,16 @@ def step(
     score = decoder.attention.score
     assert isinstance(score, AdditiveScore)
     hidden, cell = state
-    keys = score.key_projection(annotations)  # (B, L, A)
-    query = score.query_projection(hidden).unsqueeze(1)  # (B, 1, A)
-    scores = score.energy(torch.tanh(keys + query)).squeeze(2)  # (B, L)
+    keys = dense(score.key_projection, annotations)  # (B, L, A)
+    query = dense(score.query_projection, hidden).unsqueeze(1)  # (B, 1, A)
+    scores = dense(score.energy, torch.tanh(keys + query)).squeeze(2)  # (B, L)
     weights = torch.softmax(scores, dim=1)  # (B, L)
     context = (annotations * weights.unsqueeze(2)).sum(dim=1)  # (B, D)
-    context = torch.sigmoid(decoder.gate(hidden)) * context
+    context = torch.sigmoid(dense(decoder.gate, hidden)) * context
     embedded = decoder.embedding(words)  # (B, E)
     hidden, cell = decoder.lstm(torch.cat([embedded, context], dim=1), (hidden, cell))
-    said = embedded + decoder.output_hidden(hidden) + decoder.output_context(context)
-    return decoder.output(said), weights, (hidden, cell)
+    said = embedded + dense(decoder.output_hidden, hidden) + dense(decoder.output_context, context)
+    return dense(decoder.output, said), weights, (hidden, cell)
 
 
 def training_loss(
@@ -78,9 +83,9 @@ def beam_search(
     """
     copies = annotations.unsqueeze(0).expand(beam, -1, -1).contiguous()  # (K, L, D)
     state = start(decoder, copies)
-    words = torch.full((beam,), start_word)
-    totals = torch.zeros(beam)
-    history = torch.zeros(beam, 0, dtype=torch.long)
+    words = torch.full((beam,), start_word, device=copies.device)
+    totals = torch.zeros(beam, device=copies.device)
+    history = words.new_empty(beam, 0)
     maps: list[Tensor] = []
     for time in range(length):
         logits, weights, state = step(decoder, copies, words, state)

@@ -17,8 +17,8 @@ as exact: r is never further from the truth than a rounding of q + k would put i
     dq_qa = 4 v_a sum_l ds_ql r_qla (1 - r_qla)
     dk_la = 4 v_a sum_q ds_ql r_qla (1 - r_qla)
 
-All is computed in float32, or float64 for float64. Shapes: queries (B, Q, A), already projected,
-keys (B, L, A) and their exponentials, v (A), scores (B, Q, L).
+All is computed in float32, or float64 for float64, inside an autocast region too. Shapes: queries
+(B, Q, A), already projected, keys (B, L, A) and their exponentials, v (A), scores (B, Q, L).
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from captioner.attention.products import in_types_given
 
 _ELEMENTS = 1 << 18
 """Of a temporary that stays in the cache: 1 MiB in float32."""
@@ -55,12 +57,14 @@ def key_exponentials(keys: Tensor) -> Tensor | None:
     None for keys too large for it (or not numbers), of which only the plain scores are exact.
     """
     keys = _wide(keys)
-    least, most = keys.aminmax()
-    if not (bool(least >= -_LARGEST_KEY) and bool(most <= _LARGEST_KEY)):
-        return None
+    if keys.numel() > 0:
+        least, most = keys.aminmax()
+        if not bool((least >= -_LARGEST_KEY) & (most <= _LARGEST_KEY)):
+            return None
     return (2 * keys).exp_()
 
 
+@in_types_given
 def additive_scores(query: Tensor, exponentials: Tensor, energy: Tensor) -> Tensor:
     """The scores (B, Q, L), in float32 at least, without a gradient."""
     energy = energy.to(exponentials.dtype)
@@ -70,6 +74,7 @@ def additive_scores(query: Tensor, exponentials: Tensor, energy: Tensor) -> Tens
     return scores.mul_(-2).add_(energy.sum())
 
 
+@in_types_given
 def query_gradient(
     gradient: Tensor, query: Tensor, exponentials: Tensor, energy: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -85,6 +90,7 @@ def query_gradient(
     return found.mul_(4 * energy), gradient.sum() - 2 * of_energy
 
 
+@in_types_given
 def key_gradient(gradient: Tensor, query: Tensor, exponentials: Tensor, energy: Tensor) -> Tensor:
     """The scores' gradient (B, Q, L) -> that of the keys, (B, L, A), summed over the queries.
 
@@ -92,7 +98,7 @@ def key_gradient(gradient: Tensor, query: Tensor, exponentials: Tensor, energy: 
     """
     gradient, query = gradient.to(exponentials.dtype), _exponentials(query)
     found = torch.zeros_like(exponentials)  # (B, L, A)
-    falling = torch.empty_like(exponentials[0])  # (L, A)
+    falling = exponentials.new_empty(exponentials.shape[1:])  # (L, A)
     one = exponentials.new_ones(())
     for source, total in enumerate(found):
         for number, row in enumerate(query[source]):

@@ -9,11 +9,17 @@ What is computed is the same, but for rounding.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from captioner.devices import has_bfloat16
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
 
 
 class Linear(nn.Linear):
@@ -31,13 +37,9 @@ class Linear(nn.Linear):
             (weight,) = self._packed_once(
                 lambda: (packed(as_computed(weight)),), [weight], computed
             )
-        return linear(input, weight, self.bias)
-
-    def train(self, mode: bool = True) -> Linear:
-        """As of any module; what was packed is let go when training begins."""
-        if mode:
+        else:
             self._packed_once.forget()
-        return super().train(mode)
+        return linear(input, weight, self.bias)
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -65,44 +67,120 @@ def as_computed(tensor: Tensor) -> Tensor:
     return tensor
 
 
+def in_types_given(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+    """The function, its products in the types of what is multiplied, whatever autocast says.
+
+    It must be given a tensor; the device is that of the first.
+    """
+
+    @wraps(function)
+    def computed(*args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
+        device = next(each.device.type for each in args if isinstance(each, Tensor))
+        if not torch.is_autocast_enabled(device):
+            return function(*args, **kwargs)
+        with torch.autocast(device, enabled=False):
+            return function(*args, **kwargs)
+
+    return computed
+
+
 def packed(weight: Tensor) -> Tensor:
     """A weight (O, I) for `linear` to use many times; the weight itself where that gains nothing.
 
-    It is a copy, which does not follow when the weight changes.
+    It is a copy, which does not follow when the weight changes. Weights in bfloat16 can be packed
+    only for a processor that has products in it.
     """
     if weight.dtype not in (torch.float32, torch.bfloat16) or not _is_for_onednn(weight):
+        return weight
+    if weight.dtype == torch.bfloat16 and not has_bfloat16(weight.device):
         return weight
     found: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
     return found
 
 
-class PackedOnce:
+class _Kept(NamedTuple):
+    """What was packed, and of what.
+
+    parameters: the tensors themselves. contents: the same without a gradient, which hold on to the
+    memory that they were in, lest another tensor come to lie at its address. versions: torch's
+    counts of their changes.
+    """
+
+    dtype: torch.dtype
+    parameters: tuple[Tensor, ...]
+    contents: tuple[Tensor, ...]
+    versions: tuple[int, ...]
+    packed: tuple[Tensor, ...]
+
+    def is_of(self, parameters: Sequence[Tensor], dtype: torch.dtype) -> bool:
+        """Whether it is of these parameters as they are now, in this type."""
+        if self.dtype != dtype or len(self.parameters) != len(parameters):
+            return False
+        return all(
+            given is own
+            and given.dtype == content.dtype
+            and given.data_ptr() == content.data_ptr()
+            and given._version == version
+            for given, own, content, version in zip(
+                parameters, self.parameters, self.contents, self.versions, strict=True
+            )
+        )
+
+
+class PackedOnce(nn.Module):
     """Keeps what was packed of some parameters for as long as these stay as they are.
 
-    They are looked at by place in memory, type and torch's count of changes; what is changed
-    behind torch's back, through `Tensor.data`, must be followed by `forget`. A copy keeps nothing.
+    Looked at are which tensors they are, their place in memory, their type and torch's count of
+    their changes. Torch does not count two kinds: those of an optimiser's fused step, and those
+    through `Tensor.data`. So nothing is kept of parameters that have a gradient, which a step may
+    change at any moment, and what was kept ends with a run with gradients, as every step of
+    training has, with `train` or `eval`, and with `forget`. It is a module, without weights, for
+    these to reach it inside any other. A copy keeps nothing.
     """
 
     def __init__(self) -> None:
-        self._kept: tuple[Any, tuple[Tensor, ...]] | None = None
+        super().__init__()
+        self._kept: _Kept | None = None
 
-    def __call__(
-        self, make: Callable[[], tuple[Tensor, ...]], parameters: Sequence[Tensor], dtype: Any
+    def forward(
+        self,
+        make: Callable[[], tuple[Tensor, ...]],
+        parameters: Sequence[Tensor],
+        dtype: torch.dtype,
     ) -> tuple[Tensor, ...]:
         """What `make` packs of the parameters, in a type; made anew only where one changed."""
-        if torch.is_grad_enabled() or any(each.is_inference() for each in parameters):
+        if torch.is_grad_enabled() or any(
+            each.is_inference() or (each.is_leaf and each.grad is not None) for each in parameters
+        ):
+            self.forget()
             return make()
-        state = dtype, [(each.data_ptr(), each.dtype, each._version) for each in parameters]
-        if self._kept is None or self._kept[0] != state:
-            self._kept = state, make()
-        return self._kept[1]
+        # Another thread may forget, or keep something else, in between: hence a name of its own.
+        kept = self._kept
+        if kept is None or not kept.is_of(parameters, dtype):
+            contents = tuple(each.detach() for each in parameters)
+            versions = tuple(each._version for each in parameters)
+            kept = _Kept(dtype, tuple(parameters), contents, versions, make())
+            self._kept = kept
+        return kept.packed
 
     def forget(self) -> None:
         """Keep nothing."""
         self._kept = None
 
-    def __reduce__(self) -> tuple[type[PackedOnce], tuple[()]]:
-        return PackedOnce, ()
+    def train(self, mode: bool = True) -> PackedOnce:
+        """As of any module; and nothing is kept."""
+        self.forget()
+        return super().train(mode)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_kept": None}
+
+
+def forget_packed(module: nn.Module) -> None:
+    """Have every `PackedOnce` in a module keep nothing."""
+    for each in module.modules():
+        if isinstance(each, PackedOnce):
+            each.forget()
 
 
 def _is_for_onednn(weight: Tensor) -> bool:

@@ -21,7 +21,14 @@ from captioner.attention import (
     Memory,
     SoftSelection,
 )
-from captioner.attention.products import Linear, PackedOnce, as_computed, linear, packed
+from captioner.attention.products import (
+    Linear,
+    PackedOnce,
+    as_computed,
+    forget_packed,
+    linear,
+    packed,
+)
 from captioner.caption.recurrence import Looks, Recurrence, Weights
 from captioner.decoding import Step
 from captioner.errors import UserError
@@ -155,8 +162,10 @@ class ShowAttendTellDecoder(nn.Module):
     def start(self, memory: Memory) -> DecoderState:
         """A memory of B sources -> the state before the first word, (B, 1, H).
 
-        Section 3.1.2: c_0 and h_0 are functions of the mean annotation vector.
+        Section 3.1.2: c_0 and h_0 are functions of the mean annotation vector, of those that may be
+        attended.
         """
+        self._forget_if_training()
         weights = self.lstm.weight_ih, self.lstm.weight_hh
         (recurrent,) = self._packed_once(
             lambda: (packed(as_computed(torch.cat(weights, dim=1))),),
@@ -165,16 +174,9 @@ class ShowAttendTellDecoder(nn.Module):
         )
         return self._initial_state(memory)._replace(recurrent=recurrent)
 
-    def train(self, mode: bool = True) -> ShowAttendTellDecoder:
-        """As of any module; what was packed for decoding is let go when training begins."""
-        if mode:
-            self._packed_once.forget()
-        return super().train(mode)
-
     def _initial_state(self, memory: Memory) -> DecoderState:
         """What `start` gives, but for the weights."""
-        mean = memory.values.mean(dim=1, keepdim=True)  # (B, 1, D)
-        mean = self.dropout(mean)
+        mean = self.dropout(_mean(memory))  # (B, 1, D)
         hidden = torch.tanh(self.initial_hidden(mean))  # (B, 1, H)
         cell = torch.tanh(self.initial_cell(mean))  # (B, 1, H)
         return DecoderState(memory, hidden, cell)
@@ -183,6 +185,7 @@ class ShowAttendTellDecoder(nn.Module):
         """Last words (B, K) and the state before them -> `Step` for the words that follow."""
         assert isinstance(state, DecoderState)
         assert state.recurrent is not None
+        self._forget_if_training()
         embedded = self.dropout(self.embedding(tokens))  # (B, K, E)
         context, attended = self._look(state)
         fed = torch.cat([embedded, context, state.hidden], dim=-1)  # (B, K, E + D + H)
@@ -212,12 +215,16 @@ class ShowAttendTellDecoder(nn.Module):
         generator: what hard attention draws from.
         expected: (B, K) boolean, captions for all of whose words hard attention gives the expected
             value instead of a draw.
+        Raises `UserError` where there is no word to feed, T = 0.
         """
+        if tokens.shape[-1] == 0:
+            raise UserError(f"decoder: of words {tuple(tokens.shape)}, (B, K, T), T is 0")
+        self._forget_if_training()
         rows = tokens.shape[1]
         embedded = self.dropout(self.embedding(tokens))  # (B, K, T, E)
         word_gates = self._word_gates(embedded)  # (B, K, T, 4H)
         state = self._initial_state(memory)
-        if rows > 1:
+        if rows != 1:
             state = self.select(state, tokens.new_zeros(tokens.shape[:2]))
         fused = self.fused and memory.prepared is not None
         recur = self._recur_fused if fused else self._recur_stepwise
@@ -287,6 +294,14 @@ class ShowAttendTellDecoder(nn.Module):
             return hidden, Attended(context, weights, log_weights, positions, log_weights)
         return hidden, Attended(context, weights, log_weights)
 
+    def _forget_if_training(self) -> None:
+        """Where a gradient is wanted, let go what was packed of all weights: they are to change.
+
+        Here for the whole decoder, since not every weight is used through its own layer.
+        """
+        if torch.is_grad_enabled():
+            forget_packed(self)
+
     def _word_gates(self, embedded: Tensor) -> Tensor:
         """The words' part of the LSTM's gates, and the biases: (..., E) -> (..., 4H).
 
@@ -345,3 +360,14 @@ class ShowAttendTellDecoder(nn.Module):
             hidden = torch.tanh(hidden)
         said: Tensor = self.dropout(hidden)
         return said
+
+
+def _mean(memory: Memory) -> Tensor:
+    """The mean (B, 1, D) of the annotation vectors that may be attended."""
+    values, mask = memory.values, memory.mask  # (B, L, D) and (B, L)
+    if mask is None:
+        return values.mean(dim=1, keepdim=True)
+    seen = mask.unsqueeze(-1)  # (B, L, 1)
+    wide = torch.promote_types(values.dtype, torch.float32)
+    total = values.masked_fill(~seen, 0).sum(dim=1, keepdim=True, dtype=wide)  # (B, 1, D)
+    return (total / seen.sum(dim=1, keepdim=True)).to(values.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -21,20 +22,23 @@ class HardAttentionLoss(nn.Module):
     word of a caption. Where equation 12 leaves room:
 
     - The reward of a draw is log p(y | s, a) of the whole caption, padding left out, and it is the
-      reward of each of the caption's places.
+      reward of each of the caption's places. With label smoothing all of equation 10 is smoothed:
+      log p(y | s, a) is then, here and in the baseline, minus the smoothed cross-entropy.
     - The baseline b is kept in nats a word, and a caption of T words is held against T b: longer
       captions are less probable whatever is looked at. Where all captions of a batch are of one
       length, as the authors had them, this is the paper's. It is updated after its use, from the
       drawn captions of the batch, so that no draw is held against itself, which would bias the
-      gradient; and it starts where a decoder does that knows nothing, at -log V.
+      gradient; and it starts where a decoder does that knows nothing, at -log V. Where a batch is
+      cut into parts whose gradients are added up, all of them are held against the baseline from
+      before the first, and it is updated once, by the captions of all.
     - The entropy is that of each word's distribution over places, given the places drawn before.
     - Semi-sampling is drawn for each caption, for all its words. A caption that is given the
       expected values has no draw, hence no score function and no part in the baseline: its
       gradient is soft attention's. (So it is in the authors' code, where the score function is
       sample / alpha, there 1 at every place, which softmax lets through as 0.)
 
-    baseline: a buffer, so that checkpoints keep it. encoder: given when it is trained together
-    with the decoder, from photos.
+    baseline: a buffer, so that checkpoints keep it; between two steps there is nothing else to
+    keep. encoder: given when it is trained together with the decoder, from photos.
     Raises `UserError` for a soft-attention decoder, and for fields of the objective that are of
     soft attention.
     """
@@ -56,6 +60,7 @@ class HardAttentionLoss(nn.Module):
         self.objective = objective
         words = decoder.embedding.num_embeddings
         self.register_buffer("baseline", torch.tensor(-math.log(words)))
+        self._step: _Step | None = None
 
     def loss(self, batch: CaptioningBatch) -> dict[str, Tensor]:
         """The loss of a batch under the key `loss`, and what to report beside it.
@@ -63,9 +68,11 @@ class HardAttentionLoss(nn.Module):
         `loss`: mean over captions of minus the lower bound, less the entropy term, in nats a
             caption; its gradient is minus equation 12. `cross_entropy`: nats a word, without
             smoothing. `entropy`: of the distribution over places, nats a word. `baseline`: before
-            this batch, nats a word.
+            this step, nats a word.
 
-        Draws are made from the batch's seed, on the device of the batch.
+        A batch is taken for a further part of the one before where the decoder has gradients, to
+        which its own will be added, and the same weights still. Draws are made from the batch's
+        seed, on the device of the batch.
         """
         device = batch.inputs.device
         generator = torch.Generator(device).manual_seed(batch.seed)
@@ -89,7 +96,7 @@ class HardAttentionLoss(nn.Module):
         entropy = (said.entropy[:, 0] * batch.mask).sum(dim=1)  # (B,)
         log_draw = (said.log_probability[:, 0] * batch.mask).sum(dim=1)  # (B,), log p(s | a)
         reward = -loss.detach()  # (B,)
-        baseline = self.baseline.clone()
+        baseline = self._baseline_of_step() if self.training else self.baseline.clone()
         advantage = (reward - words * baseline).masked_fill(expected, 0.0)  # (B,)
         objective = (
             -loss
@@ -106,12 +113,22 @@ class HardAttentionLoss(nn.Module):
             "baseline": baseline,
         }
 
+    def _baseline_of_step(self) -> Tensor:
+        """The baseline before the step that a batch is of, which begins here or is under way."""
+        parameters = list(self.decoder.parameters())
+        versions = [parameter._version for parameter in parameters]  # An optimiser counts them up.
+        adding_up = any(parameter.grad is not None for parameter in parameters)
+        if self._step is None or not adding_up or self._step.versions != versions:
+            nothing = torch.zeros_like(self.baseline)
+            self._step = _Step(versions, self.baseline.clone(), nothing, nothing)
+        return self._step.baseline
+
     @torch.no_grad()
     def _update_baseline(self, reward: Tensor, words: Tensor, drawn: Tensor) -> None:
         """b_k = 0.9 b_{k-1} + 0.1 log p(y | s, a), a word; the three are (B,).
 
-        The mean is over the batches of all processes, so that it is the same to all. A batch
-        without a draw leaves it as it is.
+        The mean is over the parts of the step so far, of all processes, so that it is the same to
+        all. A step without a draw leaves it as it is.
         """
         count = (words * drawn).sum()
         total = (reward * drawn).sum()
@@ -119,10 +136,27 @@ class HardAttentionLoss(nn.Module):
             sums = torch.stack([total, count.to(total.dtype)])  # (2,)
             torch.distributed.all_reduce(sums)
             total, count = sums.unbind()
+        step = self._step
+        assert step is not None
+        step.reward, step.words = step.reward + total, step.words + count
         decay = self.objective.baseline_decay
-        mean = total / count.clamp(min=1)
-        new = decay * self.baseline + (1 - decay) * mean
-        self.baseline.copy_(torch.where(count > 0, new, self.baseline))
+        mean = step.reward / step.words.clamp(min=1)
+        new = decay * step.baseline + (1 - decay) * mean
+        self.baseline.copy_(torch.where(step.words > 0, new, step.baseline))
+
+
+@dataclass
+class _Step:
+    """What the parts of one step of the optimiser have in common.
+
+    versions: torch's counts of changes of the decoder's parameters. baseline: before the first
+    part. reward, words: sums over the captions drawn so far, of all processes. Scalars.
+    """
+
+    versions: list[int]
+    baseline: Tensor
+    reward: Tensor
+    words: Tensor
 
 
 def _gradient_only(tensor: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -42,10 +43,7 @@ class SelfCriticalConfig:
                 f"self_critical samples {self.samples} is not at least {least}, "
                 f"which the baseline {self.baseline!r} needs"
             )
-        if not self.cross_entropy_weight >= 0:
-            raise UserError(
-                f"self_critical cross_entropy_weight {self.cross_entropy_weight} is negative"
-            )
+        _check_weight("self_critical cross_entropy_weight", self.cross_entropy_weight)
         if self.maximum_length < 1:
             raise UserError(f"self_critical maximum_length {self.maximum_length} is not at least 1")
 
@@ -64,18 +62,20 @@ class ObjectiveConfig:
         et al. 2015, *Scheduled Sampling for Sequence Prediction with Recurrent Neural Networks*).
     self_critical: train on the reward of the decoder's own captions; for soft attention only, and
         best from a model that cross-entropy has trained. The fields above then say what is added
-        by its `cross_entropy_weight`.
+        by its `cross_entropy_weight`; where that is 0 they have no effect, and `label_smoothing`
+        and `scheduled_sampling` must be 0.
 
     For hard attention only, Xu et al. 2015, section 4.1:
 
     reward_weight: lambda_r of equation 12. With 1, and no entropy term, the gradient is on average
         that of the lower bound; less of it is a smaller step for the places than for the words,
-        and keeps the noise of the draws down. The paper names no value, and these are ours.
-    entropy_weight: lambda_e of equation 12.
+        and keeps the noise of the draws down. The paper names no value; this is that of the
+        authors' code, which divides the gradient by 10.
+    entropy_weight: lambda_e of equation 12; the value is that of the authors' code.
     baseline_decay: how much of the baseline stays at every step; 0.9 in the paper.
     semi_sampling: probability for a caption to be given the expected value in place of draws.
 
-    Raises `UserError` for values out of range.
+    Raises `UserError` for values out of range, and for a field that another leaves no effect.
     """
 
     doubly_stochastic: float = 1.0
@@ -90,8 +90,7 @@ class ObjectiveConfig:
 
     def __post_init__(self) -> None:
         for name in ("doubly_stochastic", "reward_weight", "entropy_weight"):
-            if not getattr(self, name) >= 0:
-                raise UserError(f"objective {name} {getattr(self, name)} is negative")
+            _check_weight(f"objective {name}", getattr(self, name))
         if self.doubly_stochastic_target not in ("one", "share"):
             raise UserError(
                 f"objective doubly_stochastic_target {self.doubly_stochastic_target!r} is not "
@@ -104,6 +103,13 @@ class ObjectiveConfig:
         for name in ("semi_sampling", "scheduled_sampling"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UserError(f"objective {name} {getattr(self, name)} is not in [0, 1]")
+        if self.self_critical is not None and self.self_critical.cross_entropy_weight == 0:
+            for name in ("label_smoothing", "scheduled_sampling"):
+                if getattr(self, name) > 0:
+                    raise UserError(
+                        f"objective {name} {getattr(self, name)} has no effect: self_critical "
+                        "cross_entropy_weight is 0"
+                    )
 
     def check_selection(self, selection: str) -> None:
         """Raise `UserError` naming a field that has no meaning for `soft` or `hard` attention."""
@@ -112,6 +118,11 @@ class ObjectiveConfig:
                 raise UserError(
                     f"objective doubly_stochastic {self.doubly_stochastic} is for soft attention; "
                     "set it to 0 for hard"
+                )
+            if self.doubly_stochastic_target != "one":
+                raise UserError(
+                    f"objective doubly_stochastic_target {self.doubly_stochastic_target!r} is for "
+                    "soft attention; leave it out"
                 )
             if self.self_critical is not None:
                 raise UserError(
@@ -124,6 +135,14 @@ class ObjectiveConfig:
                 raise UserError(
                     f"objective {name} {getattr(self, name)} is for hard attention; leave it out"
                 )
+
+
+def _check_weight(name: str, weight: float) -> None:
+    """Raise `UserError` unless it is a finite number of at least 0."""
+    if not math.isfinite(weight):
+        raise UserError(f"{name} {weight} is not a finite number")
+    if weight < 0:
+        raise UserError(f"{name} {weight} is negative")
 
 
 def cross_entropy(
@@ -150,12 +169,14 @@ def doubly_stochastic_penalty(weights: Tensor, mask: Tensor, target: str = "one"
     weights (B, T, L), mask (B, T) boolean, False for padding, whose attention is left out.
     target `one`: as written; `share`: T / L in place of 1, with each caption's own T.
     Xu et al. 2015, section 4.2.1 and equation 14, second term: per example, summed over the L
-    places, neither divided by L nor by the batch. Computed in float32.
+    places, neither divided by L nor by the batch. Computed in float32 at least.
     """
-    visible = weights.float() * mask.unsqueeze(-1)  # (B, T, L)
+    weights = weights if weights.dtype == torch.float64 else weights.float()
+    visible = weights * mask.unsqueeze(-1)  # (B, T, L)
     received = visible.sum(dim=1)  # (B, L)
     if target == "share":
-        goal = mask.sum(dim=1, keepdim=True) / weights.shape[-1]  # (B, 1)
+        words = mask.sum(dim=1, keepdim=True).to(weights.dtype)  # (B, 1)
+        goal = words / weights.shape[-1]  # (B, 1)
     else:
         goal = torch.ones_like(received[:, :1])  # (B, 1)
     return (goal - received).square().sum(dim=1)

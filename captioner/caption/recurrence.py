@@ -16,7 +16,8 @@ to the step before it. The weights' gradients are then one product each, over al
 captions, and the keys' one pass over each photo, in which tanh is computed anew instead of kept.
 
 Scores, attention weights, gates and cells are float32 at least; products are computed in the type
-of the weights given. N = B K captions; T is kept first, for a step's rows to lie together.
+of the weights given, in an autocast region too. N = B K captions; T is kept first, for a step's
+rows to lie together.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from captioner.attention.fused_additive import additive_scores, key_gradient, query_gradient
+from captioner.attention.products import in_types_given
 from captioner.attention.selection import masked_log_softmax
 
 
@@ -71,6 +73,7 @@ class Recurrence(torch.autograd.Function):
     """
 
     @staticmethod
+    @in_types_given
     def forward(
         ctx: Any,
         looks: Looks,
@@ -100,7 +103,7 @@ class Recurrence(torch.autograd.Function):
         cells[0], fed[0, :, memory_size:] = cell.flatten(end_dim=1), hidden.flatten(end_dim=1)
         for time in range(steps):
             before = fed[time, :, memory_size:]  # (N, H)
-            queries[time] = (before @ weights.query.t()).view(batch_size, rows, -1)
+            queries[time] = (before @ weights.query.t()).view(queries[time].shape)
             scores = additive_scores(queries[time], looks.exponentials, weights.energy)
             logarithms[time] = masked_log_softmax(scores, mask)  # (B, K, L)
             if looks.choose is not None:
@@ -120,16 +123,18 @@ class Recurrence(torch.autograd.Function):
         kept = (fed, queries, logarithms, shares, contexts, opened, gates, cells)
         ctx.save_for_backward(*kept, values, *weights)
         ctx.mark_non_differentiable(places)
-        shape = (steps, batch_size, rows, -1)
+        states = fed[1:, :, memory_size:].reshape(steps, batch_size, rows, size)
+        gated = fed[:-1, :, :memory_size].reshape(steps, batch_size, rows, memory_size)
         return (
-            fed[1:, :, memory_size:].reshape(shape).permute(1, 2, 0, 3).contiguous(),
-            fed[:-1, :, :memory_size].reshape(shape).permute(1, 2, 0, 3).contiguous(),
+            states.permute(1, 2, 0, 3).contiguous(),
+            gated.permute(1, 2, 0, 3).contiguous(),
             logarithms.permute(1, 2, 0, 3).contiguous(),
             places.permute(1, 2, 0).contiguous(),
         )
 
     @staticmethod
     @once_differentiable
+    @in_types_given
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of the states, contexts and logarithms -> those of what was given."""
         looks: Looks = ctx.looks
@@ -160,7 +165,8 @@ class Recurrence(torch.autograd.Function):
                 of_opening = (of_gated * contexts[time]).sum_to_size(opened[time].shape)
                 of_opened[time] = of_opening * opened[time] * (1 - opened[time])
                 of_hidden = of_hidden + of_opened[time] @ weights.gate
-            of_shares = of_selected[time].view(batch_size, rows, -1) @ values.transpose(1, 2)
+            of_chosen = of_selected[time].view(batch_size, rows, memory_size)
+            of_shares = of_chosen @ values.transpose(1, 2)  # (B, K, L)
             of_scores[time] = _score_gradient(
                 looks, logarithms[time], of_logarithms[time], of_shares
             )
@@ -173,9 +179,10 @@ class Recurrence(torch.autograd.Function):
         by_caption = (1, 2, 0, 3)
         of_values = of_keys = of_gate = of_gate_bias = None
         if ctx.needs_input_grad[4]:
+            of_chosen = of_selected.view(steps, batch_size, rows, memory_size)
             of_values = torch.matmul(
                 shares.permute(by_caption).flatten(1, 2).transpose(1, 2),  # (B, L, K T)
-                of_selected.view(steps, batch_size, rows, -1).permute(by_caption).flatten(1, 2),
+                of_chosen.permute(by_caption).flatten(1, 2),  # (B, K T, D)
             )  # (B, L, D)
         if ctx.needs_input_grad[5]:
             of_keys = key_gradient(
@@ -190,7 +197,7 @@ class Recurrence(torch.autograd.Function):
         shape = (batch_size, rows, size)
         return (
             None,
-            of_gates.view(steps, batch_size, rows, -1).permute(by_caption).to(ctx.types[0]),
+            of_gates.view(steps, batch_size, rows, 4 * size).permute(by_caption).to(ctx.types[0]),
             of_hidden.view(shape).to(ctx.types[1]),
             of_cell.view(shape).to(ctx.types[2]),
             of_values,

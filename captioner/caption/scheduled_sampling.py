@@ -28,9 +28,10 @@ def scheduled_inputs(
         what the decoder gives at that place after the words fed so far, replaced ones among them.
     generator: what is drawn from, on the device of `inputs`.
 
-    The decoder reads as in use, without dropout and, with hard attention, at the likeliest places.
-    No gradient passes through a drawn word, in the paper neither, so a forward pass over what is
-    given back is all that the loss needs. With a probability of 0 the inputs are given back.
+    The decoder reads as in use: with hard attention at the likeliest places, and without dropout
+    but for what the memory was given of it when it was made (`memory_dropout`). No gradient passes
+    through a drawn word, in the paper neither, so a forward pass over what is given back is all
+    that the loss needs. With a probability of 0 the inputs are given back.
     """
     if probability <= 0:
         return inputs
@@ -48,4 +49,7 @@ def scheduled_inputs(
             fed.append(torch.where(own, drawn, inputs[:, time : time + 1]))
     finally:
         decoder.train(was_training)
+        # On GPUs torch before 2.11 or so keeps the weights that autocast has cast here, without a
+        # gradient, and the forward pass would use them again: pytorch issue 112583.
+        torch.clear_autocast_cache()
     return torch.cat(fed, dim=1)  # (B, T)

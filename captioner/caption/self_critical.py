@@ -114,7 +114,9 @@ class SelfCriticalLoss(nn.Module):
             end=Vocabulary.end,
             strategy=strategy,
             constraints=Constraints(maximum_length=longest),
+            keep_attention=False,
         )
+        torch.clear_autocast_cache()  # See `scheduled_inputs`.
         return [
             [
                 each.tokens if len(each.tokens) == longest else [*each.tokens, Vocabulary.end]

@@ -7,6 +7,7 @@ words there are and how many numbers each has.
 
 from __future__ import annotations
 
+import codecs
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,8 @@ def read_word_vectors(path: str | Path, vocabulary: Vocabulary, size: int) -> Wo
         # In bytes: such files hold broken characters, and line ends of Unicode within words.
         with open(path, "rb") as file:
             for number, line in enumerate(file, start=1):
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
                 fields = line.strip(b" \t\r\n").split(b" ")
                 if fields == [b""] or (number == 1 and _is_header(fields, path, size)):
                     continue

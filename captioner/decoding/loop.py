@@ -25,11 +25,13 @@ def decode(
     strategy: Strategy | None = None,
     constraints: Constraints | None = None,
     length_normalisation: LengthNormalisation | None = None,
+    keep_attention: bool = True,
 ) -> list[list[Hypothesis]]:
     """Decode every source of a memory, all at once.
 
     start, end: the tokens that begin and end a sequence.
     strategy: how tokens are chosen; a beam of 5 by default.
+    keep_attention: whether hypotheses are given their attention, which takes time to put together.
 
     Returns for each of the B sources its hypotheses, best score first: never none, and at most
     `strategy.width`. Decoding one source gives what decoding it in a batch gives, unless the
@@ -60,7 +62,7 @@ def decode(
         history = history.gather(1, parents.unsqueeze(-1).expand(-1, -1, history.shape[-1]))
         history = torch.cat([history, tokens.unsqueeze(-1)], dim=-1)  # (B, K', t + 1)
         ending = live & (tokens == end)  # (B, K')
-        trail.append(parents, tokens, gained, step.weights, ending)
+        trail.append(parents, tokens, gained, step.weights if keep_attention else None, ending)
         ended = ended + ending.sum(dim=-1)
         live = live & ~ending
         if not bool(live.any()):
@@ -91,7 +93,7 @@ class _Trail:
     parents: list[Tensor] = field(default_factory=list)
     tokens: list[Tensor] = field(default_factory=list)
     gained: list[Tensor] = field(default_factory=list)
-    weights: list[Tensor] = field(default_factory=list)
+    weights: list[Tensor] = field(default_factory=list)  # none where attention is not kept
     ending: list[Tensor] = field(default_factory=list)
 
     def append(
@@ -99,14 +101,15 @@ class _Trail:
         parents: Tensor,
         tokens: Tensor,
         gained: Tensor,
-        weights: Tensor,
+        weights: Tensor | None,
         ending: Tensor,
     ) -> None:
         """Keep one step. The weights are those of the parents, (B, K, L); the rest is (B, K')."""
         self.parents.append(parents)
         self.tokens.append(tokens)
         self.gained.append(gained)
-        self.weights.append(weights.float())
+        if weights is not None:
+            self.weights.append(weights.float())
         self.ending.append(ending)
 
     def hypotheses(self, normalisation: LengthNormalisation, width: int) -> list[list[Hypothesis]]:
@@ -117,7 +120,7 @@ class _Trail:
         ]
         parents, tokens, gained = ([step[i].tolist() for step in steps] for i in range(3))
         weights = [step.cpu() for step in self.weights]
-        batch_size = weights[0].shape[0]
+        batch_size = len(parents[0])
         tips: list[list[tuple[int, int]]] = [[] for _ in range(batch_size)]
         for time, step in enumerate(steps):
             for source, row in step[3].nonzero().tolist():
@@ -133,11 +136,13 @@ class _Trail:
                     path.append(tokens[moment][source][row])
                     terms.append(gained[moment][source][row])
                     row = parents[moment][source][row]
-                    looked.append(weights[moment][source, row])  # (L,), of the emitting row
+                    if weights:
+                        looked.append(weights[moment][source, row])  # (L,), of the emitting row
                 for sequence in (path, terms, looked):
                     sequence.reverse()
                 total = sum(terms)
-                attention = torch.stack(looked)[:-1]  # (T, L), the end token's left out
+                # (T, L), the end token's left out; or (T, 0).
+                attention = torch.stack(looked)[:-1] if weights else torch.empty(len(path) - 1, 0)
                 hypotheses.append(
                     Hypothesis(
                         tokens=path[:-1],

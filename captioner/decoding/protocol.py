@@ -56,6 +56,7 @@ class Hypothesis:
     token_log_probabilities: its T + 1 terms.
     score: what hypotheses are ranked by: the log-probability after length normalisation.
     attention: (T, L) on the CPU, float32; row t is the attention with which token t was emitted.
+        (T, 0) where `decode` was told not to keep it.
     """
 
     tokens: list[int]

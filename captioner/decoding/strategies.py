@@ -143,9 +143,8 @@ class Sampling:
         if rows < self.width:
             parents = parents.new_zeros(batch_size, self.width)
         probabilities = self.distribution(steps)  # (B, K, V)
-        probabilities = probabilities.gather(
-            1, parents.unsqueeze(-1).expand(-1, -1, probabilities.shape[-1])
-        )  # (B, width, V)
+        if rows < self.width:
+            probabilities = probabilities[:, :1].expand(-1, self.width, -1)  # (B, width, V)
         flat = probabilities.flatten(end_dim=1).to(self.generator.device)  # (B * width, V)
         drawn = torch.multinomial(flat, num_samples=1, generator=self.generator)
         return Choice(
@@ -160,13 +159,18 @@ class Sampling:
         numbers = torch.finfo(steps.dtype)
         temperature = min(max(self.temperature, numbers.tiny), numbers.max)
         logits = (steps - steps.amax(dim=-1, keepdim=True)) / temperature  # 0 at the highest
-        ordered, order = logits.sort(dim=-1, descending=True)
-        if self.top_k:
-            ordered[..., self.top_k :] = float("-inf")
-        probabilities = torch.softmax(ordered, dim=-1)  # (..., V), falling
+        size = logits.shape[-1]
+        left = min(self.top_k, size) or size  # k, how many tokens top-k leaves
+        if left == size and self.top_p == 1:
+            return torch.softmax(logits, dim=-1)
+        if left < size:
+            ordered, order = most_probable(logits, left)  # (..., k)
+        else:
+            ordered, order = logits.sort(dim=-1, descending=True)  # (..., V)
+        probabilities = torch.softmax(ordered, dim=-1)  # (..., k), falling
         if self.top_p < 1:
             before = probabilities.cumsum(dim=-1).roll(1, dims=-1)  # mass ahead of each token
             before[..., 0] = 0.0
             probabilities = probabilities.masked_fill(before >= self.top_p, 0.0)
-        kept = torch.zeros_like(probabilities).scatter_(-1, order, probabilities)
-        return kept / kept.sum(dim=-1, keepdim=True)
+        probabilities = probabilities / probabilities.sum(dim=-1, keepdim=True)
+        return torch.zeros_like(logits).scatter_(-1, order, probabilities)

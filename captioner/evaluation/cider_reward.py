@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from captioner.errors import UserError
 from captioner.evaluation.cider import SIGMA
@@ -34,7 +35,8 @@ class CiderReward:
 
     Images are numbered in the order of their references, n-grams of one to four words in one row
     for all lengths. Entries are pairs of a reference and an n-gram in it, image by image and,
-    within one, by n-gram.
+    within one, by n-gram. As there are many millions of them in a set like COCO, of each only its
+    three numbers are kept, in int32; its weight is computed when it is asked for.
     """
 
     def __init__(self, references: Sequence[Sequence[Sentence]]) -> None:
@@ -62,11 +64,17 @@ class CiderReward:
         self._kinds = int(words.max(initial=0)) + 1
         self._codes: list[IntArray] = []  # of each length the n-grams there are, sorted
         self._offsets: list[int] = []  # what the n-grams of each length are numbered from
-        entries: list[tuple[IntArray, IntArray, FloatArray, FloatArray]] = []
+        norms = np.zeros((MAXIMUM_ORDER, len(sentences)))  # of the weights in n-grams of a length
+        # Of each length, the entries' references, n-grams and counts.
+        sentence_of: list[NDArray[np.int32]] = []
+        ngram_of: list[NDArray[np.int32]] = []
+        count_of: list[NDArray[np.int32]] = []
         rarities: list[FloatArray] = []
         number_at = np.zeros(len(words), dtype=np.int64)
         offset = 0
-        for found in count_ngrams(words, self._lengths):
+        counted = count_ngrams(words, self._lengths)
+        while counted:
+            found = counted.pop(0)  # Which takes much memory, and is let go behind its turn.
             starts = found.examples
             codes = number_at[starts] * self._kinds + words[starts + found.order - 1]
             self._codes.append(codes)
@@ -77,24 +85,23 @@ class CiderReward:
             frequency = np.bincount(found.ngram[documents], minlength=len(codes))
             rarity = self._common - np.log(frequency)  # (n-grams,), 0 if in every image
             weight = found.count * rarity[found.ngram]  # (E,)
-            norm = np.sqrt(sum_by(found.sentence, weight**2, len(sentences)))[found.sentence]
-            direction = np.divide(weight, norm, out=np.zeros_like(weight), where=norm > 0)
-            entries.append((found.sentence, found.ngram + offset, weight, direction))
+            norms[found.order - 1] = np.sqrt(sum_by(found.sentence, weight**2, len(sentences)))
+            sentence_of.append(found.sentence.astype(np.int32))
+            ngram_of.append((found.ngram + offset).astype(np.int32))
+            count_of.append(found.count.astype(np.int32))
             rarities.append(rarity)
             offset += len(codes)
         # Of every n-gram; and one more, so that there is one where no reference has a word.
         self._rarity = np.concatenate([*rarities, np.zeros(1)])
-        sentence, ngram, weight, direction = (
-            np.concatenate([entry[part] for entry in entries]) for part in range(4)
-        )
-        places = np.lexsort((ngram, image_of[sentence]))
-        sentence = sentence[places]
-        image = image_of[sentence]
-        self._start = np.searchsorted(image, np.arange(len(counts) + 1))  # (I + 1,), into entries
-        # Of millions of captions these take the most memory; int32 holds every number there is.
-        self._ngram = ngram[places].astype(np.int32)
-        self._reference = (sentence - self._first[image]).astype(np.int32)  # among its image's
-        self._weight, self._direction = weight[places], direction[places]
+        self._norms = norms  # (4, S)
+        belongs_to = image_of.astype(np.int32)[np.concatenate(sentence_of)]  # (E,), an image
+        of_image = np.bincount(belongs_to, minlength=len(counts))
+        self._start = np.concatenate([[0], np.cumsum(of_image)])  # (I + 1,), into entries
+        places = np.argsort(belongs_to, kind="stable")  # (E,); they are by n-gram already.
+        del belongs_to
+        self._sentence = np.concatenate(sentence_of)[places]
+        self._ngram = np.concatenate(ngram_of)[places]
+        self._count = np.concatenate(count_of)[places]
 
     def __call__(self, images: IntArray, captions: Sequence[Sentence]) -> FloatArray:
         """CIDEr-D (N,) of N captions, of 0 to 10.
@@ -116,13 +123,17 @@ class CiderReward:
         begin, stop = np.searchsorted(keys, wanted), np.searchsorted(keys, wanted, side="right")
         pairs = np.repeat(np.arange(len(wanted)), stop - begin)  # (P,), into the captions' entries
         matched = rows[_ranges(begin, stop)]  # (P,), into the references' entries
+        said = self._sentence[matched].astype(np.int64)  # (P,), by which reference
+        own = self._count[matched] * self._rarity[ngram[pairs]]  # (P,), the reference's weight
+        order = np.searchsorted(self._offsets, ngram[pairs], side="right")  # (P,), of 1 to 4
+        norm = self._norms[order - 1, said]  # (P,)
         product = (
-            np.minimum(weight[pairs], self._weight[matched])
+            np.minimum(weight[pairs], own)
             / np.maximum(weight[pairs], np.finfo(np.float64).tiny)
             * direction[pairs]
-            * self._direction[matched]
+            * np.divide(own, norm, out=np.zeros_like(own), where=norm > 0)
         )
-        cell = caption[pairs] * self._most + self._reference[matched]
+        cell = caption[pairs] * self._most + said - self._first[images[caption[pairs]]]
         similarity = sum_by(cell, product, len(captions) * self._most).reshape(-1, self._most)
         place = np.arange(self._most)  # (most,)
         there = place < self.references[images][:, None]  # (N, most)

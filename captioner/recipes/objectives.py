@@ -53,13 +53,21 @@ def make_loss(
 
 
 def use_word_vectors(
-    recipe: CaptioningRecipe, decoder: ShowAttendTellDecoder, vocabulary: Vocabulary
+    recipe: CaptioningRecipe,
+    decoder: ShowAttendTellDecoder,
+    vocabulary: Vocabulary,
+    resumed: bool = False,
 ) -> None:
     """Start from the recipe's word vectors, if it has any, and say how many words they are.
 
+    resumed: a checkpoint will bring the embeddings, so the file, which may have gone, is not read,
+        and they are only frozen where the recipe wants it.
     Raises `UserError` as `read_word_vectors` does.
     """
     if recipe.word_vectors is None:
+        return
+    if resumed:
+        decoder.embedding.requires_grad_(not recipe.word_vectors.freeze)
         return
     file, size = recipe.word_vectors.file, recipe.decoder.embedding_size
     found = read_word_vectors(file, vocabulary, size)

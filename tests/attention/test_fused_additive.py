@@ -11,7 +11,9 @@ from captioner.attention.fused_additive import (
     FusedAdditiveScores,
     additive_scores,
     key_exponentials,
+    key_gradient,
     plain_additive_scores,
+    query_gradient,
 )
 
 
@@ -107,3 +109,51 @@ def test_half_precision_scores_are_rounded_once() -> None:
     found = additive_scores(query, exponentials(keys), energy)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_an_autocast_region_rounds_nothing() -> None:
+    kind = torch.float32
+    query, keys = random(2, 3, 6, seed=0, dtype=kind), random(2, 5, 6, seed=1, dtype=kind)
+    energy, gradient = random(6, seed=2, dtype=kind), random(2, 3, 5, seed=3, dtype=kind)
+
+    def computed() -> list[Tensor]:
+        prepared = exponentials(keys)
+        leaves = [tensor.clone().requires_grad_() for tensor in (query, keys, energy)]
+        scores = fused(*leaves)
+        return [
+            prepared,
+            additive_scores(query, prepared, energy),
+            *query_gradient(gradient, query, prepared, energy),
+            key_gradient(gradient, query, prepared, energy),
+            scores,
+            *torch.autograd.grad(scores, leaves, gradient),
+        ]
+
+    wanted = computed()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = computed()
+    for own, other in zip(found, wanted, strict=True):
+        assert own.dtype == torch.float32
+        assert torch.equal(own, other)
+
+
+@pytest.mark.parametrize(("batch", "queries"), [(0, 3), (2, 0), (0, 0)])
+def test_nothing_to_score_gives_nothing(batch: int, queries: int) -> None:
+    given = [random(batch, queries, 6, seed=0), random(batch, 5, 6, seed=1), random(6, seed=2)]
+    results = []
+    for function in (fused, plain_additive_scores):
+        leaves = [tensor.clone().requires_grad_() for tensor in given]
+        scores = function(*leaves)
+        assert scores.shape == (batch, queries, 5)
+        results.append([scores, *torch.autograd.grad(scores.sum(), leaves)])
+    for own, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(own, wanted)
+
+
+def test_an_attention_looks_at_no_source_alike_in_both_ways() -> None:
+    attention = Attention(AdditiveScore(4, 4, 6)).double()
+    memory = attention.remember(random(0, 5, 4, seed=0))
+    assert memory.prepared is not None
+    found = attention(random(0, 3, 4, seed=1), memory)
+    assert found.context.shape == (0, 3, 4)
+    assert found.weights.shape == (0, 3, 5)

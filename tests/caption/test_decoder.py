@@ -353,6 +353,70 @@ def test_decoding_follows_weights_that_change_between_two_searches() -> None:
     )
 
 
+def test_decoding_in_evaluation_mode_follows_a_fused_optimizer() -> None:
+    decoder, words = make(gate="vector"), captions()
+    optimizer = torch.optim.AdamW(decoder.parameters(), lr=0.1, fused=True)
+    for _ in range(3):
+        decoder(decoder.remember(photos()), words).logits.square().sum().backward()
+        optimizer.step()
+        with torch.no_grad():
+            memory = decoder.remember(photos())
+            logits = decoder.step(words[:, :, 0], decoder.start(memory)).logits
+            fresh = copy.deepcopy(decoder)  # Nothing of it is packed yet.
+            wanted = fresh(fresh.remember(photos()), words[:, :, :1]).logits[:, :, 0]
+        torch.testing.assert_close(logits, wanted)
+
+
+def test_decoding_follows_weights_changed_as_data_after_a_run_with_gradients() -> None:
+    decoder, words = make(gate="vector"), captions()
+
+    def step() -> Tensor:
+        with torch.no_grad():
+            memory = decoder.remember(photos())
+            return decoder.step(words[:, :, 0], decoder.start(memory)).logits
+
+    for _ in range(2):
+        step()
+        for parameter in decoder.parameters():
+            parameter.data.mul_(0.9)
+        # It uses the weights of some layers without running these.
+        decoder(decoder.remember(photos()), words)
+        found = step()
+        with torch.no_grad():
+            fresh = copy.deepcopy(decoder)  # Nothing of it is packed yet.
+            wanted = fresh(fresh.remember(photos()), words[:, :, :1]).logits[:, :, 0]
+        torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_decoding_under_bfloat16_autocast(monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
+    if not known:  # And else as this machine has it.
+        monkeypatch.setattr("captioner.attention.products.has_bfloat16", lambda device: False)
+    decoder, words = make(), captions()
+    with torch.no_grad():
+        memory = decoder.remember(photos())
+        exact = decoder(memory, words[:, :, :1]).logits[:, :, 0]
+        with torch.autocast("cpu", torch.bfloat16):
+            for _ in range(2):
+                memory = decoder.remember(photos())
+                found = decoder.step(words[:, :, 0], decoder.start(memory)).logits
+    torch.testing.assert_close(found.float(), exact, rtol=0.05, atol=0.1)
+
+
+def test_the_initial_state_is_of_what_may_be_attended() -> None:
+    decoder = make()
+    mask = torch.ones(3, PLACES, dtype=torch.bool)
+    mask[:, 5:] = False
+    with torch.no_grad():
+        masked = decoder.attention.remember(photos(), mask)
+        cut = decoder.attention.remember(photos()[:, :5])
+        for own, wanted in zip(decoder.start(masked)[1:3], decoder.start(cut)[1:3], strict=True):
+            torch.testing.assert_close(own, wanted)
+        torch.testing.assert_close(
+            decoder(masked, captions()).logits, decoder(cut, captions()).logits
+        )
+
+
 def test_steps_have_a_gradient_too() -> None:
     decoder, words = make(), captions()
     memory = decoder.remember(photos())

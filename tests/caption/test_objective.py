@@ -109,14 +109,16 @@ def test_padding_with_another_target_counts_for_nothing() -> None:
     ("options", "sentence"),
     [
         ({"doubly_stochastic": -0.1}, "objective doubly_stochastic -0.1 is negative"),
-        ({"doubly_stochastic": math.nan}, "objective doubly_stochastic nan is negative"),
+        ({"doubly_stochastic": math.nan}, "objective doubly_stochastic nan is not a finite number"),
+        ({"doubly_stochastic": math.inf}, "objective doubly_stochastic inf is not a finite number"),
         (
             {"doubly_stochastic_target": "two"},
             "objective doubly_stochastic_target 'two' is not one of one, share",
         ),
         ({"label_smoothing": 1.0}, r"objective label_smoothing 1.0 is not in \[0, 1\)"),
         ({"reward_weight": -1.0}, "objective reward_weight -1.0 is negative"),
-        ({"entropy_weight": math.nan}, "objective entropy_weight nan is negative"),
+        ({"reward_weight": math.inf}, "objective reward_weight inf is not a finite number"),
+        ({"entropy_weight": math.nan}, "objective entropy_weight nan is not a finite number"),
         ({"baseline_decay": 1.0}, r"objective baseline_decay 1.0 is not in \[0, 1\)"),
         ({"semi_sampling": 1.1}, r"objective semi_sampling 1.1 is not in \[0, 1\]"),
         ({"scheduled_sampling": -0.1}, r"objective scheduled_sampling -0.1 is not in \[0, 1\]"),
@@ -134,7 +136,8 @@ def test_options_out_of_range_are_refused(options: dict[str, Any], sentence: str
         ({"samples": 1}, "samples 1 is not at least 2, which the baseline 'new' needs"),
         ({"samples": 0, "baseline": "greedy"}, "samples 0 is not at least 1, which .* needs"),
         ({"cross_entropy_weight": -1.0}, "cross_entropy_weight -1.0 is negative"),
-        ({"cross_entropy_weight": math.nan}, "cross_entropy_weight nan is negative"),
+        ({"cross_entropy_weight": math.nan}, "cross_entropy_weight nan is not a finite number"),
+        ({"cross_entropy_weight": math.inf}, "cross_entropy_weight inf is not a finite number"),
         ({"maximum_length": 0}, "maximum_length 0 is not at least 1"),
     ],
 )
@@ -149,6 +152,11 @@ def test_self_critical_options_out_of_range_are_refused(
     ("selection", "options", "sentence"),
     [
         ("hard", {}, r"doubly_stochastic 1\.0 is for soft attention; set it to 0 for hard"),
+        (
+            "hard",
+            {"doubly_stochastic": 0.0, "doubly_stochastic_target": "share"},
+            "doubly_stochastic_target 'share' is for soft attention; leave it out",
+        ),
         ("soft", {"reward_weight": 1.0}, r"reward_weight 1\.0 is for hard attention; leave it out"),
         ("soft", {"entropy_weight": 0.0}, r"entropy_weight 0\.0 is for hard attention"),
         ("soft", {"baseline_decay": 0.5}, r"baseline_decay 0\.5 is for hard attention"),
@@ -167,5 +175,29 @@ def test_fields_of_the_attention_itself_are_taken() -> None:
     ObjectiveConfig(0.0, "one", 0.1, 1.0, 0.0, 0.5, 1.0).check_selection("hard")
 
 
-def test_double_precision_stays() -> None:
-    assert cross_entropy(PROBABILITIES.double().log(), TARGETS, MASK).dtype == torch.float64
+@pytest.mark.parametrize("name", ["label_smoothing", "scheduled_sampling"])
+def test_what_changes_cross_entropy_is_refused_where_self_critical_training_has_none(
+    name: str,
+) -> None:
+    fields: dict[str, Any] = {name: 0.1}
+    sentence = rf"objective {name} 0\.1 has no effect: self_critical cross_entropy_weight is 0"
+    with pytest.raises(UserError, match=f"^{sentence}$"):
+        ObjectiveConfig(**fields, self_critical=SelfCriticalConfig())
+    ObjectiveConfig(**fields, self_critical=SelfCriticalConfig(cross_entropy_weight=0.2))
+    ObjectiveConfig(doubly_stochastic=0.0, self_critical=SelfCriticalConfig())
+
+
+@pytest.mark.parametrize(("term", "given"), TERMS, ids=["plain", "smoothed", "one", "share"])
+def test_double_precision_stays(term: Callable[[Tensor], Tensor], given: Tensor) -> None:
+    """And is used: numbers that float32 would round are told apart."""
+    exact = given.double()
+    exact[0, 0, 0] += 1e-12
+    found, other = term(exact), term(given.double())
+    assert found.dtype == torch.float64
+    assert float((found[0] - other[0]).abs()) == pytest.approx(1e-12, rel=0.9)
+
+
+def test_the_share_that_can_be_reached_is_exact_in_double_precision() -> None:
+    even = torch.full((1, 2, 3), 1 / 3, dtype=torch.float64)  # T / L is 2 / 3 at each place.
+    mask = torch.ones(1, 2, dtype=torch.bool)
+    assert float(doubly_stochastic_penalty(even, mask, "share")) < 1e-30

@@ -9,7 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from captioner.attention import AdditiveScore, Memory
+from captioner.attention.fused_additive import key_exponentials
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder, TeacherForced
+from captioner.caption.recurrence import Looks, Recurrence
+from captioner.errors import UserError
 
 WORDS, PLACES, MEMORY = 11, 9, 8
 """V, L and D here."""
@@ -147,3 +150,93 @@ def test_only_prepared_keys_take_the_fast_way() -> None:
     slow = decoder(unprepared, words)
     assert len(calls) == 2
     torch.testing.assert_close(fast.logits, slow.logits)
+
+
+FUSED = pytest.mark.parametrize("fused", [True, False], ids=["fused", "stepwise"])
+
+
+@FUSED
+@pytest.mark.parametrize("selection", ["soft", "hard"])
+def test_what_stands_in_masked_places_is_of_no_effect(fused: bool, selection: str) -> None:
+    decoder = make(fused, selection=selection).eval()
+    generator = torch.Generator().manual_seed(1)
+    photos = torch.randn(3, PLACES, MEMORY, generator=generator, dtype=torch.float64)
+    words = torch.randint(WORDS, (3, 2, 4), generator=generator)
+    other = photos.masked_fill(~MASK.unsqueeze(-1), 5.0)
+    said = []
+    for given in (photos, other):
+        given.requires_grad_()
+        memory = decoder.attention.remember(given, MASK)
+        assert (memory.prepared is not None) is fused
+        said.append(decoder(memory, words))
+        said[-1].logits.square().sum().backward()
+    torch.testing.assert_close(said[0].logits, said[1].logits)
+    torch.testing.assert_close(said[0].weights, said[1].weights)
+    torch.testing.assert_close(photos.grad, other.grad)
+    assert photos.grad is not None
+    assert (photos.grad[~MASK] == 0).all()
+
+
+@FUSED
+@pytest.mark.parametrize("selection", ["soft", "hard"])
+@pytest.mark.parametrize(("batch", "rows"), [(0, 1), (0, 2), (3, 0)])
+def test_no_photo_and_no_caption_give_nothing(
+    fused: bool, selection: str, batch: int, rows: int
+) -> None:
+    decoder = make(fused, selection=selection)
+    photos = torch.randn(batch, PLACES, MEMORY, dtype=torch.float64, requires_grad=True)
+    memory = decoder.remember(photos)
+    assert (memory.prepared is not None) is fused
+    said = decoder(memory, torch.zeros(batch, rows, 4, dtype=torch.long))
+    assert said.logits.shape == (batch, rows, 4, WORDS)
+    assert said.weights.shape == (batch, rows, 4, PLACES)
+    for each in (said.log_probability, said.entropy):
+        assert (each is None) is (selection == "soft")
+        assert each is None or each.shape == (batch, rows, 4)
+    said.logits.sum().backward()
+    for parameter in decoder.parameters():
+        assert parameter.grad is None or (parameter.grad == 0).all()
+
+
+@FUSED
+def test_captions_without_a_word_are_refused(fused: bool) -> None:
+    decoder = make(fused)
+    memory = decoder.remember(torch.randn(3, PLACES, MEMORY, dtype=torch.float64))
+    with pytest.raises(UserError, match=r"^decoder: of words \(3, 2, 0\), \(B, K, T\), T is 0$"):
+        decoder(memory, torch.zeros(3, 2, 0, dtype=torch.long))
+
+
+def test_an_autocast_region_rounds_nothing_of_float32() -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator).requires_grad_()
+
+    hidden, size = 6, 7
+    keys = random(2, PLACES, size)
+    exponentials = key_exponentials(keys)
+    assert exponentials is not None
+    given = [
+        random(2, 3, 4, 4 * hidden),
+        random(2, 3, hidden),
+        random(2, 3, hidden),
+        random(2, PLACES, MEMORY),
+        keys,
+        random(size, hidden),
+        random(size),
+        random(4 * hidden, MEMORY + hidden),
+        random(1, hidden),
+        random(1),
+    ]
+    looks = Looks(exponentials, None, None, None)
+
+    def computed() -> list[Tensor]:
+        found = Recurrence.apply(looks, *given)[:3]
+        return [*found, *torch.autograd.grad(sum(each.sum() for each in found), given)]
+
+    wanted = computed()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = computed()
+    for own, other in zip(found, wanted, strict=True):
+        assert own.dtype == torch.float32
+        assert torch.equal(own, other)

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
-from captioner.attention import Memory
+from captioner.attention import Memory, products
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.hard_attention import HardAttentionLoss
 from captioner.caption.objective import ObjectiveConfig, SelfCriticalConfig
 from captioner.caption.self_critical import SelfCriticalLoss
 from captioner.caption.training import CaptioningBatch, CaptioningLoss
@@ -249,6 +252,79 @@ def test_an_encoder_is_trained_along_where_it_is_given() -> None:
     gradient = encoder.features[0].weight.grad
     assert gradient is not None
     assert float(gradient.abs().max()) > 0
+
+
+class OldAutocast(TorchFunctionMode):
+    """Autocast as torch before 2.11 or so has it on GPUs: pytorch issue 112583.
+
+    A weight is cast once, whether a gradient is wanted then or not, and what came of it is used
+    until the cache is cleared.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[int, Tensor] = {}
+        self.reused = 0
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if function is functional.linear:
+            args = tuple(map(self.cast, args))
+        return function(*args, **(kwargs or {}))
+
+    def cast(self, given: Any) -> Any:
+        if not isinstance(given, torch.nn.Parameter):
+            return given
+        self.reused += id(given) in self.kept
+        return self.kept.setdefault(id(given), given.bfloat16())
+
+
+def of_self_criticism(baseline: str) -> SelfCriticalLoss:
+    fields = SelfCriticalConfig(baseline, samples=2, maximum_length=2)
+    decoder = make_decoder(dropout=0.0).float()
+    return SelfCriticalLoss(decoder, ObjectiveConfig(self_critical=fields), reward)
+
+
+def of_scheduled_sampling(selection: str) -> CaptioningLoss | HardAttentionLoss:
+    decoder = make_decoder(dropout=0.0, selection=selection).float()
+    objective = ObjectiveConfig(doubly_stochastic=0.0, scheduled_sampling=1.0)
+    kind = CaptioningLoss if selection == "soft" else HardAttentionLoss
+    return kind(decoder, objective)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (of_self_criticism, "new"),
+        (of_self_criticism, "greedy"),
+        (of_scheduled_sampling, "soft"),
+        (of_scheduled_sampling, "hard"),
+    ],
+)
+def test_weights_that_autocast_has_cast_for_decoding_keep_their_gradient(
+    monkeypatch: pytest.MonkeyPatch, make: Any, kind: str
+) -> None:
+    # As on a GPU: nothing is packed.
+    monkeypatch.setattr(products, "_is_for_onednn", lambda weight: False)
+    loss, autocast = make(kind), OldAutocast()
+    batch = make_batch(3)
+    batch = batch._replace(source=batch.source.float(), progress=1.0)
+
+    def found() -> dict[str, Tensor]:
+        loss.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            loss.loss(batch)["loss"].backward()
+        return {name: p.grad for name, p in loss.named_parameters() if p.grad is not None}
+
+    expected = found()
+    monkeypatch.setattr(torch, "clear_autocast_cache", autocast.kept.clear)
+    with autocast:
+        gradients = found()
+    assert autocast.reused > 0
+    assert gradients.keys() == expected.keys() == dict(loss.named_parameters()).keys()
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, expected[name], rtol=0.05, atol=1e-3)
 
 
 def test_a_batch_must_say_which_photos_it_is_of() -> None:

@@ -40,6 +40,14 @@ def test_the_first_of_two_vectors_of_a_word_counts(tmp_path: Path) -> None:
     assert found.vectors.tolist() == [[1.0, 2.0]]
 
 
+@pytest.mark.parametrize("header", ["", "2 2\n"], ids=["GloVe", "word2vec"])
+def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path: Path, header: str) -> None:
+    content = f"\ufeff{header}dog 1 2\nruns 3 4\n"
+    found = read_word_vectors(write(tmp_path, content), VOCABULARY, 2)
+    assert found.indices.tolist() == [5, 6]
+    assert found.vectors.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
 def test_words_that_are_not_text_are_passed_over(tmp_path: Path) -> None:
     content = b"\xff\xfe 1 2\nline\xc2\x85end 1 2\n<end> 8 8\ndog 3 4\n"
     found = read_word_vectors(write(tmp_path, content), VOCABULARY, 2)

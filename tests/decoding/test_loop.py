@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import NamedTuple
 
 import pytest
@@ -10,7 +11,15 @@ from table_decoder import END, ROWS, START, TableDecoder, memory_of, random_tabl
 from torch import Tensor, nn
 
 from captioner.attention import AdditiveScore, Attention, Memory
-from captioner.decoding import BeamSearch, Constraints, Sampling, Step, decode, greedy
+from captioner.decoding import (
+    BeamSearch,
+    Constraints,
+    Hypothesis,
+    Sampling,
+    Step,
+    decode,
+    greedy,
+)
 from captioner.errors import UserError
 
 STRATEGIES = {
@@ -201,3 +210,25 @@ def test_keys_are_projected_once_for_a_whole_search(model) -> None:
     memory = model.attention.remember(SOURCES, MASK)
     decode(model, memory, start=START, end=END, constraints=Constraints(4, 10))
     assert calls == [4]  # once, and for the four sources, not for their hypotheses
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_attention_that_is_not_kept_is_all_that_differs(name: str) -> None:
+    decoder = TableDecoder(random_table(12, 5, scale=0.7))
+
+    def found(keep: bool) -> list[list[Hypothesis]]:
+        return decode(
+            decoder,
+            memory_of(3, 5),
+            start=START,
+            end=END,
+            strategy=STRATEGIES[name](),
+            constraints=Constraints(maximum_length=8),
+            keep_attention=keep,
+        )
+
+    pairs = zip(chain(*found(True)), chain(*found(False)), strict=True)
+    for whole, bare in pairs:
+        assert bare.attention.shape == (len(whole.tokens), 0)
+        for field in ("tokens", "log_probability", "token_log_probabilities", "score"):
+            assert getattr(bare, field) == getattr(whole, field)

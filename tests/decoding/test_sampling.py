@@ -240,3 +240,49 @@ def test_a_model_that_cannot_end_still_answers() -> None:
 def test_out_of_range(fields, message) -> None:
     with pytest.raises(UserError, match=message):
         seeded(**fields)
+
+
+def by_sorting(steps: torch.Tensor, temperature: float, top_k: int, top_p: float) -> torch.Tensor:
+    """The distribution by its definition: the whole vocabulary is sorted and its tail cut off."""
+    ordered, order = torch.softmax(steps.double() / temperature, dim=-1).sort(descending=True)
+    if top_k:
+        ordered[..., top_k:] = 0
+        ordered = ordered / ordered.sum(dim=-1, keepdim=True)
+    before = ordered.cumsum(dim=-1) - ordered
+    ordered = ordered.masked_fill(before >= top_p, 0.0) if top_p < 1 else ordered
+    kept = torch.zeros_like(ordered).scatter_(-1, order, ordered)
+    return kept / kept.sum(dim=-1, keepdim=True)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+@pytest.mark.parametrize("p", [1.0, 0.8])
+@pytest.mark.parametrize("k", [0, 1, 7, 9000, 10_000, 20_000])
+def test_a_large_vocabulary_has_the_same_distribution_however_it_is_found(
+    k, p, temperature
+) -> None:
+    logits = 3 * torch.randn(3, 5, 9000, generator=torch.Generator().manual_seed(0))
+    logits[..., 17] = float("-inf")
+    steps = torch.log_softmax(logits, dim=-1)
+    found = seeded(top_k=k, top_p=p, temperature=temperature).distribution(steps)
+    expected = by_sorting(steps, temperature, k, p)
+    assert found.dtype == torch.float32
+    # At the edge of top-p rounding decides on one token.
+    differs = (found > 0) != (expected > 0)
+    assert bool((differs.sum(dim=-1) <= (p < 1)).all())
+    torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-6)
+    assert bool((found[..., 17] == 0).all())
+
+
+@pytest.mark.parametrize("fields", [{}, {"top_k": 3}])
+def test_no_vocabulary_is_sorted_without_top_p(fields, monkeypatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "sort", None)
+    seeded(**fields).distribution(torch.zeros(2, 5))
+
+
+def test_widening_draws_from_the_one_row_there_is() -> None:
+    steps = torch.tensor([[[0.0, 1.0, 0.0]], [[1.0, 0.0, 0.0]]]).log()  # (B, 1, V)
+    totals, live = torch.zeros(2, 1), torch.ones(2, 1, dtype=torch.bool)
+    choice = seeded(width=4).choose(totals, steps, live, torch.zeros(2, dtype=torch.long))
+    assert choice.tokens.tolist() == [[1] * 4, [0] * 4]
+    assert choice.parents.tolist() == [[0] * 4] * 2
+    assert choice.live.shape == (2, 4)

@@ -141,6 +141,21 @@ def test_a_self_critical_run_rewards_its_captions_and_can_be_resumed(
     assert {"train_reward", "train_length", "train_finished"} <= log[0].keys()
 
 
+def test_a_hard_run_in_parts_can_be_resumed(data: dict[str, str], tmp_path: Path) -> None:
+    whole, split = tmp_path / "whole", tmp_path / "split"
+    hard: dict[str, Any] = {
+        "decoder": {"selection": "hard"},
+        "objective": {"doubly_stochastic": 0.0},
+    }
+    parts = {"accumulate": 2}
+    train_captioner(recipe_for(data, **hard, training=parts), whole)
+    train_captioner(recipe_for(data, **hard, training={**parts, "epochs": 1}), split)
+    train_captioner(recipe_for(data, **hard, training=parts), split, resume=True)
+    first, second = (load_file(run / "last.safetensors") for run in (whole, split))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
 def test_a_self_critical_run_starts_from_a_soft_run(data: dict[str, str], tmp_path: Path) -> None:
     """With a learning rate of next to nothing it ends there as well."""
     weights = tmp_path / "encoder.safetensors"
@@ -197,6 +212,24 @@ def test_a_run_starts_from_word_vectors(
     exact = [bool((embedding[photo] == 7).all()), bool((embedding[colour] == -3).all())]
     assert exact == [freeze, freeze]
     torch.testing.assert_close(embedding[photo], torch.full((8,), 7.0), rtol=0, atol=0.2)
+
+
+@pytest.mark.parametrize("freeze", [True, False])
+def test_a_resumed_run_has_its_word_vectors_without_their_file(
+    data: dict[str, str], tmp_path: Path, freeze: bool
+) -> None:
+    file, whole, split = tmp_path / "vectors.txt", tmp_path / "whole", tmp_path / "split"
+    file.write_text("photo " + "7 " * 8 + "\n")
+    vectors = {"file": str(file), "freeze": freeze}
+    train_captioner(recipe_for(data, word_vectors=vectors), whole)
+    train_captioner(recipe_for(data, word_vectors=vectors, training={"epochs": 1}), split)
+    file.unlink()
+    train_captioner(recipe_for(data, word_vectors=vectors), split, resume=True)
+    first, second = (load_file(run / "last.safetensors") for run in (whole, split))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    with pytest.raises(UserError, match="cannot be read"):
+        train_captioner(recipe_for(data, word_vectors=vectors), tmp_path / "other", resume=True)
 
 
 def test_word_vectors_of_another_size_are_refused(data: dict[str, str], tmp_path: Path) -> None:

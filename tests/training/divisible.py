@@ -146,13 +146,15 @@ def run(
 
 
 def baseline(rank: int) -> float:
-    """Hard attention's baseline, -1 before, after two captions at each process."""
+    """Hard attention's baseline, -1 before, after two captions at each process, in two parts."""
     decoder = ShowAttendTellDecoder(DecoderConfig(2, 2, 2, selection="hard"), 5)
     loss = HardAttentionLoss(decoder, ObjectiveConfig(doubly_stochastic=0.0))
     loss.baseline.fill_(-1.0)
     rewards = torch.tensor([[-4.0, -6.0], [-9.0, -50.0]])[rank]
     drawn = torch.tensor([[True, True], [True, False]])[rank]
-    loss._update_baseline(rewards, torch.tensor([2, 3]), drawn)
+    loss._baseline_of_step()
+    for part in (slice(0, 1), slice(1, 2)):
+        loss._update_baseline(rewards[part], torch.tensor([2, 3])[part], drawn[part])
     return float(loss.baseline)
 
 
