@@ -10,7 +10,10 @@ made anew for the gradient. And since
 
 the exponentials of the keys are taken once a memory and those of the queries once a query: what is
 left for each of the Q x L x A is a product, a sum and a division, many times quicker than tanh, and
-as exact: r is never further from the truth than a rounding of q + k would put it. Given ds,
+as exact: r is never further from the truth than a rounding of q + k would put it. (Exponentials of
+what is beyond 43 would not be float32 numbers; it is taken for 43, of which tanh knows no
+difference unless both q and k are so large and of opposite signs. Where they might be, r is
+computed from q + k.) Given ds,
 
     s_ql  = sum_a v_a - 2 sum_a v_a r_qla
     dv_a  = sum_ql ds_ql (1 - 2 r_qla)
@@ -36,9 +39,9 @@ from captioner.attention.products import in_types_given
 _ELEMENTS = 1 << 18
 """Of a temporary that stays in the cache: 1 MiB in float32."""
 
-_LARGEST_KEY = 30.0
-"""A query that `_exponentials` must clamp, beyond 43 in float32, is so far from keys of up to this
-size that tanh of their sum is 1 or -1, as it is with the clamped query."""
+_LARGE = 30.0
+"""If neither queries nor keys, or one of them only, are beyond this, clamping changes nothing: what
+is clamped, beyond 43 in float32, is so far from the other that tanh of their sum is 1 or -1."""
 
 
 def plain_additive_scores(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
@@ -51,38 +54,38 @@ def plain_additive_scores(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor
 
 
 @torch.no_grad()
-def key_exponentials(keys: Tensor) -> Tensor | None:
-    """exp(2 k) of the keys (B, L, A), in float32 at least.
+def exponentials(projected: Tensor) -> Tensor:
+    """exp(2 q) of queries or exp(2 k) of keys (B, L, A), in float32 at least.
 
-    None for keys too large for it (or not numbers), of which only the plain scores are exact.
+    As large, and as small, as they may be without ceasing to be numbers.
     """
-    keys = _wide(keys)
-    if keys.numel() > 0:
-        least, most = keys.aminmax()
-        if not bool((least >= -_LARGEST_KEY) & (most <= _LARGEST_KEY)):
-            return None
-    return (2 * keys).exp_()
+    wide = _wide(projected)
+    limit = 0.49 * math.log(torch.finfo(wide.dtype).max)
+    return (2 * wide.clamp(-limit, limit)).exp_()
 
 
 @in_types_given
-def additive_scores(query: Tensor, exponentials: Tensor, energy: Tensor) -> Tensor:
-    """The scores (B, Q, L), in float32 at least, without a gradient."""
-    energy = energy.to(exponentials.dtype)
-    scores = exponentials.new_empty(*query.shape[:2], exponentials.shape[1])  # (B, Q, L)
-    for part, falling in _parts(_exponentials(query), exponentials):
+def additive_scores(query: Tensor, keys: Tensor, prepared: Tensor, energy: Tensor) -> Tensor:
+    """The scores (B, Q, L), in float32 at least, without a gradient.
+
+    prepared: the keys' `exponentials`, here and below.
+    """
+    energy = energy.to(prepared.dtype)
+    scores = prepared.new_empty(*query.shape[:2], prepared.shape[1])  # (B, Q, L)
+    for part, falling in _parts(query, keys, prepared):
         scores[part] = torch.mv(falling.flatten(end_dim=-2), energy).view(falling.shape[:-1])
     return scores.mul_(-2).add_(energy.sum())
 
 
 @in_types_given
 def query_gradient(
-    gradient: Tensor, query: Tensor, exponentials: Tensor, energy: Tensor
+    gradient: Tensor, query: Tensor, keys: Tensor, prepared: Tensor, energy: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The scores' gradient (B, Q, L) -> that of the queries, (B, Q, A), and of v, (A)."""
-    gradient, energy = gradient.to(exponentials.dtype), energy.to(exponentials.dtype)
-    found = torch.empty_like(query, dtype=exponentials.dtype)  # (B, Q, A)
+    gradient, energy = gradient.to(prepared.dtype), energy.to(prepared.dtype)
+    found = torch.empty_like(query, dtype=prepared.dtype)  # (B, Q, A)
     of_energy = torch.zeros_like(energy)  # (A)
-    for part, falling in _parts(_exponentials(query), exponentials):
+    for part, falling in _parts(query, keys, prepared):
         own = gradient[part].unsqueeze(-2)  # (b, Q, 1, L)
         of_energy += (own @ falling).sum(dim=(0, 1, 2))
         slope = falling.addcmul_(falling, falling, value=-1)  # (b, Q, L, A), r (1 - r)
@@ -91,52 +94,75 @@ def query_gradient(
 
 
 @in_types_given
-def key_gradient(gradient: Tensor, query: Tensor, exponentials: Tensor, energy: Tensor) -> Tensor:
+def key_gradient(
+    gradient: Tensor, query: Tensor, keys: Tensor, prepared: Tensor, energy: Tensor
+) -> Tensor:
     """The scores' gradient (B, Q, L) -> that of the keys, (B, L, A), summed over the queries.
 
     For one source after the other, and its queries one after the other, however many there are.
     """
-    gradient, query = gradient.to(exponentials.dtype), _exponentials(query)
-    found = torch.zeros_like(exponentials)  # (B, L, A)
-    falling = exponentials.new_empty(exponentials.shape[1:])  # (L, A)
-    one = exponentials.new_ones(())
+    gradient, falling_of = gradient.to(prepared.dtype), _Falling(query, keys, prepared)
+    found = torch.zeros_like(prepared)  # (B, L, A)
+    falling = prepared.new_empty(prepared.shape[1:])  # (L, A)
     for source, total in enumerate(found):
-        for number, row in enumerate(query[source]):
-            torch.addcmul(one, row, exponentials[source], out=falling).reciprocal_()
+        for number, own in enumerate(gradient[source]):
+            falling_of((source, number), source, falling)
             falling.addcmul_(falling, falling, value=-1)  # (L, A), r (1 - r)
-            total.addcmul_(falling, gradient[source, number].unsqueeze(-1))
+            total.addcmul_(falling, own.unsqueeze(-1))
     return found.mul_(4 * energy.to(found.dtype))
 
 
 class FusedAdditiveScores(torch.autograd.Function):
-    """`additive_scores` with its gradient: `FusedAdditiveScores.apply(query, keys, exps, v)`.
-
-    Takes the keys beside their exponentials only because the gradient is theirs.
-    """
+    """`additive_scores` and its gradient: `FusedAdditiveScores.apply(query, keys, prepared, v)`."""
 
     @staticmethod
-    def forward(
-        ctx: Any, query: Tensor, keys: Tensor, exponentials: Tensor, energy: Tensor
-    ) -> Tensor:
+    def forward(ctx: Any, query: Tensor, keys: Tensor, prepared: Tensor, energy: Tensor) -> Tensor:
         """Queries (B, Q, A), keys (B, L, A), v (A) -> scores (B, Q, L)."""
-        ctx.save_for_backward(query, exponentials, energy)
-        ctx.key_type = keys.dtype
-        return additive_scores(query, exponentials, energy)
+        ctx.save_for_backward(query, keys, prepared, energy)
+        return additive_scores(query, keys, prepared, energy)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """The scores' gradient (B, Q, L) -> those of the queries, the keys and v."""
-        query, exponentials, energy = ctx.saved_tensors
-        of_query, of_energy = query_gradient(gradient, query, exponentials, energy)
+        query, keys, prepared, energy = ctx.saved_tensors
+        of_query, of_energy = query_gradient(gradient, query, keys, prepared, energy)
         of_keys = None
         if ctx.needs_input_grad[1]:
-            of_keys = key_gradient(gradient, query, exponentials, energy).to(ctx.key_type)
+            of_keys = key_gradient(gradient, query, keys, prepared, energy).to(keys.dtype)
         return of_query.to(query.dtype), of_keys, None, of_energy.to(energy.dtype)
 
 
-def _parts(query: Tensor, keys: Tensor) -> Iterator[tuple[tuple[slice, slice], Tensor]]:
-    """Exponentials (B, Q, A) and (B, L, A) -> a few sources and queries at a time, with their r.
+class _Falling:
+    """What gives r for some queries and sources: from exponentials, or from q + k where it must."""
+
+    def __init__(self, query: Tensor, keys: Tensor, prepared: Tensor) -> None:
+        """Queries (B, Q, A), keys (B, L, A) and their exponentials."""
+        self.exact = not _both_large(query, prepared)
+        self.query = (exponentials(query) if self.exact else _wide(query)).unsqueeze(-2)
+        self.keys = prepared if self.exact else _wide(keys)
+        self.one = prepared.new_ones(())
+
+    def __call__(self, queries: Any, sources: Any, out: Tensor) -> Tensor:
+        """Places of queries, and of their sources as (..., L, A) -> r (..., L, A), in `out`."""
+        query, keys = self.query[queries], self.keys[sources]
+        if self.exact:
+            return torch.addcmul(self.one, query, keys, out=out).reciprocal_()
+        return torch.add(query, keys, out=out).mul_(-2).sigmoid_()
+
+
+def _both_large(query: Tensor, prepared: Tensor) -> bool:
+    """Whether queries and keys may both be beyond `_LARGE`, or something is no number."""
+    if query.numel() == 0 or prepared.numel() == 0 or bool(query.abs().amax() <= _LARGE):
+        return False
+    least, most = prepared.aminmax()
+    return not bool((least >= math.exp(-2 * _LARGE)) & (most <= math.exp(2 * _LARGE)))
+
+
+def _parts(
+    query: Tensor, keys: Tensor, prepared: Tensor
+) -> Iterator[tuple[tuple[slice, slice], Tensor]]:
+    """Queries (B, Q, A) and keys (B, L, A) -> a few sources and queries at a time, with their r.
 
     r is (b, q, L, A), in memory that is used again for the next.
     """
@@ -144,22 +170,14 @@ def _parts(query: Tensor, keys: Tensor) -> Iterator[tuple[tuple[slice, slice], T
     length = keys.shape[1]
     of_queries = min(queries, max(1, _ELEMENTS // max(1, length * size)))
     of_sources = min(batch_size, max(1, _ELEMENTS // max(1, of_queries * length * size)))
-    memory = keys.new_empty(of_sources, of_queries, length, size)
-    one = keys.new_ones(())
+    memory = prepared.new_empty(of_sources, of_queries, length, size)
+    falling_of = _Falling(query, keys, prepared)
     for source in range(0, batch_size, max(1, of_sources)):
+        sources = slice(source, min(batch_size, source + of_sources))
         for first in range(0, queries, max(1, of_queries)):
-            part = slice(source, source + of_sources), slice(first, first + of_queries)
-            own = query[part].unsqueeze(-2)  # (b, q, 1, A)
-            falling = memory[: own.shape[0], : own.shape[1]]  # (b, q, L, A)
-            torch.addcmul(one, own, keys[part[0]].unsqueeze(-3), out=falling)
-            yield part, falling.reciprocal_()
-
-
-def _exponentials(query: Tensor) -> Tensor:
-    """exp(2 q) of queries, as large as it may be without ceasing to be a number."""
-    query = _wide(query)
-    limit = 0.49 * math.log(torch.finfo(query.dtype).max)
-    return (2 * query.clamp(-limit, limit)).exp_()
+            part = sources, slice(first, min(queries, first + of_queries))
+            falling = memory[: sources.stop - source, : part[1].stop - first]  # (b, q, L, A)
+            yield part, falling_of(part, (sources, None), falling)
 
 
 def _wide(tensor: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from captioner.attention.fused_additive import (
     FusedAdditiveScores,
     additive_scores,
-    key_exponentials,
+    exponentials,
     plain_additive_scores,
 )
 from captioner.attention.products import Linear
@@ -105,7 +105,7 @@ class AdditiveScore(Score):
         """
         if not self.fused or keys.device.type != "cpu" or keys.dim() != 3:
             return None
-        return key_exponentials(keys)
+        return exponentials(keys)
 
     def forward(self, query: Tensor, keys: Tensor, prepared: Tensor | None = None) -> Tensor:
         """Queries (..., Q, H) and keys (..., L, A) -> scores (..., Q, L)."""
@@ -114,7 +114,7 @@ class AdditiveScore(Score):
         if prepared is None:
             return plain_additive_scores(projected, keys, energy)
         if not torch.is_grad_enabled():
-            return additive_scores(projected, prepared, energy).to(projected.dtype)
+            return additive_scores(projected, keys, prepared, energy).to(projected.dtype)
         scores: Tensor = FusedAdditiveScores.apply(projected, keys, prepared, energy)
         return scores.to(projected.dtype)
 

@@ -104,7 +104,7 @@ class Recurrence(torch.autograd.Function):
         for time in range(steps):
             before = fed[time, :, memory_size:]  # (N, H)
             queries[time] = (before @ weights.query.t()).view(queries[time].shape)
-            scores = additive_scores(queries[time], looks.exponentials, weights.energy)
+            scores = additive_scores(queries[time], keys, looks.exponentials, weights.energy)
             logarithms[time] = masked_log_softmax(scores, mask)  # (B, K, L)
             if looks.choose is not None:
                 places[time] = looks.choose(logarithms[time])
@@ -119,9 +119,9 @@ class Recurrence(torch.autograd.Function):
             torch.addcmul(entry * candidate, forget, cells[time], out=cells[time + 1])
             fed[time + 1, :, memory_size:] = exit_ * torch.tanh(cells[time + 1])
         ctx.looks = looks
-        ctx.types = [each.dtype for each in (words, hidden, cell, keys)]
+        ctx.types = [each.dtype for each in (words, hidden, cell)]
         kept = (fed, queries, logarithms, shares, contexts, opened, gates, cells)
-        ctx.save_for_backward(*kept, values, *weights)
+        ctx.save_for_backward(*kept, values, keys, *weights)
         ctx.mark_non_differentiable(places)
         states = fed[1:, :, memory_size:].reshape(steps, batch_size, rows, size)
         gated = fed[:-1, :, :memory_size].reshape(steps, batch_size, rows, memory_size)
@@ -139,7 +139,7 @@ class Recurrence(torch.autograd.Function):
         """Gradients of the states, contexts and logarithms -> those of what was given."""
         looks: Looks = ctx.looks
         fed, queries, logarithms, shares, contexts, opened, gates, cells, *rest = ctx.saved_tensors
-        values, weights = rest[0], Weights(*rest[1:])
+        values, keys, weights = rest[0], rest[1], Weights(*rest[2:])
         steps, batch_size, rows, _ = logarithms.shape
         memory_size, size = values.shape[-1], cells.shape[-1]
         of_states, of_contexts, of_logarithms = (
@@ -171,7 +171,7 @@ class Recurrence(torch.autograd.Function):
                 looks, logarithms[time], of_logarithms[time], of_shares
             )
             of_queries[time], of_this = query_gradient(
-                of_scores[time], queries[time], looks.exponentials, weights.energy
+                of_scores[time], queries[time], keys, looks.exponentials, weights.energy
             )
             of_energy += of_this
             of_hidden = of_hidden + of_queries[time].flatten(end_dim=1) @ weights.query
@@ -188,9 +188,10 @@ class Recurrence(torch.autograd.Function):
             of_keys = key_gradient(
                 of_scores.permute(by_caption).flatten(1, 2),  # (B, K T, L)
                 queries.permute(by_caption).flatten(1, 2),  # (B, K T, A)
+                keys,
                 looks.exponentials,
                 weights.energy,
-            ).to(ctx.types[3])
+            ).to(keys.dtype)
         if weights.gate is not None:
             of_gate = of_opened.flatten(end_dim=1).t() @ states
             of_gate_bias = of_opened.sum(dim=(0, 1))

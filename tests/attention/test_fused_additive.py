@@ -10,7 +10,7 @@ from captioner.attention import AdditiveScore, Attention, ConcatScore, fused_add
 from captioner.attention.fused_additive import (
     FusedAdditiveScores,
     additive_scores,
-    key_exponentials,
+    exponentials,
     key_gradient,
     plain_additive_scores,
     query_gradient,
@@ -19,12 +19,6 @@ from captioner.attention.fused_additive import (
 
 def random(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
-
-
-def exponentials(keys: Tensor) -> Tensor:
-    found = key_exponentials(keys)
-    assert found is not None
-    return found
 
 
 def fused(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
@@ -58,27 +52,47 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
     assert torch.autograd.gradcheck(fused, given)
 
 
-@pytest.mark.parametrize("size", [0.0, 1e-4, 1.0, 10.0, 29.0])
+@pytest.mark.parametrize("size", [0.0, 1e-4, 1.0, 10.0, 29.0, 31.0, 42.0, 44.0, 100.0, 1e30])
 def test_scores_are_as_exact_as_float32(size: float) -> None:
     query = torch.tensor([-1e30, -100.0, -43.6, -30.0, -9.0, -1.0, 0.0, 1e-6, 5.0, 29.5, 44.0, 1e9])
     query = query.view(1, -1, 1).expand(1, -1, 3)
     keys = torch.tensor([-1.0, 0.5, 1.0]).mul(size).view(1, 3, 1).expand(1, 3, 3)
     energy = torch.tensor([0.5, -2.0, 3.0])
     wanted = plain_additive_scores(query.double(), keys.double(), energy.double())
-    found = additive_scores(query, exponentials(keys), energy)
+    found = additive_scores(query, keys, exponentials(keys), energy)
     assert (found - wanted).abs().max() < 3e-6  # of scores between -1.5 and 1.5
     assert found.dtype == torch.float32
 
 
-@pytest.mark.parametrize("outlier", [30.5, -31.0, float("inf"), float("nan")])
-def test_keys_too_large_are_left_to_the_plain_equation(outlier: float) -> None:
-    score = AdditiveScore(4, 4, 6)
-    values = random(2, 5, 4, seed=0, dtype=torch.float32)
-    keys = score.project_keys(values)
-    assert score.prepare(keys) is not None
-    keys = keys.detach().clone()
-    keys[1, 2, 3] = outlier
-    assert score.prepare(keys) is None
+@pytest.mark.parametrize("size", [1.0, 29.0, 31.0, 50.0, 130.0])
+@pytest.mark.parametrize("keys_size", [1.0, 29.0, 31.0, 50.0, 130.0])
+def test_gradients_of_large_queries_and_keys_are_those_of_the_equation(
+    size: float, keys_size: float
+) -> None:
+    query = random(2, 4, 6, seed=0).clamp(-1, 1) * size
+    # So that sums are small even where both are large, in some places.
+    keys = torch.cat([-query[:, :3], random(2, 4, 6, seed=1).clamp(-1, 1) * keys_size], dim=1)
+    keys = keys + 0.3 * random(2, 7, 6, seed=2)
+    given = [query.float(), keys.float(), random(6, seed=3).float()]
+    gradient = random(2, 4, 7, seed=4)
+    results = []
+    for function, kind in ((fused, torch.float32), (plain_additive_scores, torch.float64)):
+        leaves = [tensor.to(kind).requires_grad_() for tensor in given]
+        scores = function(*leaves)
+        found = [scores.detach(), *torch.autograd.grad(scores, leaves, gradient.to(kind))]
+        results.append([each.double() for each in found])
+    for own, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(own, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("odd", [float("inf"), float("-inf"), float("nan")])
+def test_keys_that_are_no_numbers_give_what_the_equation_gives(odd: float) -> None:
+    query, keys = random(2, 3, 6, seed=0).float(), random(2, 5, 6, seed=1).float()
+    energy = random(6, seed=2).float()
+    keys[1, 2, 3] = odd
+    wanted = plain_additive_scores(query, keys, energy)
+    found = additive_scores(query, keys, exponentials(keys), energy)
+    torch.testing.assert_close(found, wanted, equal_nan=True)
 
 
 def test_an_attention_prepares_its_memory_once_and_looks_the_same() -> None:
@@ -106,7 +120,7 @@ def test_half_precision_scores_are_rounded_once() -> None:
     query, keys = random(2, 3, 6, seed=0).bfloat16(), random(2, 5, 6, seed=1).bfloat16()
     energy = random(6, seed=2).bfloat16()
     wanted = plain_additive_scores(query.double(), keys.double(), energy.double())
-    found = additive_scores(query, exponentials(keys), energy)
+    found = additive_scores(query, keys, exponentials(keys), energy)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5)
 
@@ -122,9 +136,9 @@ def test_an_autocast_region_rounds_nothing() -> None:
         scores = fused(*leaves)
         return [
             prepared,
-            additive_scores(query, prepared, energy),
-            *query_gradient(gradient, query, prepared, energy),
-            key_gradient(gradient, query, prepared, energy),
+            additive_scores(query, keys, prepared, energy),
+            *query_gradient(gradient, query, keys, prepared, energy),
+            key_gradient(gradient, query, keys, prepared, energy),
             scores,
             *torch.autograd.grad(scores, leaves, gradient),
         ]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from captioner.attention import AdditiveScore, Memory
-from captioner.attention.fused_additive import key_exponentials
+from captioner.attention.fused_additive import exponentials as exponentials_of
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder, TeacherForced
 from captioner.caption.recurrence import Looks, Recurrence
 from captioner.errors import UserError
@@ -214,8 +214,6 @@ def test_an_autocast_region_rounds_nothing_of_float32() -> None:
 
     hidden, size = 6, 7
     keys = random(2, PLACES, size)
-    exponentials = key_exponentials(keys)
-    assert exponentials is not None
     given = [
         random(2, 3, 4, 4 * hidden),
         random(2, 3, hidden),
@@ -228,7 +226,7 @@ def test_an_autocast_region_rounds_nothing_of_float32() -> None:
         random(1, hidden),
         random(1),
     ]
-    looks = Looks(exponentials, None, None, None)
+    looks = Looks(exponentials_of(keys), None, None, None)
 
     def computed() -> list[Tensor]:
         found = Recurrence.apply(looks, *given)[:3]

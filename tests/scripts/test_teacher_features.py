@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +82,9 @@ def test_a_decoder_trains_on_what_the_teacher_sees(
     spread = seen[:2].flatten(end_dim=1).std(dim=0)  # (D,)
     assert bool((spread < 1.01).all())
     assert float((spread > 0.99).float().mean()) > 0.7
-    assert "the best model is in run/model" in run(
-        tmp_path, "-m", "captioner", "train", "config.yaml", "--out", "run"
-    )
+    said = run(tmp_path, "-m", "captioner", "train", "config.yaml", "--out", "run")
+    assert "the best model is in run/model" in said
+    scores = json.loads((tmp_path / "run/model/scores.json").read_text())
+    table = run(tmp_path, str(ROOT / "scripts/compare_runs.py"), "run").splitlines()
+    assert table[2].startswith("| run | ")
+    assert f" {scores['CIDEr-D']:.3f} " in table[2]

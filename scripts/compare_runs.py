@@ -1,0 +1,78 @@
+"""Compare training runs by their best models' captions and maps of the validation photos.
+
+The photos are seen as the runs saw them, from their feature stores, and captioned freely, by the
+beam that each config names. Prints a table in Markdown: the scores, the mean entropy of the maps,
+and how far the maps of two words of a caption differ.
+
+  python scripts/compare_runs.py runs/teacher_soft runs/teacher_hard runs/teacher_self_critical
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+
+from captioner.caption import Captioner, load_model
+from captioner.cli.program import run_program
+from captioner.errors import UserError
+from captioner.evaluation.diversity import text_diversity
+from captioner.evaluation.map_spread import map_spread
+from captioner.progress import Progress
+from captioner.recipes.config import SCORES, CaptioningRecipe, read_recipe
+from captioner.recipes.features import StoredRows, readable
+from captioner.recipes.judge import MODEL, scores_of
+from captioner.recipes.run_folder import CONFIG
+from captioner.recipes.sources import Source, read_sources
+from captioner.vision.feature_store import FeatureStore
+
+COLUMNS = (*SCORES[:-1], "entropy", "divergence", "distinct", "vocabulary")
+
+
+def measure(recipe: CaptioningRecipe, captioner: Captioner, store: FeatureStore) -> list[float]:
+    """The figures of `COLUMNS` for a model on the validation photos of its recipe."""
+    source: Source = read_sources(recipe.data)[1].first(recipe.validation.images)
+    rows = readable(source, store)
+    features = StoredRows(store, len(source), mirror=False)
+    progress = Progress("captions", len(rows), "photos")
+    captions = []
+    for first in range(0, len(rows), recipe.validation.batch_size):
+        batch = rows[first : first + recipe.validation.batch_size]
+        captions += captioner.caption_annotations(features.annotations(torch.tensor(batch)))
+        progress.advance(len(batch))
+    progress.close()
+    texts = [caption.text for caption in captions]
+    scores = scores_of(texts, source.take(rows))
+    spread = map_spread([caption.attention for caption in captions if caption.words])
+    varied = text_diversity([caption.words for caption in captions])
+    return [
+        *(scores[name] for name in SCORES[:-1]),
+        spread.entropy,
+        spread.divergence or 0.0,
+        varied.distinct_captions,
+        varied.vocabulary,
+    ]
+
+
+def main() -> None:
+    """Compare."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="the folder of a run")
+    arguments = parser.parse_args()
+    print(f"| | {' | '.join(COLUMNS)} |\n|---|{'---|' * len(COLUMNS)}", flush=True)
+    for run in arguments.runs:
+        recipe = read_recipe(run / CONFIG)
+        if recipe.encoder.train or recipe.data.format == "shapes":
+            raise UserError(f"{run} has no stored features of photos")
+        folder = recipe.features.folder or run / "features"
+        found = measure(recipe, load_model(run / MODEL), FeatureStore(folder / "validation"))
+        cells = [f"{value:.3f}" if isinstance(value, float) else str(value) for value in found]
+        print(f"| {run.name} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main, Path(__file__).stem))
