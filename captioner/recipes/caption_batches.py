@@ -22,7 +22,7 @@ from captioner.training import Part, Step
 
 @dataclass(frozen=True)
 class CaptionBatches:
-    """The training set in batches, length-bucketed where features are stored.
+    """The training set in batches, length-bucketed unless the encoder is trained along.
 
     ahead: how many steps a thread makes ready while the present one is made, for a GPU, in memory
         that it fetches by itself; 0 for none. On a CPU the step has use for every core.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -17,10 +18,12 @@ from captioner.files import folder_lock, write_json
 from captioner.recipes.caption_batches import CaptionBatches
 from captioner.recipes.config import CaptioningRecipe
 from captioner.recipes.features import (
+    EncodedRows,
     PixelRows,
     Rows,
     StoredRows,
     encoder_of,
+    photo_loaders,
     readable,
     stored_features,
 )
@@ -31,7 +34,7 @@ from captioner.recipes.run_record import write_record
 from captioner.recipes.sources import Source, read_sources
 from captioner.recipes.start import WORDS, Start, read_start
 from captioner.text.vocabulary import Vocabulary
-from captioner.training import CHECKPOINT, Engine, Validation, train
+from captioner.training import CHECKPOINT, Engine, Validation, summary_writer, train
 
 __all__ = ["CaptionBatches", "free_running", "scores_of", "train_captioner", "write_captions"]
 
@@ -62,19 +65,29 @@ def train_captioner(
             kept.enter_context(contextlib.redirect_stdout(None))  # One process prints.
         with engine.together():
             if engine.main:
-                check_folder(recipe, folder, resume)
+                if recipe.training.tensorboard:
+                    summary_writer()  # Its package may be missing.
+                check_folder(recipe, folder, resume, engine.size)
             train_source, validation_source = read_sources(recipe.data)
             validation_source = validation_source.first(recipe.validation.images)
             _check_validation(len(validation_source))
-            start = _start(recipe, folder, resume)
+            resumed = resume and (folder / CHECKPOINT).exists()
+            start = _start(recipe, folder, resumed)
         with engine.together():
             if engine.main:
                 kept.enter_context(folder_lock(folder, "run"))
-                check_folder(recipe, folder, resume)  # Another run may have been in it meanwhile.
-                write_json(folder / CONFIG, to_mapping(recipe))
+                # Another run may have been in it meanwhile.
+                check_folder(recipe, folder, resume, engine.size)
                 write_record(folder, recipe.training.seed, engine, resume)
-        with engine.together():
-            ready = _prepare(recipe, folder, engine, train_source, validation_source, start)
+                write_json(folder / CONFIG, to_mapping(recipe))
+        loaders = None
+        if engine.device.type == "cuda" and (recipe.encoder.train or not recipe.features.store):
+            loaders = kept.enter_context(photo_loaders(engine.local_size))
+        with engine.at_once():
+            ready = _prepare(
+                recipe, folder, engine, train_source, validation_source, start, resumed, loaders
+            )
+            engine.gather(None)  # Everything is there for everyone.
         judge = CaptionJudge(
             ready.captioner, ready.validation_rows, ready.kept, ready.judged, recipe, folder, engine
         )
@@ -111,6 +124,8 @@ def _prepare(
     train_source: Source,
     validation_source: Source,
     start: Start | None,
+    resumed: bool,
+    loaders: ThreadPoolExecutor | None,
 ) -> _Prepared:
     device = engine.device
     for name, source in (("training", train_source), ("validation", validation_source)):
@@ -131,7 +146,7 @@ def _prepare(
     encoder = encoder_of(recipe).to(device)
     decoder = ShowAttendTellDecoder(recipe.decoder, len(vocabulary)).to(device)
     captioner = Captioner(encoder, decoder, vocabulary, recipe.preprocessing, recipe.search)
-    use_word_vectors(recipe, decoder, vocabulary)
+    use_word_vectors(recipe, decoder, vocabulary, resumed)
     if start is not None:
         start.put_into(decoder, encoder, recipe.encoder.train)
     if engine.main:
@@ -141,9 +156,15 @@ def _prepare(
     train_rows: Rows
     validation_rows: Rows
     kept = list(range(len(validation_source)))
-    if recipe.encoder.train:
-        train_rows = PixelRows(train_source, recipe.preprocessing)
-        validation_rows = PixelRows(validation_source, recipe.preprocessing, encoder)
+    if recipe.encoder.train or not recipe.features.store:
+        train_rows, validation_rows = (
+            PixelRows(source, recipe.preprocessing, encoder, loaders)
+            for source in (train_source, validation_source)
+        )
+        if not recipe.encoder.train:
+            precision = recipe.features.precision
+            train_rows = EncodedRows(train_rows, encoder, precision)
+            validation_rows = EncodedRows(validation_rows, encoder, precision)
     else:
         store = stored_features(
             recipe,
@@ -174,11 +195,11 @@ def _prepare(
     return _Prepared(captioner, model, batches, validation_rows, kept, judged)
 
 
-def _start(recipe: CaptioningRecipe, folder: Path, resume: bool) -> Start | None:
+def _start(recipe: CaptioningRecipe, folder: Path, resumed: bool) -> Start | None:
     """What the run starts with; of a resumed one, its words only: its weights are behind it."""
     if recipe.start_from is None:
         return None
-    if resume and (folder / CHECKPOINT).exists():
+    if resumed:
         return Start(recipe.start_from, Vocabulary.load(folder / WORDS), {}, {})
     return read_start(recipe.start_from)
 

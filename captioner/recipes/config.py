@@ -89,7 +89,8 @@ class EncoderRecipe:
 
     name, width: as in `captioner.vision.vgg.VGGConfig`.
     weights: `imagenet` (torchvision's, downloaded on first use), `random`, or a path.
-    train: whether it is trained along; otherwise annotation vectors are computed once and stored.
+    train: whether it is trained along; otherwise annotation vectors are computed once and stored,
+        unless `features.store` is false. Batch normalisation sees each process's share of a batch.
     train_from: the first of its five blocks of convolutions that is trained, 1 for all of them, 5
         for the last alone; those before stay as they are. Its learning rate is
         `training.encoder_learning_rate`.
@@ -135,20 +136,36 @@ class EncoderRecipe:
 class FeaturesConfig:
     """The feature store.
 
+    store: whether there is one: the annotation vectors of every photo are computed once, before
+        training, and stored. Otherwise an encoder that is not trained reads the photos of each
+        batch anew, which needs no disk and takes longer; one that is trained does so in any case.
+        A photo that cannot be read then ends the run when it is met, whatever `data.on_problem`.
     folder: where it lies; by default `features` in the run's folder. Runs may share one.
     mirror: also store every training photo mirrored, and train on either, at random.
     batch_size: photos encoded at a time.
+    precision: of the encoder's products, `float32`, or `bfloat16` (autocast), which is quicker
+        where the machine has instructions for it. What is stored is float16 in any case.
 
-    Raises `UserError` for a batch size below 1.
+    Raises `UserError` for a batch size below 1, an unknown precision, and a field that has no
+    effect without a store.
     """
 
+    store: bool = True
     folder: Path | None = None
     mirror: bool = False
     batch_size: int = 32
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
+        if self.precision not in ("float32", "bfloat16"):
+            raise UserError(
+                f"features precision {self.precision!r} is not one of float32, bfloat16"
+            )
         if self.batch_size < 1:
             raise UserError(f"features batch_size {self.batch_size} is not at least 1")
+        for name in ("folder", "mirror"):
+            if not self.store and getattr(self, name):
+                raise UserError(f"features {name} has no effect: features store is false")
 
 
 @dataclass(frozen=True)
@@ -217,6 +234,8 @@ class CaptioningRecipe:
     def __post_init__(self) -> None:
         if self.minimum_count < 1:
             raise UserError(f"minimum_count {self.minimum_count} is not at least 1")
+        if self.training.encoder_learning_rate is not None and not self.encoder.train:
+            raise UserError("training encoder_learning_rate has no effect without encoder train")
         if self.features.mirror and self.encoder.train:
             raise UserError("features mirror is for stored features; encoder train stores none")
         self.objective.check_selection(self.decoder.selection)

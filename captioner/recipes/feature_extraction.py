@@ -49,11 +49,14 @@ def seeded_encoder_of(recipe: CaptioningRecipe) -> VGGEncoder:
 def sources_to_store(recipe: CaptioningRecipe, splits: Sequence[str] = ()) -> dict[str, Source]:
     """The photos whose features training needs, as `train` and `validation`, and other splits.
 
-    Raises `UserError` when the recipe trains its encoder, which leaves nothing to store, when it
-    names no `features.folder`, for a split that the data do not have, and as `read_split` does.
+    Raises `UserError` when the recipe trains its encoder or stores no features, which leaves
+    nothing to do, when it names no `features.folder`, for a split that the data do not have, and as
+    `read_split` does.
     """
     if recipe.encoder.train:
         raise UserError("this config trains its encoder, so there is nothing to store")
+    if not recipe.features.store:
+        raise UserError("this config has features.store false, so there is nothing to store")
     if recipe.features.folder is None:
         raise UserError("this config names no features.folder, so there is nowhere to store them")
     data = recipe.data
@@ -95,19 +98,21 @@ class SourceStore:
         processes: how many share this machine's cores.
         """
 
-        def encode(batches: Iterable[Sequence[int]]) -> Iterator[Tensor]:
+        precision = self.recipe.features.precision
+
+        def rows_of(batches: Iterable[Sequence[int]]) -> Iterator[Tensor]:
             if _takes_all_cores(encoder):
                 for batch in batches:
-                    yield _encode(encoder, self._pixels(map(self._photo, batch), batch))
+                    yield encode(encoder, self._pixels(map(self._photo, batch), batch), precision)
             else:
-                with _loaders(processes) as pool:
+                with photo_loaders(processes) as pool:
                     ready = (self._pixels(pool.map(self._photo, rows), rows) for rows in batches)
                     with closing(prefetch(ready, _AHEAD)) as prepared:
                         for pixels in prepared:
-                            yield _encode(encoder, pixels)
+                            yield encode(encoder, pixels, precision)
 
         self.writer.fill(
-            encode,
+            rows_of,
             self.recipe.features.batch_size,
             unreadable=self._unreadable,
             progress=lambda: report(False),
@@ -152,7 +157,10 @@ def source_stores(
     recipe: CaptioningRecipe, folder: Path, encoder: VGGEncoder, sources: dict[str, Source]
 ) -> dict[str, SourceStore]:
     """The store of each source, in `folder`, made where there is none; see `SourceStore`."""
-    key = StoreKey(fingerprint(encoder), recipe.preprocessing.fingerprint())
+    weights = fingerprint(encoder)
+    if recipe.features.precision != "float32":  # Rounded otherwise, they are other features.
+        weights = f"{weights} {recipe.features.precision}"
+    key = StoreKey(weights, recipe.preprocessing.fingerprint())
     return {
         name: SourceStore(
             recipe, folder / name, key, source, recipe.features.mirror and name == "train"
@@ -180,10 +188,14 @@ def fill_stores(
 
 
 @torch.no_grad()
-def _encode(encoder: VGGEncoder, pixels: Tensor) -> Tensor:
-    """Preprocessed photos (B, 3, size, size) -> annotation vectors (B, L, D)."""
+def encode(encoder: VGGEncoder, pixels: Tensor, precision: str = "float32") -> Tensor:
+    """Preprocessed photos (B, 3, size, size) -> annotation vectors (B, L, D).
+
+    precision: of the products, `float32` or `bfloat16`; see `FeaturesConfig`.
+    """
     device = next(encoder.parameters()).device
-    found: Tensor = encoder(pixels.to(device=device, memory_format=torch.channels_last))
+    with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+        found: Tensor = encoder(pixels.to(device=device, memory_format=torch.channels_last))
     return found
 
 
@@ -193,8 +205,11 @@ def _takes_all_cores(encoder: VGGEncoder) -> bool:
 
 
 @contextmanager
-def _loaders(processes: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads that load photos for a GPU: this process's share of the cores."""
+def photo_loaders(processes: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads that load photos for a GPU: this process's share of the cores.
+
+    processes: how many share this machine's cores.
+    """
     count = max(1, min(16, (os.cpu_count() or 1) // processes))
     before = torch.get_num_threads()
     # Each of them works alone. For the main thread this changes nothing; for threads that are

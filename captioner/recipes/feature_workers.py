@@ -59,7 +59,7 @@ def fill_with_workers(
     Raises `UserError` when a worker meets one or ends before its work does. Then, and at
     `KeyboardInterrupt`, the others are stopped first, and all that was done is kept.
     """
-    _check_locks(stores[0])
+    check_locks(stores[0], "give --processes 1")
     workers: list[_Worker] = []
     try:
         with _interrupts_ignored():
@@ -229,8 +229,8 @@ def _device(device: torch.device, number: int) -> torch.device:
     return device
 
 
-def _check_locks(store: SourceStore) -> None:
-    """Raise `UserError` where processes could not keep out of each other's way."""
+def check_locks(store: SourceStore, advice: str) -> None:
+    """Raise `UserError`, with advice, where processes could not keep out of each other's way."""
     try:
         descriptor = os.open(store.folder / "index.json", os.O_RDWR)
     except OSError as error:
@@ -239,7 +239,7 @@ def _check_locks(store: SourceStore) -> None:
         if try_lock(descriptor) is None:
             raise UserError(
                 f"{store.folder} is on a disk without file locks, so that only one process can "
-                f"fill it; give --processes 1"
+                f"fill it; {advice}"
             )
     finally:
         os.close(descriptor)

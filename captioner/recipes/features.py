@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -14,13 +15,15 @@ from captioner.recipes.config import CaptioningRecipe
 from captioner.recipes.feature_extraction import (
     MIRRORED,
     SourceStore,
+    encode,
     encoder_of,
     fill_stores,
+    photo_loaders,
     seeded_encoder_of,
     source_stores,
     sources_to_store,
 )
-from captioner.recipes.feature_workers import fill_with_workers
+from captioner.recipes.feature_workers import check_locks, fill_with_workers
 from captioner.recipes.sources import Source
 from captioner.vision.feature_store import FeatureStore
 from captioner.vision.preprocessing import Preprocessing
@@ -28,10 +31,12 @@ from captioner.vision.vgg import VGGEncoder
 
 __all__ = [
     "MIRRORED",
+    "EncodedRows",
     "PixelRows",
     "Rows",
     "StoredRows",
     "encoder_of",
+    "photo_loaders",
     "readable",
     "store_recipe_features",
     "stored_features",
@@ -52,11 +57,16 @@ def stored_features(
     call this at once, as under `torchrun`, share the work, and each returns when it is done.
 
     processes: how many of them share this machine's cores. quiet: show no progress.
-    Raises `UserError` as `StoreWriter` and its `fill` do, and where the recipe refuses unreadable
-    photos, naming the first.
+    Raises `UserError` as `StoreWriter` and its `fill` do, where the recipe refuses unreadable
+    photos, naming the first, and for a disk on which several processes could not keep out of each
+    other's way.
     """
     base = recipe.features.folder or folder / "features"
     stores = source_stores(recipe, base, encoder, sources)
+    if processes > 1:
+        for store in stores.values():
+            if not store.writer.finished:
+                check_locks(store, "fill it first by captioner features --processes 1")
     with _Display(list(stores.values()), quiet) as display:
         fill_stores(stores.values(), encoder, display.look, processes)
     return {name: store.open() for name, store in stores.items()}
@@ -76,8 +86,9 @@ def store_recipe_features(
     splits: further splits of the data, as the format names them, to store beside `train` and
         `validation`.
 
-    Raises `UserError` when the recipe trains its encoder, which leaves nothing to store, when it
-    names no folder, when a process ends before its work does, and as `stored_features` does.
+    Raises `UserError` when the recipe trains its encoder or stores no features, which leaves
+    nothing to do, when it names no folder, when a process ends before its work does, and as
+    `stored_features` does.
     """
     if processes < 1:
         raise UserError(f"{processes} processes are not at least 1")
@@ -124,6 +135,7 @@ class _Display:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.look(False)  # What other processes did last.
         if self.progress is not None:
             self.progress.close()
 
@@ -183,16 +195,36 @@ class PixelRows:
     """Photos themselves, for an encoder that is trained along."""
 
     def __init__(
-        self, source: Source, preprocessing: Preprocessing, encoder: VGGEncoder | None = None
+        self,
+        source: Source,
+        preprocessing: Preprocessing,
+        encoder: VGGEncoder | None = None,
+        loaders: ThreadPoolExecutor | None = None,
     ) -> None:
+        """Photos of a source; `encoder` is for those who want their `annotations`.
+
+        loaders: threads that load a batch's photos, for a GPU; into memory that it fetches by
+            itself (`to(device, non_blocking=True)`). Without them photos are loaded one by one, as
+            on a CPU, where the step has use for every core.
+        """
         self.source, self.preprocessing, self.encoder = source, preprocessing, encoder
+        self.loaders = loaders
 
     def read(
         self, rows: Tensor, generator: torch.Generator | None = None, part: slice = slice(None)
     ) -> Tensor:
         """Rows (B,) -> preprocessed photos (B, 3, size, size). part: which of the rows are read."""
-        pixels = self.source.pixels(rows[part].tolist(), self.preprocessing)
-        return pixels.to(memory_format=torch.channels_last)
+        chosen = rows[part].tolist()
+        if self.loaders is None:
+            pixels = self.source.pixels(chosen, self.preprocessing)
+            return pixels.to(memory_format=torch.channels_last)
+        photos = torch.stack(list(self.loaders.map(self._photo, chosen)))
+        photos = photos.to(memory_format=torch.channels_last)
+        return photos.pin_memory() if torch.cuda.is_available() else photos
+
+    def _photo(self, row: int) -> Tensor:
+        """A photo, preprocessed: (3, size, size)."""
+        return self.preprocessing(self.source.open_photo(row))
 
     def annotations(self, rows: Tensor) -> Tensor:
         """Rows (B,) -> annotation vectors (B, L, D), by the encoder as it is now."""
@@ -202,4 +234,28 @@ class PixelRows:
         return found
 
 
-Rows = StoredRows | PixelRows
+class EncodedRows:
+    """Annotation vectors of photos that a frozen encoder reads whenever they are asked for.
+
+    They are what a store would give, but for its rounding to float16.
+    """
+
+    def __init__(self, photos: PixelRows, encoder: VGGEncoder, precision: str = "float32") -> None:
+        """Of an encoder in evaluation mode. precision: of its products; see `FeaturesConfig`."""
+        self.photos, self.encoder, self.precision = photos, encoder, precision
+
+    def read(
+        self, rows: Tensor, generator: torch.Generator | None = None, part: slice = slice(None)
+    ) -> Tensor:
+        """Rows (B,) -> annotation vectors (B, L, D), without a gradient, on the encoder's device.
+
+        part: which of the rows are read.
+        """
+        return encode(self.encoder, self.photos.read(rows, generator, part), self.precision)
+
+    def annotations(self, rows: Tensor) -> Tensor:
+        """Rows (B,) -> annotation vectors (B, L, D)."""
+        return self.read(rows)
+
+
+Rows = StoredRows | PixelRows | EncodedRows

@@ -9,7 +9,7 @@ from captioner.errors import UserError
 from captioner.fields import from_mapping, to_mapping
 from captioner.files import read_json
 from captioner.recipes.config import CaptioningRecipe
-from captioner.training import CHECKPOINT
+from captioner.training import CHECKPOINT, check_checkpoint
 
 CONFIG = "config.json"
 """In a run's folder: the recipe that it was made with."""
@@ -26,11 +26,12 @@ CHANGEABLE = (
 """What a resumed run may have otherwise; any other change would make it another run."""
 
 
-def check_folder(recipe: CaptioningRecipe, folder: Path, resume: bool) -> None:
+def check_folder(recipe: CaptioningRecipe, folder: Path, resume: bool, processes: int = 1) -> None:
     """Raise `UserError` where the folder holds a run that this one would not go on with.
 
     That is any run without `resume`; with it, one whose recipe differs in a field that is not one
-    of `CHANGEABLE`, which is named.
+    of `CHANGEABLE`, which is named, and one whose checkpoint is damaged, or of a run that was not
+    of so many processes.
     """
     if not (folder / CHECKPOINT).exists():
         return
@@ -45,6 +46,7 @@ def check_folder(recipe: CaptioningRecipe, folder: Path, resume: bool) -> None:
                 f"cannot resume {folder}: it was made with {name} {before.get(name)!r}, "
                 f"not {now.get(name)!r}"
             )
+    check_checkpoint(folder / CHECKPOINT, processes)
 
 
 def _flat(mapping: dict[str, Any], prefix: str = "") -> dict[str, Any]:

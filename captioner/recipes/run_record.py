@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 import torch
 
+from captioner.errors import UserError
 from captioner.files import read_json, write_json
 from captioner.training import Engine
 
@@ -24,7 +25,9 @@ def write_record(folder: Path, seed: int, engine: Engine, resumed: bool) -> None
     Raises `UserError` where the file cannot be written, or what is there cannot be read.
     """
     path = folder / RECORD
-    before: list[Any] = read_json(path, "record of the run") if resumed and path.exists() else []
+    before: Any = read_json(path, "record of the run") if resumed and path.exists() else []
+    if not isinstance(before, list):
+        raise UserError(f"record of the run {path} is not a list; delete it to go on without it")
     device = str(engine.device)
     if engine.device.type == "cuda":
         device = torch.cuda.get_device_name(engine.device)

@@ -32,7 +32,7 @@ class Batches(Protocol):
     """The training set, cut into batches; the same for the same epoch, whoever asks."""
 
     def steps(self, epoch: int) -> int:
-        """How many batches the epoch has."""
+        """How many batches the epoch has: as many as every other."""
         ...
 
     def batches(self, epoch: int, first: int) -> Iterable[Any]:
@@ -48,7 +48,7 @@ class SharedBatches(Protocol):
     """What an example is called, in the plural."""
 
     def steps(self, epoch: int) -> int:
-        """How many batches the epoch has."""
+        """How many batches the epoch has: as many as every other."""
         ...
 
     def shares(

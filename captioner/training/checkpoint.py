@@ -96,6 +96,58 @@ def load_checkpoint(
     Raises `UserError` when the file is damaged, belongs to another model, or is of a run of more or
     fewer processes, which would draw other numbers.
     """
+    position, tensors = _read(path, processes)
+    try:
+        torch.set_rng_state(tensors[_random_name("cpu", rank)])
+    except (KeyError, TypeError, RuntimeError):
+        raise _damaged(path) from None
+    model.load_state_dict(_same_shapes(path, tensors, "model.", model.state_dict()))
+    average = average or {}
+    for name, tensor in _same_shapes(path, tensors, "average.", average).items():
+        average[name].copy_(tensor)
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for index, parameter in enumerate(parameters):
+        prefix = f"optimizer.{index}."
+        state: dict[str, Any] = {}
+        for name, tensor in tensors.items():
+            if not name.startswith(prefix):
+                continue
+            if tensor.dim() == 0:  # How many steps were made.
+                # A copy: the file would stay open, and on Windows could not be replaced.
+                own_form = tensor.to(parameter.device, copy=True)
+            elif tensor.shape == parameter.shape:
+                # In the parameter's own order in memory, which Adam's fused form goes by.
+                own_form = torch.empty_like(parameter, dtype=tensor.dtype).copy_(tensor)
+            else:
+                raise UserError(f"checkpoint {path} belongs to another model: state {name!r}")
+            state[name.removeprefix(prefix)] = own_form
+        if state:
+            optimizer.state[parameter] = state
+    device = parameters[0].device
+    if (own := _random_name(device.type, rank)) in tensors:
+        try:
+            _set_device_random_state(device, tensors[own])
+        except (TypeError, RuntimeError):
+            raise UserError(f"checkpoint {path} is damaged: its random state is not one") from None
+    return position
+
+
+def check_checkpoint(path: Path, processes: int = 1) -> None:
+    """Raise `UserError` for a checkpoint that so many processes could not go on from.
+
+    That is a damaged one, or one of more or fewer processes; whether it is of the same model is
+    known only to `load_checkpoint`.
+    """
+    _, tensors = _read(path, processes)
+    for rank in range(processes):
+        try:
+            torch.Generator().set_state(tensors[_random_name("cpu", rank)].clone())
+        except (KeyError, TypeError, RuntimeError):
+            raise _damaged(path) from None
+
+
+def _read(path: Path, processes: int) -> tuple[Position, dict[str, Tensor]]:
+    """Where a run of so many processes is, and its tensors, which lie in the file."""
     try:
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
@@ -112,38 +164,13 @@ def load_checkpoint(
             "with as many, or begin another run from its weights (start_from)"
         )
     try:
-        position = Position(**json.loads(header["position"]))
-        torch.set_rng_state(tensors[_random_name("cpu", rank)])
-    except (KeyError, TypeError, ValueError, RuntimeError):
-        raise UserError(f"checkpoint {path} is damaged: it does not say where the run is") from None
-    model.load_state_dict(_same_shapes(path, tensors, "model.", model.state_dict()))
-    average = average or {}
-    for name, tensor in _same_shapes(path, tensors, "average.", average).items():
-        average[name].copy_(tensor)
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    for index, parameter in enumerate(parameters):
-        prefix = f"optimizer.{index}."
-        state: dict[str, Any] = {}
-        for name, tensor in tensors.items():
-            if not name.startswith(prefix):
-                continue
-            if tensor.dim() == 0:  # How many steps were made.
-                own_form = tensor.to(parameter.device)
-            elif tensor.shape == parameter.shape:
-                # In the parameter's own order in memory, which Adam's fused form goes by.
-                own_form = torch.empty_like(parameter, dtype=tensor.dtype).copy_(tensor)
-            else:
-                raise UserError(f"checkpoint {path} belongs to another model: state {name!r}")
-            state[name.removeprefix(prefix)] = own_form
-        if state:
-            optimizer.state[parameter] = state
-    device = parameters[0].device
-    if (own := _random_name(device.type, rank)) in tensors:
-        try:
-            _set_device_random_state(device, tensors[own])
-        except (TypeError, RuntimeError):
-            raise UserError(f"checkpoint {path} is damaged: its random state is not one") from None
-    return position
+        return Position(**json.loads(header["position"])), tensors
+    except (KeyError, TypeError, ValueError):
+        raise _damaged(path) from None
+
+
+def _damaged(path: Path) -> UserError:
+    return UserError(f"checkpoint {path} is damaged: it does not say where the run is")
 
 
 def _same_shapes(

@@ -15,7 +15,10 @@ class TrainingConfig:
     batch_size: examples a step, over all processes; each takes its share of them.
     accumulate: the parts into which every process cuts its share of a step, each worked on by
         itself, so that less memory is needed; one step of the optimiser for all. The gradient is
-        that of the whole batch up to rounding, but batch normalisation sees the parts.
+        that of the whole batch up to rounding, but for what is drawn, which depends on the parts
+        (dropout, the places of hard attention, words and captions of the model's own), and for
+        batch normalisation, which sees each part by itself. So it is with the shares of several
+        processes.
     optimizer: `adam`, or `rmsprop` (Graves 2013) as the authors of Xu et al. 2015 used it; see
         `captioner.training.optimizers`.
     learning_rate: of the optimiser, at its highest. weight_decay: decoupled (AdamW); of adam only.
@@ -32,8 +35,13 @@ class TrainingConfig:
         `captioner.training.averaging`.
     seed: of the initial weights, the order of batches, and dropout.
     checkpoint_seconds: at most this long between two checkpoints.
-    tensorboard: also write scalars, and what the model makes of a few validation examples, to
-        `tensorboard` in the run's folder. Needs the package `tensorboard`.
+    tensorboard: also write scalars, loss and learning rate every hundred steps among them, and what
+        the model makes of a few validation examples, to `tensorboard` in the run's folder. Needs
+        the package `tensorboard`.
+
+    What is logged of an epoch are means over its steps, each step's over its examples. For what a
+    model gives as a mean a word (`cross_entropy` of captions) these are means, over examples, of
+    the means of their shares and parts, which are not weighed by their words.
 
     Raises `UserError` for values out of range.
     """

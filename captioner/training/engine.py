@@ -15,6 +15,9 @@ from captioner.errors import UserError
 
 Value = TypeVar("Value")
 
+_FAILURES = "captioner/failures"
+"""In the store of the processes: how many have failed in work that ends at once."""
+
 
 class Engine:
     """The processes of a run, seen from one of them; each has a device of its own.
@@ -64,6 +67,11 @@ class Engine:
         self.rank = self._fabric.global_rank
         self.device = self._fabric.device
         self._host_group: Any = None
+        self._store: Any = None
+        self._known: UserError | None = None
+        if self.size > 1:
+            # The one way to say something to processes that wait for each other.
+            self._store = torch.distributed.distributed_c10d._get_default_store()
         if self.size > 1 and self.device.type != "cpu":
             # What is said between the processes must not wait for what their GPUs work at.
             self._host_group = torch.distributed.new_group(backend="gloo")
@@ -84,6 +92,7 @@ class Engine:
     ) -> None:
         if self.size > 1:
             torch.distributed.destroy_process_group()
+            self._store = None
 
     def wrap(self, module: nn.Module) -> nn.Module:
         """A module whose gradients are the means over all processes, of which each calls it.
@@ -153,7 +162,7 @@ class Engine:
         """Work in which no process waits for another; all leave it, or none.
 
         Where one of them meets a `UserError`, it raises it, and the others end with exit code 2
-        without a word, in place of waiting for it for ever.
+        without a word, in place of waiting for it for ever. They hear of it when they are done.
         """
         failure: UserError | None = None
         try:
@@ -172,8 +181,46 @@ class Engine:
         if not any(failed):
             return
         if failure is not None and failed.index(True) == self.rank:
+            self._known = failure
             raise failure
         raise SystemExit(2)
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Work, as long as it may be, in which processes may wait for each other at any place.
+
+        Where one of them meets a `UserError`, it raises it without a word to the others, and has no
+        more use for the engine. These end with exit code 2, without a word to the person, as soon
+        as they miss it: their connections to it break, or `torchrun`, which sees it end, tells them
+        to. Of several that meet one at the same time the first raises it.
+        """
+        if self.size == 1:
+            yield
+            return
+        try:
+            yield
+        except UserError as error:
+            if error is not self._known and not self._is_first():
+                raise SystemExit(2) from None
+            self._known = error
+            raise
+        except (RuntimeError, KeyboardInterrupt):
+            if self._one_has_failed():
+                raise SystemExit(2) from None
+            raise
+
+    def _is_first(self) -> bool:
+        """Whether this process is the first to say that it failed."""
+        try:
+            return bool(self._store.add(_FAILURES, 1) == 1)
+        except RuntimeError:  # It has gone with the process that kept it.
+            return False
+
+    def _one_has_failed(self) -> bool:
+        try:
+            return bool(self._store.add(_FAILURES, 0) > 0)
+        except RuntimeError:
+            return True
 
 
 def _check_shared(device: torch.device, processes: int) -> None:

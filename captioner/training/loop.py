@@ -38,6 +38,9 @@ from captioner.training.tensorboard import Shown, TensorBoard
 
 CHECKPOINT, LOG = "last.safetensors", "log.jsonl"
 
+SCALAR_STEPS = 100
+"""Steps between two looks at the loss for TensorBoard; an epoch may take hours."""
+
 
 class Trainable(Protocol):
     """A model with a loss; an `nn.Module`."""
@@ -84,7 +87,10 @@ def train(
     folder: gets `last.safetensors` (the checkpoint) and `log.jsonl`. On several machines it must
         be on a disk that they share.
     resume: go on from the checkpoint, if there is one, to the same numbers as a run that was
-        never stopped (on the CPU, bit for bit).
+        never stopped: bit for bit on the CPU, by one process or two. With three or more, torch adds
+        the gradients of the first step after a start in another order than those of later ones,
+        which changes numbers by some 2e-7 of their size. What several processes log as sums over
+        an epoch may differ in the last digit where they were stopped amid it.
     groups: parameter groups for the optimiser, each with its own `lr` if it has one; by default
         all parameters that take a gradient.
     engine: the processes that train together, by default this one on the model's device. All of
@@ -92,13 +98,15 @@ def train(
 
     The caller seeds torch before making the model; from here on dropout draws from torch's own
     generator, whose state is part of the checkpoint. Of several processes each draws its own.
-    Raises `UserError` when the loss or its gradient is not finite or the disk is full, with the
-    last checkpoint whole, and `Interrupted` after Ctrl-C or SIGTERM at any of the processes, with
-    a checkpoint just written. Of several processes one raises it, and the others just exit.
+    Raises `UserError` when the loss, its gradient, a weight or what the model draws from is not
+    finite, when there is not enough memory and when the disk is full, with the last checkpoint
+    whole, and `Interrupted` after Ctrl-C or SIGTERM at any of the processes, with a checkpoint just
+    written. Of several processes one raises it, and the others just exit.
     """
     engine = engine or Engine(next(model.parameters()).device)
     run = _Run(model, data, config, folder, validation, resume, groups, engine)
-    with Interruption(insist=engine.size == 1) as interruption, run.reporting():
+    interruption = Interruption(insist=engine.size == 1)
+    with engine.at_once(), interruption, run.reporting():
         while run.position.epoch < config.epochs and not run.finished:
             run.epoch(interruption)
     return run.position
@@ -148,11 +156,11 @@ class _Run:
                 self._open_log(resume)
         self.stepper = Stepper(model, self.optimizer, config, engine, self.path)
         self.stepper.start(self.position.totals)
-        self.total_steps = sum(data.steps(epoch) for epoch in range(config.epochs))
+        self.total_steps = config.epochs * data.steps(0)
         self.saved, self.saved_step = time.monotonic(), self.position.step
 
     def _check_data(self) -> None:
-        if sum(self.data.steps(epoch) for epoch in range(self.config.epochs)) == 0:
+        if self.data.steps(0) == 0:
             raise UserError("there is nothing to train on: the training set has no batches")
         divided = self.engine.size > 1 or self.config.accumulate > 1
         if divided and not isinstance(self.data, SharedBatches):
@@ -184,6 +192,7 @@ class _Run:
         """The rest of the epoch under way, and what follows it."""
         config, position = self.config, self.position
         self.model.train()
+        shown = position.step_in_epoch, position.totals["loss"] if position.step_in_epoch else 0.0
         with self._progress() as progress, closing(self._steps()) as steps:
             while True:
                 step: Step | None = None
@@ -192,11 +201,15 @@ class _Run:
                     step = next(steps, None)
                 except UserError as error:
                     failure = error
+                except torch.OutOfMemoryError:  # Of an encoder that works for the batches.
+                    failure = self.stepper.no_memory(position.step, position.epoch)
                 asked, look, save = self._agree(failure, interruption, progress)
                 if step is not None:
                     self._make(step, progress)
                 if self.engine.size == 1:  # What came meanwhile; of several, all hear it later.
                     asked = interruption.asked
+                if step is not None and config.tensorboard and position.step % SCALAR_STEPS == 0:
+                    shown = self._show_steps(*shown)
                 if step is not None and look:
                     self.stepper.check(position.epoch)
                     progress.note(self.stepper.sums()["loss"] / position.step_in_epoch)
@@ -275,6 +288,22 @@ class _Run:
         position.step += 1
         position.step_in_epoch += 1
         progress.advance(step.examples)
+
+    def _show_steps(self, since: int, before: float) -> tuple[int, float]:
+        """Write the mean loss of the last steps for TensorBoard; all processes call this.
+
+        since, before: where in the epoch it was written last, and the sum of the losses there.
+        Gives back the same of now.
+        """
+        now, total = self.position.step_in_epoch, self.stepper.sums()["loss"]
+        if self.board is not None:
+            record = {
+                "step": self.position.step,
+                "steps/loss": (total - before) / (now - since),
+                "steps/learning_rate": self._learning_rate(),
+            }
+            self.board.write(record)
+        return now, total
 
     def _interrupted(self) -> BaseException:
         """What ends the run of this process; one of several says why."""

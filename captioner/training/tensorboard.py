@@ -21,6 +21,19 @@ class Shown(NamedTuple):
     picture: Image.Image | None = None
 
 
+def summary_writer() -> Any:
+    """Torch's writer for TensorBoard. Raises `UserError` when the package is missing."""
+    try:
+        # Imported here: few have it.
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UserError(
+            "training.tensorboard needs the package tensorboard: "
+            'pip install "captioner[tensorboard]"'
+        ) from None
+    return SummaryWriter
+
+
 class TensorBoard:
     """Writes to the folder `tensorboard` of a run, in which TensorBoard finds it."""
 
@@ -30,19 +43,10 @@ class TensorBoard:
         step: where a resumed run goes on; what was written for later ones is left out of sight.
         Raises `UserError` when the package `tensorboard` is missing, or the folder cannot be made.
         """
-        try:
-            # Imported here: few have it.
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise UserError(
-                "training.tensorboard needs the package tensorboard: "
-                'pip install "captioner[tensorboard]"'
-            ) from None
         self._folder = folder / FOLDER
+        make = summary_writer()
         try:
-            self._writer: Any = SummaryWriter(
-                str(self._folder), purge_step=step + 1 if step else None
-            )
+            self._writer: Any = make(str(self._folder), purge_step=step + 1 if step else None)
         except OSError as error:
             raise self._failed(error) from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,13 @@ from captioner.recipes.captioning import (
     write_captions,
 )
 from captioner.recipes.config import CaptioningRecipe
-from captioner.recipes.features import StoredRows, store_recipe_features
+from captioner.recipes.features import (
+    EncodedRows,
+    PixelRows,
+    StoredRows,
+    encoder_of,
+    store_recipe_features,
+)
 from captioner.recipes.sources import read_sources, read_split
 from captioner.vision.feature_store import FeatureStore
 
@@ -88,6 +95,43 @@ def test_a_run_that_trains_its_encoder_changes_it(table: Path, tmp_path: Path) -
     name = "features.0.weight"
     assert not torch.allclose(trained[f"encoder.{name}"].float(), fresh[name], atol=1e-3)
     assert not (tmp_path / "run" / "features").exists()
+
+
+def losses_of(folder: Path) -> list[float]:
+    log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [record["train_loss"] for record in log]
+
+
+def test_a_run_without_a_store_is_the_one_with_it(table: Path, tmp_path: Path) -> None:
+    """But for the store's rounding to float16."""
+    without = recipe_for(table, features={"store": False})
+    folder = train_captioner(without, tmp_path / "without")
+    train_captioner(recipe_for(table), tmp_path / "with")
+    assert not (tmp_path / "without" / "features").exists()
+    assert losses_of(tmp_path / "without") == pytest.approx(losses_of(tmp_path / "with"), rel=1e-3)
+    # The encoder is as it was, and not part of what is trained.
+    kept = load_file(tmp_path / "with" / "model" / "model.safetensors")
+    for name, tensor in load_file(folder / "model.safetensors").items():
+        if name.startswith("encoder."):
+            assert torch.equal(tensor, kept[name]), name
+    last = load_file(tmp_path / "without" / "last.safetensors")
+    assert not any(name.startswith("model.encoder.") for name in last)
+
+
+def test_threads_load_the_photos_that_one_loads(table: Path) -> None:
+    recipe = recipe_for(table)
+    source, _ = read_sources(recipe.data)
+    rows = torch.tensor([4, 0, 3, 0])
+    alone = PixelRows(source, recipe.preprocessing)
+    with ThreadPoolExecutor(3) as loaders:
+        together = PixelRows(source, recipe.preprocessing, loaders=loaders)
+        found = together.read(rows)
+        assert torch.equal(found, alone.read(rows))
+        assert found.is_contiguous(memory_format=torch.channels_last)
+        assert torch.equal(together.read(rows, None, slice(1, 3)), alone.read(rows)[1:3])
+        encoded = EncodedRows(together, encoder_of(recipe)).read(rows, None, slice(1, 3))
+    assert encoded.shape == (2, 16, 512)
+    assert not encoded.requires_grad
 
 
 def test_a_run_split_in_two_equals_one_in_one_go(table: Path, tmp_path: Path) -> None:
@@ -410,6 +454,8 @@ def test_exact_match_is_of_words_whatever_stands_between_them(tmp_path: Path) ->
 def test_a_config_with_nothing_to_store_or_nowhere_says_which(table: Path) -> None:
     with pytest.raises(UserError, match=r"names no features\.folder"):
         store_recipe_features(recipe_for(table))
+    with pytest.raises(UserError, match=r"features\.store false, so there is nothing to store"):
+        store_recipe_features(recipe_for(table, features={"store": False}))
     encoder = {**SMALL["encoder"], "train": True}  # type: ignore[dict-item]
     with pytest.raises(UserError, match="trains its encoder"):
         store_recipe_features(recipe_for(table, encoder=encoder))

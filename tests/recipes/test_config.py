@@ -104,6 +104,15 @@ def test_every_data_set_has_a_config_for_every_objective(data: str) -> None:
         ("data: {format: shapes}\nvalidation: {images: 1}", "validation images 1"),
         ("data: {format: shapes}\nvalidation: {batch_size: 0}", "validation batch_size 0"),
         ("data: {format: shapes}\nfeatures: {mirror: true}\nencoder: {train: true}", "mirror"),
+        (
+            "data: {format: shapes}\nfeatures: {store: false, folder: a}",
+            "features folder has no effect: features store is false",
+        ),
+        ("data: {format: shapes}\nfeatures: {store: false, mirror: true}", "mirror has no effect"),
+        (
+            "data: {format: shapes}\ntraining: {encoder_learning_rate: 1e-5}",
+            "encoder_learning_rate has no effect without encoder train",
+        ),
         ("data: " + "[" * 5000, "nested too deep"),
         ("data: {format: 2001-99-99}", "month must be in 1..12"),
         ("data: [", "not valid YAML"),

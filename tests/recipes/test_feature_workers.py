@@ -344,3 +344,29 @@ def test_a_gpu_fills_a_store_as_a_cpu_does(mapping: dict[str, object], tmp_path:
     for name, store in alone.items():
         rows = range(len(store))
         torch.testing.assert_close(both[name].read(rows), store.read(rows), rtol=0.02, atol=0.02)
+
+
+@locks
+def test_a_photo_that_one_of_several_trainings_cannot_read_ends_all_soon(
+    mapping: dict[str, object], tmp_path: Path
+) -> None:
+    """Nobody can finish the store; the processes that wait for it are not waited for."""
+    folder = make_store(recipe_in(mapping))
+    (tmp_path / "photos" / "train3.png").write_bytes(b"no photo")
+    (tmp_path / "config.json").write_text(json.dumps(mapping), encoding="utf-8")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", "-m", "captioner", "train"]
+    command += [str(tmp_path / "config.json"), "--out", str(tmp_path / "run"), "--device", "cpu"]
+    path = str(Path(feature_workers.__file__).parents[2])
+    with held(folder / "shard-00000.bin"):
+        ended = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        )
+    assert ended.returncode != 0
+    said = [line for line in ended.stderr.splitlines() if line.startswith("captioner: ")]
+    assert len(said) == 1, ended.stderr
+    assert "train3.png" in said[0]

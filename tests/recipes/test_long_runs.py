@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -363,3 +364,101 @@ def test_a_start_from_something_else(mapping: dict[str, Any], tmp_path: Path) ->
     with pytest.raises(UserError, match="photos"):
         train_captioner(recipe_of(mapping, start_from=str(photo.parent)), tmp_path / "run")
     assert captioning.CHECKPOINT == "last.safetensors"
+
+
+# What is no number.
+
+LOST = {
+    "hard": {
+        "decoder": {"selection": "hard"},
+        "objective": {"doubly_stochastic": 0.0},
+        "training": {"learning_rate": 1e38},
+    },
+    "scheduled": {
+        "objective": {"scheduled_sampling": 1.0},
+        "training": {"learning_rate": 1e30},
+    },
+}
+SENTENCE = r"is not a number, or too large for one, at step \d, in epoch 1: lower learning_rate"
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_a_draw_from_what_is_no_number_is_a_sentence(
+    mapping: dict[str, Any], tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(UserError, match=SENTENCE):
+        train_captioner(recipe_of(mapping, **LOST[name]), tmp_path / "run")
+    assert not (tmp_path / "run" / "last.safetensors").exists()
+
+
+def under_torchrun(mapping: dict[str, Any], folder: Path) -> tuple[int, list[str], str]:
+    """Train by two processes: the exit code, the sentences said, and all of standard error."""
+    (folder / "config.yaml").write_text(yaml.safe_dump(mapping), encoding="utf-8")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", "-m", "captioner", "train"]
+    command += [str(folder / "config.yaml"), "--out", str(folder / "two"), "--device", "cpu"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment())
+    said = [line for line in ended.stderr.splitlines() if line.startswith("captioner: ")]
+    return ended.returncode, said, ended.stderr
+
+
+def test_two_processes_say_once_that_something_is_no_number(
+    mapping: dict[str, Any], tmp_path: Path
+) -> None:
+    changes = LOST["hard"]
+    config = {**mapping, **{n: {**mapping.get(n, {}), **v} for n, v in changes.items()}}
+    code, said, errors = under_torchrun(config, tmp_path)
+    assert code != 0
+    assert len(said) == 1, errors
+    assert re.search(SENTENCE, said[0])
+    assert "RuntimeError" not in errors
+    assert not (tmp_path / "two" / "last.safetensors").exists()
+
+
+# What a run does not go on with leaves no trace.
+
+
+def test_a_refused_resume_changes_nothing(mapping: dict[str, Any], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train_captioner(recipe_of(mapping, training={"epochs": 1}), run)
+    checkpoint = run / "last.safetensors"
+    whole = checkpoint.read_bytes()
+    longer = recipe_of(mapping, training={"epochs": 2})
+    records = [run / "config.json", run / "environment.json"]
+    before = [path.read_bytes() for path in records]
+
+    checkpoint.write_bytes(whole[:-1])
+    with pytest.raises(UserError, match=r"last\.safetensors cannot be read"):
+        train_captioner(longer, run, resume=True)
+    assert [path.read_bytes() for path in records] == before
+
+    checkpoint.write_bytes(whole)
+    code, said, _ = under_torchrun(
+        {**mapping, "training": {**mapping["training"], "epochs": 2}}, tmp_path
+    )
+    assert (code, said) == (0, [])
+    made_by_two = (tmp_path / "two" / "last.safetensors").read_bytes()
+    checkpoint.write_bytes(made_by_two)
+    with pytest.raises(UserError, match="is of a run of 2 processes, not of 1"):
+        train_captioner(longer, run, resume=True)
+    assert [path.read_bytes() for path in records] == before
+
+
+def test_a_record_that_is_none_is_named(mapping: dict[str, Any], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train_captioner(recipe_of(mapping, training={"epochs": 1}), run)
+    (run / "environment.json").write_text("5")
+    before = (run / "config.json").read_bytes()
+    longer = recipe_of(mapping, training={"epochs": 2})
+    with pytest.raises(UserError, match=r"record of the run .*environment\.json is not a list"):
+        train_captioner(longer, run, resume=True)
+    assert (run / "config.json").read_bytes() == before
+
+
+def test_a_missing_tensorboard_is_said_before_any_work(
+    mapping: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(UserError, match="needs the package tensorboard"):
+        train_captioner(recipe_of(mapping, training={"tensorboard": True}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

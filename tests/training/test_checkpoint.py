@@ -14,7 +14,12 @@ from torch import Tensor, nn
 
 from captioner.errors import UserError
 from captioner.training import checkpoint
-from captioner.training.checkpoint import Position, load_checkpoint, save_checkpoint
+from captioner.training.checkpoint import (
+    Position,
+    check_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
 
 POSITION = Position(2, 3, 13, [0.1, 1 / 3], {"loss": 0.1 + 0.2})
 
@@ -251,3 +256,36 @@ def test_a_run_on_a_cuda_device_comes_back_bit_for_bit(tmp_path: Path) -> None:
     load_checkpoint(path, other, other_optimizer)
     made_step(other, other_optimizer)
     assert_equal(state_of(other, other_optimizer), state_of(model, optimizer))
+
+
+def test_what_so_many_processes_cannot_go_on_from_is_known_before(tmp_path: Path) -> None:
+    path = tmp_path / "last.safetensors"
+    model, optimizer = make()
+    step(model, optimizer)
+    states = [checkpoint.random_state(torch.device("cpu")) for _ in range(2)]
+    save_checkpoint(path, model, optimizer, POSITION, random_states=states)
+    check_checkpoint(path, 2)
+    with pytest.raises(UserError, match="is of a run of 2 processes, not of 1"):
+        check_checkpoint(path)
+    tensors = load_file(path)
+    tensors["random.cpu.1"] = torch.zeros(3, dtype=torch.uint8)
+    with safe_open(path, "pt") as file:
+        header = file.metadata()
+    save_file(tensors, path, metadata=header)
+    with pytest.raises(UserError, match="is damaged"):
+        check_checkpoint(path, 2)
+    path.write_bytes(b"nothing")
+    with pytest.raises(UserError, match="cannot be read"):
+        check_checkpoint(path, 2)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
+def test_a_checkpoint_that_was_loaded_is_let_go(tmp_path: Path) -> None:
+    """Windows replaces no file that is open."""
+    path = tmp_path / "last.safetensors"
+    model, optimizer = make()
+    step(model, optimizer)
+    save_checkpoint(path, model, optimizer, POSITION)
+    other, other_optimizer = make(1)
+    load_checkpoint(path, other, other_optimizer)
+    assert str(path) not in Path("/proc/self/maps").read_text()

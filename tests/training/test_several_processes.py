@@ -92,8 +92,9 @@ def test_resumed_two_processes_end_where_they_would_have_ended(two: Path) -> Non
     for name, tensor in found.items():
         assert torch.equal(tensor, expected[name]), name
     assert not torch.equal(found["random.cpu"], found["random.cpu.1"])
-    logs = [(two / name / "log.jsonl").read_text() for name in ("stopped", "dropout")]
-    assert logs[0] == logs[1]
+    # The sums of a step's two halves, kept apart, are added up in another order.
+    for ours, theirs in zip(log_of(two / "stopped"), log_of(two / "dropout"), strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-12)
 
 
 def test_an_error_of_one_process_ends_both(two: Path) -> None:

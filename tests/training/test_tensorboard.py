@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
+import divisible
 import pytest
 
 from captioner.errors import UserError
+from captioner.training import loop
 from captioner.training.tensorboard import TensorBoard
 
 
@@ -25,3 +29,32 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "tensorboard").write_text("in the way")
     with pytest.raises(UserError, match=r"cannot write .*tensorboard"):
         TensorBoard(tmp_path)
+
+
+class Board:
+    """What would be written, without the package."""
+
+    records: list[dict[str, Any]]
+
+    def __init__(self, folder: Path, step: int = 0) -> None:
+        Board.records = []
+
+    def write(self, record: dict[str, Any]) -> None:
+        Board.records.append(record)
+
+    def close(self) -> None:
+        pass
+
+
+def test_the_loss_is_shown_amid_an_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four steps an epoch, looked at behind every second."""
+    monkeypatch.setattr(loop, "TensorBoard", Board)
+    monkeypatch.setattr(loop, "SCALAR_STEPS", 2)
+    divisible.run(tmp_path, tensorboard=True, epochs=2)
+    amid = [record for record in Board.records if "steps/loss" in record]
+    assert [record["step"] for record in amid] == [2, 4, 6, 8]
+    assert {record["steps/learning_rate"] for record in amid} == {0.02}
+    log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    for epoch, record in enumerate(log):
+        halves = [each["steps/loss"] for each in amid[2 * epoch : 2 * epoch + 2]]
+        assert sum(halves) / 2 == pytest.approx(record["train_loss"])
