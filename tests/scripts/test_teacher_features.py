@@ -10,9 +10,9 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import save_file
+from samples import save_photo
 
 from captioner.vision.feature_store import FeatureStore
-from tests.samples import save_photo
 
 ROOT = Path(__file__).resolve().parents[2]
 CHANNELS = [32, 64, 128, 128, 256, 256, *[512] * 6, 1024]
