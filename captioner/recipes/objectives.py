@@ -114,7 +114,8 @@ def cider_reward(
         flat = [caption for of_photo in captions for caption in of_photo]
         if not reward_end:
             flat = [[word for word in caption if word != Vocabulary.end] for caption in flat]
-        images = rows.repeat_interleave(len(captions[0])).numpy()  # (B * K,)
+        # On several GPUs, whoever shares out the gradient moves all tensors of a batch to them.
+        images = rows.cpu().repeat_interleave(len(captions[0])).numpy()  # (B * K,)
         return torch.from_numpy(score(images, flat)).float().view(len(captions), -1)  # (B, K)
 
     return reward

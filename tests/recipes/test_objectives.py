@@ -94,6 +94,14 @@ def test_the_reward_is_cider_d_of_the_words(reward_end: bool) -> None:
     assert (float(found[0, 0]) != float(found[0, 1])) == reward_end
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_the_reward_takes_rows_that_were_moved_to_a_gpu() -> None:
+    rows, captions = torch.tensor([2, 0]), [[[4, 5, 6, 2]], [[4, 3, 7, 2]]]
+    reward = cider_reward(REFERENCES, VOCABULARY, reward_end=True)
+    assert torch.equal(reward(rows.cuda(), captions), reward(rows, captions))
+
+
 def test_a_self_critical_epoch_goes_over_every_photo_once() -> None:
     captions = {0: [[4], [5], [6]], 3: [[7]], 4: [[8], [9]]}
     examples = [CaptionExample(row, tokens) for row in captions for tokens in captions[row]]
