@@ -192,7 +192,7 @@ class StoredRows:
 
 
 class PixelRows:
-    """Photos themselves, for an encoder that is trained along."""
+    """Photos themselves, for an encoder that reads them in every step, trained along or not."""
 
     def __init__(
         self,
