@@ -1,10 +1,15 @@
-"""Teach a VGG-shaped encoder to reproduce the feature maps of a teacher network.
+"""Teach a VGG-shaped encoder to reproduce what teacher networks see.
 
-The teacher (MobileNet v1, Howard et al. 2017, batch normalisation folded in) sees the same crop
-as the student and gives two maps: block 11 (512 channels, stride 16) is what the student's own
-last map is regressed on, block 12 (1,024 channels, stride 32) what a throw-away head on it is
-regressed on. Each teacher channel is divided by its standard deviation, so all count alike and
-the annotation vectors come out at a scale of about one.
+The teachers (MobileNet v1, Howard et al. 2017, batch normalisation folded in) see the same crop as
+the student. One gives two maps: block 11 (512 channels, stride 16) is what the student's own last
+map is regressed on, block 12 (1,024 channels, stride 32) what a throw-away head on it is regressed
+on. Each of its channels is divided by its standard deviation, so all count alike and the
+annotation vectors come out at a scale of about one. The other teacher, where it is given, knows
+the thousand classes of ImageNet: a second head learns its probabilities (Hinton et al. 2015,
+*Distilling the Knowledge in a Neural Network*). With --mix, half of the photos of a batch are
+overlaid by another one, a blend or a pasted rectangle, so that teacher and student meet pictures
+that no photo album has (Zhang et al. 2018, *mixup*; Yun et al. 2019, *CutMix*; Beyer et al. 2022,
+*Knowledge distillation: a good teacher is patient and consistent*).
 
 OUT gets `encoder.safetensors`, the encoder of the best epoch, which `encoder.weights` of a config
 may name, and the checkpoint and log of the run. A stopped run goes on with --resume.
@@ -21,7 +26,7 @@ from typing import NamedTuple
 
 import torch
 from safetensors.torch import save_file
-from teacher import Teacher
+from teacher import Classifier, Teacher
 from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.transforms.v2 import functional as transforms
@@ -33,47 +38,97 @@ from captioner.training import TrainingConfig, Validation, train
 from captioner.vision.images import load_image
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
+from captioner.vision.weights import build_encoder
 
 PHOTO_SIZE = 224
 VALIDATION_PHOTOS = 300
+CLASSES = 1000
+CLASSES_WEIGHT = 0.25
+"""Of the divergence, in nats, beside the errors of the maps, which start at one each."""
 
 
 class DistillationBatch(NamedTuple):
-    """Crops (B, 3, S, S) in [0, 1] and what the teacher makes of them, in channel units."""
+    """Crops (B, 3, S, S) in [0, 1] and what the teachers make of them.
+
+    block_11 (B, 512, S/16, S/16), block_12 (B, 1024, S/32, S/32): in units of each channel's
+    standard deviation. classes (B, 1000): logarithms of probabilities, where there is a classifier.
+    """
 
     pixels: Tensor
     block_11: Tensor
     block_12: Tensor
+    classes: Tensor | None
 
     def to(self, device: torch.device | str) -> DistillationBatch:
         """The batch on another device."""
-        return DistillationBatch(*(tensor.to(device) for tensor in self))
+        return DistillationBatch(
+            self.pixels.to(device),
+            self.block_11.to(device),
+            self.block_12.to(device),
+            None if self.classes is None else self.classes.to(device),
+        )
 
 
 class Student(nn.Module):
-    """The encoder, and the head that only distillation needs."""
+    """The encoder, and the heads that only distillation needs."""
 
     def __init__(self, config: VGGConfig) -> None:
         super().__init__()
         self.encoder = VGGEncoder(config)
         self.head = nn.Conv2d(ANNOTATION_SIZE, 1024, kernel_size=3, stride=2)
+        self.classifier = nn.Linear(1024, CLASSES)
         for name, values in (("mean", IMAGENET_MEAN), ("deviation", IMAGENET_STANDARD_DEVIATION)):
             self.register_buffer(name, torch.tensor(values).view(1, 3, 1, 1), persistent=False)
 
-    def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """Pixels (B, 3, S, S) in [0, 1] -> what it makes of block 11 and of block 12."""
+    def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Pixels (B, 3, S, S) in [0, 1] -> its blocks 11 and 12, and logits (B, 1000)."""
         block_11 = self.encoder.features((pixels - self.mean) / self.deviation)
         block_12 = self.head(functional.pad(block_11, (0, 1, 0, 1)))  # (B, 1024, S/32, S/32)
-        return block_11, functional.relu(block_12)
+        block_12 = functional.relu(block_12)
+        return block_11, block_12, self.classifier(block_12.mean(dim=(2, 3)))
 
     def loss(self, batch: DistillationBatch) -> dict[str, Tensor]:
-        """Mean squared errors of both maps, added."""
-        block_11, block_12 = self(batch.pixels)
-        errors = (
-            functional.mse_loss(block_11.float(), batch.block_11),
-            functional.mse_loss(block_12.float(), batch.block_12),
-        )
-        return {"loss": errors[0] + errors[1], "block_11": errors[0], "block_12": errors[1]}
+        """Mean squared errors of both maps and, if any, the divergence from the classes, added."""
+        block_11, block_12, logits = self(batch.pixels)
+        losses = {
+            "block_11": functional.mse_loss(block_11.float(), batch.block_11),
+            "block_12": functional.mse_loss(block_12.float(), batch.block_12),
+        }
+        total = losses["block_11"] + losses["block_12"]
+        if batch.classes is not None:
+            said = logits.float().log_softmax(dim=1)
+            losses["classes"] = functional.kl_div(
+                said, batch.classes, reduction="batchmean", log_target=True
+            )
+            total = total + CLASSES_WEIGHT * losses["classes"]
+        return {"loss": total, **losses}
+
+
+def widened(narrow: VGGEncoder, config: VGGConfig, noise: float = 0.05) -> VGGEncoder:
+    """A wider encoder that computes nearly what a narrower one of the same name does.
+
+    Channels are copied at random until there are enough, and what is copied n times is divided by
+    n where it is read (Chen et al. 2016, *Net2Net*). Weights are then multiplied by 1 plus `noise`
+    times a normal number, so that copies go apart. Draws from torch's own generator.
+    """
+    wide = VGGEncoder(config)
+    sources = torch.arange(3)  # of each channel that the layer reads, the narrow one's
+    for old, new in zip(narrow.features, wide.features, strict=True):
+        if isinstance(old, nn.Conv2d) and isinstance(new, nn.Conv2d):
+            added = torch.randint(old.out_channels, (new.out_channels - old.out_channels,))
+            copies = torch.bincount(sources, minlength=old.in_channels)  # (I,)
+            weight = (old.weight / copies.view(1, -1, 1, 1))[:, sources]
+            sources = torch.cat([torch.arange(old.out_channels), added])
+            weight = weight[sources]
+            new.weight.data.copy_(weight * (1 + noise * torch.randn_like(weight)))
+            assert old.bias is not None
+            assert new.bias is not None
+            new.bias.data.copy_(old.bias[sources])
+        elif isinstance(old, nn.BatchNorm2d):
+            for name, values in old.state_dict().items():
+                own = new.state_dict()[name]
+                own.copy_(values[sources] if values.ndim else values)
+    return wide
 
 
 def load_photos(names: list[str], folder: Path) -> Tensor:
@@ -106,13 +161,31 @@ def augment(photos: Tensor, size: int, generator: torch.Generator) -> Tensor:
     return (grey + (pixels - grey) * factors[2]).clamp(0, 1)
 
 
+def mixed(pixels: Tensor, generator: torch.Generator) -> Tensor:
+    """Half of the pictures (B, 3, S, S) blended with another one, or with part of it pasted in."""
+    count, _, size, _ = pixels.shape
+    others = pixels.roll(1, dims=0)  # (B, 3, S, S)
+    result = pixels.clone()
+    for index in range(0, count, 2):
+        paste, share, top, left = torch.rand(4, generator=generator).tolist()
+        if paste < 0.5:
+            result[index] = torch.lerp(pixels[index], others[index], share / 2)
+            continue
+        side = round(size * (0.2 + 0.5 * share))
+        rows, columns = (slice(n, n + side) for n in (int(top * size), int(left * size)))
+        result[index, :, rows, columns] = others[index, :, rows, columns]
+    return result
+
+
 @dataclass(frozen=True)
 class Crops:
     """The training photos in batches, augmented anew each epoch, with the teacher's maps."""
 
     photos: Tensor
     teacher: Teacher
+    classifier: Classifier | None
     scales: list[Tensor]
+    mix: bool
     batch_size: int
     size: int
     seed: int
@@ -129,12 +202,21 @@ class Crops:
         for number in range(first, self.steps(epoch)):
             rows = order[number * self.batch_size : (number + 1) * self.batch_size]
             generator = torch.Generator().manual_seed(seed * 100_000 + number)
-            pixels = augment(self.photos[rows], self.size, generator).to(self.device)
-            pixels = pixels.to(memory_format=torch.channels_last)
+            pixels = augment(self.photos[rows], self.size, generator)
+            if self.mix:
+                pixels = mixed(pixels, generator)
+            pixels = pixels.to(self.device, memory_format=torch.channels_last)
+            classes = None
             with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16):
-                targets = self.teacher(pixels)
-            scaled = [t.float() / s for t, s in zip(targets, self.scales, strict=True)]
-            yield DistillationBatch(pixels, *scaled)
+                block_11, block_12 = self.teacher(pixels)
+                if self.classifier is not None:
+                    classes = self.classifier(pixels).float().log_softmax(dim=1)
+            yield DistillationBatch(
+                pixels,
+                block_11.float() / self.scales[0],
+                block_12.float() / self.scales[1],
+                classes,
+            )
 
 
 def explained_variance(predicted: Tensor, target: Tensor) -> float:
@@ -150,14 +232,15 @@ def evaluate(
     outputs: list[list[Tensor]] = [[], [], [], []]
     for start in range(0, len(photos), 50):
         pixels = photos[start : start + 50].to(device).float() / 255
-        for store, value in zip(outputs, (*student(pixels), *teacher(pixels)), strict=True):
+        maps = (*student(pixels)[:2], *teacher(pixels))
+        for store, value in zip(outputs, maps, strict=True):
             store.append(value.cpu())
-    maps = [torch.cat(chunks) for chunks in outputs]
-    names = ("block 11", "block 12")
-    return {
-        name: explained_variance(maps[i], maps[2 + i] / scales[i].cpu())
-        for i, name in enumerate(names)
+    seen, wanted = [torch.cat(chunks) for chunks in outputs[:2]], outputs[2:]
+    scores = {
+        name: explained_variance(seen[i], torch.cat(wanted[i]) / scales[i].cpu())
+        for i, name in enumerate(("block 11", "block 12"))
     }
+    return {**scores, "mean": sum(scores.values()) / 2}
 
 
 def main() -> None:
@@ -170,6 +253,16 @@ def main() -> None:
     parser.add_argument("--validation", type=Path, required=True, help="likewise, for the figures")
     parser.add_argument(
         "--teacher", type=Path, required=True, help="mobilenet_v1_1.0_224.safetensors"
+    )
+    parser.add_argument(
+        "--classifier", type=Path, help="mobilenet_v1_0.75_224.safetensors; its classes as well"
+    )
+    parser.add_argument("--mix", action="store_true", help="overlay photos by others")
+    parser.add_argument("--start-from", help="encoder weights, or a model folder, to start with")
+    parser.add_argument(
+        "--start-width",
+        type=float,
+        help="of these weights, where they are narrower: they are widened",
     )
     parser.add_argument("--out", type=Path, required=True, help="the run's folder")
     parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
@@ -192,7 +285,17 @@ def main() -> None:
     validation_photos = load_photos(held_out, arguments.photos)
     torch.manual_seed(arguments.seed)
     teacher = Teacher(arguments.teacher).to(device, memory_format=torch.channels_last)
-    student = Student(VGGConfig(arguments.name, arguments.width))
+    classifier = None
+    if arguments.classifier is not None:
+        classifier = Classifier(arguments.classifier).to(device, memory_format=torch.channels_last)
+    config = VGGConfig(arguments.name, arguments.width)
+    student = Student(config)
+    if arguments.start_from is not None:
+        width = arguments.start_width or arguments.width
+        start = build_encoder(VGGConfig(arguments.name, width), arguments.start_from)
+        if width < arguments.width:
+            start = widened(start, config)
+        student.encoder.load_state_dict(start.state_dict())
     student.to(device, memory_format=torch.channels_last)
     with torch.no_grad():
         sample = teacher(photos[:VALIDATION_PHOTOS].to(device).float() / 255)
@@ -207,7 +310,15 @@ def main() -> None:
     train(
         student,
         Crops(
-            photos, teacher, scales, arguments.batch_size, arguments.size, arguments.seed, device
+            photos,
+            teacher,
+            classifier,
+            scales,
+            arguments.mix,
+            arguments.batch_size,
+            arguments.size,
+            arguments.seed,
+            device,
         ),
         TrainingConfig(
             epochs=arguments.epochs,
@@ -223,7 +334,7 @@ def main() -> None:
         ),
         arguments.out,
         Validation(
-            lambda: evaluate(student, teacher, scales, validation_photos, device), "block 11", keep
+            lambda: evaluate(student, teacher, scales, validation_photos, device), "mean", keep
         ),
         arguments.resume,
     )

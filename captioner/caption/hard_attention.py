@@ -80,7 +80,7 @@ class HardAttentionLoss(nn.Module):
             torch.rand(len(batch.inputs), generator=generator, device=device)
             < self.objective.semi_sampling
         )  # (B,)
-        annotations = batch.source if self.encoder is None else self.encoder(batch.source)
+        annotations = batch.annotations(self.encoder)
         memory = self.decoder.remember(annotations)
         fed = fed_words(self.decoder, memory, self.objective, batch)  # (B, T)
         said = self.decoder(

@@ -74,7 +74,7 @@ class SelfCriticalLoss(nn.Module):
         config = self.config
         if batch.rows is None:
             raise UserError("self-critical training needs to know which photos a batch is of")
-        annotations = batch.source if self.encoder is None else self.encoder(batch.source)
+        annotations = batch.annotations(self.encoder)
         device = annotations.device
         with _in_use(self.decoder):
             memory = self.decoder.remember(annotations)

@@ -19,13 +19,15 @@ class CaptioningBatch(NamedTuple):
     """What one training step sees.
 
     source: annotation vectors (B, L, D), or preprocessed photos (B, 3, height, width) where the
-        encoder is trained too.
+        encoder is trained too; fewer than B where `photos` says so.
     inputs: (B, T) words fed in, `<start>` first. targets: (B, T) words to say, `<end>` last.
     mask: (B, T) boolean, False for padding.
     seed: of what is drawn for this batch: places by hard attention, words by scheduled sampling,
         captions by self-critical training. Of no effect where nothing is drawn.
     rows: (B,) the photos by number, for what knows more of them; on the CPU.
     progress: how much of the whole training is done before this batch, in [0, 1].
+    photos: (B,) long, which of the source's photos each caption is of, where several captions are
+        of one: the source then has each photo once, fewer than B. None where it has B.
     """
 
     source: Tensor
@@ -35,6 +37,7 @@ class CaptioningBatch(NamedTuple):
     seed: int = 0
     rows: Tensor | None = None
     progress: float = 0.0
+    photos: Tensor | None = None
 
     def to(self, device: torch.device | str) -> CaptioningBatch:
         """The batch on another device, what it shows in float32."""
@@ -43,7 +46,16 @@ class CaptioningBatch(NamedTuple):
             inputs=self.inputs.to(device, non_blocking=True),
             targets=self.targets.to(device, non_blocking=True),
             mask=self.mask.to(device, non_blocking=True),
+            photos=None if self.photos is None else self.photos.to(device, non_blocking=True),
         )
+
+    def annotations(self, encoder: VGGEncoder | None) -> Tensor:
+        """The annotation vectors (B, L, D) of every caption's photo.
+
+        encoder: reads the photos, each once; None where `source` is annotation vectors already.
+        """
+        found: Tensor = self.source if encoder is None else encoder(self.source)  # (P, L, D)
+        return found if self.photos is None else found[self.photos]  # (B, L, D)
 
 
 class CaptioningLoss(nn.Module):
@@ -76,7 +88,7 @@ class CaptioningLoss(nn.Module):
         `loss`: mean over captions of equation 14 of Xu et al. 2015, in nats a caption.
         `cross_entropy`: nats a word, without smoothing or regularisation.
         """
-        annotations = batch.source if self.encoder is None else self.encoder(batch.source)
+        annotations = batch.annotations(self.encoder)
         return soft_attention_loss(self.decoder, self.objective, annotations, batch)
 
 

@@ -68,6 +68,31 @@ def length_bucketed_batches(
     return [batches[index] for index in order]
 
 
+def batches_by_photo(
+    rows: Sequence[int], batch_size: int, generator: torch.Generator
+) -> list[list[int]]:
+    """Divide examples into batches in which the captions of a photo are together.
+
+    So a photo that is read in the step is read once for all its captions, but where a batch is
+    full amid them. Photos come in a random order.
+
+    rows: the photo of each example. batch_size: examples a batch; the last one may have fewer.
+    generator: where the chance comes from; a CPU generator.
+
+    Gives the batches of one epoch, as indices into `rows`; every example is in exactly one. Raises
+    `UserError` when `batch_size` is below 1.
+    """
+    if batch_size < 1:
+        raise UserError(f"batch size {batch_size} is not at least 1")
+    of_photo: dict[int, list[int]] = {}
+    for example, row in enumerate(rows):
+        of_photo.setdefault(row, []).append(example)
+    photos = list(of_photo.values())
+    order = torch.randperm(len(photos), generator=generator).tolist()
+    shuffled = [example for place in order for example in photos[place]]
+    return [shuffled[start : start + batch_size] for start in range(0, len(shuffled), batch_size)]
+
+
 def collate(examples: Sequence[CaptionExample]) -> CaptionBatch:
     """Put examples into one batch: start and end added, padded to the longest.
 

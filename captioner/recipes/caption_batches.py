@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from captioner.caption import CaptioningBatch
-from captioner.data.batches import collate, length_bucketed_batches
+from captioner.data.batches import batches_by_photo, collate, length_bucketed_batches
 from captioner.data.examples import CaptionExample
 from captioner.data.prefetch import prefetch
 from captioner.recipes.config import CaptioningRecipe
@@ -22,7 +22,7 @@ from captioner.training import Part, Step
 
 @dataclass(frozen=True)
 class CaptionBatches:
-    """The training set in batches, length-bucketed unless the encoder is trained along.
+    """The training set in batches: of captions of a length, or of a photo where it reads photos.
 
     ahead: how many steps a thread makes ready while the present one is made, for a GPU, in memory
         that it fetches by itself; 0 for none. On a CPU the step has use for every core.
@@ -59,12 +59,16 @@ class CaptionBatches:
     ) -> Generator[Step, None, None]:
         settings = self.recipe.training
         generator = _generator(settings.seed, epoch)
-        # Batch normalisation must see batches like the whole set, and captions of one length are of
-        # like photos; so where the encoder is trained along, batches are drawn blindly.
-        alike = self.recipe.encoder.train
         examples = examples_of_epoch(self.examples, self.recipe.objective, epoch)
-        lengths = [0 if alike else len(example.tokens) for example in examples]
-        plan = length_bucketed_batches(lengths, settings.batch_size, generator)
+        if self.recipe.photos_in_step:
+            # An encoder has most of the work, and reads a photo once for all its captions. And its
+            # batch normalisation must see batches like the whole set: captions of one length are of
+            # like photos.
+            rows = [example.row for example in examples]
+            plan = batches_by_photo(rows, settings.batch_size, generator)
+        else:
+            lengths = [len(example.tokens) for example in examples]
+            plan = length_bucketed_batches(lengths, settings.batch_size, generator)
         for number, indices in enumerate(plan[first:], start=first):
             chosen = [examples[index] for index in indices]
             progress = (epoch + number / len(plan)) / settings.epochs
@@ -85,27 +89,38 @@ class CaptionBatches:
         cuts: int,
         progress: float,
     ) -> Part:
-        """Every `cuts`-th example from number `cut` on; or a caption of no words for company."""
-        own = slice(cut, None, cuts)
+        """Part number `cut` of the examples; or a caption of no words for company."""
+        if self.recipe.photos_in_step:  # Captions of a photo stay together.
+            own = slice(*(len(examples) * place // cuts for place in (cut, cut + 1)))
+        else:  # As many long ones for all.
+            own = slice(cut, None, cuts)
         count = len(examples[own])
         if count == 0:
             own = slice(0, 1)
         batch = collate(examples[own])
         mask = batch.mask if count else torch.zeros_like(batch.mask)  # (B, T)
-        source = self._source(torch.tensor([each.row for each in examples]), step, own)
+        source, photos = self._source(torch.tensor([each.row for each in examples]), step, own)
         seed = _seed(self.recipe.training.seed, *step, _DRAWS + cut)
         inputs, targets, mask = map(self._ready, (batch.inputs, batch.targets, mask))
         return Part(
-            CaptioningBatch(source, inputs, targets, mask, seed, batch.rows, progress), count
+            CaptioningBatch(source, inputs, targets, mask, seed, batch.rows, progress, photos),
+            count,
         )
 
-    def _source(self, rows: Tensor, step: tuple[int, int], own: slice) -> Tensor:
-        """Annotation vectors or photos of some of a batch's rows (B,)."""
+    def _source(
+        self, rows: Tensor, step: tuple[int, int], own: slice
+    ) -> tuple[Tensor, Tensor | None]:
+        """The source of some of a batch's rows (B,), and `photos`; see `CaptioningBatch`."""
         # Its own generator for each batch, so that a resumed epoch draws what it would have.
         generator = _generator(self.recipe.training.seed, *step)
+        if self.recipe.photos_in_step:
+            distinct, photos = torch.unique(rows[own], return_inverse=True)  # (P,), (B,)
+            if len(distinct) < len(photos):
+                return self.rows.read(distinct, generator), self._ready(photos)
+            return self.rows.read(rows[own], generator), None
         if len(rows[own]) == len(rows):
-            return self.rows.read(rows, generator)
-        return self.rows.read(rows, generator, own)
+            return self.rows.read(rows, generator), None
+        return self.rows.read(rows, generator, own), None
 
     def _ready(self, tensor: Tensor) -> Tensor:
         return tensor.pin_memory() if self.ahead else tensor

@@ -81,7 +81,7 @@ def train_captioner(
                 write_record(folder, recipe.training.seed, engine, resume)
                 write_json(folder / CONFIG, to_mapping(recipe))
         loaders = None
-        if engine.device.type == "cuda" and (recipe.encoder.train or not recipe.features.store):
+        if engine.device.type == "cuda" and recipe.photos_in_step:
             loaders = kept.enter_context(photo_loaders(engine.local_size))
         with engine.at_once():
             ready = _prepare(
@@ -156,9 +156,9 @@ def _prepare(
     train_rows: Rows
     validation_rows: Rows
     kept = list(range(len(validation_source)))
-    if recipe.encoder.train or not recipe.features.store:
+    if recipe.photos_in_step:
         train_rows, validation_rows = (
-            PixelRows(source, recipe.preprocessing, encoder, loaders)
+            PixelRows(source, recipe.preprocessing, encoder, loaders, recipe.augmentation)
             for source in (train_source, validation_source)
         )
         if not recipe.encoder.train:

@@ -17,6 +17,7 @@ from captioner.errors import UserError
 from captioner.fields import from_mapping
 from captioner.files import read_text
 from captioner.training import TrainingConfig
+from captioner.vision.augmentation import Augmentation
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import STAGES, VGGConfig
 from captioner.vision.weights import RANDOM
@@ -214,6 +215,8 @@ class CaptioningRecipe:
     start_from: a model folder, or the checkpoint of a run, whose weights this run starts with. Its
         vocabulary is then this run's, whatever `minimum_count` is; sizes must be the same. An
         encoder that is trained along starts with its weights as well; any other must be the same.
+    augmentation: of training photos, where the encoder reads them in the step: it is trained along,
+        or `features.store` is false.
 
     Raises `UserError` for values out of range, and for a field that another leaves no effect.
     """
@@ -222,6 +225,7 @@ class CaptioningRecipe:
     minimum_count: int = 5
     start_from: Path | None = None
     preprocessing: Preprocessing = field(default_factory=Preprocessing)
+    augmentation: Augmentation = field(default_factory=Augmentation)
     encoder: EncoderRecipe = field(default_factory=EncoderRecipe)
     features: FeaturesConfig = field(default_factory=FeaturesConfig)
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
@@ -237,10 +241,23 @@ class CaptioningRecipe:
         if self.training.encoder_learning_rate is not None and not self.encoder.train:
             raise UserError("training encoder_learning_rate has no effect without encoder train")
         if self.features.mirror and self.encoder.train:
-            raise UserError("features mirror is for stored features; encoder train stores none")
+            raise UserError(
+                "features mirror is for stored features; encoder train stores none, and "
+                "augmentation mirror is for that"
+            )
+        if self.augmentation.changes and not self.photos_in_step:
+            raise UserError(
+                "augmentation has no effect: features are stored, and neither encoder train nor "
+                "features store false has photos read in the step"
+            )
         self.objective.check_selection(self.decoder.selection)
         if self.word_vectors is not None and self.start_from is not None:
             raise UserError("word_vectors have no effect: start_from gives the embeddings")
+
+    @property
+    def photos_in_step(self) -> bool:
+        """Whether the encoder reads the photos of every step, and no feature store is made."""
+        return self.encoder.train or not self.features.store
 
 
 def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> CaptioningRecipe:

@@ -25,6 +25,7 @@ from captioner.recipes.feature_extraction import (
 )
 from captioner.recipes.feature_workers import check_locks, fill_with_workers
 from captioner.recipes.sources import Source
+from captioner.vision.augmentation import Augmentation
 from captioner.vision.feature_store import FeatureStore
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import VGGEncoder
@@ -200,31 +201,43 @@ class PixelRows:
         preprocessing: Preprocessing,
         encoder: VGGEncoder | None = None,
         loaders: ThreadPoolExecutor | None = None,
+        augmentation: Augmentation | None = None,
     ) -> None:
         """Photos of a source; `encoder` is for those who want their `annotations`.
 
         loaders: threads that load a batch's photos, for a GPU; into memory that it fetches by
             itself (`to(device, non_blocking=True)`). Without them photos are loaded one by one, as
             on a CPU, where the step has use for every core.
+        augmentation: how photos are changed that are read with a generator.
         """
+        self.augmentation = augmentation or Augmentation()
         self.source, self.preprocessing, self.encoder = source, preprocessing, encoder
         self.loaders = loaders
 
     def read(
         self, rows: Tensor, generator: torch.Generator | None = None, part: slice = slice(None)
     ) -> Tensor:
-        """Rows (B,) -> preprocessed photos (B, 3, size, size). part: which of the rows are read."""
-        chosen = rows[part].tolist()
-        if self.loaders is None:
-            pixels = self.source.pixels(chosen, self.preprocessing)
-            return pixels.to(memory_format=torch.channels_last)
-        photos = torch.stack(list(self.loaders.map(self._photo, chosen)))
-        photos = photos.to(memory_format=torch.channels_last)
-        return photos.pin_memory() if torch.cuda.is_available() else photos
+        """Rows (B,) -> preprocessed photos (B, 3, size, size); augmented only with a generator.
 
-    def _photo(self, row: int) -> Tensor:
-        """A photo, preprocessed: (3, size, size)."""
-        return self.preprocessing(self.source.open_photo(row))
+        part: which of the rows are read; how a photo is changed does not depend on it.
+        """
+        chosen = rows[part].tolist()
+        seeds: list[int | None] = [None] * len(chosen)
+        if generator is not None and self.augmentation.changes:
+            first = int(torch.randint(2**62, (), generator=generator))
+            seeds = [first ^ row for row in chosen]
+        load = map if self.loaders is None else self.loaders.map
+        photos = torch.stack(list(load(self._photo, chosen, seeds)))  # (B, 3, size, size)
+        photos = photos.to(memory_format=torch.channels_last)
+        pinned = self.loaders is not None and torch.cuda.is_available()
+        return photos.pin_memory() if pinned else photos
+
+    def _photo(self, row: int, seed: int | None) -> Tensor:
+        """A photo, preprocessed: (3, size, size); augmented where there is a seed to draw from."""
+        photo = self.source.open_photo(row)
+        if seed is not None:
+            photo = self.augmentation(photo, torch.Generator().manual_seed(seed))
+        return self.preprocessing(photo)
 
     def annotations(self, rows: Tensor) -> Tensor:
         """Rows (B,) -> annotation vectors (B, L, D), by the encoder as it is now."""

@@ -25,7 +25,8 @@ def build_encoder(config: VGGConfig, weights: str) -> VGGEncoder:
     """An encoder with its weights, in evaluation mode.
 
     weights: `imagenet`, `random`, or the path of a `.safetensors` or `.pth` file that holds the
-    convolutions under torchvision's names (`features.0.weight`, ...; others are passed over).
+    convolutions under torchvision's names (`features.0.weight`, ...; others are passed over), or of
+    a model folder, whose encoder is taken.
     Raises `UserError` when weights cannot be had or do not fit.
     """
     encoder = VGGEncoder(config)
@@ -34,6 +35,8 @@ def build_encoder(config: VGGConfig, weights: str) -> VGGEncoder:
         encoder.load_state_dict(_convolutions(state, encoder, "ImageNet weights"))
     elif weights != RANDOM:
         path = Path(weights)
+        if path.is_dir():
+            path /= "model.safetensors"
         encoder.load_state_dict(_convolutions(read_weights(path), encoder, str(path)))
     return encoder.eval()
 
@@ -112,6 +115,7 @@ def fingerprint(encoder: VGGEncoder) -> str:
 
 def _convolutions(state: dict[str, Tensor], encoder: VGGEncoder, source: str) -> dict[str, Tensor]:
     """The tensors the encoder has, checked by name and shape. Raises `UserError`."""
+    state = {name.removeprefix("encoder."): tensor for name, tensor in state.items()}
     expected = encoder.state_dict()
     found: dict[str, Tensor] = {}
     for name, tensor in expected.items():
