@@ -4,6 +4,8 @@ Knows no image, no word and no file.
 """
 
 from captioner.attention.attention import Attention
+from captioner.attention.local import LocalAttention, PredictedCentre
+from captioner.attention.masks import causal_mask, window_mask
 from captioner.attention.memory import Memory
 from captioner.attention.multi_head import MultiHeadAttention
 from captioner.attention.scores import (
@@ -30,11 +32,15 @@ __all__ = [
     "DotScore",
     "GeneralScore",
     "HardSelection",
+    "LocalAttention",
     "Memory",
     "MultiHeadAttention",
+    "PredictedCentre",
     "ScaledDotProductScore",
     "Score",
     "SoftSelection",
+    "causal_mask",
     "masked_log_softmax",
     "masked_softmax",
+    "window_mask",
 ]

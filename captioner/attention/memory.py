@@ -56,6 +56,30 @@ class Memory:
         """L, the number of positions of a source, padding included."""
         return self.values.shape[-2]
 
+    def extended(self, more: Memory) -> Memory:
+        """A memory with the positions of another behind its own: a cache that grows by a step.
+
+        Both are of the same B sources; of `prepared` nothing is kept unless both have it.
+        """
+        mask = None
+        if self.mask is not None or more.mask is not None:
+            mask = torch.cat([each.full_mask() for each in (self, more)], dim=-1)  # (B, L + M)
+        prepared = None
+        if self.prepared is not None and more.prepared is not None:
+            prepared = torch.cat([self.prepared, more.prepared], dim=-2)
+        return Memory(
+            torch.cat([self.values, more.values], dim=-2),  # (B, [N,] L + M, D)
+            torch.cat([self.keys, more.keys], dim=-2),  # (B, [N,] L + M, A)
+            mask,
+            prepared,
+        )
+
+    def full_mask(self) -> Tensor:
+        """The mask (B, L), all True where there is none."""
+        if self.mask is not None:
+            return self.mask
+        return self.values.new_ones(self.batch_size, self.length, dtype=torch.bool)
+
 
 def refuse_empty_rows(mask: Tensor) -> None:
     """Raise `UserError` when a row (last dimension) of a boolean mask has no True in it.

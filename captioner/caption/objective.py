@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from captioner.decoding.likelihood import cross_entropy as cross_entropy
 from captioner.errors import UserError
 
 
@@ -143,24 +143,6 @@ def _check_weight(name: str, weight: float) -> None:
         raise UserError(f"{name} {weight} is not a finite number")
     if weight < 0:
         raise UserError(f"{name} {weight} is negative")
-
-
-def cross_entropy(
-    logits: Tensor, targets: Tensor, mask: Tensor, label_smoothing: float = 0.0
-) -> Tensor:
-    """Minus log p(y | x) of each caption, summed over its words: (B,), in nats.
-
-    logits (B, T, V), targets (B, T), mask (B, T) boolean, False for padding, which counts for
-    nothing. Computed in float32 at least. Xu et al. 2015, equation 14, first term.
-    """
-    flat = functional.cross_entropy(
-        (logits if logits.dtype == torch.float64 else logits.float()).flatten(end_dim=1),
-        targets.flatten(),
-        reduction="none",
-        label_smoothing=label_smoothing,
-    )  # (B * T,)
-    losses: Tensor = flat.view(targets.shape) * mask  # (B, T)
-    return losses.sum(dim=1)
 
 
 def doubly_stochastic_penalty(weights: Tensor, mask: Tensor, target: str = "one") -> Tensor:

@@ -2,8 +2,10 @@
 
 from captioner.decoding.constraints import Constraints
 from captioner.decoding.length import LengthNormalisation
+from captioner.decoding.likelihood import cross_entropy
 from captioner.decoding.loop import decode, greedy
 from captioner.decoding.protocol import Decoder, Hypothesis, Step
+from captioner.decoding.rows import select_rows
 from captioner.decoding.strategies import BeamSearch, Choice, Sampling, Strategy
 
 __all__ = [
@@ -16,6 +18,8 @@ __all__ = [
     "Sampling",
     "Step",
     "Strategy",
+    "cross_entropy",
     "decode",
     "greedy",
+    "select_rows",
 ]

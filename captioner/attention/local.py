@@ -1,0 +1,88 @@
+"""Local attention: a look at a few positions around a place. Luong et al. 2015, section 3.2."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from captioner.attention.attention import combined_mask
+from captioner.attention.masks import window_mask
+from captioner.attention.memory import Memory
+from captioner.attention.scores import Score
+from captioner.attention.selection import Attended, masked_softmax
+from captioner.errors import UserError
+
+
+class LocalAttention(nn.Module):
+    """Looks at a window of a memory, the positions in [p - D, p + D] around a centre p.
+
+    score: how well a query matches a key (`captioner.attention.scores`).
+    half_width: D, at least 1. favour_centre: multiply the weights, after they were made to sum to
+        one over the window, by exp(-(s - p)^2 / (2 sigma^2)) with sigma = D / 2, equation 10. They
+        then sum to less than one, and a gradient reaches the centre.
+
+    Raises `UserError` for a half-width below 1, with which a window could be empty.
+    """
+
+    def __init__(self, score: Score, half_width: int, favour_centre: bool = False) -> None:
+        super().__init__()
+        if half_width < 1:
+            raise UserError(f"half-width {half_width} of an attention window is not at least 1")
+        self.score = score
+        self.half_width = half_width
+        self.favour_centre = favour_centre
+
+    def remember(self, values: Tensor, mask: Tensor | None = None) -> Memory:
+        """Values (B, L, D), mask (B, L) -> a memory whose keys are projected, once.
+
+        The positions that may be attended must be the first ones of each row. Raises `UserError`
+        when a row has none.
+        """
+        keys = self.score.project_keys(values)  # (B, L, A)
+        return Memory(values, keys, mask, self.score.prepare(keys))
+
+    def forward(self, query: Tensor, memory: Memory, centres: Tensor) -> Attended:
+        """Queries (B, Q, H) and their centres (B, Q) -> contexts (B, Q, D), weights (B, Q, L).
+
+        A centre is moved, for the window alone, to between the first and the last position that
+        may be attended, lest the window be empty.
+        """
+        last = source_lengths(memory).unsqueeze(-1) - 1  # (B, 1)
+        inside = centres.detach().clamp(min=0).minimum(last.to(centres.dtype))  # (B, Q)
+        window = window_mask(inside, memory.length, self.half_width)  # (B, Q, L)
+        scores = self.score(query, memory.keys, memory.prepared)  # (B, Q, L)
+        weights = masked_softmax(scores, combined_mask(memory, window))  # (B, Q, L)
+        if self.favour_centre:
+            positions = torch.arange(memory.length, device=centres.device)  # (L)
+            distance = (positions - centres.unsqueeze(-1)) / (self.half_width / 2)  # (B, Q, L)
+            weights = weights * torch.exp(-distance.square() / 2).to(weights.dtype)
+        return Attended(weights @ memory.values, weights, scores)  # context (B, Q, D)
+
+
+class PredictedCentre(nn.Module):
+    """p = S sigmoid(v^T tanh(W h)): where to look, predicted. Luong et al. 2015, equation 9.
+
+    query_size: H of the queries; size: of the layer between.
+    """
+
+    def __init__(self, query_size: int, size: int) -> None:
+        super().__init__()
+        self.projection = nn.Linear(query_size, size, bias=False)
+        self.energy = nn.Linear(size, 1, bias=False)
+
+    def forward(self, query: Tensor, memory: Memory) -> Tensor:
+        """Queries (B, Q, H) -> centres (B, Q), between 0 and S, the number of positions of each.
+
+        In float32 at least: a position beyond 256 is no number of bfloat16.
+        """
+        share = torch.sigmoid(self.energy(torch.tanh(self.projection(query))))  # (B, Q, 1)
+        wide = torch.promote_types(share.dtype, torch.float32)
+        lengths = source_lengths(memory).unsqueeze(-1)  # (B, 1)
+        return share.squeeze(-1).to(wide) * lengths  # (B, Q)
+
+
+def source_lengths(memory: Memory) -> Tensor:
+    """How many positions of each source may be attended: (B,), whole numbers."""
+    if memory.mask is None:
+        return torch.full((memory.batch_size,), memory.length, device=memory.values.device)
+    return memory.mask.sum(dim=-1)

@@ -1,0 +1,84 @@
+"""Recurrent networks over rows of steps: whole layers at once, or one step that is fed a context.
+
+GRU (Cho et al. 2014) and LSTM (Hochreiter and Schmidhuber 1997) in torch's forms: the GRU's reset
+gate acts behind the matrix, which the papers have before it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from captioner.attention.products import Linear
+from captioner.translate.memory import RecurrentState
+
+
+class RecurrentStack(nn.Module):
+    """Layers of one kind of cell, one upon the other, over whole sequences or single steps.
+
+    kind: `gru` or `lstm`. dropout: probability, between layers.
+    """
+
+    def __init__(
+        self, kind: str, input_size: int, hidden_size: int, layers: int = 1, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        make = nn.GRU if kind == "gru" else nn.LSTM
+        between = dropout if layers > 1 else 0.0
+        self.network = make(input_size, hidden_size, layers, batch_first=True, dropout=between)
+
+    def forward(self, inputs: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        """Inputs (B, K, T, I) and states (B, K, layers, H) -> outputs (B, K, T, H), states."""
+        batch_size, rows = inputs.shape[:2]
+        before = tuple(
+            each.flatten(end_dim=1).transpose(0, 1).contiguous() for each in state
+        )  # (layers, B * K, H)
+        outputs, after = self.network(
+            inputs.flatten(end_dim=1), before[0] if len(before) == 1 else before
+        )  # (B * K, T, H)
+        after = (after,) if len(before) == 1 else after
+        return outputs.unflatten(0, (batch_size, rows)), tuple(
+            each.transpose(0, 1).unflatten(0, (batch_size, rows)) for each in after
+        )
+
+
+class FedCell(nn.Module):
+    """One step of a GRU or LSTM whose input is two: what is known ahead, and what is fed.
+
+    What is known of all steps (embeddings) goes through its weights in one product, by `ahead`;
+    only what depends on the step before (a context vector) goes through them step by step.
+
+    kind: `gru` or `lstm`. known_size: of what is known ahead. fed_size: of what is fed, may be 0.
+    """
+
+    def __init__(self, kind: str, known_size: int, fed_size: int, hidden_size: int) -> None:
+        super().__init__()
+        gates = 3 if kind == "gru" else 4
+        self.kind = kind
+        self.known = Linear(known_size, gates * hidden_size)
+        self.fed = Linear(fed_size, gates * hidden_size, bias=False) if fed_size else None
+        self.hidden = Linear(hidden_size, gates * hidden_size)
+        with torch.no_grad():
+            for parameter in self.parameters():
+                nn.init.uniform_(parameter, -(hidden_size**-0.5), hidden_size**-0.5)
+            if kind == "lstm":
+                self.known.bias[hidden_size : 2 * hidden_size] = 1.0  # At first it remembers.
+
+    def ahead(self, known: Tensor) -> Tensor:
+        """What is known (..., I) -> its part of the gates (..., 3H or 4H), in torch's order."""
+        part: Tensor = self.known(known)
+        return part
+
+    def forward(self, ahead: Tensor, fed: Tensor | None, state: RecurrentState) -> RecurrentState:
+        """A step's `ahead` (..., gates), what is fed (..., F), states (..., H) -> new states."""
+        if self.fed is not None:
+            ahead = ahead + self.fed(fed)
+        within = self.hidden(state[0])  # (..., gates)
+        if self.kind == "gru":
+            reset, update, candidate = ahead.chunk(3, dim=-1)  # (..., H) each
+            own_reset, own_update, own_candidate = within.chunk(3, dim=-1)
+            new = torch.tanh(candidate + torch.sigmoid(reset + own_reset) * own_candidate)
+            return (torch.lerp(new, state[0], torch.sigmoid(update + own_update)),)
+        entry, forget, candidate, exit_ = (ahead + within).chunk(4, dim=-1)  # (..., H) each
+        cell = torch.sigmoid(forget) * state[1] + torch.sigmoid(entry) * torch.tanh(candidate)
+        return torch.sigmoid(exit_) * torch.tanh(cell), cell

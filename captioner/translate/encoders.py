@@ -1,0 +1,77 @@
+"""Recurrent encoders: a sentence to a vector for each of its tokens, and the state at its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from captioner.translate.memory import RecurrentState
+
+
+class RecurrentEncoder(nn.Module):
+    """Layers of GRU or LSTM over the source, in one direction or in both.
+
+    kind: `gru` or `lstm`. size: D of what it gives for each token; in both directions each of them
+    has half of it, and the backward half stands behind the forward one. dropout: probability,
+    between layers.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        input_size: int,
+        size: int,
+        layers: int = 1,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        make = nn.GRU if kind == "gru" else nn.LSTM
+        self.network = make(
+            input_size,
+            size // 2 if bidirectional else size,
+            layers,
+            batch_first=True,
+            bidirectional=bidirectional,
+            dropout=dropout if layers > 1 else 0.0,
+        )
+
+    def forward(
+        self, embedded: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, RecurrentState]:
+        """Embeddings (B, S, E), mask (B, S) -> outputs (B, S, D), final states (B, layers, D).
+
+        True stands before False in every row of the mask. Padding has no effect: the backward
+        direction begins at each sentence's own last token, the final states are those there, and
+        outputs at padding are 0.
+        """
+        length = embedded.shape[1]
+        if mask is None:
+            outputs, final = self.network(embedded)
+        else:
+            lengths = mask.sum(dim=1).cpu()
+            packed: Any = pack_padded_sequence(
+                embedded, lengths, batch_first=True, enforce_sorted=False
+            )
+            given, final = self.network(packed)
+            outputs, _ = pad_packed_sequence(given, batch_first=True, total_length=length)
+        states = final if isinstance(final, tuple) else (final,)
+        return outputs, tuple(self._by_source(each) for each in states)
+
+    def _by_source(self, state: Tensor) -> Tensor:
+        """(layers * directions, B, D / directions) -> (B, layers, D)."""
+        apart = state.view(self.network.num_layers, -1, *state.shape[1:])
+        # (layers, directions, B, D / directions)
+        return apart.permute(2, 0, 1, 3).flatten(start_dim=2)  # (B, layers, D)
+
+
+def reversed_in_place_of_padding(tokens: Tensor, mask: Tensor | None) -> Tensor:
+    """Tokens (B, S) in reverse order, the padding left behind them."""
+    if mask is None:
+        return tokens.flip(1)
+    lengths = mask.sum(dim=1, keepdim=True)  # (B, 1)
+    places = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)  # (B, S)
+    return tokens.gather(1, torch.where(mask, lengths - 1 - places, places))

@@ -1,0 +1,244 @@
+"""Stacked encoder and decoder with attention on the new state, global or local.
+
+Luong et al. 2015, *Effective Approaches to Attention-based Neural Machine Translation*.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from captioner.attention import (
+    Attended,
+    Attention,
+    ConcatScore,
+    DotScore,
+    GeneralScore,
+    LocalAttention,
+    Memory,
+    PredictedCentre,
+    Score,
+)
+from captioner.attention.products import Linear
+from captioner.decoding import Step
+from captioner.translate.cells import FedCell, RecurrentStack
+from captioner.translate.checks import (
+    CELLS,
+    check_choice,
+    check_even,
+    check_probabilities,
+    check_sizes,
+    check_tie,
+)
+from captioner.translate.embeddings import Embeddings
+from captioner.translate.encoders import RecurrentEncoder
+from captioner.translate.memory import RecurrentState, SourceMemory
+from captioner.translate.model import (
+    TeacherForced,
+    TranslationModel,
+    look_of_all_steps,
+    stacked,
+)
+
+
+@dataclass(frozen=True)
+class LuongConfig:
+    """Sizes and options of a `Luong` model.
+
+    cell: `lstm`, as in the paper, or `gru`. embedding_size: E. hidden_size: H of the decoder and D
+    of the encoder; 1000 in the paper, as E. layers: of the encoder, and of the decoder; 4.
+    bidirectional: read the source in both directions, each with half of H (the paper's reads it in
+        one).
+    score: `dot`, `general` or `concat`, equation 8. attention_size: A, for `concat` alone.
+    attention: `global`; `local-m`, monotonic, around the source's word of the same number; or
+        `local-p`, predictive, around a predicted place. window: D of the local ones, so that
+        2 D + 1 words are looked at; 10 in the paper.
+    input_feeding: feed h~ into the next step, section 3.3.
+    tie_embeddings: `none`, `target` or `all`; see `captioner.translate.embeddings`.
+    dropout: probability, on embeddings, between layers and on h~; 0.2 in the paper.
+
+    Raises `UserError` for values out of range.
+    """
+
+    cell: str = "lstm"
+    embedding_size: int = 512
+    hidden_size: int = 512
+    layers: int = 2
+    bidirectional: bool = False
+    score: str = "general"
+    attention_size: int = 512
+    attention: str = "global"
+    window: int = 10
+    input_feeding: bool = True
+    tie_embeddings: str = "none"
+    dropout: float = 0.3
+
+    def __post_init__(self) -> None:
+        model = "luong"
+        check_choice(model, self, "cell", CELLS)
+        sizes = ("embedding_size", "hidden_size", "layers", "attention_size", "window")
+        check_sizes(model, self, *sizes)
+        check_choice(model, self, "score", ("dot", "general", "concat"))
+        check_choice(model, self, "attention", ("global", "local-m", "local-p"))
+        check_probabilities(model, self, "dropout")
+        check_tie(model, self, self.hidden_size)
+        if self.bidirectional:
+            check_even(model, self, "hidden_size", "each direction has half of it")
+
+    def make_score(self) -> Score:
+        """The score function."""
+        if self.score == "dot":
+            return DotScore()
+        if self.score == "general":
+            return GeneralScore(self.hidden_size, self.hidden_size)
+        return ConcatScore(self.hidden_size, self.hidden_size, self.attention_size)
+
+
+class LuongState(NamedTuple):
+    """What is known after some words.
+
+    memory: the encoder's outputs. recurrent: each (B, K, layers, H). attentional: h~ of the last
+    step, (B, K, H). time: (B, K), how many steps were made.
+    """
+
+    memory: Memory
+    recurrent: RecurrentState
+    attentional: Tensor
+    time: Tensor
+
+
+class Luong(TranslationModel):
+    """Stacked encoder and decoder; h~ = tanh(W_c [c; h]) says the word. Section 3."""
+
+    def __init__(self, config: LuongConfig, source_size: int, target_size: int) -> None:
+        super().__init__()
+        self.config = config
+        embedding, hidden = config.embedding_size, config.hidden_size
+        self.embeddings = Embeddings(
+            source_size,
+            target_size,
+            embedding,
+            hidden,
+            config.tie_embeddings,
+            dropout=config.dropout,
+        )
+        self.encoder = RecurrentEncoder(
+            config.cell, embedding, hidden, config.layers, config.bidirectional, config.dropout
+        )
+        if config.input_feeding:
+            self.cells = nn.ModuleList(
+                FedCell(config.cell, *((hidden, 0) if layer else (embedding, hidden)), hidden)
+                for layer in range(config.layers)
+            )
+        else:
+            self.decoder = RecurrentStack(
+                config.cell, embedding, hidden, config.layers, config.dropout
+            )
+        score = config.make_score()
+        self.attention: Attention | LocalAttention
+        if config.attention == "global":
+            self.attention = Attention(score)
+        else:
+            self.attention = LocalAttention(score, config.window, config.attention == "local-p")
+        if config.attention == "local-p":
+            self.centre = PredictedCentre(hidden, hidden)
+        self.combined = Linear(2 * hidden, hidden, bias=False)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def remember(self, source: Tensor, mask: Tensor | None = None) -> SourceMemory:
+        """Source tokens (B, S) and mask (B, S) -> the top layer's outputs (B, S, H)."""
+        outputs, final = self.encoder(self.embeddings.source(source), mask)
+        return SourceMemory.of(self.attention.remember(outputs, mask), final)
+
+    def start(self, memory: Memory) -> LuongState:
+        """Every layer starts from the last state of the encoder's; h~ is 0."""
+        assert isinstance(memory, SourceMemory)
+        recurrent = tuple(each.unsqueeze(1) for each in memory.final)  # (B, 1, layers, H)
+        attentional = torch.zeros_like(recurrent[0][:, :, 0])  # (B, 1, H)
+        time = torch.zeros(attentional.shape[:2], dtype=torch.long, device=attentional.device)
+        return LuongState(memory, recurrent, attentional, time)
+
+    def step(self, tokens: Tensor, state: LuongState) -> Step:
+        """Last tokens (B, K) -> logits (B, K, V), state, weights (B, K, S)."""
+        embedded = self.embeddings.target(tokens)  # (B, K, E)
+        if self.config.input_feeding:
+            state, weights = self._recur_fed(self._first_cell.ahead(embedded), state)
+        else:
+            hidden, recurrent = self.decoder(embedded.unsqueeze(2), state.recurrent)
+            hidden = hidden.squeeze(2)  # (B, K, H)
+            attended = self._look(hidden, state.memory, state.time)
+            state = state._replace(
+                recurrent=recurrent,
+                attentional=self._attentional(attended.context, hidden),
+                time=state.time + 1,
+            )
+            weights = attended.weights
+        return Step(self.embeddings.logits(state.attentional), state, weights)
+
+    def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
+        """See `TranslationModel.forward`.
+
+        Without input feeding no state depends on a look, and all is computed at once; with it the
+        layers and the looks go step by step.
+        """
+        state = self.start_rows(memory, tokens)
+        embedded = self.embeddings.target(tokens)  # (B, K, T, E)
+        rows, steps = tokens.shape[1:]
+        if self.config.input_feeding:
+            said, looks = [], []
+            for now in self._first_cell.ahead(embedded).unbind(dim=2):  # (B, K, gates)
+                state, weights = self._recur_fed(now, state)
+                said.append(state.attentional)
+                looks.append(weights)
+            return TeacherForced(self.embeddings.logits(stacked(said)), stacked(looks))
+        hidden, _ = self.decoder(embedded, state.recurrent)  # (B, K, T, H)
+        times = torch.arange(steps, device=tokens.device).expand(tokens.shape)  # (B, K, T)
+        queries = hidden.flatten(1, 2)  # (B, K * T, H)
+        attended = self._look(queries, memory, times.flatten(start_dim=1))
+        context, weights = look_of_all_steps(attended, rows)  # (B, K, T, H), (B, K, T, S)
+        logits = self.embeddings.logits(self._attentional(context, hidden))  # (B, K, T, V)
+        return TeacherForced(logits, weights)
+
+    @property
+    def _first_cell(self) -> FedCell:
+        cell = self.cells[0]
+        assert isinstance(cell, FedCell)
+        return cell
+
+    def _recur_fed(self, ahead: Tensor, state: LuongState) -> tuple[LuongState, Tensor]:
+        """The bottom layer's gates of the last words (B, K, gates) -> state and weights."""
+        hidden = state.attentional
+        layers: list[RecurrentState] = []
+        for number, cell in enumerate(self.cells):
+            before = tuple(each[:, :, number] for each in state.recurrent)  # (B, K, H) each
+            if number == 0:
+                layers.append(cell(ahead, state.attentional, before))
+            else:
+                layers.append(cell(cell.ahead(self.dropout(hidden)), None, before))  # type: ignore[operator]
+            hidden = layers[-1][0]
+        attended = self._look(hidden, state.memory, state.time)
+        after = state._replace(
+            recurrent=tuple(stacked(list(each)) for each in zip(*layers, strict=True)),
+            attentional=self._attentional(attended.context, hidden),
+            time=state.time + 1,
+        )
+        return after, attended.weights
+
+    def _look(self, hidden: Tensor, memory: Memory, time: Tensor) -> Attended:
+        """States (B, Q, H) at steps (B, Q), counted from 0 -> what they look at."""
+        if isinstance(self.attention, Attention):
+            found: Attended = self.attention(hidden, memory)
+            return found
+        predicted = self.config.attention == "local-p"
+        centres = self.centre(hidden, memory) if predicted else time.float()  # (B, Q)
+        found = self.attention(hidden, memory, centres)
+        return found
+
+    def _attentional(self, context: Tensor, hidden: Tensor) -> Tensor:
+        """h~ = tanh(W_c [c; h]), equation 5: contexts and states (..., H) -> (..., H)."""
+        joined = torch.cat([context, hidden], dim=-1)  # (..., 2H)
+        attentional: Tensor = self.dropout(torch.tanh(self.combined(joined)))
+        return attentional

@@ -1,0 +1,124 @@
+"""Sequence to sequence without attention: the encoder's last state is all the decoder gets.
+
+Sutskever et al. 2014, *Sequence to Sequence Learning with Neural Networks*; Cho et al. 2014.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from captioner.attention import Memory
+from captioner.decoding import Step
+from captioner.translate.cells import RecurrentStack
+from captioner.translate.checks import (
+    CELLS,
+    check_choice,
+    check_probabilities,
+    check_sizes,
+    check_tie,
+)
+from captioner.translate.embeddings import Embeddings
+from captioner.translate.encoders import RecurrentEncoder, reversed_in_place_of_padding
+from captioner.translate.memory import RecurrentState, SourceMemory
+from captioner.translate.model import TeacherForced, TranslationModel
+
+
+@dataclass(frozen=True)
+class SequenceToSequenceConfig:
+    """Sizes and options of a `SequenceToSequence`.
+
+    cell: `lstm` (Sutskever et al. 2014) or `gru` (Cho et al. 2014).
+    embedding_size: E. hidden_size: H. layers: of the encoder, and of the decoder.
+    reverse_source: read the source backwards, which brings its first words near the first ones of
+        the translation (Sutskever et al. 2014, section 3.3).
+    tie_embeddings: `none`, `target` or `all`; see `captioner.translate.embeddings`.
+    dropout: probability, on embeddings, between layers and before the output layer.
+
+    Raises `UserError` for values out of range.
+    """
+
+    cell: str = "lstm"
+    embedding_size: int = 512
+    hidden_size: int = 512
+    layers: int = 2
+    reverse_source: bool = True
+    tie_embeddings: str = "none"
+    dropout: float = 0.3
+
+    def __post_init__(self) -> None:
+        model = "sequence_to_sequence"
+        check_choice(model, self, "cell", CELLS)
+        check_sizes(model, self, "embedding_size", "hidden_size", "layers")
+        check_probabilities(model, self, "dropout")
+        check_tie(model, self, self.hidden_size)
+
+
+class SequenceToSequenceState(NamedTuple):
+    """memory: of one position. recurrent: each (B, K, layers, H)."""
+
+    memory: Memory
+    recurrent: RecurrentState
+
+
+class SequenceToSequence(TranslationModel):
+    """Encoder, last state, decoder.
+
+    Its memory has one position, L = 1, the encoder's last state: all there is to look at. So every
+    weight is 1, and the alignment says what is the case: none.
+    """
+
+    def __init__(
+        self, config: SequenceToSequenceConfig, source_size: int, target_size: int
+    ) -> None:
+        super().__init__()
+        self.config = config
+        embedding, hidden = config.embedding_size, config.hidden_size
+        self.embeddings = Embeddings(
+            source_size,
+            target_size,
+            embedding,
+            hidden,
+            config.tie_embeddings,
+            dropout=config.dropout,
+        )
+        self.encoder = RecurrentEncoder(
+            config.cell, embedding, hidden, config.layers, dropout=config.dropout
+        )
+        self.decoder = RecurrentStack(config.cell, embedding, hidden, config.layers, config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def remember(self, source: Tensor, mask: Tensor | None = None) -> SourceMemory:
+        """Source tokens (B, S) and mask (B, S) -> the last state, a memory of length 1."""
+        if self.config.reverse_source:
+            source = reversed_in_place_of_padding(source, mask)
+        _, final = self.encoder(self.embeddings.source(source), mask)
+        last = final[0][:, -1:]  # (B, 1, H)
+        return SourceMemory(last, last, final=final)
+
+    def start(self, memory: Memory) -> SequenceToSequenceState:
+        """The state before the first token is the encoder's last."""
+        assert isinstance(memory, SourceMemory)
+        final = tuple(each.unsqueeze(1) for each in memory.final)  # (B, 1, layers, H)
+        return SequenceToSequenceState(memory, final)
+
+    def step(self, tokens: Tensor, state: SequenceToSequenceState) -> Step:
+        """Last tokens (B, K) -> logits (B, K, V), state, weights (B, K, 1)."""
+        said, state = self._run(tokens.unsqueeze(-1), state)
+        return Step(said.logits.squeeze(2), state, said.weights.squeeze(2))
+
+    def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
+        """See `TranslationModel.forward`: all steps in one run of the network."""
+        said, _ = self._run(tokens, self.start_rows(memory, tokens))
+        return said
+
+    def _run(
+        self, tokens: Tensor, state: SequenceToSequenceState
+    ) -> tuple[TeacherForced, SequenceToSequenceState]:
+        """Tokens (B, K, T) -> what is said of them, and the state behind them."""
+        hidden, recurrent = self.decoder(self.embeddings.target(tokens), state.recurrent)
+        logits = self.embeddings.logits(self.dropout(hidden))  # (B, K, T, V)
+        weights = logits.new_ones(*tokens.shape, 1)  # (B, K, T, 1)
+        return TeacherForced(logits, weights), state._replace(recurrent=recurrent)

@@ -1,0 +1,57 @@
+"""A translation model as the training loop sees it: something with a loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from captioner.decoding import cross_entropy
+from captioner.errors import UserError
+from captioner.translate.batch import TranslationBatch
+from captioner.translate.model import TranslationModel
+
+
+@dataclass(frozen=True)
+class TranslationObjective:
+    """The training objective.
+
+    label_smoothing: probability spread over the whole vocabulary (Szegedy et al. 2016, section 7);
+        0.1 in Vaswani et al. 2017, section 5.4.
+
+    Raises `UserError` for values out of range.
+    """
+
+    label_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.label_smoothing < 1:
+            raise UserError(f"objective label_smoothing {self.label_smoothing} is not in [0, 1)")
+
+
+class TranslationLoss(nn.Module):
+    """Cross-entropy of given translations, for every model alike."""
+
+    def __init__(
+        self, translation_model: TranslationModel, objective: TranslationObjective | None = None
+    ) -> None:
+        super().__init__()
+        self.translation_model = translation_model
+        self.objective = TranslationObjective() if objective is None else objective
+
+    def loss(self, batch: TranslationBatch) -> dict[str, Tensor]:
+        """The loss of a batch under the key `loss`, and what to report beside it.
+
+        `loss`: mean over the tokens of the targets, `<end>` among them, in nats a token: an example
+        of this loss is a token. `cross_entropy`: the same without smoothing.
+        """
+        memory = self.translation_model.remember(batch.source, batch.source_mask)
+        said = self.translation_model(memory, batch.inputs.unsqueeze(1))  # one row a source
+        logits = said.logits[:, 0]  # (B, T, V)
+        tokens = batch.mask.sum().clamp(min=1)
+        plain = cross_entropy(logits, batch.targets, batch.mask).sum() / tokens
+        loss = plain
+        if self.objective.label_smoothing > 0:
+            smoothing = self.objective.label_smoothing
+            loss = cross_entropy(logits, batch.targets, batch.mask, smoothing).sum() / tokens
+        return {"loss": loss, "cross_entropy": plain.detach()}

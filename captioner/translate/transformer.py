@@ -1,0 +1,213 @@
+"""The Transformer: encoder and decoder of attention alone, decoded with cached keys.
+
+Vaswani et al. 2017, *Attention Is All You Need*.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from captioner.attention import Memory, causal_mask
+from captioner.decoding import Step
+from captioner.errors import UserError
+from captioner.translate.checks import check_even, check_probabilities, check_sizes, check_tie
+from captioner.translate.embeddings import Embeddings
+from captioner.translate.model import TeacherForced, TranslationModel
+from captioner.translate.positions import sinusoidal_positions
+from captioner.translate.transformer_layers import DecoderLayer, EncoderLayer
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """Sizes and options of a `Transformer`.
+
+    embedding_size: H of everything, d_model of the paper; even. heads: N, a divisor of it.
+    inner_size: of the network at each place. encoder_layers, decoder_layers: how many.
+    norm_first: pre-norm, which trains without a warm-up as well, or post-norm, as in the paper.
+    final_norm: one more norm behind each stack, which pre-norm needs, and which
+        `torch.nn.Transformer` has in both; the paper's post-norm has none.
+    tie_embeddings: `none`, `target` or `all`; see `captioner.translate.embeddings`.
+    dropout: probability, on embeddings with positions and on what every part of a layer gives.
+    inner_dropout: probability, on attention weights and inside the networks; as `dropout` by
+        default.
+    alignment_layer: the decoder layer, counted from 0, whose looks at the source are handed out as
+        alignment; below 0 counted from the last, -1. alignment_head: one head of it, counted from
+        0, or the mean of all.
+
+    Raises `UserError` for values out of range.
+    """
+
+    embedding_size: int = 512
+    heads: int = 8
+    inner_size: int = 2048
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    norm_first: bool = True
+    final_norm: bool = True
+    tie_embeddings: str = "target"
+    dropout: float = 0.1
+    inner_dropout: float | None = None
+    alignment_layer: int = -1
+    alignment_head: int | None = None
+
+    def __post_init__(self) -> None:
+        model = "transformer"
+        sizes = ("embedding_size", "heads", "inner_size", "encoder_layers", "decoder_layers")
+        check_sizes(model, self, *sizes)
+        check_even(model, self, "embedding_size", "each position is as many sines as cosines")
+        if self.embedding_size % self.heads:
+            raise UserError(
+                f"{model} embedding_size {self.embedding_size} cannot be divided among "
+                f"{self.heads} heads"
+            )
+        check_probabilities(model, self, "dropout")
+        if self.inner_dropout is not None:
+            check_probabilities(model, self, "inner_dropout")
+        check_tie(model, self, self.embedding_size)
+        self.check_alignment(self.alignment_layer, self.alignment_head)
+
+    def check_alignment(self, layer: int, head: int | None) -> None:
+        """Raise `UserError` where there is no such layer or head to take alignments from."""
+        if not -self.decoder_layers <= layer < self.decoder_layers:
+            raise UserError(
+                f"transformer alignment_layer {layer} is not one of the {self.decoder_layers} "
+                "decoder layers, counted from 0"
+            )
+        if head is not None and not 0 <= head < self.heads:
+            raise UserError(
+                f"transformer alignment_head {head} is not one of the {self.heads} heads, "
+                "counted from 0"
+            )
+
+
+class TransformerState(NamedTuple):
+    """What is known after t tokens.
+
+    memory: what the encoder gave. sources: keys and values made of it for each decoder layer,
+    (B, N, S, H / N). keys, values: for each decoder layer, of the tokens said, (B, K, N, t, H / N);
+    empty before the first.
+    """
+
+    memory: Memory
+    sources: tuple[Memory, ...]
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+
+
+class Transformer(TranslationModel):
+    """Encoder and decoder of self-attention; every place looks at all others at once.
+
+    A step computes the newest token alone: keys and values of those before are kept in the state,
+    and follow their rows through a beam.
+
+    alignment_layer, alignment_head: as in the config, and may be changed at any time.
+    """
+
+    def __init__(self, config: TransformerConfig, source_size: int, target_size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.alignment_layer, self.alignment_head = config.alignment_layer, config.alignment_head
+        size, inner = config.embedding_size, config.inner_dropout
+        sizes = (
+            size,
+            config.heads,
+            config.inner_size,
+            config.norm_first,
+            config.dropout,
+            config.dropout if inner is None else inner,
+        )
+        self.embeddings = Embeddings(
+            source_size, target_size, size, size, config.tie_embeddings, scale=True
+        )
+        self.encoder = nn.ModuleList(EncoderLayer(*sizes) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(config.decoder_layers))
+        self.encoder_norm = nn.LayerNorm(size) if config.final_norm else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(size) if config.final_norm else nn.Identity()
+        self.dropout = nn.Dropout(config.dropout)
+        for name, parameter in self.named_parameters():
+            if parameter.dim() > 1 and not name.startswith("embeddings."):
+                nn.init.xavier_uniform_(parameter)
+
+    def remember(self, source: Tensor, mask: Tensor | None = None) -> Memory:
+        """Source tokens (B, S) and mask (B, S) -> the encoder's outputs (B, S, H).
+
+        Its keys are the values themselves: each decoder layer makes its own of them, in `start`.
+        """
+        outputs = self.encode(self._placed(self.embeddings.source(source), 0), mask)
+        return Memory(outputs, outputs, mask)
+
+    def encode(self, vectors: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The encoder's stack: vectors (B, S, H), mask (B, S) -> outputs (B, S, H)."""
+        for layer in self.encoder:
+            vectors = layer(vectors, mask)
+        outputs: Tensor = self.encoder_norm(vectors)
+        return outputs
+
+    def start(self, memory: Memory) -> TransformerState:
+        """Keys and values of the source for each layer, made once; nothing is said."""
+        sources = tuple(
+            layer.cross_attention.remember(memory.values, memory.mask)  # type: ignore[operator, union-attr]
+            for layer in self.decoder
+        )
+        heads, size = self.config.heads, self.config.embedding_size
+        nothing = memory.values.new_empty(memory.batch_size, 1, heads, 0, size // heads)
+        empty = (nothing,) * len(self.decoder)  # (B, 1, N, 0, H / N) each
+        return TransformerState(memory, sources, empty, empty)
+
+    def step(self, tokens: Tensor, state: TransformerState) -> Step:
+        """Last tokens (B, K) -> logits (B, K, V), state, weights (B, K, S)."""
+        embedded = self.embeddings.target(tokens.unsqueeze(-1))  # (B, K, 1, H)
+        placed = self._placed(embedded, state.keys[0].shape[-2])
+        outputs, weights, state = self.decode(placed, state)
+        logits = self.embeddings.logits(outputs.squeeze(2))  # (B, K, V)
+        return Step(logits, state, weights.squeeze(2))
+
+    def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
+        """See `TranslationModel.forward`: all steps at once, none of which sees a later one."""
+        state = self.start_rows(memory, tokens)
+        placed = self._placed(self.embeddings.target(tokens), 0)
+        outputs, weights, _ = self.decode(placed, state)
+        return TeacherForced(self.embeddings.logits(outputs), weights)
+
+    def decode(
+        self, vectors: Tensor, state: TransformerState
+    ) -> tuple[Tensor, Tensor, TransformerState]:
+        """The decoder's stack: vectors of the T newest tokens (B, K, T, H), and the state before.
+
+        Gives the outputs (B, K, T, H), the weights (B, K, T, S) of the layer and head chosen for
+        alignments, and the state behind them.
+        """
+        batch_size, rows, steps = vectors.shape[:3]
+        before = state.keys[0].shape[-2]
+        mask = None
+        if steps > 1:  # One alone may see all there is.
+            mask = causal_mask(before + steps, vectors.device)[before:]  # (T, t)
+        chosen = self.alignment_layer % len(self.decoder)
+        keys, values = [], []
+        weights: Tensor | None = None
+        for number, layer in enumerate(self.decoder):
+            seen = None
+            if before:
+                flat = (each[number].flatten(end_dim=1) for each in (state.values, state.keys))
+                seen = Memory(*flat)  # (B * K, N, t, H / N)
+            looked = layer(vectors, state.sources[number], seen, mask)
+            vectors = looked.vectors
+            keys.append(looked.seen.keys.unflatten(0, (batch_size, rows)))
+            values.append(looked.seen.values.unflatten(0, (batch_size, rows)))
+            if number == chosen:
+                weights = looked.weights  # (B, N, K, T, S)
+        assert weights is not None
+        head = self.alignment_head
+        shown = weights.mean(dim=1) if head is None else weights[:, head]  # (B, K, T, S)
+        outputs = self.decoder_norm(vectors)
+        after = state._replace(keys=tuple(keys), values=tuple(values))
+        return outputs, shown, after
+
+    def _placed(self, embedded: Tensor, first: int) -> Tensor:
+        """Embeddings (..., T, H) with the positions from `first` on added to them."""
+        codes = sinusoidal_positions(first, embedded.shape[-2], embedded)  # (T, H)
+        placed: Tensor = self.dropout(embedded + codes)
+        return placed
