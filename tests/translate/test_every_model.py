@@ -1,0 +1,222 @@
+"""What holds for every translation model, whichever it is."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from translation_samples import CONFIGS, SIZE, make, ragged, tokens
+
+from captioner.attention import Memory
+from captioner.decoding import BeamSearch, Constraints, decode
+from captioner.errors import UserError
+from captioner.translate import (
+    TranslationBatch,
+    TranslationLoss,
+    TranslationObjective,
+)
+
+NAMES = list(CONFIGS)
+every_model = pytest.mark.parametrize("name", NAMES)
+
+
+@every_model
+def test_steps_are_what_teacher_forcing_gives(name: str) -> None:
+    model = make(name)
+    memory = model.remember(*ragged(6, 4, 1))
+    fed = tokens(3, 2, 5)
+    said = model(memory, fed)
+    assert said.logits.shape == (3, 2, 5, SIZE)
+    assert said.weights.shape == (3, 2, 5, memory.length)
+    state = model.select(model.start(memory), torch.zeros(3, 2, dtype=torch.long))
+    for time in range(5):
+        step = model.step(fed[:, :, time], state)
+        state = step.state
+        torch.testing.assert_close(step.logits, said.logits[:, :, time], atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(step.weights, said.weights[:, :, time], atol=1e-5, rtol=1e-4)
+
+
+@every_model
+def test_a_batch_is_its_sentences_one_at_a_time(name: str) -> None:
+    """So padding has no effect: neither on what is said nor on where it looks."""
+    model = make(name)
+    source, mask = ragged(6, 4, 1)
+    fed = tokens(3, 1, 5)
+    together = model(model.remember(source, mask), fed)
+    for row, length in enumerate((6, 4, 1)):
+        alone = model(model.remember(source[row : row + 1, :length]), fed[row : row + 1])
+        torch.testing.assert_close(together.logits[row], alone.logits[0], atol=1e-5, rtol=1e-4)
+        seen = together.weights[row]
+        own = alone.weights[0]
+        torch.testing.assert_close(seen[..., : own.shape[-1]], own, atol=1e-5, rtol=1e-4)
+        assert (seen[..., own.shape[-1] :] == 0).all()
+
+
+@every_model
+def test_no_step_sees_a_later_token(name: str) -> None:
+    model = make(name)
+    memory = model.remember(tokens(1, 5))
+    fed = tokens(1, 1, 6)
+    other = fed.clone()
+    other[..., 3:] = (other[..., 3:] - 4 + 1) % (SIZE - 4) + 4
+    first, second = model(memory, fed).logits, model(memory, other).logits
+    torch.testing.assert_close(first[:, :, :3], second[:, :, :3])
+    assert not torch.allclose(first[:, :, 3], second[:, :, 3])
+
+
+@every_model
+def test_the_source_matters(name: str) -> None:
+    model = make(name)
+    fed = tokens(1, 1, 4)
+    first = model(model.remember(tokens(1, 5, seed=1)), fed).logits
+    assert not torch.allclose(first, model(model.remember(tokens(1, 5, seed=2)), fed).logits)
+
+
+@every_model
+def test_a_selected_row_goes_on_as_it_would_have(name: str) -> None:
+    model = make(name)
+    memory = model.remember(*ragged(5, 3))
+    state = model.select(model.start(memory), torch.zeros(2, 3, dtype=torch.long))
+    for time in range(2):
+        state = model.step(tokens(2, 3, seed=time), state).state
+    rows = torch.tensor([[2, 0, 0, 1], [1, 1, 2, 0]])
+    last = tokens(2, 3, seed=9)
+    expected = model.step(last, state)
+    found = model.step(last.gather(1, rows), model.select(state, rows))
+    for source in range(2):
+        for place, row in enumerate(rows[source].tolist()):
+            for one, other in (
+                (found.logits, expected.logits),
+                (found.weights, expected.weights),
+            ):
+                torch.testing.assert_close(one[source, place], other[source, row])
+
+
+@every_model
+def test_weights_are_of_real_positions(name: str) -> None:
+    model = make(name)
+    memory = model.remember(*ragged(6, 2))
+    weights = model(memory, tokens(2, 1, 3)).weights
+    assert (weights >= 0).all()
+    totals = weights.sum(dim=-1)
+    if "local-p" in name:
+        assert (totals <= 1 + 1e-6).all()
+    else:
+        torch.testing.assert_close(totals, torch.ones_like(totals))
+
+
+@every_model
+def test_a_batch_is_searched_as_its_sentences_are(name: str) -> None:
+    model = make(name)
+    source, mask = ragged(6, 3, 4)
+
+    def search(memory: Memory):
+        return decode(
+            model,
+            memory,
+            start=1,
+            end=2,
+            strategy=BeamSearch(3),
+            constraints=Constraints(maximum_length=6, forbidden=(0, 1, 3)),
+        )
+
+    together = search(model.remember(source, mask))
+    for row, length in enumerate((6, 3, 4)):
+        (alone,) = search(model.remember(source[row : row + 1, :length]))
+        assert [each.tokens for each in together[row]] == [each.tokens for each in alone]
+        for found, own in zip(together[row], alone, strict=True):
+            assert found.log_probability == pytest.approx(own.log_probability, abs=1e-3)
+            seen = found.attention[:, : own.attention.shape[1]]
+            torch.testing.assert_close(seen, own.attention, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["gru", "bahdanau", "general", "gnmt", "transformer"])
+def test_a_wide_beam_is_brute_force(name: str) -> None:
+    model = make(name)
+    memory = model.remember(tokens(1, 4))
+    ordinary = [4, 5]
+    sequences = [
+        list(each) for length in range(4) for each in itertools.product(ordinary, repeat=length)
+    ]
+    ranked = []
+    for sequence in sequences:
+        fed = torch.tensor([[[1, *sequence]]])
+        steps = model(memory, fed).logits[0, 0].detach().log_softmax(dim=-1)
+        total = sum(float(steps[t, token]) for t, token in enumerate([*sequence, 2]))
+        ranked.append((total, sequence))
+    ranked.sort(key=lambda item: -item[0])
+    (found,) = decode(
+        model,
+        memory,
+        start=1,
+        end=2,
+        strategy=BeamSearch(len(sequences)),
+        constraints=Constraints(maximum_length=3, forbidden=(0, 1, 3, *range(6, SIZE))),
+    )
+    assert [each.tokens for each in found] == [sequence for _, sequence in ranked]
+    scores = [total for total, _ in ranked]
+    assert [each.log_probability for each in found] == pytest.approx(scores, abs=1e-4)
+
+
+@every_model
+def test_every_weight_is_trained(name: str) -> None:
+    model = make(name).train()
+    source, mask = ragged(6, 4)
+    targets = tokens(2, 7, seed=3)
+    inputs = torch.cat([torch.ones(2, 1, dtype=torch.long), targets[:, :-1]], dim=1)
+    batch = TranslationBatch(source, mask, inputs, targets, torch.ones(2, 7, dtype=torch.bool))
+    TranslationLoss(model).loss(batch)["loss"].backward()
+    for parameter_name, parameter in model.named_parameters():
+        assert parameter.grad is not None, parameter_name
+        assert bool(parameter.grad.abs().sum() > 0) or "key_projection.bias" in parameter_name
+
+
+@every_model
+def test_what_is_saved_is_there_once(name: str) -> None:
+    tensors = make(name).state_dict()
+    assert len({each.data_ptr() for each in tensors.values()}) == len(tensors)
+
+
+@every_model
+def test_padding_of_targets_counts_for_nothing(name: str) -> None:
+    model = make(name)
+    source, mask = ragged(4, 5)
+    inputs, targets = tokens(2, 6, seed=1), tokens(2, 6, seed=2)
+    seen = torch.tensor([[True] * 6, [True] * 2 + [False] * 4])
+    loss = TranslationLoss(model)
+    found = loss.loss(TranslationBatch(source, mask, inputs, targets, seen))["loss"]
+    other = torch.where(seen, inputs, 0), torch.where(seen, targets, 0)
+    again = loss.loss(TranslationBatch(source, mask, *other, seen))["loss"]
+    torch.testing.assert_close(found, again)
+
+
+def test_the_loss_is_a_mean_over_tokens() -> None:
+    model = make("dot")
+    source, mask = ragged(4, 5)
+    inputs, targets = tokens(2, 3, seed=1), tokens(2, 3, seed=2)
+    seen = torch.tensor([[True, True, True], [True, False, False]])
+    logits = model(model.remember(source, mask), inputs.unsqueeze(1)).logits[:, 0]
+    terms = logits.log_softmax(dim=-1)
+    plain = -terms.gather(-1, targets.unsqueeze(-1)).squeeze(-1)[seen]
+    batch = TranslationBatch(source, mask, inputs, targets, seen)
+    torch.testing.assert_close(TranslationLoss(model).loss(batch)["loss"], plain.mean())
+    smoothed = TranslationLoss(model, TranslationObjective(label_smoothing=0.1)).loss(batch)
+    expected = 0.9 * plain.mean() - 0.1 * terms[seen].mean()
+    torch.testing.assert_close(smoothed["loss"], expected)
+    torch.testing.assert_close(smoothed["cross_entropy"], plain.mean())
+
+
+@every_model
+def test_there_must_be_something_to_say_and_to_read(name: str) -> None:
+    model = make(name)
+    memory = model.remember(tokens(1, 4))
+    with pytest.raises(UserError, match="T is 0"):
+        model(memory, tokens(1, 1, 0))
+
+
+def test_a_batch_moves() -> None:
+    source, mask = ragged(4, 5)
+    batch = TranslationBatch(source, mask, source, source, mask).to("cpu")
+    assert batch.source.equal(source)
+    assert isinstance(batch, TranslationBatch)
