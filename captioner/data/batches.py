@@ -1,4 +1,4 @@
-"""Batches of captions of about the same length, for teacher forcing."""
+"""Batches of captions, or pairs of sentences, of about the same length, for teacher forcing."""
 
 from __future__ import annotations
 
@@ -91,6 +91,35 @@ def batches_by_photo(
     order = torch.randperm(len(photos), generator=generator).tolist()
     shuffled = [example for place in order for example in photos[place]]
     return [shuffled[start : start + batch_size] for start in range(0, len(shuffled), batch_size)]
+
+
+def batches_by_tokens(
+    lengths: Sequence[int], tokens: int, generator: torch.Generator
+) -> list[list[int]]:
+    """Divide examples into batches of about so many tokens, padding included, in a random order.
+
+    lengths: the tokens of each example; of a pair, those of its longer side.
+    tokens: what a batch may have at most, its examples times the longest of them; an example that
+        is longer by itself makes a batch of its own.
+    generator: where the chance comes from; a CPU generator.
+
+    Gives the batches of one epoch, as indices into `lengths`; every example is in exactly one.
+    Examples are sorted by length, those of one length in random order, and cut; then the batches
+    are shuffled. Where it is cut depends on the lengths alone, so every epoch has as many batches.
+    Raises `UserError` when `tokens` is below 1.
+    """
+    if tokens < 1:
+        raise UserError(f"batch size {tokens} in tokens is not at least 1")
+    shuffled: list[int] = torch.randperm(len(lengths), generator=generator).tolist()
+    shuffled.sort(key=lambda example: lengths[example])
+    batches: list[list[int]] = []
+    for example in shuffled:
+        if batches and (len(batches[-1]) + 1) * lengths[example] <= tokens:
+            batches[-1].append(example)
+        else:
+            batches.append([example])
+    order: list[int] = torch.randperm(len(batches), generator=generator).tolist()
+    return [batches[index] for index in order]
 
 
 def collate(examples: Sequence[CaptionExample]) -> CaptionBatch:

@@ -21,6 +21,7 @@ ProblemKind = Literal[
     "duplicate caption",
     "image in two splits",
     "ill-formed line",
+    "empty sentence",
 ]
 
 _PLURALS: dict[ProblemKind, str] = {
@@ -33,6 +34,7 @@ _PLURALS: dict[ProblemKind, str] = {
     "duplicate caption": "duplicate captions",
     "image in two splits": "images in two splits",
     "ill-formed line": "ill-formed lines",
+    "empty sentence": "empty sentences",
 }
 
 _NAMED_OF_EACH_KIND = 3

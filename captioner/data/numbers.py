@@ -1,0 +1,69 @@
+"""A toy language pair: numbers in words and in digits, which any model learns in seconds.
+
+    four thousand and seven      4 0 0 7
+
+Word order is the same on both sides, but lengths differ, zeros stand for what is not said, and
+"and" and "thousand" for nothing or for several of them: a model has to look at the right words.
+"""
+
+from __future__ import annotations
+
+import random
+
+from captioner.data.parallel import SentencePair
+from captioner.errors import UserError
+
+_BELOW_TWENTY = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
+    "sixteen seventeen eighteen nineteen"
+).split()
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+
+LARGEST = 999_999
+
+
+def number_in_words(number: int) -> str:
+    """A number from 0 to 999,999 in English words: "one hundred and four thousand and twelve".
+
+    Raises `UserError` for any other.
+    """
+    if not 0 <= number <= LARGEST:
+        raise UserError(f"number {number} is not between 0 and {LARGEST:,}")
+    thousands, rest = divmod(number, 1000)
+    if not thousands:
+        return _below_thousand(rest)
+    words = f"{_below_thousand(thousands)} thousand"
+    if not rest:
+        return words
+    return (
+        f"{words} and {_below_thousand(rest)}" if rest < 100 else f"{words} {_below_thousand(rest)}"
+    )
+
+
+def _below_thousand(number: int) -> str:
+    hundreds, rest = divmod(number, 100)
+    parts = [f"{_BELOW_TWENTY[hundreds]} hundred"] if hundreds else []
+    if rest or not hundreds:
+        tens, ones = divmod(rest, 10)
+        words = _BELOW_TWENTY[rest] if rest < 20 else _TENS[tens - 2]
+        parts.append(f"{words} {_BELOW_TWENTY[ones]}" if rest >= 20 and ones else words)
+    return " and ".join(parts)
+
+
+def number_pairs(
+    count: int, seed: int = 0, smallest: int = 0, largest: int = 9_999
+) -> list[SentencePair]:
+    """Different numbers, drawn from a seed: in words, and in digits with spaces between them.
+
+    Raises `UserError` where there are not so many between smallest and largest, or these are out
+    of range.
+    """
+    if not 0 <= smallest <= largest <= LARGEST:
+        raise UserError(f"numbers from {smallest} to {largest} are not between 0 and {LARGEST:,}")
+    if not 1 <= count <= largest - smallest + 1:
+        raise UserError(f"there are no {count} different numbers from {smallest} to {largest}")
+    numbers = random.Random(seed).sample(range(smallest, largest + 1), count)
+    return [
+        SentencePair(number_in_words(number), " ".join(str(number)), line)
+        for line, number in enumerate(numbers, start=1)
+    ]

@@ -1,0 +1,100 @@
+"""Parallel text: two files, line by line the same sentences in two languages."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from captioner.data.problems import OnProblem, Problems
+from captioner.errors import UserError
+
+
+@dataclass(frozen=True)
+class SentencePair:
+    """A sentence and its translation, as written, without the white space around them.
+
+    line: in both files, from 1.
+    """
+
+    source: str
+    target: str
+    line: int
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """What was read from two files.
+
+    pairs: at least one, in the order of the files. problems: what was left out; empty unless the
+    reader was told to skip.
+    """
+
+    pairs: list[SentencePair]
+    problems: Problems
+
+
+def read_parallel(
+    source: str | Path, target: str | Path, on_problem: OnProblem = "refuse"
+) -> ParallelText:
+    """Read two files of as many lines, in UTF-8; those whose names end in .gz are unpacked.
+
+    on_problem: `refuse` a pair of which a side is empty, or `skip` it and count it.
+    Raises `UserError`, in one sentence that names file and line, for a file that is missing or no
+    UTF-8, for different numbers of lines, for an empty side, and where nothing is left.
+    """
+    source, target = Path(source), Path(target)
+    sides = read_lines(source), read_lines(target)
+    if len(sides[0]) != len(sides[1]):
+        raise UserError(
+            f"{source} has {len(sides[0])} lines and {target} has {len(sides[1])}: "
+            "line by line they should be translations of each other"
+        )
+    problems = Problems(f"parallel text {source} and {target}", on_problem)
+    pairs = []
+    for line, (first, second) in enumerate(zip(*sides, strict=True), start=1):
+        pair = SentencePair(first.strip(), second.strip(), line)
+        empty = source if not pair.source else target
+        if pair.source and pair.target:
+            pairs.append(pair)
+        else:
+            problems.add("empty sentence", f"line {line}", f"{empty}, line {line}, is empty")
+    problems.settle()
+    if not pairs:
+        raise UserError(f"there is no sentence in {source} and {target}")
+    return ParallelText(pairs, problems)
+
+
+def read_lines(path: str | Path) -> list[str]:
+    """The lines of a text file in UTF-8, without their ends; one that ends in .gz is unpacked.
+
+    Only line feeds end lines, with or without a carriage return before them: other signs that
+    Unicode takes for line ends may stand inside a sentence. Raises `UserError` that names the file,
+    and the line that is not UTF-8.
+    """
+    path = Path(path)
+    try:
+        content = path.read_bytes()
+        if path.suffix == ".gz":
+            content = gzip.decompress(content)
+    except FileNotFoundError:
+        raise UserError(f"text file {path} does not exist") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise UserError(f"text file {path} is not a whole gzip file") from None
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"cannot read text file {path}: {getattr(error, 'strerror', None) or error}"
+        ) from None
+    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    if lines[-1] == b"":
+        lines.pop()
+    found = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            found.append(line.decode("utf-8").removesuffix("\r"))
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{path}, line {number}: byte {error.start + 1} is not UTF-8 text"
+            ) from None
+    return found

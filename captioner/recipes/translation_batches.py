@@ -1,0 +1,79 @@
+"""The training pairs of a recipe in batches, divided among processes and into parts."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy
+import torch
+
+from captioner.data.batches import batches_by_tokens
+from captioner.data.pairs import PairExample, collate_pairs
+from captioner.training import Part, Step
+from captioner.translate import TranslationBatch
+
+
+@dataclass(frozen=True)
+class TranslationBatches:
+    """Pairs in batches of about so many tokens, of about the same length.
+
+    tokens: of a batch, padding included, on the longer side of its pairs. seed: of their order.
+
+    Follows `captioner.training.SharedBatches`. What counts as an example is a token of the
+    targets, since the loss is a mean over tokens: so the gradient is that of the whole batch,
+    however it is divided.
+    """
+
+    unit: ClassVar[str] = "tokens"
+    examples: list[PairExample]
+    tokens: int
+    seed: int = 0
+
+    def steps(self, epoch: int) -> int:
+        """How many batches an epoch has; every epoch has as many."""
+        return self._count
+
+    def batches(self, epoch: int, first: int) -> Iterator[TranslationBatch]:
+        """The batches of an epoch from number `first` on."""
+        for step in self.shares(epoch, first, 0, 1, 1):
+            yield step.parts[0].batch
+
+    def shares(
+        self, epoch: int, first: int, rank: int, processes: int, parts: int
+    ) -> Generator[Step, None, None]:
+        """What process `rank` of so many does of each batch from number `first` on."""
+        for indices in self._plan(epoch)[first:]:
+            chosen = [self.examples[index] for index in indices]
+            cuts = range(rank, parts * processes, processes)
+            yield Step(
+                [self._part(chosen, cut, parts * processes) for cut in cuts], _tokens(chosen)
+            )
+
+    @cached_property
+    def _count(self) -> int:
+        return len(self._plan(0))
+
+    def _plan(self, epoch: int) -> list[list[int]]:
+        seed = numpy.random.SeedSequence((self.seed, epoch)).generate_state(1, numpy.uint64)[0]
+        generator = torch.Generator().manual_seed(int(seed))
+        return batches_by_tokens(self._lengths, self.tokens, generator)
+
+    @cached_property
+    def _lengths(self) -> list[int]:
+        return [example.length for example in self.examples]
+
+    def _part(self, examples: list[PairExample], cut: int, cuts: int) -> Part:
+        """Part number `cut` of the pairs; or a pair of which no token counts, for company."""
+        own = examples[cut::cuts]  # As many long ones for all.
+        batch = collate_pairs(own or examples[:1])
+        if not own:
+            batch = batch._replace(mask=torch.zeros_like(batch.mask))
+        return Part(batch, _tokens(own))
+
+
+def _tokens(examples: list[PairExample]) -> int:
+    """How many tokens are to be said, the ends among them."""
+    return sum(len(example.target) + 1 for example in examples)

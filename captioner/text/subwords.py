@@ -1,0 +1,168 @@
+"""Subwords of one language or of two together, by sentencepiece, learned from training text."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from captioner.errors import UserError
+from captioner.text.plain_text import CASES, plain_text
+from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
+
+METHODS = ("unigram", "bpe")
+
+SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
+"""What stands for a space in a piece."""
+
+
+class SubwordVocabulary:
+    """Pieces of words, down to letters and, for what training text never had, to bytes.
+
+    So no text is unknown: `join(split(x))`, and the same with `indices` and `tokens` in between,
+    is `plain_text(x, case)`.
+
+    Kudo and Richardson 2018, *SentencePiece*; Kudo 2018 (`unigram`), Sennrich et al. 2016 (`bpe`).
+    Needs the package sentencepiece.
+    """
+
+    kind: ClassVar[str] = "subwords"
+
+    def __init__(self, model: bytes, case: str = "keep") -> None:
+        """Take a model as sentencepiece writes it.
+
+        Raises `UserError` when it is none, or has other special tokens than `Vocabulary`, and for
+        a case that is not `keep` or `lower`.
+        """
+        if case not in CASES:
+            raise UserError(f"case {case!r} of subwords is not one of {', '.join(CASES)}")
+        processor = _sentencepiece().SentencePieceProcessor()
+        try:
+            processor.LoadFromSerializedProto(model)
+        except (RuntimeError, ValueError, TypeError):
+            raise UserError("the subword model is damaged: sentencepiece cannot read it") from None
+        special = [processor.IdToPiece(index) for index in range(min(4, len(processor)))]
+        if tuple(special) != SPECIAL_WORDS:
+            raise UserError(
+                f"the subword model begins with {', '.join(special)}, "
+                f"not {', '.join(SPECIAL_WORDS)}"
+            )
+        self.model = model
+        self.case = case
+        self._processor = processor
+
+    @classmethod
+    def learn(
+        cls, texts: Iterable[str], size: int = 8000, case: str = "keep", method: str = "unigram"
+    ) -> SubwordVocabulary:
+        """Learn pieces from texts; from those of two languages for a joint vocabulary.
+
+        size: V, at most: the special tokens, 256 bytes and all letters are among them. The same
+        texts in the same order give the same pieces.
+        Raises `UserError` for a size that the texts cannot fill or that does not hold their
+        letters, and for no text.
+        """
+        if method not in METHODS:
+            raise UserError(f"method {method!r} of subwords is not one of {', '.join(METHODS)}")
+        if case not in CASES:
+            raise UserError(f"case {case!r} of subwords is not one of {', '.join(CASES)}")
+        lines = [line for text in texts if (line := plain_text(text, case).replace("\0", ""))]
+        if not lines:
+            raise UserError("there is no text to learn subwords from")
+        written = io.BytesIO()
+        try:
+            _sentencepiece().SentencePieceTrainer.train(
+                sentence_iterator=iter(lines),
+                model_writer=written,
+                vocab_size=size,
+                model_type=method,
+                character_coverage=1.0,
+                byte_fallback=True,
+                normalization_rule_name="identity",
+                max_sentence_length=max(4192, *(len(line.encode()) + 1 for line in lines)),
+                num_threads=1,  # More would add up in another order.
+                hard_vocab_limit=False,
+                pad_id=Vocabulary.pad,
+                bos_id=Vocabulary.start,
+                eos_id=Vocabulary.end,
+                unk_id=Vocabulary.unknown,
+                pad_piece=SPECIAL_WORDS[Vocabulary.pad],
+                bos_piece=SPECIAL_WORDS[Vocabulary.start],
+                eos_piece=SPECIAL_WORDS[Vocabulary.end],
+                unk_piece=SPECIAL_WORDS[Vocabulary.unknown],
+                minloglevel=2,
+            )
+        except (RuntimeError, OSError) as error:
+            reason = str(error).strip().rpartition("] ")[2]  # Behind the place in its source.
+            raise UserError(f"cannot learn {size} subwords from this text: {reason}") from None
+        return cls(written.getvalue(), case)
+
+    def __len__(self) -> int:
+        """V, the special tokens and bytes included."""
+        return len(self._processor)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SubwordVocabulary) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash((self.model, self.case))
+
+    def split(self, text: str) -> list[str]:
+        """See `TextVocabulary.split`."""
+        pieces: list[str] = self._processor.EncodeAsPieces(plain_text(text, self.case))
+        return pieces
+
+    def join(self, tokens: Iterable[str]) -> str:
+        """See `TextVocabulary.join`."""
+        text: str = self._processor.DecodePieces(list(tokens))
+        return text
+
+    def indices(self, tokens: Iterable[str]) -> list[int]:
+        """See `TextVocabulary.indices`."""
+        return [int(self._processor.PieceToId(token)) for token in tokens]
+
+    def tokens(self, indices: Iterable[int]) -> list[str]:
+        """See `TextVocabulary.tokens`."""
+        found = []
+        for index in indices:
+            if not 0 <= index < len(self):
+                raise ValueError(f"index {index} is not in 0 to {len(self) - 1}")
+            found.append(str(self._processor.IdToPiece(index)))
+        return found
+
+    def shown(self, tokens: Iterable[str]) -> list[str]:
+        """Pieces as they are: a low bar stands for a space before them."""
+        return list(tokens)
+
+    def to_json(self) -> dict[str, Any]:
+        """See `TextVocabulary.to_json`. The model is in base64."""
+        model = base64.b64encode(self.model).decode("ascii")
+        return {"kind": self.kind, "case": self.case, "model": model}
+
+    @classmethod
+    def from_json(cls, value: Any, source: str = "vocabulary") -> SubwordVocabulary:
+        """The vocabulary of which `value` is the `to_json`; `UserError` when it is ill-formed."""
+        model = value.get("model") if isinstance(value, dict) else None
+        try:
+            content = base64.b64decode(model or "", validate=True)
+        except (TypeError, binascii.Error):
+            content = b""
+        if not content:
+            raise UserError(f'{source} has no "model" in base64')
+        try:
+            return cls(content, str(value.get("case")))
+        except UserError as error:
+            raise UserError(f"{source} is ill-formed: {error}") from None
+
+
+def _sentencepiece() -> Any:
+    """The package. Raises `UserError` when it is missing."""
+    try:
+        import sentencepiece  # Imported here: few have it.
+    except ImportError:
+        raise UserError(
+            'subwords need the package sentencepiece: pip install "captioner[translate]"'
+        ) from None
+    return sentencepiece

@@ -1,0 +1,90 @@
+"""From any text to indices and back to any text: what words and subwords have in common."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from captioner.errors import UserError
+from captioner.files import read_json, write_json
+
+
+class TextVocabulary(Protocol):
+    """The V tokens of a language, or of two together, and how text is cut into them.
+
+    Indices 0 to 3 are those of `captioner.text.vocabulary.Vocabulary`: pad, start, end, unknown.
+    """
+
+    def __len__(self) -> int:
+        """V, the four special tokens included."""
+        ...
+
+    def split(self, text: str) -> list[str]:
+        """The tokens of a text, as strings that `join` puts together again."""
+        ...
+
+    def join(self, tokens: Iterable[str]) -> str:
+        """The text of tokens. `join(split(x))` is x, as far as the vocabulary documents it."""
+        ...
+
+    def indices(self, tokens: Iterable[str]) -> list[int]:
+        """The index of each token, that of unknown for those not here; no start or end is added."""
+        ...
+
+    def tokens(self, indices: Iterable[int]) -> list[str]:
+        """The token of each index. Raises `ValueError` for one that is not in 0 to V - 1."""
+        ...
+
+    def shown(self, tokens: Iterable[str]) -> list[str]:
+        """Tokens as a person reads them beside an alignment."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, fit for a JSON file, with its `kind`."""
+        ...
+
+
+def encode(vocabulary: TextVocabulary, text: str) -> list[int]:
+    """The indices of a text's tokens; no start or end is added."""
+    return vocabulary.indices(vocabulary.split(text))
+
+
+def decode(vocabulary: TextVocabulary, indices: Iterable[int]) -> str:
+    """The text of indices."""
+    return vocabulary.join(vocabulary.tokens(indices))
+
+
+def truncated(tokens: Sequence[str], maximum: int) -> tuple[list[str], int]:
+    """The first `maximum` tokens of a text, and how many were behind them.
+
+    A model reads no more than it was made for. Who cuts a text says so to the person who gave it.
+    Raises `UserError` when the maximum is below 1.
+    """
+    if maximum < 1:
+        raise UserError(f"maximum length {maximum} of a text is not at least 1")
+    return list(tokens[:maximum]), max(0, len(tokens) - maximum)
+
+
+def save_text_vocabulary(vocabulary: TextVocabulary, path: str | os.PathLike[str]) -> None:
+    """Write a vocabulary as JSON, atomically. Raises `UserError` when it cannot."""
+    write_json(path, vocabulary.to_json(), indent=None)
+
+
+def load_text_vocabulary(path: str | os.PathLike[str]) -> TextVocabulary:
+    """Read what `save_text_vocabulary` wrote, of either kind.
+
+    Raises `UserError` for an absent or ill-formed file, and where subwords need a package that is
+    missing.
+    """
+    # Imported here, as they know of this module.
+    from captioner.text.subwords import SubwordVocabulary
+    from captioner.text.words import WordVocabulary
+
+    value = read_json(path, "vocabulary")
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if kind == WordVocabulary.kind:
+        return WordVocabulary.from_json(value, f"vocabulary {path}")
+    if kind == SubwordVocabulary.kind:
+        return SubwordVocabulary.from_json(value, f"vocabulary {path}")
+    raise UserError(f'vocabulary {path} has no "kind" that is words or subwords')

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from captioner.data.pairs import PairExample
+from captioner.recipes.translation_batches import TranslationBatches
+from captioner.translate import LuongConfig, TranslationLoss, TranslationModelConfig
+
+EXAMPLES = [PairExample([4 + i % 5] * (1 + i % 7), [4 + i % 3] * (1 + i % 4)) for i in range(60)]
+
+
+def test_an_epoch_has_every_pair_once_and_resumes_where_it_was() -> None:
+    data = TranslationBatches(EXAMPLES, tokens=40, seed=3)
+    first, second = (list(data.batches(epoch, 0)) for epoch in (0, 1))
+    assert len(first) == len(second) == data.steps(0) == data.steps(1)
+    assert sum(len(batch.source) for batch in first) == 60
+    assert any(
+        a.source.shape != b.source.shape or not a.source.equal(b.source)
+        for a, b in zip(first, second, strict=True)
+    )
+    for late, whole in zip(data.batches(1, 2), second[2:], strict=True):
+        assert all(x.equal(y) for x, y in zip(late, whole, strict=True))
+
+
+def test_examples_are_tokens() -> None:
+    (step, *_) = TranslationBatches(EXAMPLES, tokens=40).shares(0, 0, 0, 1, 1)
+    (part,) = step.parts
+    assert step.examples == part.examples == int(part.batch.mask.sum())
+
+
+@pytest.mark.parametrize(("processes", "parts"), [(1, 3), (3, 1), (2, 2), (40, 1)])
+def test_the_gradient_is_that_of_the_whole_batch(processes: int, parts: int) -> None:
+    torch.manual_seed(0)
+    config = TranslationModelConfig(luong=LuongConfig("gru", 4, 6, 1, score="dot", dropout=0.0))
+    model = TranslationLoss(config.make(9, 9))
+    data = TranslationBatches(EXAMPLES, tokens=40)
+    (whole, *_) = data.shares(0, 0, 0, 1, 1)
+    model.loss(whole.parts[0].batch)["loss"].backward()
+    expected = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    for rank in range(processes):
+        (step, *_) = data.shares(0, 0, rank, processes, parts)
+        assert step.examples == whole.examples
+        assert len(step.parts) == parts
+        for part in step.parts:
+            loss = model.loss(part.batch)["loss"] * (part.examples / step.examples)
+            loss.backward()
+    for parameter, gradient in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, atol=1e-6, rtol=1e-4)

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from captioner.errors import UserError
+from captioner.text.plain_text import plain_text
+from captioner.text.subwords import SubwordVocabulary
+from captioner.text.text_vocabulary import (
+    decode,
+    encode,
+    load_text_vocabulary,
+    save_text_vocabulary,
+)
+from captioner.text.vocabulary import SPECIAL_WORDS
+
+pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+
+TEXTS = [
+    "A man is walking his dog in the park.",
+    "Ein Mann geht mit seinem Hund im Park spazieren.",
+    "Two women are walking in the snow.",
+    "Zwei Frauen gehen im Schnee spazieren.",
+] * 3
+
+KEPT = SubwordVocabulary.learn(TEXTS, 330)
+LOWER = SubwordVocabulary.learn(TEXTS, 330, "lower", "bpe")
+
+
+@pytest.mark.parametrize("vocabulary", [KEPT, LOWER])
+def test_special_tokens_are_those_of_every_vocabulary(vocabulary: SubwordVocabulary) -> None:
+    assert tuple(vocabulary.tokens([0, 1, 2, 3])) == SPECIAL_WORDS
+    assert 260 < len(vocabulary) <= 330
+
+
+@pytest.mark.parametrize("vocabulary", [KEPT, LOWER])
+@given(text=st.text() | st.sampled_from(TEXTS) | st.text("aA▁￭<unk> é\u0301ß\ud800\n\x1c犬"))
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_any_text_comes_back(vocabulary: SubwordVocabulary, text: str) -> None:
+    expected = plain_text(text, vocabulary.case)
+    pieces = vocabulary.split(text)
+    indices = vocabulary.indices(pieces)
+    assert 3 not in indices  # Nothing is unknown.
+    assert vocabulary.tokens(indices) == pieces
+    assert vocabulary.join(pieces) == decode(vocabulary, indices) == expected
+
+
+def test_common_words_are_pieces() -> None:
+    assert LOWER.split("walking") == ["▁walking"]
+    assert KEPT.shown(["▁walk", "ing"]) == ["▁walk", "ing"]
+
+
+def test_no_text_ends_or_pads_a_sentence() -> None:
+    for text in ("<end>", "<pad> <start> <unk>", "</s>"):
+        assert min(encode(KEPT, text)) > 3
+
+
+def test_the_same_text_gives_the_same_pieces() -> None:
+    assert SubwordVocabulary.learn(TEXTS, 330) == KEPT
+    assert hash(SubwordVocabulary.learn(TEXTS, 330)) == hash(KEPT)
+    assert SubwordVocabulary.learn(TEXTS, 290) != KEPT
+
+
+def test_saved_and_loaded(tmp_path) -> None:
+    save_text_vocabulary(LOWER, tmp_path / "v.json")
+    again = load_text_vocabulary(tmp_path / "v.json")
+    assert again == LOWER
+    assert encode(again, "Ein Hund") == encode(LOWER, "ein hund")
+
+
+def test_what_cannot_be_learned() -> None:
+    with pytest.raises(UserError, match="cannot learn 100 subwords from this text"):
+        SubwordVocabulary.learn(TEXTS, 100)
+    with pytest.raises(UserError, match="no text to learn subwords from"):
+        SubwordVocabulary.learn(["", " "])
+    with pytest.raises(UserError, match="method 'words' of subwords"):
+        SubwordVocabulary.learn(TEXTS, method="words")
+    with pytest.raises(UserError, match="case 'sentence' of subwords"):
+        SubwordVocabulary.learn(TEXTS, case="sentence")
+    with pytest.raises(UserError, match="case 'UP' of subwords"):
+        SubwordVocabulary(KEPT.model, "UP")
+
+
+def test_an_index_out_of_range() -> None:
+    with pytest.raises(ValueError, match="index 330 is not in"):
+        KEPT.tokens([330])
+
+
+def test_a_long_text_is_learned_from(tmp_path) -> None:
+    long = " ".join(TEXTS * 20)
+    assert len(SubwordVocabulary.learn([long], 300)) <= 300
+
+
+def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    with pytest.raises(UserError, match=r'pip install "captioner\[translate\]"'):
+        SubwordVocabulary(b"")

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from captioner.errors import UserError
+from captioner.text.plain_text import plain_text
+from captioner.text.text_vocabulary import (
+    decode,
+    encode,
+    load_text_vocabulary,
+    save_text_vocabulary,
+    truncated,
+)
+from captioner.text.words import WordVocabulary, capitalised, join_words, split_words
+
+LIKE_TEXT = st.text() | st.text("aB'’é\u0301l. ,-?\"(ß1") | st.text(" \u2581\uffed\ud800\0x")
+
+TEXTS = [
+    "The man's dog isn't here, is it?",
+    "Der Hund spielt mit dem Ball.",
+    "L'homme qu'il voit aujourd'hui a dit: « Bonjour! »",
+    "Er sieht den Mann. Der Mann (alt) sieht ihn.",
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("Look!", ["Look", "￭!"]),
+        ("the man's dog", ["the", "man", "￭'s", "dog"]),
+        ("isn't", ["isn", "￭'t"]),
+        ("l'homme qu’il", ["l'￭", "homme", "qu’￭", "il"]),
+        ("aujourd'hui", ["aujourd", "￭'￭", "hui"]),
+        ("T-Shirt", ["T", "￭-￭", "Shirt"]),
+        ("(a b)", ["(￭", "a", "b", "￭)"]),
+        ('says "no".', ["says", '"￭', "no", '￭"', "￭."]),
+        ("12,5 % ...", ["12", "￭,￭", "5", "%", ".", "￭.", "￭."]),
+        ("", []),
+    ],
+)
+def test_words_and_signs(text: str, tokens: list[str]) -> None:
+    assert split_words(text) == tokens
+    assert join_words(tokens) == text
+
+
+@given(LIKE_TEXT)
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_what_is_cut_is_put_together_again(text: str) -> None:
+    plain = plain_text(text)
+    assert join_words(split_words(plain)) == plain
+
+
+@given(LIKE_TEXT)
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_plain_text_is_plain(text: str) -> None:
+    for case in ("keep", "lower"):
+        plain = plain_text(text, case)
+        assert plain_text(plain, case) == plain
+        assert unicodedata.is_normalized("NFC", plain)
+        assert plain.split(" ") == plain.split() or plain == ""
+        plain.encode()
+
+
+@given(st.lists(LIKE_TEXT, max_size=4), st.sampled_from(["keep", "lower", "sentence"]))
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_known_words_come_back(texts: list[str], case: str) -> None:
+    vocabulary = WordVocabulary.learn(texts, minimum_count=1, case=case)
+    for text in texts:
+        expected = plain_text(text, "lower" if case == "lower" else "keep")
+        expected = capitalised(expected) if case == "sentence" else expected
+        found = decode(vocabulary, encode(vocabulary, text))
+        # A special word in the text, such as "<unk>", is cut into signs and comes back as well.
+        assert found == expected
+
+
+def test_plain_text_by_example() -> None:
+    assert plain_text("  A\tman \n\u00a0runs ") == "A man runs"
+    assert plain_text("e\u0301 ÀB", "lower") == "é àb"
+    assert plain_text("a\u2581b \uffed \ud800") == "a b \u25a0 \ufffd"
+
+
+def test_the_first_word_of_a_sentence_is_a_word_like_others() -> None:
+    vocabulary = WordVocabulary.learn([*TEXTS, "Hans sieht der Frau zu"], 1)
+    words = vocabulary.vocabulary
+    assert "der" in words
+    assert "Hans" in words
+    assert "hans" not in words
+    assert vocabulary.split("Der Mann sieht")[0] == "der"
+    assert vocabulary.split("Hans sieht")[0] == "Hans"
+    assert decode(vocabulary, encode(vocabulary, "der Hans sieht Der Hund")) == (
+        "Der Hans sieht <unk> Hund" if "Der" not in words else "Der Hans sieht Der Hund"
+    )
+
+
+def test_small_letters() -> None:
+    vocabulary = WordVocabulary.learn(TEXTS, 1, "lower")
+    assert decode(vocabulary, encode(vocabulary, "DER Hund.")) == "der hund."
+
+
+def test_unknown_words_and_special_ones() -> None:
+    vocabulary = WordVocabulary.learn(TEXTS, 1, "keep")
+    assert vocabulary.indices(["Xylophon", "Hund"])[0] == 3
+    assert vocabulary.tokens([3, 2]) == ["<unk>", "<end>"]
+    assert decode(vocabulary, encode(vocabulary, "Der Xylophon.")) == "Der <unk>."
+    assert 2 not in encode(vocabulary, "<end>")
+    with pytest.raises(ValueError, match="index 99"):
+        vocabulary.tokens([99])
+
+
+def test_words_are_shown_without_joiners() -> None:
+    vocabulary = WordVocabulary.learn(TEXTS, 1)
+    assert vocabulary.shown(["l'￭", "homme", "￭!"]) == ["l'", "homme", "!"]
+
+
+def test_the_order_of_texts_does_not_matter() -> None:
+    assert WordVocabulary.learn(TEXTS) == WordVocabulary.learn(TEXTS[::-1])
+
+
+def test_saved_and_loaded(tmp_path) -> None:
+    vocabulary = WordVocabulary.learn(TEXTS, 1)
+    save_text_vocabulary(vocabulary, tmp_path / "v.json")
+    assert load_text_vocabulary(tmp_path / "v.json") == vocabulary
+    assert hash(load_text_vocabulary(tmp_path / "v.json")) == hash(vocabulary)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[]", 'has no "kind"'),
+        ('{"kind": "letters"}', 'has no "kind"'),
+        ('{"kind": "words"}', 'not an object with a list "words"'),
+        (
+            '{"kind": "words", "case": "odd", "words": ["<pad>", "<start>", "<end>", "<unk>"]}',
+            "case 'odd' of words is not one of",
+        ),
+        ('{"kind": "subwords", "case": "keep"}', 'no "model" in base64'),
+        ('{"kind": "subwords", "case": "keep", "model": "??"}', 'no "model" in base64'),
+        ('{"kind": "subwords", "case": "keep", "model": "aaaa"}', "model is damaged"),
+    ],
+)
+def test_ill_formed_files(tmp_path, content, message) -> None:
+    (tmp_path / "v.json").write_text(content)
+    with pytest.raises(UserError, match=message):
+        load_text_vocabulary(tmp_path / "v.json")
+
+
+def test_too_long_a_text_is_cut_and_said() -> None:
+    assert truncated(["a", "b", "c"], 2) == (["a", "b"], 1)
+    assert truncated(["a"], 2) == (["a"], 0)
+    with pytest.raises(UserError, match="maximum length 0"):
+        truncated(["a"], 0)
