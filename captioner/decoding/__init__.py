@@ -1,6 +1,7 @@
 """Decoding, written once against the `Decoder` protocol: it does not know the model it decodes."""
 
 from captioner.decoding.constraints import Constraints
+from captioner.decoding.coverage import CoveragePenalty
 from captioner.decoding.length import LengthNormalisation
 from captioner.decoding.likelihood import cross_entropy
 from captioner.decoding.loop import decode, greedy
@@ -12,6 +13,7 @@ __all__ = [
     "BeamSearch",
     "Choice",
     "Constraints",
+    "CoveragePenalty",
     "Decoder",
     "Hypothesis",
     "LengthNormalisation",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from captioner.attention import Memory
 from captioner.decoding.constraints import Constraints
+from captioner.decoding.coverage import CoveragePenalty
 from captioner.decoding.length import LengthNormalisation
 from captioner.decoding.protocol import Decoder, Hypothesis
 from captioner.decoding.strategies import BeamSearch, Strategy
@@ -26,11 +27,15 @@ def decode(
     constraints: Constraints | None = None,
     length_normalisation: LengthNormalisation | None = None,
     keep_attention: bool = True,
+    coverage_penalty: CoveragePenalty | None = None,
 ) -> list[list[Hypothesis]]:
     """Decode every source of a memory, all at once.
 
     start, end: the tokens that begin and end a sequence.
     strategy: how tokens are chosen; a beam of 5 by default.
+    length_normalisation, coverage_penalty: what the hypotheses that ended are ranked by, beside
+        their log-probability; which partial ones a beam keeps does not depend on them. None at all
+        by default.
     keep_attention: whether hypotheses are given their attention, which takes time to put together.
 
     Returns for each of the B sources its hypotheses, best score first: never none, and at most
@@ -41,6 +46,8 @@ def decode(
     strategy = BeamSearch() if strategy is None else strategy
     constraints = Constraints() if constraints is None else constraints
     normalisation = LengthNormalisation() if length_normalisation is None else length_normalisation
+    coverage = CoveragePenalty() if coverage_penalty is None else coverage_penalty
+    looks_needed = keep_attention or coverage.beta > 0
     batch_size, device = memory.batch_size, memory.values.device
     state = decoder.start(memory)
     tokens = torch.full((batch_size, 1), start, device=device)  # (B, 1)
@@ -62,13 +69,14 @@ def decode(
         history = history.gather(1, parents.unsqueeze(-1).expand(-1, -1, history.shape[-1]))
         history = torch.cat([history, tokens.unsqueeze(-1)], dim=-1)  # (B, K', t + 1)
         ending = live & (tokens == end)  # (B, K')
-        trail.append(parents, tokens, gained, step.weights if keep_attention else None, ending)
+        trail.append(parents, tokens, gained, step.weights if looks_needed else None, ending)
         ended = ended + ending.sum(dim=-1)
         live = live & ~ending
         if not bool(live.any()):
             break
         state = decoder.select(step.state, parents)
-    return trail.hypotheses(normalisation, strategy.width)
+    found = trail.hypotheses(normalisation, strategy.width, coverage, memory.mask)
+    return found if keep_attention else [list(map(_without_attention, each)) for each in found]
 
 
 def greedy(
@@ -84,6 +92,10 @@ def greedy(
         decoder, memory, start=start, end=end, strategy=BeamSearch(1), constraints=constraints
     )
     return [hypotheses[0] for hypotheses in found]
+
+
+def _without_attention(hypothesis: Hypothesis) -> Hypothesis:
+    return replace(hypothesis, attention=torch.empty(len(hypothesis.tokens), 0))
 
 
 @dataclass
@@ -112,8 +124,14 @@ class _Trail:
             self.weights.append(weights.float())
         self.ending.append(ending)
 
-    def hypotheses(self, normalisation: LengthNormalisation, width: int) -> list[list[Hypothesis]]:
-        """Follow the back-pointers of every row that ended."""
+    def hypotheses(
+        self,
+        normalisation: LengthNormalisation,
+        width: int,
+        coverage: CoveragePenalty,
+        mask: Tensor | None,
+    ) -> list[list[Hypothesis]]:
+        """Follow the back-pointers of every row that ended; mask (B, L) is the memory's."""
         steps = [
             tuple(tensor.cpu() for tensor in step)
             for step in zip(self.parents, self.tokens, self.gained, self.ending, strict=True)
@@ -141,15 +159,18 @@ class _Trail:
                 for sequence in (path, terms, looked):
                     sequence.reverse()
                 total = sum(terms)
-                # (T, L), the end token's left out; or (T, 0).
-                attention = torch.stack(looked)[:-1] if weights else torch.empty(len(path) - 1, 0)
+                score = normalisation.score(total, len(path))
+                attention = torch.stack(looked) if weights else torch.empty(len(path), 0)
+                if coverage.beta > 0:
+                    own = None if mask is None else mask[source].cpu()  # (L,)
+                    score += coverage.score(attention, own)
                 hypotheses.append(
                     Hypothesis(
                         tokens=path[:-1],
                         log_probability=total,
                         token_log_probabilities=terms,
-                        score=normalisation.score(total, len(path)),
-                        attention=attention,
+                        score=score,
+                        attention=attention[:-1],  # (T, L), the end token's left out; or (T, 0).
                     )
                 )
             hypotheses.sort(key=lambda hypothesis: -hypothesis.score)

@@ -54,7 +54,8 @@ class Hypothesis:
     log_probability: natural logarithm of the probability of the tokens and of the end token
         behind them, under the model itself: temperature 1, nothing blocked.
     token_log_probabilities: its T + 1 terms.
-    score: what hypotheses are ranked by: the log-probability after length normalisation.
+    score: what hypotheses are ranked by: the log-probability after length normalisation, and the
+        coverage penalty added.
     attention: (T, L) on the CPU, float32; row t is the attention with which token t was emitted.
         (T, 0) where `decode` was told not to keep it.
     """

@@ -1,0 +1,112 @@
+"""GNMT's coverage penalty by hand: Wu et al. 2016, equation 14."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from table_decoder import END, START, TableDecoder, memory_of, random_table
+
+from captioner.attention import Memory
+from captioner.decoding import (
+    BeamSearch,
+    Constraints,
+    CoveragePenalty,
+    LengthNormalisation,
+    decode,
+)
+from captioner.errors import UserError
+
+ATTENTION = torch.tensor([[0.7, 0.2, 0.1, 0.0], [0.6, 0.1, 0.3, 0.0]])
+
+
+def test_by_numbers() -> None:
+    """The first position got 1.3, which counts as 1 and adds nothing."""
+    expected = 0.2 * (math.log(1.0) + math.log(0.3) + math.log(0.4))
+    assert CoveragePenalty(0.2).score(ATTENTION[:, :3]) == pytest.approx(expected)
+
+
+def test_padding_need_not_be_looked_at() -> None:
+    mask = torch.tensor([True, True, True, False])
+    without = CoveragePenalty(0.5).score(ATTENTION[:, :3])
+    assert CoveragePenalty(0.5).score(ATTENTION, mask) == pytest.approx(without)
+
+
+def test_what_was_never_looked_at_counts_little_but_not_nothing() -> None:
+    assert CoveragePenalty(1.0).score(torch.tensor([[1.0, 0.0]])) == pytest.approx(math.log(1e-10))
+
+
+def test_no_penalty() -> None:
+    assert CoveragePenalty().score(ATTENTION) == 0
+
+
+@pytest.mark.parametrize("beta", [-0.1, 11.0, float("nan"), float("inf")])
+def test_beta_out_of_range(beta: float) -> None:
+    with pytest.raises(UserError, match=r"coverage penalty beta .* is not between 0 and 10"):
+        CoveragePenalty(beta)
+
+
+class Looking(TableDecoder):
+    """Its attention is a distribution over the positions, that depends on the history."""
+
+    def step(self, tokens, state):
+        step = super().step(tokens, state)
+        raw = torch.stack([step.weights[..., 2] % prime for prime in (3, 5, 7)], dim=-1)
+        mask = step.state.memory.mask
+        raw = raw if mask is None else raw.masked_fill(~mask.unsqueeze(1), -99.0)
+        return step._replace(weights=torch.softmax(raw, dim=-1))
+
+
+def found_with(beta: float, memory: Memory, keep: bool = True, alpha: float = 0.7):
+    return decode(
+        Looking(random_table(3, 4)),
+        memory,
+        start=START,
+        end=END,
+        strategy=BeamSearch(40),
+        constraints=Constraints(maximum_length=3),
+        length_normalisation=LengthNormalisation(alpha),
+        keep_attention=keep,
+        coverage_penalty=CoveragePenalty(beta),
+    )
+
+
+def test_it_ranks_what_has_ended() -> None:
+    """Both penalties: s(Y, X) = log P / lp(Y) + cp(X; Y), of every sequence there is."""
+    values = memory_of(5, 6).values
+    memory = Memory(values, values, torch.tensor([[True, True, True], [True, True, False]]))
+    plain, ranked = found_with(0.0, memory), found_with(2.0, memory)
+    for source, mask in enumerate(memory.mask.tolist()):
+        assert len(plain[source]) == len(ranked[source]) == 40
+        scores = {}
+        for each in plain[source]:
+            decoder, state = Looking(random_table(3, 4)), None
+            state = decoder.start(Memory(values[[source]], values[[source]], memory.mask[[source]]))
+            received = torch.zeros(3)
+            for token in [START, *each.tokens]:
+                step = decoder.step(torch.tensor([[token]]), state)
+                state = step.state
+                received += step.weights[0, 0]
+            penalty = sum(
+                math.log(min(float(got), 1.0))
+                for got, seen in zip(received, mask, strict=True)
+                if seen
+            )
+            length = ((5 + len(each.tokens) + 1) / 6) ** 0.7
+            scores[tuple(each.tokens)] = each.log_probability / length + 2.0 * penalty
+        expected = sorted(scores, key=lambda tokens: -scores[tokens])
+        assert [tuple(each.tokens) for each in ranked[source]] == expected
+        assert [each.score for each in ranked[source]] == pytest.approx(
+            [scores[tokens] for tokens in expected], abs=1e-3
+        )
+    orders = [[each.tokens for each in found[0]] for found in (plain, ranked)]
+    assert orders[0] != orders[1]
+
+
+def test_attention_is_looked_at_even_where_it_is_not_kept() -> None:
+    memory = memory_of(5)
+    kept, dropped = found_with(1.0, memory), found_with(1.0, memory, keep=False)
+    assert [each.score for each in kept[0]] == [each.score for each in dropped[0]]
+    assert {each.attention.shape[1] for each in dropped[0]} == {0}
+    assert {each.attention.shape[1] for each in kept[0]} == {3}
