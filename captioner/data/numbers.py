@@ -13,11 +13,10 @@ import random
 from captioner.data.parallel import SentencePair
 from captioner.errors import UserError
 
-_BELOW_TWENTY = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
-    "sixteen seventeen eighteen nineteen"
-).split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_BELOW_TEN = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_TEENS = ("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")
+_BELOW_TWENTY = (*_BELOW_TEN, "ten", "eleven", "twelve", *_TEENS)
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 
 LARGEST = 999_999
 
@@ -35,9 +34,8 @@ def number_in_words(number: int) -> str:
     words = f"{_below_thousand(thousands)} thousand"
     if not rest:
         return words
-    return (
-        f"{words} and {_below_thousand(rest)}" if rest < 100 else f"{words} {_below_thousand(rest)}"
-    )
+    link = " and " if rest < 100 else " "
+    return words + link + _below_thousand(rest)
 
 
 def _below_thousand(number: int) -> str:

@@ -100,8 +100,8 @@ class WordVocabulary:
                 inside[small if known else word] += count
         else:
             inside += first
-        words = (word for word, count in sorted(inside.items()) for _ in range(count))
-        return cls(Vocabulary.build(([word] for word in words), minimum_count), case)
+        counted = ([word] * count for word, count in inside.items())
+        return cls(Vocabulary.build(counted, minimum_count), case)
 
     def __len__(self) -> int:
         """V, the four special tokens included."""
