@@ -10,17 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 
 from captioner.caption.captioner import Captioner, SearchOptions
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
 from captioner.errors import UserError
 from captioner.fields import from_mapping, to_mapping
-from captioner.files import atomic_path, read_json, read_text, write_json, write_text
+from captioner.files import read_json, read_text, write_json, write_text
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import VGGConfig, VGGEncoder
+from captioner.weight_files import read_weights, write_weights
 
 FORMAT = "captioner caption model 1"
 WEIGHTS, CONFIG, VOCABULARY, CARD = (
@@ -51,14 +50,6 @@ def save_model(
     Raises `UserError` when the folder cannot be written.
     """
     folder = Path(folder)
-    tensors = {
-        f"{part}.{name}": (tensor.to(dtype) if tensor.is_floating_point() else tensor)
-        .detach()
-        .cpu()
-        .contiguous()
-        for part, module in (("encoder", captioner.encoder), ("decoder", captioner.decoder))
-        for name, tensor in module.state_dict().items()
-    }
     config = ModelConfig(
         FORMAT,
         captioner.encoder.config,
@@ -66,11 +57,8 @@ def save_model(
         captioner.preprocessing,
         captioner.search,
     )
-    with atomic_path(folder / WEIGHTS) as temporary:
-        try:
-            save_file(tensors, temporary)
-        except SafetensorError as error:
-            raise UserError(f"cannot write {folder / WEIGHTS}: {error}") from None
+    parts = {"encoder": captioner.encoder, "decoder": captioner.decoder}
+    write_weights(folder / WEIGHTS, parts, dtype)
     captioner.vocabulary.save(folder / VOCABULARY)
     write_json(folder / CONFIG, to_mapping(config))
     if captioner.card:
@@ -95,36 +83,7 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     with torch.device("meta"):
         encoder = VGGEncoder(config.encoder)
         decoder = ShowAttendTellDecoder(config.decoder, len(vocabulary))
-    weights = folder / WEIGHTS
-    if not weights.is_file():
-        raise UserError(f"model weights {weights} do not exist")
-    try:
-        tensors = load_file(weights)
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"model weights {weights} cannot be read ({error})") from None
-    modules: tuple[tuple[str, torch.nn.Module], ...] = (("encoder", encoder), ("decoder", decoder))
-    expected = {f"{part}.{n}": t for part, m in modules for n, t in m.state_dict().items()}
-    for name in sorted(expected.keys() | tensors.keys()):
-        if name not in tensors:
-            raise UserError(f"{weights}: tensor {name!r} is missing")
-        if name not in expected:
-            raise UserError(f"{weights}: tensor {name!r} does not belong to this model")
-        if tensors[name].shape != expected[name].shape:
-            raise UserError(
-                f"{weights}: tensor {name!r} is {tuple(tensors[name].shape)}, "
-                f"not {tuple(expected[name].shape)}"
-            )
-        if tensors[name].is_floating_point() != expected[name].is_floating_point():
-            raise UserError(
-                f"{weights}: tensor {name!r} is of type {tensors[name].dtype}, "
-                f"not {expected[name].dtype}"
-            )
-    for part, module in modules:
-        own = {
-            name: tensors[f"{part}.{name}"].to(tensor.dtype)
-            for name, tensor in module.state_dict().items()
-        }
-        module.load_state_dict(own, assign=True)
+    read_weights(folder / WEIGHTS, {"encoder": encoder, "decoder": decoder})
     encoder.to(memory_format=torch.channels_last)
     card = folder / CARD
     text = read_text(card, "model card") if card.is_file() else ""

@@ -10,7 +10,7 @@ import torch
 from captioner.data.parallel import SentencePair
 from captioner.text.text_vocabulary import TextVocabulary, truncated
 from captioner.text.vocabulary import Vocabulary
-from captioner.translate.batch import TranslationBatch
+from captioner.translate.batch import TranslationBatch, collate_sources
 
 
 @dataclass(frozen=True)
@@ -63,21 +63,6 @@ def encode_pairs(
         examples.append(PairExample(source.indices(first), target.indices(second)))
         cut += lost + lost_too > 0
     return PairExamples(examples, cut)
-
-
-def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sources side by side, each with its end: tokens (B, S) and their mask (B, S).
-
-    Padded behind with `Vocabulary.pad`, where the mask is False. Raises `ValueError` without one.
-    """
-    if not sources:
-        raise ValueError("a batch needs at least one example")
-    longest = max(map(len, sources)) + 1
-    tokens = torch.full((len(sources), longest), Vocabulary.pad, dtype=torch.long)  # (B, S)
-    for place, source in enumerate(sources):
-        tokens[place, : len(source) + 1] = torch.tensor([*source, Vocabulary.end])
-    lengths = torch.tensor([len(source) + 1 for source in sources])  # (B,)
-    return tokens, torch.arange(longest) < lengths.unsqueeze(1)
 
 
 def collate_pairs(examples: Sequence[PairExample]) -> TranslationBatch:

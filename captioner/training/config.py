@@ -24,8 +24,9 @@ class TrainingConfig:
     learning_rate: of the optimiser, at its highest. weight_decay: decoupled (AdamW); of adam only.
     encoder_learning_rate: for an encoder trained along; the same as the rest by default.
     clip_norm: gradients are scaled down to this norm; 0 leaves them.
-    schedule: `constant`, `cosine` (to zero after the last step) or `plateau` (times `decay_factor`
-        after `decay_patience` validations without a better score).
+    schedule: `constant`, `cosine` (to zero after the last step), `plateau` (times `decay_factor`
+        after `decay_patience` validations without a better score) or `inverse_square_root` (after
+        the warm-up, as 1 / sqrt(step): Vaswani et al. 2017, equation 3).
     warmup_steps: steps over which the learning rate rises from zero.
     patience: validations without a better score after which training stops; 0 for never.
     validate_every: epochs between two validations.
@@ -91,7 +92,7 @@ class TrainingConfig:
             raise UserError(f"training decay_factor {self.decay_factor} is not between 0 and 1")
         for name, choices in (
             ("optimizer", ("adam", "rmsprop")),
-            ("schedule", ("constant", "cosine", "plateau")),
+            ("schedule", ("constant", "cosine", "plateau", "inverse_square_root")),
             ("precision", ("float32", "bfloat16")),
         ):
             if getattr(self, name) not in choices:

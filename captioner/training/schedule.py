@@ -20,6 +20,8 @@ def learning_rate_factor(
     if config.schedule == "cosine":
         span = max(1, total_steps - config.warmup_steps)
         return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - config.warmup_steps) / span)))
+    if config.schedule == "inverse_square_root":
+        return math.sqrt(max(1, config.warmup_steps) / (step + 1))
     if config.schedule == "plateau":
         return float(config.decay_factor ** _plateaus(scores, config.decay_patience))
     return 1.0

@@ -1,15 +1,18 @@
 """Translation models on the shared attention core and decoder loop."""
 
 from captioner.translate.bahdanau import Bahdanau, BahdanauConfig
-from captioner.translate.batch import TranslationBatch
+from captioner.translate.batch import TranslationBatch, collate_sources
 from captioner.translate.config import TranslationModelConfig
 from captioner.translate.gnmt import GNMT, GNMTConfig
 from captioner.translate.luong import Luong, LuongConfig
 from captioner.translate.memory import SourceMemory
 from captioner.translate.model import TeacherForced, TranslationModel
+from captioner.translate.model_folder import load_translator, save_translator
 from captioner.translate.sequence_to_sequence import SequenceToSequence, SequenceToSequenceConfig
 from captioner.translate.training import TranslationLoss, TranslationObjective
 from captioner.translate.transformer import Transformer, TransformerConfig
+from captioner.translate.translation import Translation
+from captioner.translate.translator import TranslationSearch, Translator
 
 __all__ = [
     "GNMT",
@@ -24,9 +27,15 @@ __all__ = [
     "TeacherForced",
     "Transformer",
     "TransformerConfig",
+    "Translation",
     "TranslationBatch",
     "TranslationLoss",
     "TranslationModel",
     "TranslationModelConfig",
     "TranslationObjective",
+    "TranslationSearch",
+    "Translator",
+    "collate_sources",
+    "load_translator",
+    "save_translator",
 ]

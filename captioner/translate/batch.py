@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from captioner.text.vocabulary import Vocabulary
 
 
 class TranslationBatch(NamedTuple):
@@ -26,3 +29,18 @@ class TranslationBatch(NamedTuple):
     def to(self, device: torch.device | str) -> TranslationBatch:
         """The batch on another device."""
         return TranslationBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
+
+
+def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Sources side by side, each with its end: tokens (B, S) and their mask (B, S).
+
+    Padded behind with `Vocabulary.pad`, where the mask is False. Raises `ValueError` without one.
+    """
+    if not sources:
+        raise ValueError("a batch needs at least one example")
+    longest = max(map(len, sources)) + 1
+    tokens = torch.full((len(sources), longest), Vocabulary.pad, dtype=torch.long)  # (B, S)
+    for place, source in enumerate(sources):
+        tokens[place, : len(source) + 1] = torch.tensor([*source, Vocabulary.end])
+    lengths = torch.tensor([len(source) + 1 for source in sources])  # (B,)
+    return tokens, torch.arange(longest) < lengths.unsqueeze(1)

@@ -48,6 +48,7 @@ class Embeddings(nn.Module):
                 f"tie_embeddings {tie!r} needs embeddings of {output_size}, what the output layer "
                 f"reads, not {embedding_size}"
             )
+        self.sizes = source_size, target_size
         self.factor = math.sqrt(embedding_size) if scale else 1.0
         self.dropout = nn.Dropout(dropout)
         self.target_embedding = nn.Embedding(target_size, embedding_size)

@@ -18,7 +18,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import captioner
-from captioner.caption import Captioner, SearchOptions, load_model, model_folder, save_model
+from captioner import weight_files
+from captioner.caption import Captioner, SearchOptions, load_model, save_model
 from captioner.errors import UserError
 from captioner.fields import to_mapping
 from captioner.vision.weights import fingerprint
@@ -262,7 +263,7 @@ def test_a_full_disk_leaves_the_model_that_was_there(
     before = load_model(tiny_model).caption(PHOTOS)
     with torch.no_grad():
         tiny_captioner.decoder.output.bias += 1
-    monkeypatch.setattr(model_folder, "save_file", full)
+    monkeypatch.setattr(weight_files, "save_file", full)
     with pytest.raises(UserError, match=r"cannot write .*model\.safetensors: No space left"):
         save_model(tiny_captioner, tiny_model)
     assert {path.name for path in tiny_model.iterdir()} == FILES

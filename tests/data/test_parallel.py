@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from captioner.data.batches import batches_by_tokens
-from captioner.data.pairs import PairExample, collate_pairs, collate_sources, encode_pairs
+from captioner.data.pairs import PairExample, collate_pairs, encode_pairs
 from captioner.data.parallel import SentencePair, read_lines, read_parallel
 from captioner.errors import UserError
 from captioner.text.words import WordVocabulary
+from captioner.translate import collate_sources
 
 
 def write(folder: Path, source: bytes, target: bytes) -> tuple[Path, Path]:

@@ -100,3 +100,13 @@ def test_validations_since_best(scores: list[float]) -> None:
 def test_settings_out_of_range_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         TrainingConfig(**options)
+
+
+def test_inverse_square_root() -> None:
+    """Vaswani et al. 2017, equation 3, as a share of its highest."""
+    config = TrainingConfig(schedule="inverse_square_root", warmup_steps=4)
+    found = [learning_rate_factor(config, step, 100, []) for step in (0, 1, 3, 4, 15, 63)]
+    assert found == pytest.approx([0.25, 0.5, 1.0, (4 / 5) ** 0.5, 0.5, 0.25])
+    for step in range(20):
+        paper = min((step + 1) ** -0.5, (step + 1) * 4**-1.5) / 4**-0.5
+        assert learning_rate_factor(config, step, 100, []) == pytest.approx(paper)

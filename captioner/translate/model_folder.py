@@ -1,0 +1,95 @@
+"""A saved translator: a folder that loads anywhere, with nothing pickled in it.
+
+`model.safetensors` (weights), `config.json` (sizes, search), `vocabulary.json` for one vocabulary
+of both sides, or `source.json` and `target.json`, and `README.md`, the model card.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from captioner.errors import UserError
+from captioner.fields import from_mapping, to_mapping
+from captioner.files import read_json, read_text, write_json, write_text
+from captioner.text.text_vocabulary import load_text_vocabulary, save_text_vocabulary
+from captioner.translate.config import TranslationModelConfig
+from captioner.translate.translator import TranslationSearch, Translator
+from captioner.weight_files import read_weights, write_weights
+
+FORMAT = "captioner translation model 1"
+WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
+JOINT, SOURCE, TARGET = "vocabulary.json", "source.json", "target.json"
+
+
+@dataclass(frozen=True)
+class TranslatorConfig:
+    """What `config.json` holds, every field of it: a default may change, a saved model may not.
+
+    joint_vocabulary: whether both sides have the tokens of `vocabulary.json`.
+    """
+
+    format: str
+    model: TranslationModelConfig
+    joint_vocabulary: bool
+    maximum_source_length: int
+    search: TranslationSearch = field(default_factory=TranslationSearch)
+
+
+def save_translator(
+    translator: Translator, folder: str | Path, dtype: torch.dtype = torch.float16
+) -> None:
+    """Write a translator into a folder, each file atomically.
+
+    dtype: what floating-point weights are stored as; they are computed with in float32.
+    Raises `UserError` when the folder cannot be written.
+    """
+    folder = Path(folder)
+    joint = translator.source is translator.target
+    write_weights(folder / WEIGHTS, {"model": translator.model}, dtype)
+    if joint:
+        save_text_vocabulary(translator.source, folder / JOINT)
+    else:
+        save_text_vocabulary(translator.source, folder / SOURCE)
+        save_text_vocabulary(translator.target, folder / TARGET)
+    config = TranslatorConfig(
+        FORMAT, translator.config, joint, translator.maximum_source_length, translator.search
+    )
+    write_json(folder / CONFIG, to_mapping(config))
+    if translator.card:
+        write_text(folder / CARD, translator.card)
+
+
+def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> Translator:
+    """Read a translator from a folder that `save_translator` wrote.
+
+    Raises `UserError` naming the file, and the field or tensor, that is missing or does not fit.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError(f"model folder {folder} does not exist")
+    path = folder / CONFIG
+    mapping = read_json(path, "model config")
+    if not isinstance(mapping, dict) or mapping.get("format") != FORMAT:
+        raise UserError(f"{path} is not the config of a translation model (format {FORMAT!r})")
+    config = from_mapping(TranslatorConfig, mapping, str(path), complete=True)
+    if config.joint_vocabulary:
+        source = target = load_text_vocabulary(folder / JOINT)
+    else:
+        source = load_text_vocabulary(folder / SOURCE)
+        target = load_text_vocabulary(folder / TARGET)
+    # Made without memory and without drawing initial weights, which the file's replace.
+    with torch.device("meta"):
+        model = config.model.make(len(source), len(target))
+    read_weights(folder / WEIGHTS, {"model": model})
+    card = folder / CARD
+    text = read_text(card, "model card") if card.is_file() else ""
+    try:
+        translator = Translator(
+            config.model, model, source, target, config.maximum_source_length, config.search, text
+        )
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    return translator.to(device)

@@ -1,0 +1,208 @@
+"""The translator a user holds: sentences in, translations with alignments out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from captioner.caption.captioner import SearchOptions
+from captioner.decoding import CoveragePenalty, Hypothesis, LengthNormalisation, decode
+from captioner.errors import UserError
+from captioner.text.text_vocabulary import TextVocabulary, truncated
+from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
+from captioner.translate.batch import collate_sources
+from captioner.translate.config import TranslationModelConfig
+from captioner.translate.model import TranslationModel
+from captioner.translate.translation import Translation
+
+
+@dataclass(frozen=True)
+class TranslationSearch(SearchOptions):
+    """How translations are searched for: as captions are, and with what follows.
+
+    coverage_penalty: beta of GNMT's formula; 0 for none. See
+        `captioner.decoding.coverage`.
+    copy_unknown: let the model say that a word is unknown to it, and put the word of the source in
+        its place at which it looked most (Luong et al. 2015, *Addressing the Rare Word Problem in
+        Neural Machine Translation*, with attention in place of their pointers). Otherwise it has
+        to say something else. Needs a model with attention.
+
+    Raises `UserError` for values out of range.
+    """
+
+    maximum_length: int = 100
+    coverage_penalty: float = 0.0
+    copy_unknown: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        CoveragePenalty(self.coverage_penalty)
+
+
+@dataclass
+class Translator:
+    """A model and the vocabularies of both its sides: all that translating takes, together.
+
+    Made by `captioner.translate.load_translator` from a model folder, or from its parts.
+    config: what `model` was made from. source, target: how text is cut; the same object for a
+    joint vocabulary. maximum_source_length: tokens; a longer source is cut there, with a warning.
+    search: the options used where a call gives none. card: the text of the model card.
+
+    Raises `UserError` when the parts do not fit together.
+    """
+
+    config: TranslationModelConfig
+    model: TranslationModel
+    source: TextVocabulary
+    target: TextVocabulary
+    maximum_source_length: int = 200
+    search: TranslationSearch = field(default_factory=TranslationSearch)
+    card: str = ""
+
+    def __post_init__(self) -> None:
+        sizes = self.model.embeddings.sizes
+        if sizes != (len(self.source), len(self.target)):
+            raise UserError(
+                f"the model was made for {sizes[0]} source and {sizes[1]} target tokens, but the "
+                f"vocabularies have {len(self.source)} and {len(self.target)}"
+            )
+        if self.maximum_source_length < 1:
+            raise UserError(f"maximum_source_length {self.maximum_source_length} is not at least 1")
+        self.model.eval()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.model.embeddings.target_embedding.weight.device
+
+    @property
+    def attends(self) -> bool:
+        """Whether the model looks at its source, and so has alignments."""
+        return self.config.sequence_to_sequence is None
+
+    def to(self, device: torch.device | str) -> Translator:
+        """Move the weights to a device, in place; returns itself."""
+        self.model.to(device)
+        return self
+
+    def translate(
+        self,
+        sentences: Sequence[str],
+        search: TranslationSearch | None = None,
+        batch_size: int = 32,
+        generator: torch.Generator | None = None,
+    ) -> list[Translation]:
+        """Translate sentences, in order.
+
+        search: how; the model's own options by default. batch_size: sentences worked on at a time;
+            those of about one length are put together.
+        generator: what sampling draws from; by default a new one from the options' seed.
+
+        A sentence without a token is translated as the empty sentence. One that is too long is cut
+        with a `UserWarning` that names it, and says so in `Translation.truncated`. Raises
+        `UserError` where `copy_unknown` is asked of a model without attention.
+        """
+        if isinstance(sentences, str):
+            raise TypeError("translate() takes a list of sentences; put the one sentence in a list")
+        if batch_size < 1:
+            raise UserError(f"batch size {batch_size} is not at least 1")
+        options = self.search if search is None else search
+        if options.copy_unknown and not self.attends:
+            raise UserError("copy_unknown needs a model with attention, and this one has none")
+        generator = generator or options.generator()
+        read = [
+            truncated(self.source.split(sentence), self.maximum_source_length)
+            for sentence in sentences
+        ]
+        for number, (tokens, lost) in enumerate(read, start=1):
+            if lost:
+                warnings.warn(
+                    f"sentence {number} has {len(tokens) + lost:,} tokens, of which the last "
+                    f"{lost:,} are not read: this model reads {self.maximum_source_length:,}",
+                    stacklevel=2,
+                )
+        found: dict[int, Translation] = {
+            place: _nothing(len(tokens)) for place, (tokens, _) in enumerate(read) if not tokens
+        }
+        order = sorted(
+            (place for place in range(len(read)) if place not in found),
+            key=lambda place: len(read[place][0]),
+        )
+        for first in range(0, len(order), batch_size):
+            places = order[first : first + batch_size]
+            batch = self._translate([read[place][0] for place in places], options, generator)
+            for place, translation in zip(places, batch, strict=True):
+                found[place] = _with_truncated(translation, read[place][1])
+        return [found[place] for place in range(len(read))]
+
+    @torch.no_grad()
+    def _translate(
+        self,
+        sources: list[list[str]],
+        options: TranslationSearch,
+        generator: torch.Generator,
+    ) -> list[Translation]:
+        """One batch, in tokens."""
+        tokens, mask = collate_sources([self.source.indices(source) for source in sources])
+        forbidden = [Vocabulary.pad, Vocabulary.start]
+        if not options.copy_unknown:
+            forbidden.append(Vocabulary.unknown)
+        found = decode(
+            self.model,
+            self.model.remember(tokens.to(self.device), mask.to(self.device)),
+            start=Vocabulary.start,
+            end=Vocabulary.end,
+            strategy=options.strategy(generator),
+            constraints=options.constraints(tuple(forbidden)),
+            length_normalisation=LengthNormalisation(options.length_normalisation),
+            coverage_penalty=CoveragePenalty(options.coverage_penalty),
+        )
+        translations = []
+        for source, hypotheses in zip(sources, found, strict=True):
+            n_best = [self._translation(source, each) for each in hypotheses[: options.n_best]]
+            translations.append(replace(n_best[0], alternatives=tuple(n_best[1:])))
+        return translations
+
+    def _translation(self, source: list[str], hypothesis: Hypothesis) -> Translation:
+        alignment = hypothesis.attention[:, : len(source) + 1]  # (T, S), without padding
+        tokens = self.target.tokens(hypothesis.tokens)
+        if self.attends:
+            tokens = copied(tokens, hypothesis.tokens, source, alignment)
+        return Translation(
+            text=self.target.join(tokens),
+            source_tokens=(*self.source.shown(source), SPECIAL_WORDS[Vocabulary.end]),
+            tokens=tuple(self.target.shown(tokens)),
+            log_probability=hypothesis.log_probability,
+            token_log_probabilities=tuple(hypothesis.token_log_probabilities[:-1]),
+            alignment=alignment if self.attends else alignment[:, :0],
+        )
+
+
+def copied(
+    tokens: list[str], indices: list[int], source: list[str], alignment: Tensor
+) -> list[str]:
+    """The tokens, with the source's in the place of each that is unknown.
+
+    alignment: (T, S), where S is one more than the source's tokens, for the end, which is not
+    copied. The token copied is the one most looked at.
+    """
+    found = list(tokens)
+    for place, index in enumerate(indices):
+        if index == Vocabulary.unknown and source:
+            found[place] = source[int(alignment[place, : len(source)].argmax())]
+    return found
+
+
+def _nothing(length: int) -> Translation:
+    return Translation(
+        "", (SPECIAL_WORDS[Vocabulary.end],), (), 0.0, (), torch.empty(0, length + 1)
+    )
+
+
+def _with_truncated(translation: Translation, lost: int) -> Translation:
+    alternatives = tuple(replace(each, truncated=lost) for each in translation.alternatives)
+    return replace(translation, truncated=lost, alternatives=alternatives)

@@ -1,0 +1,70 @@
+"""Weights of a model in a safetensors file: nothing pickled, and every tensor accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from captioner.errors import UserError
+from captioner.files import atomic_path
+
+
+def write_weights(path: Path, modules: Mapping[str, nn.Module], dtype: torch.dtype) -> None:
+    """Write the weights of modules, each by the name of its part, atomically.
+
+    dtype: what floating-point weights are stored as. Raises `UserError` when it cannot be written.
+    """
+    tensors = {
+        f"{part}.{name}": (tensor.to(dtype) if tensor.is_floating_point() else tensor)
+        .detach()
+        .cpu()
+        .contiguous()
+        for part, module in modules.items()
+        for name, tensor in module.state_dict().items()
+    }
+    with atomic_path(path) as temporary:
+        try:
+            save_file(tensors, temporary)
+        except SafetensorError as error:
+            raise UserError(f"cannot write {path}: {error}") from None
+
+
+def read_weights(path: Path, modules: Mapping[str, nn.Module]) -> None:
+    """Put the weights that `write_weights` wrote into modules, in the types these have.
+
+    Modules may have been made on the device `meta`, without memory.
+    Raises `UserError` naming the file, and the tensor that is missing or does not fit.
+    """
+    if not path.is_file():
+        raise UserError(f"model weights {path} do not exist")
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"model weights {path} cannot be read ({error})") from None
+    expected = {f"{part}.{n}": t for part, m in modules.items() for n, t in m.state_dict().items()}
+    for name in sorted(expected.keys() | tensors.keys()):
+        if name not in tensors:
+            raise UserError(f"{path}: tensor {name!r} is missing")
+        if name not in expected:
+            raise UserError(f"{path}: tensor {name!r} does not belong to this model")
+        if tensors[name].shape != expected[name].shape:
+            raise UserError(
+                f"{path}: tensor {name!r} is {tuple(tensors[name].shape)}, "
+                f"not {tuple(expected[name].shape)}"
+            )
+        if tensors[name].is_floating_point() != expected[name].is_floating_point():
+            raise UserError(
+                f"{path}: tensor {name!r} is of type {tensors[name].dtype}, "
+                f"not {expected[name].dtype}"
+            )
+    for part, module in modules.items():
+        own = {
+            name: tensors[f"{part}.{name}"].to(tensor.dtype)
+            for name, tensor in module.state_dict().items()
+        }
+        module.load_state_dict(own, assign=True)

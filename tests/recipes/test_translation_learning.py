@@ -1,0 +1,83 @@
+"""Every translation model learns a toy language pair: numbers in words to digits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from captioner.data.numbers import number_pairs
+from captioner.data.pairs import encode_pairs
+from captioner.decoding import BeamSearch, Constraints, decode
+from captioner.recipes.translation_batches import TranslationBatches
+from captioner.text.text_vocabulary import encode
+from captioner.text.vocabulary import Vocabulary
+from captioner.text.words import WordVocabulary
+from captioner.training import TrainingConfig, train
+from captioner.translate import (
+    BahdanauConfig,
+    GNMTConfig,
+    LuongConfig,
+    SequenceToSequenceConfig,
+    TransformerConfig,
+    TranslationLoss,
+    TranslationModelConfig,
+    collate_sources,
+)
+
+PAIRS = number_pairs(3500, seed=1)
+LEARNED, UNSEEN = PAIRS[:3000], PAIRS[3000:]
+
+
+def luong(**fields: object) -> TranslationModelConfig:
+    sizes = {"embedding_size": 32, "hidden_size": 64, "layers": 1, "attention_size": 32}
+    options = {"cell": "gru", "bidirectional": True, "window": 3, "dropout": 0.0}
+    return TranslationModelConfig(luong=LuongConfig(**{**sizes, **options, **fields}))  # type: ignore[arg-type]
+
+
+MODELS = {
+    "without attention": TranslationModelConfig(
+        sequence_to_sequence=SequenceToSequenceConfig("gru", 32, 96, 1, dropout=0.0)
+    ),
+    "bahdanau": TranslationModelConfig(bahdanau=BahdanauConfig(32, 48, 32, 32, dropout=0.0)),
+    "dot": luong(score="dot"),
+    "general": luong(score="general"),
+    "concat": luong(score="concat"),
+    "local, monotonic": luong(attention="local-m"),
+    "local, predictive": luong(attention="local-p"),
+    "gnmt": TranslationModelConfig(gnmt=GNMTConfig(32, 48, 32, 3, dropout=0.0)),
+    "transformer": TranslationModelConfig(
+        transformer=TransformerConfig(48, 4, 96, 2, 2, dropout=0.0)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_it_reads_numbers_it_never_saw(name: str, tmp_path: Path) -> None:
+    words = WordVocabulary.learn((pair.source for pair in LEARNED), 1, "keep")
+    digits = WordVocabulary.learn((pair.target for pair in LEARNED), 1, "keep")
+    torch.manual_seed(0)
+    model = MODELS[name].make(len(words), len(digits))
+    train(
+        TranslationLoss(model),
+        TranslationBatches(encode_pairs(LEARNED, words, digits, 50).examples, tokens=500),
+        TrainingConfig(
+            epochs=16, learning_rate=0.006, schedule="cosine", warmup_steps=20, clip_norm=1.0
+        ),
+        tmp_path,
+    )
+    model.eval()
+    memory = model.remember(*collate_sources([encode(words, pair.source) for pair in UNSEEN]))
+    found = decode(
+        model,
+        memory,
+        start=Vocabulary.start,
+        end=Vocabulary.end,
+        strategy=BeamSearch(2),
+        constraints=Constraints(maximum_length=12, forbidden=(0, 1, 3)),
+    )
+    right = 0
+    for hypotheses, pair in zip(found, UNSEEN, strict=True):
+        right += digits.join(digits.tokens(hypotheses[0].tokens)) == pair.target
+    assert right / len(UNSEEN) >= 0.99

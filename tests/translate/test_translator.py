@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from translation_samples import CONFIGS
+
+from captioner.errors import UserError
+from captioner.text.words import WordVocabulary
+from captioner.translate import (
+    Translation,
+    TranslationModelConfig,
+    TranslationSearch,
+    Translator,
+    load_translator,
+    save_translator,
+)
+from captioner.translate.translator import copied
+
+SENTENCES = ["A man runs.", "", "The dog sees a man, and runs.", "Dogs run!", "   "]
+
+
+def make_translator(name: str = "general", joint: bool = False) -> Translator:
+    config = CONFIGS[name]
+    source = WordVocabulary.learn(SENTENCES, 1)
+    target = source if joint else WordVocabulary.learn(["Ein Mann läuft.", "Der Hund, er sieht"], 1)
+    torch.manual_seed(0)
+    model = config.make(len(source), len(target))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(1.5)
+    search = TranslationSearch(beam=3, maximum_length=7)
+    return Translator(config, model, source, target, 20, search, "# A card")
+
+
+@pytest.mark.parametrize("name", ["general", "local-p", "gnmt", "transformer", "lstm"])
+def test_sentences_are_translated_in_order_whatever_the_batch(name: str) -> None:
+    translator = make_translator(name)
+    one = [translator.translate([sentence])[0] for sentence in SENTENCES]
+    for batch_size in (2, 32):
+        found = translator.translate(SENTENCES, batch_size=batch_size)
+        assert [each.text for each in found] == [each.text for each in one]
+        for each, alone in zip(found, one, strict=True):
+            torch.testing.assert_close(each.alignment, alone.alignment, atol=1e-4, rtol=1e-3)
+
+
+def test_what_a_translation_holds() -> None:
+    found = make_translator().translate(SENTENCES)
+    assert found[0].source_tokens == ("a", "man", "runs", ".", "<end>")
+    assert found[0].alignment.shape == (len(found[0].tokens), 5)
+    assert len(found[0].token_log_probabilities) == len(found[0].tokens) >= 1
+    assert found[0].log_probability < sum(found[0].token_log_probabilities)
+    assert all("￭" not in token for token in (*found[0].tokens, found[0].text))
+    assert found[0].truncated == 0
+    for empty in (found[1], found[4]):
+        assert (empty.text, empty.tokens, empty.log_probability) == ("", (), 0.0)
+        assert empty.alignment.shape == (0, 1)
+    plain = json.loads(json.dumps(found[0].as_dict()))
+    assert plain["translation"] == found[0].text
+    assert len(plain["alignment"]) == len(plain["tokens"])
+    assert "truncated" not in plain
+
+
+def test_no_unknown_or_padding_comes_out() -> None:
+    for translation in make_translator().translate(["xyz abc", "qq"]):
+        assert "<" not in translation.text
+
+
+def test_the_best_few() -> None:
+    translator = make_translator()
+    search = replace(translator.search, n_best=3)
+    (found,) = translator.translate(["A man runs."], search)
+    assert len(found.alternatives) == 2
+    assert found.log_probability >= found.alternatives[0].log_probability
+    assert len(found.as_dict()["alternatives"]) == 2
+
+
+def test_too_long_a_source_is_cut_and_said() -> None:
+    translator = make_translator()
+    translator.maximum_source_length = 3
+    with pytest.warns(UserWarning, match="sentence 2 has 4 tokens, of which the last 1 are not"):
+        short, found = translator.translate(["A man", "A man runs."])
+    assert (short.truncated, found.truncated) == (0, 1)
+    assert found.source_tokens == ("a", "man", "runs", "<end>")
+    assert found.as_dict()["truncated"] == 1
+    assert found.text == translator.translate(["A man runs"])[0].text
+
+
+def test_unknown_words_are_copied_from_where_the_model_looked() -> None:
+    alignment = torch.tensor([[0.1, 0.2, 0.7], [0.6, 0.3, 0.1]])  # the last is the end's
+    assert copied(["<unk>", "x"], [3, 9], ["Anna", "Bob"], alignment) == ["Bob", "x"]
+    assert copied(["x", "<unk>"], [9, 3], ["Anna", "Bob"], alignment) == ["x", "Anna"]
+
+
+def test_copying_by_option() -> None:
+    translator = make_translator()
+    with torch.no_grad():
+        translator.model.embeddings.output.bias[3] += 100.0  # It knows no word.
+    options = replace(translator.search, copy_unknown=True, maximum_length=3)
+    (found,) = translator.translate(["Xaver Yvonne"], options)
+    assert set(found.tokens) <= {"Xaver", "Yvonne"}
+    assert len(found.tokens) == 3
+    (plain,) = translator.translate(["Xaver Yvonne"], replace(options, copy_unknown=False))
+    assert not {"Xaver", "Yvonne", "<unk>"} & set(plain.tokens)
+    with pytest.raises(UserError, match="copy_unknown needs a model with attention"):
+        make_translator("gru").translate(["a"], options)
+
+
+def test_without_attention_there_is_no_alignment() -> None:
+    (found,) = make_translator("gru").translate(["A man runs."])
+    assert found.alignment.shape == (len(found.tokens), 0)
+
+
+def test_penalties_reach_the_search() -> None:
+    translator = make_translator()
+    plain = translator.translate(["The dog sees a man"], replace(translator.search, n_best=3))
+    options = replace(translator.search, n_best=3, coverage_penalty=10.0, length_normalisation=1.0)
+    found = translator.translate(["The dog sees a man"], options)
+    texts = [
+        [each.text, *(other.text for other in each.alternatives)] for each in (plain[0], found[0])
+    ]
+    assert sorted(texts[0]) == sorted(texts[1])  # The same ones, ranked otherwise.
+    with pytest.raises(UserError, match="coverage penalty beta -1"):
+        TranslationSearch(coverage_penalty=-1.0)
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_saved_and_loaded(tmp_path: Path, joint: bool) -> None:
+    translator = make_translator("transformer, post-norm" if joint else "gnmt", joint)
+    save_translator(translator, tmp_path / "model", torch.float32)
+    again = load_translator(tmp_path / "model")
+    assert again.config == translator.config
+    assert again.search == translator.search
+    assert again.maximum_source_length == 20
+    assert again.card == "# A card"
+    assert (again.source is again.target) is joint
+    assert again.translate(SENTENCES) == translator.translate(SENTENCES)
+    names = {path.name for path in (tmp_path / "model").iterdir()}
+    vocabularies = {"vocabulary.json"} if joint else {"source.json", "target.json"}
+    assert names == {"model.safetensors", "config.json", "README.md", *vocabularies}
+
+
+def test_folders_that_do_not_load(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="does not exist"):
+        load_translator(tmp_path / "none")
+    save_translator(make_translator(), tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    mapping = json.loads(path.read_text())
+    path.write_text(json.dumps({**mapping, "format": "captioner caption model 1"}))
+    with pytest.raises(UserError, match="is not the config of a translation model"):
+        load_translator(tmp_path / "model")
+    path.write_text(json.dumps({**mapping, "model": {"general": {}}}))
+    with pytest.raises(UserError, match="unknown field 'general'"):
+        load_translator(tmp_path / "model")
+    mapping["model"]["luong"]["hidden_size"] = 24
+    path.write_text(json.dumps(mapping))
+    with pytest.raises(UserError, match=r"model.safetensors: tensor 'model\..*' is"):
+        load_translator(tmp_path / "model")
+
+
+def test_parts_that_do_not_fit() -> None:
+    translator = make_translator()
+    with pytest.raises(UserError, match="the model was made for"):
+        replace(translator, source=translator.target)
+    with pytest.raises(UserError, match="maximum_source_length 0"):
+        replace(translator, maximum_source_length=0)
+    with pytest.raises(TypeError, match="put the one sentence in a list"):
+        translator.translate("A man")
+    with pytest.raises(UserError, match="batch size 0"):
+        translator.translate(["a"], batch_size=0)
+    assert isinstance(translator.config, TranslationModelConfig)
+    assert translator.translate([]) == []
+    assert isinstance(translator.to("cpu").translate(["a"])[0], Translation)
