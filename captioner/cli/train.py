@@ -6,14 +6,16 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from captioner.cli.options import Commands, add_device, add_parser
+from captioner.cli.options import Commands, add_device, add_parser, refuse
 
 DESCRIPTION = """\
-Trains a captioner as a config says. Every field is documented in captioner/recipes/config.py.
+Trains a captioner as a config says, or, where it has `task: translate`, a translator. Every field
+is documented in captioner/recipes/config.py and captioner/recipes/translation_config.py.
 
   captioner train configs/shapes_soft.yaml --out runs/shapes
   captioner train configs/flickr8k_soft.yaml --out runs/flickr8k --set data.images=Flicker8k_Dataset
   captioner train configs/flickr8k_soft.yaml --out runs/flickr8k --resume
+  captioner train configs/numbers.yaml --out runs/numbers
 
 Ctrl-C and SIGTERM save a checkpoint first; --resume goes on to the same numbers. The best model
 so far, by free-running validation, is always in OUT/model:
@@ -29,7 +31,9 @@ torchrun --nnodes, --node-rank and --master-addr as well, and an OUT on a disk t
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_parser(commands, "train", "train a captioner as a config says", DESCRIPTION)
+    parser = add_parser(
+        commands, "train", "train a captioner or a translator as a config says", DESCRIPTION
+    )
     parser.add_argument("config", metavar="CONFIG", help="a YAML file")
     parser.add_argument(
         "--out", metavar="FOLDER", help="the run's folder (default: runs/ and the config's name)"
@@ -61,11 +65,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Train; stopped by Ctrl-C or SIGTERM, with a checkpoint saved."""
     from captioner.devices import choose_device
     from captioner.recipes.captioning import train_captioner
-    from captioner.recipes.config import read_recipe
+    from captioner.recipes.tasks import read_any_recipe
+    from captioner.recipes.translating import train_translator
+    from captioner.recipes.translation_config import TranslationRecipe
 
-    recipe = read_recipe(arguments.config, arguments.changes)
+    recipe = read_any_recipe(arguments.config, arguments.changes)
+    folder = Path(arguments.out or Path("runs") / Path(arguments.config).stem)
+    if isinstance(recipe, TranslationRecipe):
+        refuse(arguments, ["start_from"], "for a translator")
+        train_translator(recipe, folder, arguments.resume, choose_device(arguments.device))
+        return 0
     if arguments.start_from is not None:
         recipe = replace(recipe, start_from=Path(arguments.start_from))
-    folder = Path(arguments.out or Path("runs") / Path(arguments.config).stem)
     train_captioner(recipe, folder, arguments.resume, choose_device(arguments.device))
     return 0

@@ -266,6 +266,14 @@ def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> CaptioningReci
     changes: `section.field=value`, each put over what the file says, the value read as YAML.
     Raises `UserError` naming the file and the field that is unknown, ill-typed or out of range.
     """
+    return from_mapping(CaptioningRecipe, read_mapping(path, changes), f"config {path}")
+
+
+def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Any:
+    """What a YAML config holds, as plain values, with the changes put over it.
+
+    Raises `UserError` naming the file, when it is no YAML.
+    """
     try:
         mapping = _yaml(read_text(path, "config"))
     except yaml.YAMLError as error:
@@ -278,7 +286,7 @@ def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> CaptioningReci
         raise UserError(f"config {path} holds a value that cannot be read ({error})") from None
     for change in changes:
         mapping = _changed({} if mapping is None else mapping, change)
-    return from_mapping(CaptioningRecipe, mapping, f"config {path}")
+    return mapping
 
 
 class _Loader(yaml.SafeLoader):

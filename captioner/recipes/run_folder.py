@@ -9,6 +9,7 @@ from captioner.errors import UserError
 from captioner.fields import from_mapping, to_mapping
 from captioner.files import read_json
 from captioner.recipes.config import CaptioningRecipe
+from captioner.recipes.translation_config import TranslationRecipe
 from captioner.training import CHECKPOINT, check_checkpoint
 
 CONFIG = "config.json"
@@ -26,7 +27,9 @@ CHANGEABLE = (
 """What a resumed run may have otherwise; any other change would make it another run."""
 
 
-def check_folder(recipe: CaptioningRecipe, folder: Path, resume: bool, processes: int = 1) -> None:
+def check_folder(
+    recipe: CaptioningRecipe | TranslationRecipe, folder: Path, resume: bool, processes: int = 1
+) -> None:
     """Raise `UserError` where the folder holds a run that this one would not go on with.
 
     That is any run without `resume`; with it, one whose recipe differs in a field that is not one
@@ -38,7 +41,7 @@ def check_folder(recipe: CaptioningRecipe, folder: Path, resume: bool, processes
     if not resume:
         raise UserError(f"{folder} holds a run; give --resume to go on with it or another folder")
     path = folder / CONFIG
-    made_with = from_mapping(CaptioningRecipe, read_json(path, "config of the run"), str(path))
+    made_with = from_mapping(type(recipe), read_json(path, "config of the run"), str(path))
     before, now = _flat(to_mapping(made_with)), _flat(to_mapping(recipe))
     for name in sorted(before.keys() | now.keys()):
         if name not in CHANGEABLE and before.get(name) != now.get(name):

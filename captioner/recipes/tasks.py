@@ -1,0 +1,30 @@
+"""From a config to a run, whichever task it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from captioner.errors import UserError
+from captioner.fields import from_mapping
+from captioner.recipes.config import CaptioningRecipe, read_mapping
+from captioner.recipes.translation_config import TASK, TranslationRecipe
+
+
+def read_any_recipe(
+    path: str | Path, changes: Sequence[str] = ()
+) -> CaptioningRecipe | TranslationRecipe:
+    """Read and validate a YAML config, of a captioner or, with `task: translate`, a translator.
+
+    changes: as of `captioner.recipes.config.read_recipe`.
+    Raises `UserError` naming the file and the field that is unknown, ill-typed or out of range.
+    """
+    mapping = read_mapping(path, changes)
+    where = f"config {path}"
+    if not isinstance(mapping, dict) or "task" not in mapping:
+        return from_mapping(CaptioningRecipe, mapping, where)
+    if mapping["task"] == TASK:
+        return from_mapping(TranslationRecipe, mapping, where)
+    raise UserError(
+        f"{where}: task {mapping['task']!r} is not {TASK!r}; leave it out for a captioner"
+    )
