@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import captioner
-from captioner.cli import caption, evaluate, features, info, train
+from captioner.cli import caption, evaluate, features, info, train, translate
 from captioner.cli.program import run_program
 
 DESCRIPTION = """\
@@ -17,6 +17,7 @@ Captions photos and shows, for every word, where the model looked.
   captioner caption photo.jpg --html photo.html   a page on which to point at words
   captioner caption holiday/ --json holiday.json  a whole folder
   captioner train configs/shapes_soft.yaml        train a model, in minutes, without data
+  captioner translate --model runs/numbers/model  translate lines of text, with a trained model
   captioner COMMAND --help                        what a command can do, with examples
 """
 
@@ -30,7 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"captioner {captioner.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (caption, train, evaluate, features, info):
+    for module in (caption, translate, train, evaluate, features, info):
         module.add_command(commands)
     return parser
 

@@ -45,11 +45,16 @@ def add_device(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_search(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the search; those not given are the model's own."""
+def add_search(
+    parser: argparse.ArgumentParser, what: str = "captions", of: str = "photo"
+) -> argparse._ArgumentGroup:
+    """Add the options of the search; those not given are the model's own. Gives their group.
+
+    what: what is searched for, in the plural. of: what each is of.
+    """
     search = parser.add_argument_group("search (defaults: the model's own)")
     search.add_argument("--beam", type=int, help="beam size; 1 is greedy search")
-    search.add_argument("--n-best", type=int, help="captions given for each photo")
+    search.add_argument("--n-best", type=int, help=f"{what} given for each {of}")
     search.add_argument(
         "--length-normalisation",
         type=float,
@@ -57,21 +62,22 @@ def add_search(parser: argparse.ArgumentParser) -> None:
         help="divide log-probabilities by ((5 + length) / 6) ** ALPHA; 0 for none",
     )
     search.add_argument(
-        "--minimum-length", type=int, metavar="WORDS", help="no caption has fewer words"
+        "--minimum-length", type=int, metavar="WORDS", help=f"no {what[:-1]} has fewer words"
     )
     search.add_argument(
-        "--maximum-length", type=int, metavar="WORDS", help="longer captions are cut off there"
+        "--maximum-length", type=int, metavar="WORDS", help=f"longer {what} are cut off there"
     )
     search.add_argument(
         "--block-ngrams", type=int, metavar="N", help="no N words in a row twice; 0 for no rule"
     )
     search.add_argument(
-        "--sample", action="store_true", default=None, help="draw captions instead of searching"
+        "--sample", action="store_true", default=None, help=f"draw {what} instead of searching"
     )
     search.add_argument("--temperature", type=float, help="of --sample: below 1 is safer")
     search.add_argument("--top-k", type=int, help="of --sample: the K likeliest words only")
     search.add_argument("--top-p", type=float, help="of --sample: the likeliest P of the mass only")
     search.add_argument("--seed", type=int, help="of --sample")
+    return search
 
 
 def search_options(arguments: argparse.Namespace, own: SearchOptions) -> SearchOptions:

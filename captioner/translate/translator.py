@@ -17,6 +17,7 @@ from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.translate.batch import collate_sources
 from captioner.translate.config import TranslationModelConfig
 from captioner.translate.model import TranslationModel
+from captioner.translate.transformer import Transformer
 from captioner.translate.translation import Translation
 
 
@@ -88,6 +89,22 @@ class Translator:
         """Move the weights to a device, in place; returns itself."""
         self.model.to(device)
         return self
+
+    def choose_alignment(self, layer: int | None, head: int | None) -> None:
+        """Take alignments from a decoder layer and a head of a Transformer, from now on.
+
+        layer: counted from 0, below 0 from the last; None leaves it. head: counted from 0; None
+        leaves it. Raises `UserError` where there is no such layer or head, and for another model.
+        """
+        if layer is None and head is None:
+            return
+        if not isinstance(self.model, Transformer):
+            raise UserError("a layer or head of alignments is of a Transformer, which this is not")
+        chosen = self.model.alignment_layer if layer is None else layer
+        self.model.config.check_alignment(chosen, head)
+        self.model.alignment_layer = chosen
+        if head is not None:
+            self.model.alignment_head = head
 
     def translate(
         self,

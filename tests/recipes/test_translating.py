@@ -1,0 +1,170 @@
+"""Training a translator from a config, as `captioner train` does it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from safetensors.torch import load_file
+
+from captioner.cli.main import main
+from captioner.errors import UserError
+from captioner.fields import from_mapping
+from captioner.recipes.tasks import read_any_recipe
+from captioner.recipes.translating import learn_vocabularies, read_texts, train_translator
+from captioner.recipes.translation_config import TextConfig, TranslationRecipe
+from captioner.translate import load_translator
+
+pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
+
+
+def mapping(**changes: Any) -> dict[str, Any]:
+    return {
+        "task": "translate",
+        "data": {
+            "format": "numbers",
+            "numbers": {"train": 60, "validation": 20, "largest": 99},
+            "batch_tokens": 80,
+        },
+        "text": {"minimum_count": 1},
+        "model": {"luong": {"embedding_size": 6, "hidden_size": 8, "layers": 1, "score": "dot"}},
+        "training": {"epochs": 2, "learning_rate": 0.01, "schedule": "constant"},
+        "search": {"beam": 2, "maximum_length": 5},
+        "validation": {"batch_size": 8},
+        **changes,
+    }
+
+
+def recipe(**changes: Any) -> TranslationRecipe:
+    return from_mapping(TranslationRecipe, mapping(**changes), "test")
+
+
+def test_a_run_leaves_a_model_its_scores_and_its_translations(tmp_path: Path) -> None:
+    folder = train_translator(recipe(), tmp_path / "run")
+    assert folder == tmp_path / "run" / "model"
+    translator = load_translator(folder)
+    assert translator.search.beam == 2
+    assert translator.maximum_source_length == 100
+    scores = json.loads((folder / "scores.json").read_text())
+    assert "version:" in scores["bleu_signature"]
+    written = (tmp_path / "run" / "translations.txt").read_text().splitlines()
+    _, validation = read_texts(recipe().data)
+    found = translator.translate([pair.source for pair in validation.pairs])
+    same = sum(each.text == text for each, text in zip(found, written, strict=True))
+    assert same >= 18  # The saved weights are rounded.
+    log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert {"train_loss", "BLEU", "chrF", "exact match"} <= log[-1].keys()
+
+
+def test_a_resumed_run_comes_to_the_same_numbers(tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train_translator(recipe(), whole)
+    train_translator(recipe(training={**mapping()["training"], "epochs": 1}), parts)
+    with pytest.raises(UserError, match="give --resume"):
+        train_translator(recipe(), parts)
+    other = recipe(model={"luong": {**mapping()["model"]["luong"], "score": "general"}})
+    with pytest.raises(UserError, match=r"made with model\.luong\.score 'dot', not 'general'"):
+        train_translator(other, parts, resume=True)
+    train_translator(recipe(), parts, resume=True)
+    first, second = (load_file(each / "last.safetensors") for each in (whole, parts))
+    assert first.keys() == second.keys()
+    assert all(first[name].equal(second[name]) for name in first)
+
+
+def test_files_subwords_and_one_vocabulary(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+    english = ["A man walks his dog.", "Two women sit on a bench.", "A dog runs.", "Look!"] * 4
+    german = [
+        "Ein Mann und sein Hund.",
+        "Zwei Frauen sitzen.",
+        "Ein Hund rennt.",
+        "Da!",
+    ] * 4
+    for name, lines in (("a.en", english), ("a.de", german)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    data = {
+        "source": str(tmp_path / "a.en"),
+        "target": str(tmp_path / "a.de"),
+        "validation_source": str(tmp_path / "a.en"),
+        "validation_target": str(tmp_path / "a.de"),
+        "maximum_length": 12,
+    }
+    config = mapping(
+        data=data,
+        text={"kind": "subwords", "joint": True, "size": 330},
+        model={
+            "transformer": {
+                "embedding_size": 8,
+                "heads": 2,
+                "inner_size": 8,
+                "encoder_layers": 1,
+                "decoder_layers": 1,
+                "tie_embeddings": "all",
+            }
+        },
+        objective={"label_smoothing": 0.1},
+        validation={"sentences": 4, "score": "chrF"},
+    )
+    path = tmp_path / "tiny.yaml"
+    path.write_text(yaml.safe_dump(config))
+    out = tmp_path / "run"
+    assert main(["train", str(path), "--out", str(out), "--device", "cpu"]) == 0
+    printed = capsys.readouterr().out
+    assert "training: 16 pairs of sentences" in printed
+    assert "pairs of sentences cut to 12 tokens a side" in printed
+    translator = load_translator(out / "model")
+    assert translator.source is translator.target
+    assert len((out / "translations.txt").read_text().splitlines()) == 4
+
+
+def test_start_from_is_for_captioners(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "tiny.yaml"
+    path.write_text(yaml.safe_dump(mapping()))
+    assert main(["train", str(path), "--out", str(tmp_path / "x"), "--start-from", "y"]) == 2
+    assert "--start-from has no meaning for a translator" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data": {"format": "parallel"}}, "field 'source' is missing; format 'parallel'"),
+        ({"data": {"format": "csv"}}, "format 'csv' is not one of parallel, numbers"),
+        ({"data": {"format": "numbers", "batch_tokens": 0}}, "batch_tokens 0 is not at least 1"),
+        ({"data": {"format": "numbers", "on_problem": "ask"}}, "on_problem 'ask'"),
+        (
+            {"data": {"format": "numbers", "numbers": {"train": 90, "largest": 99}}},
+            "train 90 and validation 500 are more than there are",
+        ),
+        ({"text": {"kind": "letters"}}, "text kind 'letters' is not one of words, subwords"),
+        ({"text": {"kind": "subwords", "case": "sentence"}}, "text case 'sentence' is not one of"),
+        ({"text": {"size": 0}}, "text size 0"),
+        ({"model": {}}, "one model of sequence_to_sequence"),
+        ({"training": {"batch_size": 32}}, "batch_size has no effect: data batch_tokens"),
+        ({"training": {"encoder_learning_rate": 0.1}}, "encoder_learning_rate has no effect"),
+        ({"validation": {"score": "CIDEr-D"}}, "score 'CIDEr-D' is not one of BLEU, chrF"),
+        ({"validation": {"sentences": -1}}, "validation sentences -1"),
+        ({"task": "sing"}, "task 'sing' is not 'translate'"),
+        (
+            {"model": {"sequence_to_sequence": {}}, "search": {"copy_unknown": True}},
+            "copy_unknown needs a model with attention",
+        ),
+    ],
+)
+def test_fields_out_of_range_are_named(tmp_path: Path, changes: Any, message: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(yaml.safe_dump(mapping(**changes)))
+    with pytest.raises(UserError, match=f"config .*bad.yaml.*{message}"):
+        read_any_recipe(path)
+
+
+def test_sides_have_their_own_words_unless_joint() -> None:
+    pairs = read_texts(recipe().data)[0].pairs
+    source, target = learn_vocabularies(pairs, TextConfig(minimum_count=1))
+    assert source != target
+    source, target = learn_vocabularies(pairs, TextConfig(minimum_count=1, joint=True))
+    assert source is target
