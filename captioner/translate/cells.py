@@ -78,7 +78,8 @@ class FedCell(nn.Module):
             reset, update, candidate = ahead.chunk(3, dim=-1)  # (..., H) each
             own_reset, own_update, own_candidate = within.chunk(3, dim=-1)
             new = torch.tanh(candidate + torch.sigmoid(reset + own_reset) * own_candidate)
-            return (torch.lerp(new, state[0], torch.sigmoid(update + own_update)),)
+            kept = torch.sigmoid(update + own_update)
+            return (new + kept * (state[0] - new),)  # Under autocast they differ in type.
         entry, forget, candidate, exit_ = (ahead + within).chunk(4, dim=-1)  # (..., H) each
         cell = torch.sigmoid(forget) * state[1] + torch.sigmoid(entry) * torch.tanh(candidate)
         return torch.sigmoid(exit_) * torch.tanh(cell), cell

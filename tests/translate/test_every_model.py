@@ -215,6 +215,23 @@ def test_there_must_be_something_to_say_and_to_read(name: str) -> None:
         model(memory, tokens(1, 1, 0))
 
 
+@every_model
+def test_it_is_trained_and_searched_in_bfloat16(name: str) -> None:
+    model = make(name).train()
+    source, mask = ragged(6, 4)
+    given = tokens(2, 7)
+    batch = TranslationBatch(source, mask, given, given, torch.ones(2, 7, dtype=torch.bool))
+    plain = TranslationLoss(model).loss(batch)["loss"]
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = TranslationLoss(model).loss(batch)["loss"]
+        loss.backward()
+        memory = model.remember(source, mask)
+        found = decode(model, memory, start=1, end=2, constraints=Constraints(maximum_length=4))
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(plain.item(), rel=0.05)
+    assert len(found) == 2
+
+
 def test_a_batch_moves() -> None:
     source, mask = ragged(4, 5)
     batch = TranslationBatch(source, mask, source, source, mask).to("cpu")
