@@ -17,9 +17,20 @@ from captioner.errors import UserError
 if TYPE_CHECKING:
     from captioner.caption import Caption, Captioner, SearchOptions
     from captioner.models import load
+    from captioner.translate import Translation, TranslationSearch, Translator, load_translator
 
 __version__ = "0.1.0"
-__all__ = ["Caption", "Captioner", "SearchOptions", "UserError", "load"]
+__all__ = [
+    "Caption",
+    "Captioner",
+    "SearchOptions",
+    "Translation",
+    "TranslationSearch",
+    "Translator",
+    "UserError",
+    "load",
+    "load_translator",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -31,6 +42,10 @@ def __getattr__(name: str) -> Any:
         from captioner import caption
 
         return getattr(caption, name)
+    if name in ("Translation", "TranslationSearch", "Translator", "load_translator"):
+        from captioner import translate
+
+        return getattr(translate, name)
     raise AttributeError(f"module 'captioner' has no attribute {name!r}")
 
 

@@ -7,7 +7,7 @@ import argparse
 from captioner.cli.options import Commands, add_parser
 
 DESCRIPTION = """\
-Says what a model is: its parts, its size, its preprocessing, its model card.
+Says what a model is, of captions or translations: its parts, its size, its model card.
 
   captioner info                 the packaged model
   captioner info runs/coco/model
@@ -27,6 +27,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the description."""
     from captioner.caption.description import describe
     from captioner.models import load, model_folder
+    from captioner.translate import load_translator
+    from captioner.translate.description import describe_translator
+    from captioner.translate.model_folder import is_translator
 
-    print(describe(load(arguments.model), model_folder(arguments.model)))
+    folder = model_folder(arguments.model)
+    if is_translator(folder):
+        print(describe_translator(load_translator(folder), folder))
+    else:
+        print(describe(load(arguments.model), folder))
     return 0

@@ -38,6 +38,15 @@ class TranslatorConfig:
     search: TranslationSearch = field(default_factory=TranslationSearch)
 
 
+def is_translator(folder: str | Path) -> bool:
+    """Whether a folder holds a translation model, and no other, as far as its config says."""
+    path = Path(folder) / CONFIG
+    if not path.is_file():
+        return False
+    mapping = read_json(path, "model config")
+    return isinstance(mapping, dict) and mapping.get("format") == FORMAT
+
+
 def save_translator(
     translator: Translator, folder: str | Path, dtype: torch.dtype = torch.float16
 ) -> None:

@@ -49,9 +49,9 @@ class TranslationLoss(nn.Module):
         said = self.translation_model(memory, batch.inputs.unsqueeze(1))  # one row a source
         logits = said.logits[:, 0]  # (B, T, V)
         tokens = batch.mask.sum().clamp(min=1)
-        plain = cross_entropy(logits, batch.targets, batch.mask).sum() / tokens
-        loss = plain
-        if self.objective.label_smoothing > 0:
-            smoothing = self.objective.label_smoothing
-            loss = cross_entropy(logits, batch.targets, batch.mask, smoothing).sum() / tokens
-        return {"loss": loss, "cross_entropy": plain.detach()}
+        smoothing = self.objective.label_smoothing
+        loss = cross_entropy(logits, batch.targets, batch.mask, smoothing).sum() / tokens
+        plain = loss.detach()
+        if smoothing > 0:
+            plain = cross_entropy(logits.detach(), batch.targets, batch.mask).sum() / tokens
+        return {"loss": loss, "cross_entropy": plain}

@@ -151,3 +151,12 @@ def test_a_model_of_captions_is_refused(
     (tmp_path / "text").write_text("A dog.\n")
     assert translate("--model", str(tiny_model), str(tmp_path / "text")) == 2
     assert "is not the config of a translation model" in capsys.readouterr().err
+
+
+def test_info_says_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", make_model(tmp_path, "transformer")]) == 0
+    text = capsys.readouterr().out
+    assert "tokens, of both sides" in text
+    assert "transformer" in text
+    assert "heads: 2" in text
+    assert "beam: 3" in text

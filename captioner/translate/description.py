@@ -1,0 +1,31 @@
+"""What a translation model is, in lines a person reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from captioner.fields import to_mapping
+from captioner.translate.model_folder import WEIGHTS
+from captioner.translate.translator import Translator
+
+
+def describe_translator(translator: Translator, folder: Path) -> str:
+    """Model, sizes, vocabularies, search and card of the model in `folder`, as text."""
+    count = sum(parameter.numel() for parameter in translator.model.parameters())
+    joint = ", of both sides" if translator.source is translator.target else ""
+    lines = [
+        f"model folder   {folder}",
+        f"weights        {(folder / WEIGHTS).stat().st_size / 1e6:.1f} MB",
+        f"source         {len(translator.source):,} tokens{joint}",
+        f"target         {len(translator.target):,} tokens{joint}",
+        f"reads          {translator.maximum_source_length:,} tokens at most",
+    ]
+    for name, config in to_mapping(translator.config).items():
+        if config is not None:
+            lines += ["", f"{name:<22}{count:,} parameters"]
+            lines += [f"  {field}: {value}" for field, value in config.items()]
+    lines += ["", "search"]
+    lines += [f"  {field}: {value}" for field, value in to_mapping(translator.search).items()]
+    if translator.card:
+        lines += ["", translator.card.rstrip()]
+    return "\n".join(lines)
