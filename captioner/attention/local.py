@@ -44,11 +44,11 @@ class LocalAttention(nn.Module):
     def forward(self, query: Tensor, memory: Memory, centres: Tensor) -> Attended:
         """Queries (B, Q, H) and their centres (B, Q) -> contexts (B, Q, D), weights (B, Q, L).
 
-        A centre is moved, for the window alone, to between the first and the last position that
-        may be attended, lest the window be empty.
+        Of a window that crosses the ends of a source, what is inside is left. A centre beyond S,
+        the number of positions of its source, counts as S for the window, lest it be empty.
         """
-        last = source_lengths(memory).unsqueeze(-1) - 1  # (B, 1)
-        inside = centres.detach().clamp(min=0).minimum(last.to(centres.dtype))  # (B, Q)
+        lengths = source_lengths(memory).unsqueeze(-1)  # (B, 1)
+        inside = centres.detach().clamp(min=0).minimum(lengths.to(centres.dtype))  # (B, Q)
         window = window_mask(inside, memory.length, self.half_width)  # (B, Q, L)
         scores = self.score(query, memory.keys, memory.prepared)  # (B, Q, L)
         weights = masked_softmax(scores, combined_mask(memory, window))  # (B, Q, L)

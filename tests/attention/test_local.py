@@ -80,15 +80,15 @@ def test_a_predicted_centre() -> None:
     assert centre(query, memory).flatten().tolist() == pytest.approx([5 * share, 3 * share])
 
 
-def test_a_window_beyond_the_sentence_is_moved_to_its_end() -> None:
+def test_a_window_beyond_the_sentence_is_at_its_end() -> None:
     values = torch.randn(1, 6, 3, generator=torch.Generator().manual_seed(0))
     mask = torch.tensor([[True, True, True, False, False, False]])
     attention = LocalAttention(DotScore(), half_width=1)
     attended = attention(
-        torch.ones(1, 2, 3), attention.remember(values, mask), torch.tensor([[9, 2]])
+        torch.ones(1, 2, 3), attention.remember(values, mask), torch.tensor([[9, 3]])
     )
     assert attended.weights[0, 0].tolist() == attended.weights[0, 1].tolist()
-    assert (attended.weights[0, 0] > 0).tolist() == [False, True, True, False, False, False]
+    assert (attended.weights[0, 0] > 0).tolist() == [False, False, True, False, False, False]
 
 
 def test_a_window_as_wide_as_the_sentence_is_global_attention() -> None:

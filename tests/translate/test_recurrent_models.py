@@ -125,7 +125,7 @@ def test_monotonic_attention_looks_around_the_word_of_the_same_number() -> None:
     weights = model(model.remember(*ragged(8, 3)), tokens(2, 1, 8)).weights[:, 0] > 0
     for time in range(8):
         long = [abs(place - time) <= 2 for place in range(8)]
-        short = [place < 3 and abs(place - min(time, 2)) <= 2 for place in range(8)]
+        short = [place < 3 and abs(place - min(time, 3)) <= 2 for place in range(8)]
         assert weights[0, time].tolist() == long
         assert weights[1, time].tolist() == short
 
