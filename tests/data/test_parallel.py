@@ -10,7 +10,8 @@ from captioner.data.batches import batches_by_tokens
 from captioner.data.pairs import PairExample, collate_pairs, encode_pairs
 from captioner.data.parallel import SentencePair, read_lines, read_parallel
 from captioner.errors import UserError
-from captioner.text.words import WordVocabulary
+from captioner.text.plain_text import plain_text
+from captioner.text.words import WordVocabulary, join_words, split_words
 from captioner.translate import collate_sources
 
 
@@ -119,3 +120,22 @@ def test_a_pair_longer_than_a_batch_has_one_of_its_own() -> None:
     with pytest.raises(UserError, match="batch size 0 in tokens"):
         batches_by_tokens([1], 0, torch.Generator())
     assert batches_by_tokens([], 5, torch.Generator()) == []
+
+
+REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "multi30k"
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real Multi30k is not in ../shared/data")
+@pytest.mark.parametrize("language", ["de", "fr"])
+def test_the_real_text(language: str) -> None:
+    """Both sides of a pair are cut into words and put together again, every line of them."""
+    read = read_parallel(REAL / "train.en.gz", REAL / f"train.{language}.gz", "skip")
+    assert len(read.pairs) + len(read.problems) == 29_000
+    assert len(read.problems) < 10
+    for pair in read.pairs:
+        for text in (pair.source, pair.target):
+            plain = plain_text(text)
+            assert join_words(split_words(plain)) == plain
+    read = read_parallel(REAL / "val.en.gz", REAL / f"val.{language}.gz")
+    assert len(read.pairs) == 1014
