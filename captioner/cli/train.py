@@ -40,6 +40,12 @@ def add_command(commands: Commands) -> None:
         metavar="MODEL",
         help="a model folder, or a run's checkpoint, whose weights and words the run starts with",
     )
+    parser.add_argument(
+        "--encoder",
+        metavar="NAME",
+        help="read photos by this VGG with its ImageNet weights, which torchvision downloads on "
+        "first use: vgg11, vgg13, vgg16, vgg19, each also with _bn",
+    )
     add_changes(parser)
     add_device(parser)
     parser.set_defaults(run=run)
@@ -63,7 +69,10 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.recipes.captioning import train_captioner
     from captioner.recipes.config import read_recipe
 
-    recipe = read_recipe(arguments.config, arguments.changes)
+    changes = arguments.changes
+    if arguments.encoder is not None:
+        changes = [f"encoder={{name: {arguments.encoder}, weights: imagenet}}", *changes]
+    recipe = read_recipe(arguments.config, changes)
     if arguments.start_from is not None:
         recipe = replace(recipe, start_from=Path(arguments.start_from))
     folder = Path(arguments.out or Path("runs") / Path(arguments.config).stem)

@@ -57,6 +57,8 @@ class DataConfig:
     on_problem: `refuse` to start when a record is bad, or `skip` such records and say so.
     maximum_length: words; longer training captions are cut, and counted.
     shapes: the generated set, for the format `shapes`.
+    archives: folders that the other paths lie in, and the zip file that each is unpacked from where
+        it is not there yet.
 
     Raises `UserError` for an unknown format and for files that are not named.
     """
@@ -70,6 +72,7 @@ class DataConfig:
     on_problem: str = "refuse"
     maximum_length: int = 50
     shapes: ShapesData = field(default_factory=ShapesData)
+    archives: dict[str, Path] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.format not in DATA_FORMATS:
