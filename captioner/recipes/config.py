@@ -94,7 +94,9 @@ class EncoderRecipe:
     name, width: as in `captioner.vision.vgg.VGGConfig`.
     weights: `imagenet` (torchvision's, downloaded on first use), `random`, or a path.
     train: whether it is trained along; otherwise annotation vectors are computed once and stored,
-        unless `features.store` is false. Batch normalisation sees each process's share of a batch.
+        unless `features.store` is false. A batch then has all captions of a photo together, and
+        `training.batch_size` captions are of a fifth as many photos where each has five. Batch
+        normalisation sees each process's share of these.
     train_from: the first of its five blocks of convolutions that is trained, 1 for all of them, 5
         for the last alone; those before stay as they are. Its learning rate is
         `training.encoder_learning_rate`.
