@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
 from captioner.errors import UserError
 from captioner.files import atomic_path
@@ -19,7 +19,23 @@ def write_weights(path: Path, modules: Mapping[str, nn.Module], dtype: torch.dty
 
     dtype: what floating-point weights are stored as. Raises `UserError` when it cannot be written.
     """
-    tensors = {
+    write_tensors(path, stored(modules, dtype))
+
+
+def read_weights(path: Path, modules: Mapping[str, nn.Module]) -> None:
+    """Put the weights that `write_weights` wrote into modules, in the types these have.
+
+    Raises `UserError` as `read_tensors` and `fill` do.
+    """
+    fill(modules, read_tensors(path), path)
+
+
+def stored(modules: Mapping[str, nn.Module], dtype: torch.dtype | None) -> dict[str, Tensor]:
+    """The tensors of modules by part and name, as they are written.
+
+    dtype: of floating-point tensors; None leaves each its own.
+    """
+    return {
         f"{part}.{name}": (tensor.to(dtype) if tensor.is_floating_point() else tensor)
         .detach()
         .cpu()
@@ -27,6 +43,10 @@ def write_weights(path: Path, modules: Mapping[str, nn.Module], dtype: torch.dty
         for part, module in modules.items()
         for name, tensor in module.state_dict().items()
     }
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Write tensors, atomically. Raises `UserError` when the file cannot be written."""
     with atomic_path(path) as temporary:
         try:
             save_file(tensors, temporary)
@@ -34,18 +54,24 @@ def write_weights(path: Path, modules: Mapping[str, nn.Module], dtype: torch.dty
             raise UserError(f"cannot write {path}: {error}") from None
 
 
-def read_weights(path: Path, modules: Mapping[str, nn.Module]) -> None:
-    """Put the weights that `write_weights` wrote into modules, in the types these have.
-
-    Modules may have been made on the device `meta`, without memory.
-    Raises `UserError` naming the file, and the tensor that is missing or does not fit.
-    """
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """All tensors of a file. Raises `UserError` for one that is missing or damaged."""
     if not path.is_file():
         raise UserError(f"model weights {path} do not exist")
     try:
-        tensors = load_file(path)
+        found: dict[str, Tensor] = load_file(path)
     except (SafetensorError, OSError) as error:
         raise UserError(f"model weights {path} cannot be read ({error})") from None
+    return found
+
+
+def fill(modules: Mapping[str, nn.Module], tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Put tensors, named as `stored` names them, into modules, in the types these have.
+
+    path: of the file they come from, for messages. Modules may have been made on the device `meta`,
+        without memory.
+    Raises `UserError` naming the file, and the tensor that is missing or does not fit.
+    """
     expected = {f"{part}.{n}": t for part, m in modules.items() for n, t in m.state_dict().items()}
     for name in sorted(expected.keys() | tensors.keys()):
         if name not in tensors:

@@ -43,7 +43,7 @@ from captioner.vision.weights import build_encoder
 PHOTO_SIZE = 224
 VALIDATION_PHOTOS = 300
 CLASSES = 1000
-CLASSES_WEIGHT = 0.25
+CLASSES_WEIGHT = 0.15
 """Of the divergence, in nats, beside the errors of the maps, which start at one each."""
 
 
@@ -75,7 +75,12 @@ class Student(nn.Module):
     def __init__(self, config: VGGConfig) -> None:
         super().__init__()
         self.encoder = VGGEncoder(config)
-        self.head = nn.Conv2d(ANNOTATION_SIZE, 1024, kernel_size=3, stride=2)
+        self.head = nn.Sequential(
+            nn.Conv2d(ANNOTATION_SIZE, 1024, kernel_size=3, stride=2, bias=False),
+            nn.BatchNorm2d(1024),
+            nn.ReLU(),
+        )
+        self.block_12 = nn.Conv2d(1024, 1024, kernel_size=1)
         self.classifier = nn.Linear(1024, CLASSES)
         for name, values in (("mean", IMAGENET_MEAN), ("deviation", IMAGENET_STANDARD_DEVIATION)):
             self.register_buffer(name, torch.tensor(values).view(1, 3, 1, 1), persistent=False)
@@ -83,9 +88,9 @@ class Student(nn.Module):
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Pixels (B, 3, S, S) in [0, 1] -> its blocks 11 and 12, and logits (B, 1000)."""
         block_11 = self.encoder.features((pixels - self.mean) / self.deviation)
-        block_12 = self.head(functional.pad(block_11, (0, 1, 0, 1)))  # (B, 1024, S/32, S/32)
-        block_12 = functional.relu(block_12)
-        return block_11, block_12, self.classifier(block_12.mean(dim=(2, 3)))
+        deeper = self.head(functional.pad(block_11, (0, 1, 0, 1)))  # (B, 1024, S/32, S/32)
+        block_12 = functional.relu(self.block_12(deeper))  # (B, 1024, S/32, S/32)
+        return block_11, block_12, self.classifier(deeper.mean(dim=(2, 3)))
 
     def loss(self, batch: DistillationBatch) -> dict[str, Tensor]:
         """Mean squared errors of both maps and, if any, the divergence from the classes, added."""

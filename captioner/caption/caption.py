@@ -11,6 +11,8 @@ from torch import Tensor
 _CLITICS = frozenset({"'s", "'m", "'d", "'ll", "'re", "'ve", "n't"})
 """Words of the Penn Treebank that are written without a space before them."""
 
+NOT_FAMILIAR = "not sure: unlike the photos this model was trained on"
+
 
 def sentence(words: Sequence[str]) -> str:
     """Words as they are written: `a man 's dog does n't run` is "a man's dog doesn't run".
@@ -38,6 +40,11 @@ class Caption:
     region: left, top, right, bottom, in pixels of the photo: what the model saw of it, and what
         the maps cover. None when annotation vectors were captioned, not a photo.
     alternatives: the other captions asked for (n-best), best first; empty otherwise.
+    confidence: the share of the caption's content words that are expected among the words with
+        which people describe the photo, from 0 to 1; see `captioner.caption.confidence`. None for
+        a model that was not calibrated, and for a caption that no search found.
+    sure: whether the confidence is at least the model's limit. None without confidence.
+    familiar: whether the photo is like those that the model was trained on. None likewise.
 
     Two captions are equal when all but their maps is.
     """
@@ -49,6 +56,16 @@ class Caption:
     attention: Tensor = field(compare=False)
     region: tuple[float, float, float, float] | None = None
     alternatives: tuple[Caption, ...] = field(default=())
+    confidence: float | None = None
+    sure: bool | None = None
+    familiar: bool | None = None
+
+    @property
+    def doubt(self) -> str:
+        """Words for a low confidence; empty where it is not low, or there is none."""
+        if self.sure is not False:
+            return ""
+        return "not sure" if self.familiar else NOT_FAMILIAR
 
     def as_dict(self) -> dict[str, Any]:
         """The plain form for JSON, without the maps."""
@@ -58,6 +75,10 @@ class Caption:
             "log_probability": self.log_probability,
             "word_log_probabilities": list(self.word_log_probabilities),
         }
+        if self.confidence is not None:
+            plain["confidence"] = self.confidence
+            plain["sure"] = self.sure
+            plain["familiar"] = self.familiar
         if self.alternatives:
             plain["alternatives"] = [other.as_dict() for other in self.alternatives]
         return plain

@@ -12,6 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from captioner.caption.caption import Caption, sentence
+from captioner.caption.confidence import Confidence
 from captioner.caption.decoder import ShowAttendTellDecoder
 from captioner.decoding import (
     BeamSearch,
@@ -96,7 +97,8 @@ class Captioner:
     """Encoder, decoder, vocabulary and preprocessing: all that captioning takes, together.
 
     Made by `captioner.load` from a model folder, or from its parts. `search` holds the options
-    used where a call gives none. `card` is the text of the model card, possibly empty.
+    used where a call gives none. `card` is the text of the model card, possibly empty. `confidence`
+    gives captions theirs, of a model that was calibrated (`captioner calibrate`).
 
     Raises `UserError` when the parts do not fit together.
     """
@@ -107,6 +109,7 @@ class Captioner:
     preprocessing: Preprocessing
     search: SearchOptions = field(default_factory=SearchOptions)
     card: str = ""
+    confidence: Confidence | None = None
 
     def __post_init__(self) -> None:
         if self.decoder.config.memory_size != ANNOTATION_SIZE:
@@ -215,10 +218,13 @@ class Captioner:
             constraints=options.constraints((vocabulary.pad, vocabulary.start, vocabulary.unknown)),
             length_normalisation=LengthNormalisation(options.length_normalisation),
         )
+        unusual = self.confidence.unusualness(annotations) if self.confidence else []
         captions = []
         for index, hypotheses in enumerate(found):
             region = None if regions is None else regions[index]
             n_best = [self._caption(h, region) for h in hypotheses[: options.n_best]]
+            if self.confidence is not None:
+                n_best = self.confidence.judge(n_best, unusual[index])
             captions.append(replace(n_best[0], alternatives=tuple(n_best[1:])))
         return captions
 

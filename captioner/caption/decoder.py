@@ -176,7 +176,7 @@ class ShowAttendTellDecoder(nn.Module):
 
     def _initial_state(self, memory: Memory) -> DecoderState:
         """What `start` gives, but for the weights."""
-        mean = self.dropout(_mean(memory))  # (B, 1, D)
+        mean = self._drop(_mean(memory))  # (B, 1, D)
         hidden = torch.tanh(self.initial_hidden(mean))  # (B, 1, H)
         cell = torch.tanh(self.initial_cell(mean))  # (B, 1, H)
         return DecoderState(memory, hidden, cell)
@@ -186,7 +186,7 @@ class ShowAttendTellDecoder(nn.Module):
         assert isinstance(state, DecoderState)
         assert state.recurrent is not None
         self._forget_if_training()
-        embedded = self.dropout(self.embedding(tokens))  # (B, K, E)
+        embedded = self._drop(self.embedding(tokens))  # (B, K, E)
         context, attended = self._look(state)
         fed = torch.cat([embedded, context, state.hidden], dim=-1)  # (B, K, E + D + H)
         state = self._after(state, linear(fed, state.recurrent, self._bias()))
@@ -221,7 +221,7 @@ class ShowAttendTellDecoder(nn.Module):
             raise UserError(f"decoder: of words {tuple(tokens.shape)}, (B, K, T), T is 0")
         self._forget_if_training()
         rows = tokens.shape[1]
-        embedded = self.dropout(self.embedding(tokens))  # (B, K, T, E)
+        embedded = self._drop(self.embedding(tokens))  # (B, K, T, E)
         word_gates = self._word_gates(embedded)  # (B, K, T, 4H)
         state = self._initial_state(memory)
         if rows != 1:
@@ -294,6 +294,17 @@ class ShowAttendTellDecoder(nn.Module):
             return hidden, Attended(context, weights, log_weights, positions, log_weights)
         return hidden, Attended(context, weights, log_weights)
 
+    def _drop(self, hidden: Tensor) -> Tensor:
+        """Dropout of (B, K, ...), the same numbers in all K rows of a source.
+
+        Rows are held against each other, as draws of hard attention are, and should then differ by
+        what they are and not by what was dropped.
+        """
+        if hidden.shape[1] == 1 or not self.training:
+            return self.dropout(hidden)  # type: ignore[no-any-return]
+        kept = self.dropout(hidden.new_ones(hidden.shape[0], 1, *hidden.shape[2:]))
+        return hidden * kept  # type: ignore[no-any-return]
+
     def _forget_if_training(self) -> None:
         """Where a gradient is wanted, let go what was packed of all weights: they are to change.
 
@@ -354,11 +365,11 @@ class ShowAttendTellDecoder(nn.Module):
         Equation 7. Without deep output it is the state, (..., H).
         """
         if self.config.deep_output:
-            hidden = embedded + self.output_hidden(self.dropout(hidden))  # (..., E)
+            hidden = embedded + self.output_hidden(self._drop(hidden))  # (..., E)
             hidden = hidden + self.output_context(context)
         if self.config.output_tanh:
             hidden = torch.tanh(hidden)
-        said: Tensor = self.dropout(hidden)
+        said: Tensor = self._drop(hidden)
         return said
 
 

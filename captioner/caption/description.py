@@ -10,7 +10,7 @@ from captioner.fields import to_mapping
 
 
 def describe(captioner: Captioner, folder: Path) -> str:
-    """Parts, sizes, preprocessing, search and card of the model in `folder`, as text."""
+    """Parts, sizes, preprocessing, search, confidence, card of the model in `folder`, as text."""
     parts = {"encoder": captioner.encoder, "decoder": captioner.decoder}
     counts = {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}
     lines = [
@@ -28,6 +28,12 @@ def describe(captioner: Captioner, folder: Path) -> str:
         count = f"{counts[name]:,} parameters" if name in counts else ""
         lines += ["", f"{name:<15}{count}".rstrip()]
         lines += [f"  {field}: {value}" for field, value in to_mapping(config).items()]
+    if captioner.confidence is not None:
+        config = captioner.confidence.config
+        lines += ["", "confidence"]
+        lines += [f"  weight of {n}: {v:.4g}" for n, v in to_mapping(config.weights).items()]
+        lines += [f"  unsure_below: {config.unsure_below:g}"]
+        lines += [f"  {n}: {v:.4g}" for n, v in to_mapping(config.familiarity).items()]
     if captioner.card:
         lines += ["", captioner.card.rstrip()]
     return "\n".join(lines)

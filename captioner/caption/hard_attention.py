@@ -24,6 +24,8 @@ class HardAttentionLoss(nn.Module):
     - The reward of a draw is log p(y | s, a) of the whole caption, padding left out, and it is the
       reward of each of the caption's places. With label smoothing all of equation 10 is smoothed:
       log p(y | s, a) is then, here and in the baseline, minus the smoothed cross-entropy.
+    - With several draws for each caption (`ObjectiveConfig.draws`) a draw is held against the mean
+      of the others and not against b; what follows is of a single one.
     - The baseline b is kept in nats a word, and a caption of T words is held against T b: longer
       captions are less probable whatever is looked at. Where all captions of a batch are of one
       length, as the authors had them, this is the paper's. It is updated after its use, from the
@@ -83,35 +85,49 @@ class HardAttentionLoss(nn.Module):
         annotations = batch.annotations(self.encoder)
         memory = self.decoder.remember(annotations)
         fed = fed_words(self.decoder, memory, self.objective, batch)  # (B, T)
-        said = self.decoder(
-            memory, fed.unsqueeze(1), generator, expected.unsqueeze(1)
-        )  # one row a source
+        draws = self.objective.draws  # N, rows of a source
+        expected = expected.unsqueeze(1).expand(-1, draws)  # (B, N)
+        said = self.decoder(memory, fed.unsqueeze(1).expand(-1, draws, -1), generator, expected)
         assert said.log_probability is not None
         assert said.entropy is not None
-        logits = said.logits[:, 0]  # (B, T, V)
-        loss = plain = cross_entropy(logits, batch.targets, batch.mask)  # (B,)
+        mask = batch.mask.unsqueeze(1)  # (B, 1, T)
+        loss = plain = self._cross_entropy(said.logits, batch, 0.0)  # (B, N)
         if self.objective.label_smoothing > 0:
-            loss = cross_entropy(logits, batch.targets, batch.mask, self.objective.label_smoothing)
-        words = batch.mask.sum(dim=1)  # (B,)
-        entropy = (said.entropy[:, 0] * batch.mask).sum(dim=1)  # (B,)
-        log_draw = (said.log_probability[:, 0] * batch.mask).sum(dim=1)  # (B,), log p(s | a)
-        reward = -loss.detach()  # (B,)
+            loss = self._cross_entropy(said.logits, batch, self.objective.label_smoothing)
+        words = mask.sum(dim=2)  # (B, 1)
+        entropy = (said.entropy * mask).sum(dim=2)  # (B, N)
+        log_draw = (said.log_probability * mask).sum(dim=2)  # (B, N), log p(s | a)
+        reward = -loss.detach()  # (B, N)
         baseline = self._baseline_of_step() if self.training else self.baseline.clone()
-        advantage = (reward - words * baseline).masked_fill(expected, 0.0)  # (B,)
+        held_against = words * baseline  # (B, 1)
+        if draws > 1:
+            held_against = (reward.sum(dim=1, keepdim=True) - reward) / (draws - 1)  # (B, N)
+        advantage = (reward - held_against).masked_fill(expected, 0.0)  # (B, N)
         objective = (
             -loss
             + self.objective.reward_weight * advantage * _gradient_only(log_draw)
             + self.objective.entropy_weight * entropy
-        )  # (B,)
+        )  # (B, N)
         if self.training:
             self._update_baseline(reward, words, ~expected)
-        total = batch.mask.sum().clamp(min=1)
+        total = draws * batch.mask.sum().clamp(min=1)
         return {
             "loss": -objective.mean(),
             "cross_entropy": (plain.sum() / total).detach(),
             "entropy": (entropy.sum() / total).detach(),
             "baseline": baseline,
         }
+
+    @staticmethod
+    def _cross_entropy(logits: Tensor, batch: CaptioningBatch, smoothing: float) -> Tensor:
+        """Of each draw's logits (B, N, T, V): (B, N), in nats a caption."""
+        draws = logits.shape[1]
+        targets, mask = (
+            tensor.unsqueeze(1).expand(-1, draws, -1).flatten(end_dim=1)
+            for tensor in (batch.targets, batch.mask)
+        )  # (B * N, T)
+        lost = cross_entropy(logits.flatten(end_dim=1), targets, mask, smoothing)  # (B * N,)
+        return lost.view(-1, draws)
 
     def _baseline_of_step(self) -> Tensor:
         """The baseline before the step that a batch is of, which begins here or is under way."""
@@ -125,7 +141,7 @@ class HardAttentionLoss(nn.Module):
 
     @torch.no_grad()
     def _update_baseline(self, reward: Tensor, words: Tensor, drawn: Tensor) -> None:
-        """b_k = 0.9 b_{k-1} + 0.1 log p(y | s, a), a word; the three are (B,).
+        """b_k = 0.9 b_{k-1} + 0.1 log p(y | s, a), a word; the three are (B, N), words (B, 1).
 
         The mean is over the parts of the step so far, of all processes, so that it is the same to
         all. A step without a draw leaves it as it is.

@@ -1,7 +1,8 @@
 """A saved captioner: a folder that loads anywhere, with nothing pickled in it.
 
 `model.safetensors` (weights), `config.json` (sizes, preprocessing, search), `vocabulary.json`,
-and `README.md`, the model card.
+and `README.md`, the model card. Of a model that was calibrated, the confidence's tensors are in
+`model.safetensors` as well, and its numbers in `config.json`; a model that was not has neither.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 
 from captioner.caption.captioner import Captioner, SearchOptions
+from captioner.caption.confidence import Confidence, ConfidenceConfig
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
 from captioner.errors import UserError
 from captioner.fields import from_mapping, to_mapping
@@ -19,7 +22,7 @@ from captioner.files import read_json, read_text, write_json, write_text
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import VGGConfig, VGGEncoder
-from captioner.weight_files import read_weights, write_weights
+from captioner.weight_files import fill, read_tensors, stored, write_tensors
 
 FORMAT = "captioner caption model 1"
 WEIGHTS, CONFIG, VOCABULARY, CARD = (
@@ -28,17 +31,22 @@ WEIGHTS, CONFIG, VOCABULARY, CARD = (
     "vocabulary.json",
     "README.md",
 )
+_CONFIDENCE = "confidence"
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """What `config.json` holds, every field of it: a default may change, a saved model may not."""
+    """What `config.json` holds, every field of it: a default may change, a saved model may not.
+
+    Only `confidence` may be left out: a model that was not calibrated has none.
+    """
 
     format: str
     encoder: VGGConfig
     decoder: DecoderConfig
     preprocessing: Preprocessing
     search: SearchOptions = field(default_factory=SearchOptions)
+    confidence: ConfidenceConfig | None = None
 
 
 def save_model(
@@ -46,7 +54,8 @@ def save_model(
 ) -> None:
     """Write a captioner into a folder, each file atomically.
 
-    dtype: what floating-point weights are stored as; they are computed with in float32.
+    dtype: what floating-point weights are stored as; they are computed with in float32. The
+        confidence's tensors are always stored as they are.
     Raises `UserError` when the folder cannot be written.
     """
     folder = Path(folder)
@@ -56,11 +65,15 @@ def save_model(
         captioner.decoder.config,
         captioner.preprocessing,
         captioner.search,
+        None if captioner.confidence is None else captioner.confidence.config,
     )
-    parts = {"encoder": captioner.encoder, "decoder": captioner.decoder}
-    write_weights(folder / WEIGHTS, parts, dtype)
+    tensors = stored({"encoder": captioner.encoder, "decoder": captioner.decoder}, dtype)
+    write_tensors(folder / WEIGHTS, tensors | _stored_confidence(captioner.confidence))
     captioner.vocabulary.save(folder / VOCABULARY)
-    write_json(folder / CONFIG, to_mapping(config))
+    mapping = to_mapping(config)
+    if config.confidence is None:
+        del mapping["confidence"]
+    write_json(folder / CONFIG, mapping)
     if captioner.card:
         write_text(folder / CARD, captioner.card)
 
@@ -77,20 +90,56 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     mapping = read_json(path, "model config")
     if not isinstance(mapping, dict) or mapping.get("format") != FORMAT:
         raise UserError(f"{path} is not the config of a caption model (format {FORMAT!r})")
-    config = from_mapping(ModelConfig, mapping, str(path), complete=True)
+    config = from_mapping(ModelConfig, {"confidence": None, **mapping}, str(path), complete=True)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     # Made without memory and without drawing initial weights, which the file's replace.
     with torch.device("meta"):
         encoder = VGGEncoder(config.encoder)
         decoder = ShowAttendTellDecoder(config.decoder, len(vocabulary))
-    read_weights(folder / WEIGHTS, {"encoder": encoder, "decoder": decoder})
+        confidence = None if config.confidence is None else Confidence(config.confidence)
+    tensors = read_tensors(folder / WEIGHTS)
+    modules: dict[str, nn.Module] = {"encoder": encoder, "decoder": decoder}
+    if confidence is None:  # A stopped calibration may have left tensors, which mean nothing.
+        tensors = _without_confidence(tensors)
+    else:
+        modules[_CONFIDENCE] = confidence
+    fill(modules, tensors, folder / WEIGHTS)
     encoder.to(memory_format=torch.channels_last)
     card = folder / CARD
     text = read_text(card, "model card") if card.is_file() else ""
     try:
         captioner = Captioner(
-            encoder, decoder, vocabulary, config.preprocessing, config.search, text
+            encoder,
+            decoder,
+            vocabulary,
+            config.preprocessing,
+            config.search,
+            text,
+            confidence,
         )
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     return captioner.to(device)
+
+
+def save_confidence(confidence: Confidence, folder: str | Path) -> None:
+    """Write a confidence into the model folder that it was fitted for; all else stays as it is.
+
+    A stop at any moment leaves a folder that loads: with the new confidence whole, or with none.
+    Raises `UserError` when the folder's files cannot be read or written.
+    """
+    folder = Path(folder)
+    mapping = dict(read_json(folder / CONFIG, "model config"))
+    tensors = _without_confidence(read_tensors(folder / WEIGHTS))
+    if mapping.pop("confidence", None) is not None:  # New tensors with old numbers would mislead.
+        write_json(folder / CONFIG, mapping)
+    write_tensors(folder / WEIGHTS, tensors | _stored_confidence(confidence))
+    write_json(folder / CONFIG, {**mapping, "confidence": to_mapping(confidence.config)})
+
+
+def _stored_confidence(confidence: Confidence | None) -> dict[str, Tensor]:
+    return {} if confidence is None else stored({_CONFIDENCE: confidence}, None)
+
+
+def _without_confidence(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {n: tensor for n, tensor in tensors.items() if not n.startswith(f"{_CONFIDENCE}.")}

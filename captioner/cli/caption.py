@@ -20,6 +20,9 @@ Captions photos. For every word the model keeps a map of where it looked; the ma
   find . -name '*.jpg' | captioner caption - --json out.json
   captioner caption photo.jpg --n-best 3 --beam 10   the three best captions
 
+A model that was calibrated (captioner calibrate) says "(not sure)" behind a caption of low
+confidence, or "(not sure: unlike the photos this model was trained on)"; --json has the numbers.
+
 A photo that cannot be read is reported and passed over; the exit code is then 2. Ctrl-C and
 SIGTERM lose nothing that is done. A photo is never written over.
 """
@@ -113,8 +116,10 @@ def run(arguments: argparse.Namespace) -> int:
                 continue
             captions = (item.caption, *item.caption.alternatives)
             for caption in captions:
-                shown = f"{caption.text}  ({caption.log_probability:.2f})"
-                print(f"{item.path}: {caption.text if len(captions) == 1 else shown}", flush=True)
+                notes = [f"{caption.log_probability:.2f}"] if len(captions) > 1 else []
+                notes += [caption.doubt] if caption.doubt else []
+                behind = f"  ({', '.join(notes)})" if notes else ""
+                print(f"{item.path}: {caption.text}{behind}", flush=True)
             try:
                 outputs.add(item)
             except UserError as error:

@@ -44,6 +44,12 @@ def add_command(commands: Commands) -> None:
         metavar="MODEL",
         help="a model folder, or a run's checkpoint, whose weights and words the run starts with",
     )
+    parser.add_argument(
+        "--encoder",
+        metavar="NAME",
+        help="read photos by this VGG with its ImageNet weights, which torchvision downloads on "
+        "first use: vgg11, vgg13, vgg16, vgg19, each also with _bn",
+    )
     add_changes(parser)
     add_device(parser)
     parser.set_defaults(run=run)
@@ -69,10 +75,13 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.recipes.translating import train_translator
     from captioner.recipes.translation_config import TranslationRecipe
 
-    recipe = read_any_recipe(arguments.config, arguments.changes)
+    changes = arguments.changes
+    if arguments.encoder is not None:
+        changes = [f"encoder={{name: {arguments.encoder}, weights: imagenet}}", *changes]
+    recipe = read_any_recipe(arguments.config, changes)
     folder = Path(arguments.out or Path("runs") / Path(arguments.config).stem)
     if isinstance(recipe, TranslationRecipe):
-        refuse(arguments, ["start_from"], "for a translator")
+        refuse(arguments, ["start_from", "encoder"], "for a translator")
         train_translator(recipe, folder, arguments.resume, choose_device(arguments.device))
         return 0
     if arguments.start_from is not None:

@@ -57,6 +57,8 @@ class DataConfig:
     on_problem: `refuse` to start when a record is bad, or `skip` such records and say so.
     maximum_length: words; longer training captions are cut, and counted.
     shapes: the generated set, for the format `shapes`.
+    archives: folders that the other paths lie in, and the zip file that each is unpacked from where
+        it is not there yet.
 
     Raises `UserError` for an unknown format and for files that are not named.
     """
@@ -70,6 +72,7 @@ class DataConfig:
     on_problem: str = "refuse"
     maximum_length: int = 50
     shapes: ShapesData = field(default_factory=ShapesData)
+    archives: dict[str, Path] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.format not in DATA_FORMATS:
@@ -91,7 +94,9 @@ class EncoderRecipe:
     name, width: as in `captioner.vision.vgg.VGGConfig`.
     weights: `imagenet` (torchvision's, downloaded on first use), `random`, or a path.
     train: whether it is trained along; otherwise annotation vectors are computed once and stored,
-        unless `features.store` is false. Batch normalisation sees each process's share of a batch.
+        unless `features.store` is false. A batch then has all captions of a photo together, and
+        `training.batch_size` captions are of a fifth as many photos where each has five. Batch
+        normalisation sees each process's share of these.
     train_from: the first of its five blocks of convolutions that is trained, 1 for all of them, 5
         for the last alone; those before stay as they are. Its learning rate is
         `training.encoder_learning_rate`.

@@ -172,16 +172,20 @@ class Outputs:
             save_html(self.html, self._page, strength=self.strength)
 
     def _table(self) -> str:
-        """One row a photo, and one more for each alternative caption."""
+        """One row a photo, and one more for each alternative caption.
+
+        With the columns of the confidence where the model has one.
+        """
         table = io.StringIO()
         writer = csv.writer(table, lineterminator="\n")
-        writer.writerow(["image", "rank", "caption", "log_probability"])
+        columns = ["caption", "log_probability"]
+        if any("confidence" in record for record in self._records):
+            columns += ["confidence", "sure", "familiar"]
+        writer.writerow(["image", "rank", *columns])
         for record in self._records:
             versions = [record, *record.get("alternatives", [])]
             for rank, version in enumerate(versions, start=1):
-                writer.writerow(
-                    [record["image"], rank, version["caption"], version["log_probability"]]
-                )
+                writer.writerow([record["image"], rank, *(version[name] for name in columns)])
         return table.getvalue()
 
     def _word_folder(self, name: str) -> Path:

@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from captioner.data.archives import unpack_missing
 from captioner.data.examples import caption_words
 from captioner.data.readers import READERS
 from captioner.data.records import ImageId
@@ -114,7 +115,11 @@ def read_split(
 
 
 def read_sources(data: DataConfig) -> tuple[Source, Source]:
-    """The training and the validation photos. Raises `UserError` as the format's reader does."""
+    """The training and the validation photos, out of archives where they are still in them.
+
+    Raises `UserError` as `unpack_missing` and the format's reader do.
+    """
+    unpack_missing(data.archives)
     if data.format == "shapes":
         counts = (data.shapes.validation, data.shapes.train)
         examples = generate(sum(counts), data.shapes.seed, data.shapes.pictures)

@@ -183,6 +183,67 @@ def test_the_baseline_changes_the_variance_and_not_the_mean() -> None:
     assert found[-10.0][1] > 2 * found[0.0][1]
 
 
+def with_two_draws(
+    loss: HardAttentionLoss, batch: CaptioningBatch, draws: tuple[tuple[int, ...], ...]
+) -> tuple[Gradients, float]:
+    """The loss's gradient where the places of both draws are given, and their probability."""
+    loss.decoder.attention.selection = Given(
+        torch.tensor([[each[step] for each in draws]]) for step in range(STEPS)
+    )
+    report = loss.loss(batch)
+    loss.decoder.attention.selection = HardSelection()
+    probability = 1.0
+    for places in draws:
+        _, _, log_places = with_places(make_loss(loss.decoder), batch, places)
+        probability *= float(log_places.detach().exp())
+    return gradients(report["loss"], loss), probability
+
+
+def test_two_draws_have_the_same_mean_gradient_and_less_noise() -> None:
+    """Every pair of draws, weighted by its probability; and a caption that is hard to say."""
+    batch = two_words()
+    single = make_loss()
+    single.baseline.fill_(10.0)  # What other captions say: this one is far less probable.
+    _, square, bound = enumerate_draws(single, batch)
+    loss = make_loss(single.decoder, draws=2)
+    mean = [torch.zeros_like(p) for p in loss.decoder.parameters()]
+    noise = 0.0
+    every = [(*places, 0) for places in itertools.product(range(PLACES), repeat=2)]
+    for draws in itertools.product(every, repeat=2):
+        found, probability = with_two_draws(loss, batch, draws)
+        for index, gradient in enumerate(found):
+            mean[index] += probability * gradient
+            noise += probability * float((gradient + bound[index]).square().sum())
+    assert_equal(mean, [-gradient for gradient in bound])
+    alone = sum(float((s - b**2).sum()) for s, b in zip(square, bound, strict=True))
+    assert noise < 0.1 * alone
+
+
+def test_a_caption_given_expected_values_learns_nothing_from_its_draws() -> None:
+    batch = make_batch(4, seed=2)
+    one, three = (make_loss(semi_sampling=1.0, draws=draws) for draws in (1, 3))
+    found, expected = three.loss(batch), one.loss(batch)
+    for name in ("loss", "cross_entropy", "entropy"):
+        torch.testing.assert_close(found[name], expected[name], rtol=0, atol=1e-12)
+    assert_equal(gradients(found["loss"], three), gradients(expected["loss"], one))
+
+
+def test_draws_of_a_caption_differ_by_their_places_alone() -> None:
+    """Dropout is the same for all of them."""
+    loss = make_loss(make_decoder(dropout=0.5), draws=4)
+    batch = make_batch(3)
+    places = torch.tensor([[0, 1, 2], [2, 2, 1], [1, 0, 0]])
+    torch.manual_seed(0)
+    loss.decoder.attention.selection = Given(places[:, t, None].expand(-1, 4) for t in range(STEPS))
+    fed = batch.inputs.unsqueeze(1).expand(-1, 4, -1)
+    said = loss.decoder(loss.decoder.remember(batch.source), fed)
+    assert torch.equal(said.logits[:, :1].expand_as(said.logits), said.logits)
+    loss.decoder.eval()
+    loss.decoder.attention.selection = Given(places[:, t, None].expand(-1, 4) for t in range(STEPS))
+    plain = loss.decoder(loss.decoder.remember(batch.source), fed)
+    assert not torch.allclose(said.logits, plain.logits)
+
+
 # The terms of one draw.
 
 

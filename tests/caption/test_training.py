@@ -76,6 +76,19 @@ def test_an_encoder_is_trained_along_where_it_is_given() -> None:
     assert encoder.features[0].weight.grad is not None
 
 
+def test_captions_of_one_photo_share_what_the_encoder_sees_of_it() -> None:
+    decoder, photos = make_decoder(), torch.randn(1, 3, 32, 32)
+    encoder = VGGEncoder(VGGConfig("vgg11", 0.05)).eval()
+    loss = CaptioningLoss(decoder, ObjectiveConfig(), encoder)
+    apart = loss.loss(make_batch(photos.expand(2, -1, -1, -1)))["loss"]
+    wanted = torch.autograd.grad(apart, list(loss.parameters()))
+    together = make_batch(photos)._replace(photos=torch.tensor([0, 0])).to("cpu")
+    found = loss.loss(together)["loss"]
+    torch.testing.assert_close(found, apart)
+    for own, other in zip(torch.autograd.grad(found, list(loss.parameters())), wanted, strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-6)
+
+
 def test_annotation_vectors_as_they_are_stored_are_computed_with_in_full() -> None:
     loss = CaptioningLoss(make_decoder(), ObjectiveConfig())
     stored = loss.loss(make_batch(ANNOTATIONS.half()).to("cpu"))["loss"]

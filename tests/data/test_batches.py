@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from captioner.data.batches import collate, length_bucketed_batches
+from captioner.data.batches import batches_by_photo, collate, length_bucketed_batches
 from captioner.data.examples import CaptionExample
 from captioner.errors import UserError
 
@@ -44,6 +44,23 @@ def test_lengths_within_a_batch_are_nearly_equal_and_batches_come_in_no_order() 
     assert shortest != sorted(shortest)
     rises = sum(after > before for before, after in itertools.pairwise(shortest))
     assert 0.3 < rises / len(shortest) < 0.7
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 30), max_size=200), st.integers(1, 9), st.integers(0, 2**32))
+def test_captions_of_a_photo_are_together(rows: list[int], size: int, seed: int) -> None:
+    batches = batches_by_photo(rows, size, seeded(seed))
+    assert [len(batch) for batch in batches[:-1]] == [size] * (len(batches) - 1)
+    flat = [index for batch in batches for index in batch]
+    assert sorted(flat) == list(range(len(rows)))
+    assert sum(1 for _ in itertools.groupby(rows[index] for index in flat)) == len(set(rows))
+    assert batches_by_photo(rows, size, seeded(seed)) == batches
+
+
+def test_photos_come_in_another_order_every_time() -> None:
+    generator = seeded(0)
+    rows = [number // 5 for number in range(500)]
+    assert batches_by_photo(rows, 20, generator) != batches_by_photo(rows, 20, generator)
 
 
 def test_a_batch_size_below_one_is_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from safetensors.torch import load_file
 from samples import save_photo
 
 import captioner
+from captioner.data.examples import encode_captions
 from captioner.errors import UserError
 from captioner.fields import from_mapping
 from captioner.files import folder_lock
@@ -32,6 +34,8 @@ from captioner.recipes.features import (
     store_recipe_features,
 )
 from captioner.recipes.sources import read_sources, read_split
+from captioner.text.vocabulary import Vocabulary
+from captioner.vision.augmentation import Augmentation
 from captioner.vision.feature_store import FeatureStore
 
 SMALL = {
@@ -103,10 +107,14 @@ def losses_of(folder: Path) -> list[float]:
 
 
 def test_a_run_without_a_store_is_the_one_with_it(table: Path, tmp_path: Path) -> None:
-    """But for the store's rounding to float16."""
-    without = recipe_for(table, features={"store": False})
+    """But for the store's rounding to float16, where all captions are in one batch."""
+    alike = {
+        "training": {"epochs": 2, "batch_size": 12, "learning_rate": 0.01},
+        "decoder": {**SMALL["decoder"], "dropout": 0.0},  # type: ignore[dict-item]
+    }
+    without = recipe_for(table, features={"store": False}, **alike)
     folder = train_captioner(without, tmp_path / "without")
-    train_captioner(recipe_for(table), tmp_path / "with")
+    train_captioner(recipe_for(table, **alike), tmp_path / "with")
     assert not (tmp_path / "without" / "features").exists()
     assert losses_of(tmp_path / "without") == pytest.approx(losses_of(tmp_path / "with"), rel=1e-3)
     # The encoder is as it was, and not part of what is trained.
@@ -132,6 +140,60 @@ def test_threads_load_the_photos_that_one_loads(table: Path) -> None:
         encoded = EncodedRows(together, encoder_of(recipe)).read(rows, None, slice(1, 3))
     assert encoded.shape == (2, 16, 512)
     assert not encoded.requires_grad
+
+
+def test_photos_are_changed_by_chance_and_whatever_part_of_a_batch_is_read(table: Path) -> None:
+    recipe = recipe_for(table)
+    source, _ = read_sources(recipe.data)
+    rows = torch.tensor([4, 0, 3])
+    augmentation = Augmentation(crop=0.5, mirror=True, colour=0.2)
+    read = PixelRows(source, recipe.preprocessing, augmentation=augmentation).read
+    plain = PixelRows(source, recipe.preprocessing).read(rows)
+    assert torch.equal(read(rows), plain)  # As in validation.
+
+    def drawn(seed: int, part: slice = slice(None)) -> torch.Tensor:
+        return read(rows, torch.Generator().manual_seed(seed), part)
+
+    assert torch.equal(drawn(0), drawn(0))
+    assert torch.equal(drawn(0, slice(1, 3)), drawn(0)[1:3])
+    for photo, other, unchanged in zip(drawn(0), drawn(1), plain, strict=True):
+        assert not torch.equal(photo, other)
+        assert not torch.equal(photo, unchanged)
+
+
+def test_a_photo_read_in_the_step_is_read_once_for_all_its_captions(table: Path) -> None:
+    encoder = {**SMALL["encoder"], "train": True}  # type: ignore[dict-item]
+    recipe = recipe_for(table, encoder=encoder, training={"batch_size": 6})
+    source, _ = read_sources(recipe.data)
+    words = Vocabulary.build(chain(*source.words), 1)
+    examples = encode_captions(source.words, words, 50).examples
+    batches = CaptionBatches(examples, PixelRows(source, recipe.preprocessing), recipe)
+    (first, second), (again, _) = (list(batches.batches(epoch, 0)) for epoch in (0, 0))
+    assert torch.equal(first.source, again.source)
+    read = [batch.rows[batch.photos.argsort()[::2]] for batch in (first, second)]
+    assert sorted(torch.cat(read).tolist()) == list(range(6))
+    for batch in (first, second):
+        assert len(batch.source) == 3
+        each = source.pixels(batch.rows.tolist(), recipe.preprocessing)  # (6, 3, 64, 64)
+        assert torch.equal(batch.source[batch.photos], each)
+    # Parts have whole photos, so none is read by two of them.
+    shares = [next(iter(batches.shares(0, 0, rank, 3, 1))).parts[0].batch for rank in range(3)]
+    assert [len(share.source) for share in shares] == [1, 1, 1]
+    assert torch.equal(torch.cat([share.inputs[:, :4] for share in shares]), first.inputs[:, :4])
+
+
+def test_a_run_on_changed_photos_split_in_two_equals_one_in_one_go(
+    table: Path, tmp_path: Path
+) -> None:
+    encoder = {**SMALL["encoder"], "train": True}  # type: ignore[dict-item]
+    options = {"encoder": encoder, "augmentation": {"crop": 0.4, "mirror": True, "colour": 0.3}}
+    once = {**SMALL["training"], "epochs": 1}  # type: ignore[dict-item]
+    train_captioner(recipe_for(table, **options), tmp_path / "whole")
+    train_captioner(recipe_for(table, **options, training=once), tmp_path / "split")
+    train_captioner(recipe_for(table, **options), tmp_path / "split", resume=True)
+    first, second = (load_file(tmp_path / run / "last.safetensors") for run in ("whole", "split"))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 def test_a_run_split_in_two_equals_one_in_one_go(table: Path, tmp_path: Path) -> None:

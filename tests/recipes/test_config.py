@@ -110,6 +110,9 @@ def test_every_data_set_has_a_config_for_every_objective(data: str) -> None:
             "features folder has no effect: features store is false",
         ),
         ("data: {format: shapes}\nfeatures: {store: false, mirror: true}", "mirror has no effect"),
+        ("data: {format: shapes}\naugmentation: {crop: 0}", "crop 0"),
+        ("data: {format: shapes}\naugmentation: {colour: 1}", "colour 1"),
+        ("data: {format: shapes}\naugmentation: {mirror: true}", "augmentation has no effect"),
         (
             "data: {format: shapes}\ntraining: {encoder_learning_rate: 1e-5}",
             "encoder_learning_rate has no effect without encoder train",

@@ -1,38 +1,21 @@
 from __future__ import annotations
 
-import itertools
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 from safetensors.torch import save_file
 from samples import save_photo
+from scripts_samples import ROOT, mobile_net, run
 
 from captioner.vision.feature_store import FeatureStore
-
-ROOT = Path(__file__).resolve().parents[2]
-CHANNELS = [32, 64, 128, 128, 256, 256, *[512] * 6, 1024]
 
 
 @pytest.fixture
 def teacher(tmp_path: Path) -> Path:
     """MobileNet v1's shapes, with weights drawn at random."""
-    generator = torch.Generator().manual_seed(0)
-
-    def drawn(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=generator) * (2 / shape[1] / shape[2] / shape[3]) ** 0.5
-
-    tensors = {"conv1.weight": drawn(32, 3, 3, 3), "conv1.bias": torch.zeros(32)}
-    for block, (before, after) in enumerate(itertools.pairwise(CHANNELS), start=1):
-        tensors[f"depthwise{block}.weight"] = drawn(before, 1, 3, 3)
-        tensors[f"depthwise{block}.bias"] = torch.zeros(before)
-        tensors[f"pointwise{block}.weight"] = drawn(after, before, 1, 1)
-        tensors[f"pointwise{block}.bias"] = torch.zeros(after)
-    save_file(tensors, tmp_path / "teacher.safetensors")
+    save_file(mobile_net(1.0, last=12), tmp_path / "teacher.safetensors")
     return tmp_path / "teacher.safetensors"
 
 
@@ -55,18 +38,6 @@ def config(tmp_path: Path) -> Path:
     }
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(content))
     return tmp_path / "config.yaml"
-
-
-def run(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_a_decoder_trains_on_what_the_teacher_sees(

@@ -1,0 +1,269 @@
+"""The confidence of captions: by hand, recovered where it is known, saved and loaded."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from samples import make_captioner
+
+from captioner.caption import Caption, Captioner, SearchOptions, load_model, save_model
+from captioner.caption import model_folder as model_folder_module
+from captioner.caption.confidence import (
+    ODD,
+    Confidence,
+    ConfidenceConfig,
+    ConfidenceWeights,
+    confidences,
+    fit_weights,
+    regressors,
+    with_mean,
+)
+from captioner.caption.familiarity import Familiarity, FamiliarityConfig, pooled_features
+from captioner.caption.model_folder import save_confidence
+from captioner.errors import UserError
+
+WEIGHTS = ConfidenceWeights(1.0, 0.5, 0.25, -0.125, -0.2, -3.0)
+FAMILIARITY = FamiliarityConfig(2, 1.0, 0.0, 1.0, 2.0)
+CAPTION = Caption(
+    "a dog runs", ("a", "dog", "runs"), -4.0, (-0.5, -2.0, -1.0), torch.zeros(3, 1, 1)
+)
+PHOTOS = [
+    Image.fromarray(numpy.random.default_rng(seed).integers(0, 255, (80, 90, 3), numpy.uint8))
+    for seed in range(12)
+]
+
+
+def logistic(value: float) -> float:
+    return 1 / (1 + math.exp(-value))
+
+
+def make_confidence(model: Captioner, unsure_below: float = 0.25) -> Confidence:
+    """One that knows the photos as familiar."""
+    features = pooled_features(model.annotations(PHOTOS))
+    familiarity = Familiarity.fit(features, features + 0.01)
+    config = ConfidenceConfig(familiarity.config, WEIGHTS, unsure_below)
+    return Confidence(config, familiarity)
+
+
+def test_a_confidence_by_hand() -> None:
+    confidence = Confidence(ConfidenceConfig(FAMILIARITY, WEIGHTS))
+    usual, odd = (confidence.judge([CAPTION], value)[0] for value in (-1.0, 2.5))
+    # The mean of four log-probabilities, the ending's among them, is -1.
+    base = 1.0 + 0.5 * -1.0 + 0.25 * -2.0 - 0.125 * 3
+    assert usual.confidence == pytest.approx(logistic(base + 0.2))
+    assert odd.confidence == pytest.approx(logistic(base - 0.2 * 2.5 - 3.0 * (2.5 - ODD)))
+    assert (usual.familiar, odd.familiar) == (True, False)
+    assert (usual.sure, odd.sure) == (True, False)
+    assert usual == replace(CAPTION, confidence=usual.confidence, sure=True, familiar=True)
+
+
+def test_the_words_for_a_doubt() -> None:
+    assert CAPTION.doubt == ""
+    assert replace(CAPTION, confidence=0.9, sure=True, familiar=False).doubt == ""
+    assert replace(CAPTION, confidence=0.1, sure=False, familiar=True).doubt == "not sure"
+    unlike = replace(CAPTION, confidence=0.1, sure=False, familiar=False)
+    assert unlike.doubt == "not sure: unlike the photos this model was trained on"
+    assert "confidence" not in CAPTION.as_dict()
+    assert unlike.as_dict()["confidence"] == 0.1
+    assert unlike.as_dict()["familiar"] is False
+
+
+def test_a_caption_without_words_has_a_confidence() -> None:
+    nothing = Caption("", (), -0.5, (), torch.zeros(0, 1, 1))
+    assert regressors([nothing], [0.0]).tolist() == [[-0.5, -0.5, 0.0, 0.0, 0.0]]
+
+
+def test_known_probabilities_are_recovered() -> None:
+    """Shares drawn from a known regression: the weights come back, and so do the shares."""
+    random = numpy.random.default_rng(0)
+    features = torch.tensor(random.normal((-1, -3, 9, 0, 0), (0.3, 1, 2, 1, 1), (8000, 5)))
+    truth = ConfidenceWeights(2.0, 1.5, 0.3, -0.1, -0.4, -0.8)
+    expected = confidences(features, truth)
+    shares = torch.tensor(random.binomial(5, expected.numpy()) / 5)
+    found = fit_weights(features, shares)
+    assert torch.allclose(found.tensor[1:], truth.tensor[1:], atol=0.12)
+    apart = (confidences(features, found) - expected).abs()
+    assert float(apart.max()) < 0.05
+    assert found == fit_weights(features, shares)
+
+
+def test_counts_are_as_good_as_repetition() -> None:
+    random = numpy.random.default_rng(1)
+    features = torch.tensor(random.normal(0, 1, (60, 5)))
+    shares = torch.tensor(random.uniform(0, 1, 60))
+    counts = torch.tensor(random.integers(1, 4, 60)).double()
+    repeated = counts.long()
+    again = fit_weights(
+        features.repeat_interleave(repeated, 0), shares.repeat_interleave(repeated), ridge=0
+    )
+    once = fit_weights(features, shares, counts, ridge=0)
+    assert torch.allclose(once.tensor, again.tensor, atol=1e-6)
+
+
+def test_groups_that_are_told_apart_leave_the_weights_finite() -> None:
+    features = torch.zeros(40, 5, dtype=torch.float64)
+    features[20:, 3] = 50.0
+    shares = torch.tensor([0.5] * 20 + [0.0] * 20).double()
+    found = fit_weights(features, shares)
+    assert bool(found.tensor.isfinite().all())
+    low, high = confidences(features[[39, 0]], found).tolist()
+    assert low < 0.1
+    assert high == pytest.approx(0.5, abs=0.1)
+    with pytest.raises(UserError, match="2 captions or more to fit, and has 1"):
+        fit_weights(features[:1], shares[:1])
+
+
+def test_the_mean_is_set_by_the_intercept_alone() -> None:
+    features = torch.tensor(numpy.random.default_rng(2).normal(0, 1, (100, 5)))
+    found = with_mean(WEIGHTS, features, 0.3)
+    assert float(confidences(features, found).mean()) == pytest.approx(0.3)
+    assert replace(found, intercept=WEIGHTS.intercept) == WEIGHTS
+    assert math.isfinite(with_mean(WEIGHTS, features, 0.0).intercept)
+
+
+def test_captions_of_a_search_carry_it_and_given_sentences_do_not() -> None:
+    model = make_captioner()
+    assert model.caption(PHOTOS[:1])[0].confidence is None
+    model.confidence = make_confidence(model)
+    together = model.caption(PHOTOS, SearchOptions(beam=3, n_best=3, maximum_length=6))
+    alone = [
+        model.caption([photo], SearchOptions(beam=3, n_best=3, maximum_length=6))[0]
+        for photo in PHOTOS
+    ]
+    for one, other in zip(together, alone, strict=True):
+        assert one.text == other.text
+        assert one.confidence == pytest.approx(other.confidence, abs=1e-4)
+        assert one.familiar == other.familiar
+        assert all(each.confidence is not None for each in one.alternatives)
+    assert model.teacher_forced(PHOTOS[:1], ["a dog"])[0].confidence is None
+
+
+# In a model folder.
+
+
+@pytest.fixture
+def calibrated(tmp_path: Path) -> Path:
+    """The folder of a model with a confidence."""
+    model = make_captioner()
+    model.confidence = make_confidence(model)
+    save_model(model, tmp_path / "calibrated")
+    return tmp_path / "calibrated"
+
+
+def test_what_is_loaded_is_what_was_saved(calibrated: Path, tmp_path: Path) -> None:
+    loaded = load_model(calibrated)
+    assert loaded.confidence is not None
+    save_model(loaded, tmp_path / "again")
+    again = load_model(tmp_path / "again")
+    assert again.confidence is not None
+    assert again.confidence.config == loaded.confidence.config
+    assert loaded.caption(PHOTOS) == again.caption(PHOTOS)
+    whole = make_captioner()
+    whole.confidence = make_confidence(whole)
+    save_model(whole, tmp_path / "whole", torch.float32)
+    assert load_model(tmp_path / "whole").caption(PHOTOS) == whole.caption(PHOTOS)
+
+
+def test_its_tensors_are_small() -> None:
+    config = ConfidenceConfig(replace(FAMILIARITY, components=40), WEIGHTS)
+    sizes = [each.numel() * each.element_size() for each in Confidence(config).buffers()]
+    assert 100_000 < sum(sizes) < 200_000
+
+
+def test_a_folder_without_one_loads_and_says_nothing_of_it(tiny_model: Path) -> None:
+    assert "confidence" not in json.loads((tiny_model / "config.json").read_text())
+    model = load_model(tiny_model)
+    assert model.confidence is None
+    assert "confidence" not in model.caption(PHOTOS[:1])[0].as_dict()
+
+
+def test_it_is_written_into_a_folder_and_all_else_stays(tiny_model: Path) -> None:
+    before = load_file(tiny_model / "model.safetensors")
+    others = {name: (tiny_model / name).read_bytes() for name in ("vocabulary.json", "README.md")}
+    model = load_model(tiny_model)
+    for unsure_below in (0.25, 0.4):  # The second time it replaces the first.
+        confidence = make_confidence(model, unsure_below)
+        save_confidence(confidence, tiny_model)
+        loaded = load_model(tiny_model)
+        assert loaded.confidence is not None
+        assert loaded.confidence.config == confidence.config
+    after = load_file(tiny_model / "model.safetensors")
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+    assert {name.split(".")[0] for name in after.keys() - before.keys()} == {"confidence"}
+    assert all((tiny_model / name).read_bytes() == content for name, content in others.items())
+
+
+def test_a_stop_while_writing_leaves_a_folder_that_loads(
+    calibrated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_model(calibrated)
+    written = []
+
+    def stopped(path: Path, value: object) -> None:
+        written.append(path)
+        if len(written) == 2:  # The old numbers are gone, the new tensors there.
+            raise KeyboardInterrupt
+        path.write_text(json.dumps(value))
+
+    monkeypatch.setattr(model_folder_module, "write_json", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        save_confidence(make_confidence(model, 0.4), calibrated)
+    assert load_model(calibrated).confidence is None
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "sentence"),
+    [
+        ((), {"extra": 1}, "confidence: unknown field 'extra'"),
+        ((), {"unsure_below": 2}, r"confidence: unsure_below 2\.0 is not between 0 and 1"),
+        (("weights",), {"words": "many"}, "confidence: weights: words should be a number"),
+        (("weights",), {"length": 1}, "confidence: weights: unknown field 'length'"),
+        (("familiarity",), {"components": 0}, "familiarity: components 0 is not from 1"),
+        (("familiarity",), {"distance_deviation": 0}, r"distance_deviation 0\.0 is not above 0"),
+    ],
+)
+def test_a_wrong_number_is_named(
+    calibrated: Path, section: tuple[str, ...], change: dict[str, object], sentence: str
+) -> None:
+    path = calibrated / "config.json"
+    config = json.loads(path.read_text())
+    place = config["confidence"]
+    for name in section:
+        place = place[name]
+    place.update(change)
+    path.write_text(json.dumps(config))
+    with pytest.raises(UserError, match=sentence) as error:
+        load_model(calibrated)
+    assert str(path) in str(error.value)
+
+
+def test_a_missing_number_is_named(calibrated: Path) -> None:
+    path = calibrated / "config.json"
+    config = json.loads(path.read_text())
+    del config["confidence"]["unsure_below"]
+    path.write_text(json.dumps(config))
+    with pytest.raises(UserError, match="confidence: field 'unsure_below' is missing"):
+        load_model(calibrated)
+
+
+def test_a_tensor_that_does_not_fit_is_named(calibrated: Path) -> None:
+    path = calibrated / "model.safetensors"
+    tensors = load_file(path)
+    name = "confidence.familiarity.basis"
+    save_file({**tensors, name: torch.zeros(1024, 7)}, path)
+    with pytest.raises(UserError, match=rf"tensor '{name}' is \(1024, 7\), not \(1024, 3\)"):
+        load_model(calibrated)
+    save_file({key: each for key, each in tensors.items() if key != name}, path)
+    with pytest.raises(UserError, match=f"tensor '{name}' is missing"):
+        load_model(calibrated)
+    save_file({**tensors, "confidence.other": torch.zeros(1)}, path)
+    with pytest.raises(UserError, match=r"tensor 'confidence\.other' does not belong"):
+        load_model(calibrated)

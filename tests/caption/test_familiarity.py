@@ -1,0 +1,101 @@
+"""How unusual a photo is: distances by hand, and what counts as familiar."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from captioner.caption.familiarity import (
+    FEATURES,
+    Familiarity,
+    FamiliarityConfig,
+    pooled_features,
+)
+from captioner.errors import UserError
+
+
+def drawn(count: int, seed: int, spread: float = 1.0) -> torch.Tensor:
+    """Features that differ much in three directions and little in the others."""
+    generator = torch.Generator().manual_seed(seed)
+    directions = torch.randn(3, FEATURES, generator=torch.Generator().manual_seed(9))
+    along = 3 * torch.randn(count, 3, generator=generator) @ directions
+    noise = torch.randn(count, FEATURES, generator=generator)
+    return 5 + spread * (along + noise).double()
+
+
+def test_features_are_means_and_deviations_over_the_places() -> None:
+    annotations = torch.zeros(2, 4, 512)
+    annotations[0, :, 0] = torch.tensor([1.0, 1.0, 3.0, 3.0])
+    annotations[1, :, 511] = 2.0
+    found = pooled_features(annotations)
+    assert found.shape == (2, FEATURES)
+    assert found.dtype == torch.float64
+    assert found[0, [0, 512]].tolist() == [2.0, 1.0]
+    assert found[1, [511, 1023]].tolist() == [2.0, 0.0]
+    assert int(found.count_nonzero()) == 3
+
+
+def test_a_distance_by_hand() -> None:
+    """Two directions with a variance each, the third feature among the rest."""
+    config = FamiliarityConfig(2, 0.25, math.log(2.0), 0.5, 2.0)
+    found = Familiarity(config)
+    found.mean[0] = 1.0
+    found.scale[1] = 2.0
+    found.variances.copy_(torch.tensor([4.0, 9.0]))
+    photo = torch.zeros(1, FEATURES, dtype=torch.float64)
+    photo[0, :3] = torch.tensor([5.0, 12.0, 3.0])
+    # (4^2 / 4 + (12 / 2)^2 / 9 + 3^2 / 0.25) / F
+    assert float(found.distance(photo)) == pytest.approx((4 + 4 + 36) / FEATURES)
+    expected = (math.log(44 / FEATURES) - math.log(2.0)) / 0.5
+    assert float(found.unusualness(photo)) == pytest.approx(expected)
+
+
+def test_photos_like_the_training_photos_are_usual_and_others_are_not() -> None:
+    found = Familiarity.fit(drawn(400, 0), drawn(200, 1))
+    assert found.config.components == 40
+    assert torch.allclose(found.basis.T @ found.basis, torch.eye(40), atol=1e-5)
+    usual = found.unusualness(drawn(300, 2))
+    assert abs(float(usual.mean())) < 0.3
+    assert 0.7 < float(usual.std()) < 1.3
+    limit = found.config.unfamiliar_above
+    assert float((usual <= limit).double().mean()) > 0.95
+    assert float(found.unusualness(drawn(50, 3, spread=2.0)).min()) > limit
+    elsewhere = drawn(50, 4) + 3 * torch.randn(FEATURES, generator=torch.Generator().manual_seed(1))
+    assert float(found.unusualness(elsewhere).min()) > limit
+
+
+def test_the_asked_share_of_the_held_out_photos_is_familiar() -> None:
+    held_out = drawn(200, 1)
+    found = Familiarity.fit(drawn(100, 0), held_out, share=0.9)
+    familiar = found.unusualness(held_out) <= found.config.unfamiliar_above
+    assert int(familiar.sum()) == pytest.approx(180, abs=1)
+
+
+def test_a_feature_that_never_differs_does_no_harm() -> None:
+    training, held_out = drawn(50, 0), drawn(50, 1)
+    training[:, 7] = held_out[:, 7] = 0.0
+    found = Familiarity.fit(training, held_out)
+    assert found.config.components == 12
+    assert bool(found.unusualness(held_out).isfinite().all())
+
+
+def test_together_and_alone_are_the_same() -> None:
+    found = Familiarity.fit(drawn(100, 0), drawn(50, 1))
+    photos = drawn(5, 2)
+    alone = torch.cat([found.unusualness(photo[None]) for photo in photos])
+    assert torch.allclose(found.unusualness(photos), alone, rtol=1e-12, atol=1e-12)
+
+
+def test_what_cannot_be_fitted_is_refused() -> None:
+    with pytest.raises(UserError, match="8 training photos or more, and there are 7"):
+        Familiarity.fit(drawn(7, 0), drawn(5, 1))
+    with pytest.raises(UserError, match="2 held-out photos or more, and there are 1"):
+        Familiarity.fit(drawn(9, 0), drawn(1, 1))
+    with pytest.raises(UserError, match="all are alike"):
+        Familiarity.fit(drawn(1, 0).expand(9, -1), drawn(5, 1))
+    with pytest.raises(UserError, match="components 0"):
+        FamiliarityConfig(0, 1.0, 0.0, 1.0, 1.0)
+    with pytest.raises(UserError, match=r"rest_variance -1\.0"):
+        FamiliarityConfig(1, -1.0, 0.0, 1.0, 1.0)

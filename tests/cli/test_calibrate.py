@@ -1,0 +1,129 @@
+"""`captioner calibrate`, and what `captioner caption` then says of a picture of noise."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy
+import pytest
+from PIL import Image, ImageDraw
+from samples import save_photo
+
+from captioner.cli.main import main
+
+UNLIKE = "not sure: unlike the photos this model was trained on"
+
+
+@pytest.fixture
+def folder(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the tiny model and a table of photos that are much alike."""
+    rows = ["image,caption,split"]
+    for number in range(80):
+        path = tmp_path / "photos" / f"{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        random = numpy.random.default_rng(number)
+        image = Image.new("RGB", (90, 80), (90, 140, 200))
+        place = random.integers(10, 50, 2).tolist()
+        ImageDraw.Draw(image).ellipse((*place, place[0] + 20, place[1] + 20), fill=(60, 40, 20))
+        image.save(path)
+        split = "val" if number % 2 else "train"
+        rows.append(f"photos/{number}.png,a brown dog runs on red water,{split}")
+    (tmp_path / "captions.csv").write_text("\n".join(rows))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+COMMAND = ["calibrate", "--model", "tiny-model", "--format", "table", "--annotations"]
+COMMAND += ["captions.csv", "--outliers", "3"]
+
+
+def test_a_model_is_calibrated_and_then_says_when_it_is_not_sure(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    noise = numpy.random.default_rng(0).integers(0, 255, (200, 300, 3), numpy.uint8)
+    Image.fromarray(noise).save(folder / "noise.png")
+    assert main(["caption", "noise.png", "--model", "tiny-model"]) == 0
+    before = capsys.readouterr().out
+    assert main([*COMMAND, "--unsure-below", "0.5", "--json", "report.json"]) == 0
+    printed = capsys.readouterr().out
+    assert "expected calibration error" in printed
+    assert printed.splitlines()[-1] == "written into tiny-model"
+    report = json.loads((folder / "report.json").read_text())
+    assert report["photos"]["count"] == 20
+
+    out = ["--json", "out.json", "--csv", "out.csv"]
+    assert main(["caption", "noise.png", "photos/1.png", "--model", "tiny-model", *out]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == f"{before.rstrip()}  ({UNLIKE})"
+    assert "unlike" not in second
+    odd, usual = json.loads((folder / "out.json").read_text())
+    assert odd["confidence"] < 0.5
+    assert (odd["sure"], odd["familiar"]) == (False, False)
+    assert usual["confidence"] > 0.5
+    assert usual["familiar"] is True
+    with (folder / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["confidence"]) for row in rows] == [odd["confidence"], usual["confidence"]]
+    assert [row["familiar"] for row in rows] == ["False", "True"]
+
+    assert main(["caption", "noise.png", "--model", "tiny-model", "--n-best", "2"]) == 0
+    for line in capsys.readouterr().out.splitlines():
+        assert line.endswith(f", {UNLIKE})")
+    assert main(["info", "tiny-model"]) == 0
+    assert "unsure_below: 0.5" in capsys.readouterr().out
+
+
+def test_nothing_changes_without_a_confidence(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_photo(folder / "photo.png")
+    command = ["caption", "photo.png", "--model", "tiny-model", "--json", "o.json"]
+    assert main([*command, "--csv", "o.csv"]) == 0
+    assert "not sure" not in capsys.readouterr().out
+    (record,) = json.loads((folder / "o.json").read_text())
+    assert not {"confidence", "sure", "familiar"} & record.keys()
+    header = (folder / "o.csv").read_text().splitlines()[0]
+    assert header == "image,rank,caption,log_probability"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--model", "absent"], "model 'absent' is neither a folder"),
+        (["--annotations", "absent.csv"], "absent.csv"),
+        (["--split", "test"], "has no split 'test'"),
+        (["--training-split", "val"], "40 photos are in both"),
+        (["--training-photos", "3"], "training photos 3 is not at least 8"),
+        (["--outliers", "0"], "outliers 0 is not at least 1"),
+        (["--unsure-below", "7"], "unsure_below 7.0 is not between 0 and 1"),
+        (["--batch-size", "0"], "batch size 0"),
+        (["--seed", "-1"], "seed -1"),
+        (["--device", "tpu7"], "tpu7"),
+        (["--json", ""], "--json is empty"),
+        (["--json", "photos"], "--json photos is a folder"),
+        (["--json", "captions.csv"], "--json would replace captions.csv"),
+        (["--json", "tiny-model/config.json"], "--json would replace tiny-model/config.json"),
+        (["--format", "coco"], "needs the folder of the photos"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_the_model_stays(
+    arguments: list[str], named: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path.name: path.read_bytes() for path in (folder / "tiny-model").iterdir()}
+    assert main([*COMMAND, *arguments]) == 2
+    error = capsys.readouterr().err
+    assert named in error
+    assert error.startswith("captioner: ")
+    assert len(error.strip().splitlines()) == 1
+    after = {path.name: path.read_bytes() for path in (folder / "tiny-model").iterdir()}
+    assert after == before
+
+
+def test_a_photo_that_cannot_be_read_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "photos" / "3.png").write_bytes(b"not a photo")
+    assert main(COMMAND) == 2
+    assert "3.png" in capsys.readouterr().err.splitlines()[-1]

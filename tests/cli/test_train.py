@@ -1,0 +1,99 @@
+"""`captioner train` as typed, on the roads from what users download."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from samples import save_photo
+
+import captioner
+from captioner.vision.vgg import VGGConfig, VGGEncoder
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SMALL = (
+    "decoder={embedding_size: 8, hidden_size: 8, attention_size: 8}",
+    "training={epochs: 1, batch_size: 4}",
+    "preprocessing.size=64",
+    "preprocessing.resize_shorter=64",
+    "minimum_count=1",
+    "search.beam=2",
+)
+
+
+def typed(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "captioner", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture
+def archives(tmp_path: Path) -> Path:
+    """A folder whose data/ holds the two archives of Flickr8k as they are handed out, but few."""
+    names = [f"{number}_photo.jpg" for number in range(6)]
+    lists = {"Flickr_8k.trainImages.txt": names[:4], "Flickr_8k.devImages.txt": names[4:]}
+    (tmp_path / "data").mkdir()
+    with zipfile.ZipFile(tmp_path / "data/Flickr8k_Dataset.zip", "w") as archive:
+        for number, name in enumerate(names):
+            save_photo(tmp_path / "made" / name, seed=number)
+            archive.write(tmp_path / "made" / name, f"Flicker8k_Dataset/{name}")
+            archive.writestr(f"__MACOSX/Flicker8k_Dataset/._{name}", b"")
+    # The original names a photo in its captions that it does not have.
+    tokens = [f"{name}#{n}\tA photo of a colour .\n" for name in names for n in range(5)]
+    tokens.append("2258277193_586949ec62.jpg.1#0\tpeople waiting .\n")
+    with zipfile.ZipFile(tmp_path / "data/Flickr8k_text.zip", "w") as archive:
+        archive.writestr("Flickr8k.token.txt", "".join(tokens))
+        for name, photos in lists.items():
+            archive.writestr(name, "\n".join(photos) + "\n")
+    return tmp_path
+
+
+def test_from_the_archives_of_flickr8k_to_a_model(archives: Path) -> None:
+    """With an encoder whose ImageNet weights lie where torchvision keeps them."""
+    place = archives / "home/hub/checkpoints/vgg11-8a719046.pth"
+    place.parent.mkdir(parents=True)
+    torch.manual_seed(0)
+    torch.save(VGGEncoder(VGGConfig("vgg11")).state_dict(), place)
+    config = str(ROOT / "configs/flickr8k_soft.yaml")
+    changes = [part for change in SMALL for part in ("--set", change)]
+    arguments = ["train", config, "--encoder", "vgg11", "--out", "run", "--device", "cpu", *changes]
+    done = typed(archives, *arguments, TORCH_HOME=str(archives / "home"))
+    assert done.returncode == 0, done.stderr
+    assert "training: 4 photos, 20 captions" in done.stdout
+    assert "unpacking Flickr8k_Dataset.zip: 6/6 files" in done.stderr
+    model = captioner.load(archives / "run/model")
+    assert model.encoder.config == VGGConfig("vgg11")
+    (caption,) = model.caption([archives / "data/Flicker8k_Dataset/5_photo.jpg"])
+    assert caption.attention.shape == (len(caption.words), 4, 4)
+    # A second time there is nothing to unpack.
+    done = typed(archives, *arguments, "--resume", TORCH_HOME=str(archives / "home"))
+    assert done.returncode == 0, done.stderr
+    assert "unpacking" not in done.stderr
+
+
+def test_without_network_the_weights_to_fetch_and_their_place_are_named(archives: Path) -> None:
+    config = str(ROOT / "configs/flickr8k_soft.yaml")
+    proxies = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:1")
+    done = typed(archives, "train", config, "--out", "run", TORCH_HOME="home", **proxies)
+    assert done.returncode == 2
+    last = done.stderr.splitlines()[-1]
+    assert "vgg19-dcbb9e9d.pth" in last
+    assert "home/hub/checkpoints" in last
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unknown_encoder_is_named(archives: Path) -> None:
+    config = str(ROOT / "configs/flickr8k_soft.yaml")
+    done = typed(archives, "train", config, "--encoder", "resnet50")
+    assert done.returncode == 2
+    assert "resnet50" in done.stderr

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from samples import save_photo
+from scripts_samples import ROOT, mobile_net, run
+
+from captioner.vision.vgg import VGGConfig, VGGEncoder
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    import distill_encoder
+
+    return distill_encoder
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Six photos to learn from, two to judge by, and two teachers with random weights."""
+    for number in range(8):
+        save_photo(tmp_path / f"photos/{number}.jpg", seed=number)
+    (tmp_path / "train.txt").write_text("\n".join(f"{n}.jpg" for n in range(6)))
+    (tmp_path / "validation.txt").write_text("6.jpg\n7.jpg\n")
+    save_file(mobile_net(1.0, last=12), tmp_path / "teacher.safetensors")
+    save_file(mobile_net(0.75, last=13), tmp_path / "classifier.safetensors")
+    return tmp_path
+
+
+def distil(folder: Path, *arguments: str) -> dict[str, float]:
+    said = run(
+        folder,
+        str(ROOT / "scripts/distill_encoder.py"),
+        *("--photos", "photos", "--train", "train.txt", "--validation", "validation.txt"),
+        *("--teacher", "teacher.safetensors", "--width", "0.1", "--batch-size", "3"),
+        *("--size", "64", "--epochs", "2", "--device", "cpu", *arguments),
+    )
+    assert "block 12" in said
+    *_, last = (
+        (folder / arguments[arguments.index("--out") + 1] / "log.jsonl")
+        .read_text()
+        .split("\n")[:-1]
+    )
+    record: dict[str, float] = json.loads(last)
+    return record
+
+
+def test_an_encoder_learns_from_two_teachers_and_on_mixed_photos(photos: Path) -> None:
+    record = distil(photos, "--out", "run", "--classifier", "classifier.safetensors", "--mix")
+    assert record["train_classes"] > 0
+    learned = load_file(photos / "run/encoder.safetensors")
+    fresh = VGGEncoder(VGGConfig("vgg11_bn", 0.1)).state_dict()
+    assert learned.keys() == fresh.keys()
+    # A model folder's encoder, or such a file, is what the next one starts with; here wider.
+    record = distil(
+        *(photos, "--out", "wider", "--start-from", "run/encoder.safetensors"),
+        *("--start-width", "0.1", "--width", "0.15"),
+    )
+    assert "train_classes" not in record
+    wider = load_file(photos / "wider/encoder.safetensors")
+    assert wider["features.0.weight"].shape == (10, 3, 3, 3)
+
+
+def test_a_widened_encoder_sees_what_the_narrow_one_sees(script: ModuleType) -> None:
+    torch.manual_seed(0)
+    narrow = VGGEncoder(VGGConfig("vgg11_bn", 0.1))
+    narrow(torch.randn(8, 3, 64, 64))  # For running means that are not those of the start.
+    narrow.eval()
+    pixels = torch.randn(2, 3, 64, 64)
+    expected = narrow(pixels)
+    wide = script.widened(narrow, VGGConfig("vgg11_bn", 0.25), noise=0.0).eval()
+    torch.testing.assert_close(wide(pixels), expected, rtol=1e-3, atol=1e-4)
+    apart = script.widened(narrow, VGGConfig("vgg11_bn", 0.25)).eval()(pixels) - expected
+    assert 0 < float(apart.detach().square().mean()) < 0.2 * float(expected.detach().var())
+
+
+def test_half_of_the_photos_are_mixed_with_their_neighbour(script: ModuleType) -> None:
+    pixels = torch.arange(8.0).view(8, 1, 1, 1).expand(8, 3, 20, 20) / 8
+    seen = set()
+    for seed in range(20):
+        mixed = script.mixed(pixels, torch.Generator().manual_seed(seed))
+        assert torch.equal(mixed[1::2], pixels[1::2])
+        for index in range(0, 8, 2):
+            own, other = pixels[index, 0, 0, 0], pixels[index - 1, 0, 0, 0]
+            values = mixed[index].unique()
+            if len(values) == 1:  # Blended: never more of the other one.
+                assert abs(values - own) <= abs(values - other)
+                seen.add("blended")
+            else:
+                assert set(values.tolist()) == {float(own), float(other)}
+                seen.add("pasted")
+    assert seen == {"blended", "pasted"}
+
+
+def test_a_classifier_is_what_its_blocks_make_of_a_photo(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    from teacher import Classifier, Teacher
+
+    tensors = mobile_net(0.75, last=13)
+    save_file(tensors, tmp_path / "classifier.safetensors")
+    pixels = torch.rand(2, 3, 64, 64)
+    classifier, teacher = (
+        kind(tmp_path / "classifier.safetensors") for kind in (Classifier, Teacher)
+    )
+    *_, block_11, block_12, block_13 = classifier.blocks(pixels, 13)
+    assert (block_11.shape, block_12.shape) == ((2, 384, 4, 4), (2, 768, 2, 2))
+    for own, other in zip(teacher(pixels), (block_11, block_12), strict=True):
+        assert torch.equal(own, other)
+    weight, bias = tensors["logits.weight"], tensors["logits.bias"]
+    torch.testing.assert_close(classifier(pixels), block_13.mean((2, 3)) @ weight.t() + bias)
