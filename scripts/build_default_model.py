@@ -75,7 +75,7 @@ def steps_of(data: Path, teachers: Path, out: Path) -> list[Step]:
             [
                 *(*distil, *classifier, "--width", "0.75", "--start-width", "0.5"),
                 *("--start-from", str(out / "eyes" / "encoder.safetensors")),
-                *("--epochs", "12", "--learning-rate", "0.001"),
+                *("--epochs", "10", "--learning-rate", "0.001"),
             ],
         ),
         Step(
