@@ -142,10 +142,10 @@ def main() -> None:
     for step in steps:
         if arguments.only is None or step.name in arguments.only:
             do(step, arguments.out)
-    last = arguments.out / steps[-1].name / "model"
-    if last.is_dir():
-        shutil.copytree(last, arguments.out / "model", dirs_exist_ok=True)
-        print(f"the model is in {arguments.out / 'model'}")
+    last, model = arguments.out / steps[-1].name, arguments.out / "model"
+    if (last / "done.txt").exists() and not model.exists():  # It may be a calibrated one.
+        shutil.copytree(last / "model", model)
+        print(f"the model is in {model}; captioner calibrate gives it its confidence")
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from torchvision.transforms.v2 import functional as transforms
 
 from captioner.cli.program import run_program
 from captioner.devices import choose_device
+from captioner.errors import UserError
 from captioner.files import atomic_path, read_text
 from captioner.training import TrainingConfig, Validation, train
 from captioner.vision.images import load_image
@@ -295,8 +296,12 @@ def main() -> None:
         classifier = Classifier(arguments.classifier).to(device, memory_format=torch.channels_last)
     config = VGGConfig(arguments.name, arguments.width)
     student = Student(config)
+    if arguments.start_width is not None and arguments.start_from is None:
+        raise UserError("--start-width is of the weights that --start-from names")
     if arguments.start_from is not None:
         width = arguments.start_width or arguments.width
+        if width > arguments.width:
+            raise UserError(f"--start-width {width} is above --width {arguments.width}")
         start = build_encoder(VGGConfig(arguments.name, width), arguments.start_from)
         if width < arguments.width:
             start = widened(start, config)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -19,7 +20,12 @@ from captioner.errors import UserError
 
 
 class MobileNet(nn.Module):
-    """MobileNet v1 from a safetensors file of folded weights; not trained."""
+    """MobileNet v1 from a safetensors file of folded weights; not trained.
+
+    channels: of tensors that the file must have.
+    """
+
+    channels: ClassVar[dict[str, int]] = {}
 
     def __init__(self, file: Path) -> None:
         """Read the weights. Raises `UserError` for a file that cannot be read."""
@@ -28,6 +34,9 @@ class MobileNet(nn.Module):
             tensors = load_file(file)
         except (SafetensorError, OSError) as error:
             raise UserError(f"teacher {file} cannot be read ({error})") from None
+        for name, size in self.channels.items():
+            if name not in tensors or len(tensors[name]) != size:
+                raise UserError(f"teacher {file} has no tensor {name!r} of {size} channels")
         for name, tensor in tensors.items():
             parameter = nn.Parameter(tensor.float(), requires_grad=False)
             self.register_parameter(name.replace(".", "_"), parameter)
@@ -56,6 +65,8 @@ class MobileNet(nn.Module):
 class Teacher(MobileNet):
     """What a student's maps are regressed on: blocks 11 and 12."""
 
+    channels = {"pointwise11.weight": 512, "pointwise12.weight": 1024}  # noqa: RUF012
+
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Pixels (B, 3, S, S) in [0, 1] -> block 11 (B, 512, S/16, S/16), and 12."""
         block_11, block_12 = deque(self.blocks(pixels, 12), maxlen=2)
@@ -64,6 +75,8 @@ class Teacher(MobileNet):
 
 class Classifier(MobileNet):
     """A whole network, with its thousand classes of ImageNet."""
+
+    channels = {"logits.weight": 1000}  # noqa: RUF012
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Pixels (B, 3, S, S) in [0, 1] -> logits (B, 1000)."""

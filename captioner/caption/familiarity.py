@@ -61,7 +61,7 @@ def pooled_features(annotations: Tensor) -> Tensor:
     """
     values = annotations.float()
     deviation, mean = torch.std_mean(values, dim=1, correction=0)  # (B, D) each
-    return torch.cat([mean, deviation], dim=1).double().cpu()  # (B, 2D)
+    return torch.cat([mean, deviation], dim=1).cpu().double()  # (B, 2D)
 
 
 class Familiarity(nn.Module):

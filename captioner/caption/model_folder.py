@@ -99,10 +99,11 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
         confidence = None if config.confidence is None else Confidence(config.confidence)
     tensors = read_tensors(folder / WEIGHTS)
     modules: dict[str, nn.Module] = {"encoder": encoder, "decoder": decoder}
-    if confidence is None:  # A stopped calibration may have left tensors, which mean nothing.
-        tensors = _without_confidence(tensors)
-    else:
+    bare = _without_confidence(tensors)
+    if confidence is not None and len(bare) < len(tensors):
         modules[_CONFIDENCE] = confidence
+    else:  # A calibration that was stopped, or a model saved over one that was calibrated.
+        tensors, confidence = bare, None
     fill(modules, tensors, folder / WEIGHTS)
     encoder.to(memory_format=torch.channels_last)
     card = folder / CARD

@@ -55,7 +55,11 @@ class CaptioningBatch(NamedTuple):
         encoder: reads the photos, each once; None where `source` is annotation vectors already.
         """
         found: Tensor = self.source if encoder is None else encoder(self.source)  # (P, L, D)
-        return found if self.photos is None else found[self.photos]  # (B, L, D)
+        if self.photos is None:
+            return found
+        if found.device.type == "cpu":  # Its gradient is added up in one order whatever threads do.
+            return found.index_select(0, self.photos)  # (B, L, D)
+        return found[self.photos]  # (B, L, D)
 
 
 class CaptioningLoss(nn.Module):

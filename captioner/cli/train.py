@@ -48,7 +48,8 @@ def add_command(commands: Commands) -> None:
         "--encoder",
         metavar="NAME",
         help="read photos by this VGG with its ImageNet weights, which torchvision downloads on "
-        "first use: vgg11, vgg13, vgg16, vgg19, each also with _bn",
+        "first use: vgg11, vgg13, vgg16, vgg19, each also with _bn; annotation vectors, where they "
+        "are stored, then lie in OUT",
     )
     add_changes(parser)
     add_device(parser)
@@ -77,7 +78,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     changes = arguments.changes
     if arguments.encoder is not None:
-        changes = [f"encoder={{name: {arguments.encoder}, weights: imagenet}}", *changes]
+        # The folder that a config names is of its own encoder's annotation vectors.
+        fields = ("encoder.width=1.0", "encoder.weights=imagenet", "features.folder=null")
+        changes = [f"encoder.name={arguments.encoder}", *fields, *changes]
     recipe = read_any_recipe(arguments.config, changes)
     folder = Path(arguments.out or Path("runs") / Path(arguments.config).stem)
     if isinstance(recipe, TranslationRecipe):

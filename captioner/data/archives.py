@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import shutil
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from captioner.errors import UserError
 from captioner.files import folder_lock
 from captioner.progress import Progress
 
 _LEFT_OUT = {"__MACOSX", ".DS_Store"}
+
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    UnicodeDecodeError,
+    NotImplementedError,
+    EOFError,
+)
+"""What `zipfile` and those it unpacks with raise for an archive that cannot be read."""
 
 
 def unpack_missing(archives: Mapping[str, str | os.PathLike[str]]) -> None:
@@ -38,7 +49,10 @@ def unpack_missing(archives: Mapping[str, str | os.PathLike[str]]) -> None:
 
 
 def _unpack(archive: Path, folder: Path) -> None:
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    try:
+        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    except OSError as error:
+        raise UserError(f"cannot unpack {archive} to {folder}: {error.strerror or error}") from None
     try:
         with zipfile.ZipFile(archive) as source:
             members = _members(source, archive)
@@ -52,11 +66,13 @@ def _unpack(archive: Path, folder: Path) -> None:
             progress.close()
         temporary.chmod(0o755)
         temporary.rename(folder)
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError) as error:
+    except _DAMAGED as error:
         raise UserError(f"archive {archive} cannot be unpacked ({error})") from None
     except RuntimeError:  # What `zipfile` raises for an encrypted one.
         raise UserError(f"archive {archive} cannot be unpacked: it wants a password") from None
     except OSError as error:
+        if folder.exists():  # Another process was first, on a disk without locks.
+            return
         raise UserError(f"cannot unpack {archive} to {folder}: {error.strerror or error}") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -69,9 +85,12 @@ def _members(source: zipfile.ZipFile, archive: Path) -> dict[zipfile.ZipInfo, Pu
         path = PurePosixPath(member.filename)
         if member.is_dir() or _LEFT_OUT & set(path.parts):
             continue
-        if path.is_absolute() or ".." in path.parts or not path.parts:
+        elsewhere = path.is_absolute() or PureWindowsPath(member.filename).drive != ""
+        if elsewhere or ".." in path.parts or not path.parts:
             raise UserError(f"archive {archive} holds {member.filename!r}, which leads out of it")
         found[member] = path
+    if not found:
+        raise UserError(f"archive {archive} holds no files")
     tops = {path.parts[0] for path in found.values()}
     if len(tops) == 1 and all(len(path.parts) > 1 for path in found.values()):
         return {member: PurePosixPath(*path.parts[1:]) for member, path in found.items()}

@@ -76,7 +76,7 @@ def batches_by_photo(
     So a photo that is read in the step is read once for all its captions, but where a batch is
     full amid them. Photos come in a random order.
 
-    rows: the photo of each example. batch_size: examples a batch; the last one may have fewer.
+    rows: the photo of each example. batch_size: examples a batch; one batch may have fewer.
     generator: where the chance comes from; a CPU generator.
 
     Gives the batches of one epoch, as indices into `rows`; every example is in exactly one. Raises
@@ -88,9 +88,12 @@ def batches_by_photo(
     for example, row in enumerate(rows):
         of_photo.setdefault(row, []).append(example)
     photos = list(of_photo.values())
-    order = torch.randperm(len(photos), generator=generator).tolist()
-    shuffled = [example for place in order for example in photos[place]]
-    return [shuffled[start : start + batch_size] for start in range(0, len(shuffled), batch_size)]
+    places = torch.randperm(len(photos), generator=generator).tolist()
+    shuffled = [example for place in places for example in photos[place]]
+    batches = [shuffled[at : at + batch_size] for at in range(0, len(shuffled), batch_size)]
+    # A smaller batch need not be the last one: the weights would end with its noise.
+    order = torch.randperm(len(batches), generator=generator).tolist()
+    return [batches[index] for index in order]
 
 
 def batches_by_tokens(

@@ -91,7 +91,7 @@ class CaptionBatches:
     ) -> Part:
         """Part number `cut` of the examples; or a caption of no words for company."""
         if self.recipe.photos_in_step:  # Captions of a photo stay together.
-            own = slice(*(len(examples) * place // cuts for place in (cut, cut + 1)))
+            own = slice(*(_between_photos(examples, cut + side, cuts) for side in (0, 1)))
         else:  # As many long ones for all.
             own = slice(cut, None, cuts)
         count = len(examples[own])
@@ -124,6 +124,14 @@ class CaptionBatches:
 
     def _ready(self, tensor: Tensor) -> Tensor:
         return tensor.pin_memory() if self.ahead else tensor
+
+
+def _between_photos(examples: list[CaptionExample], cut: int, cuts: int) -> int:
+    """Where part number `cut` begins, of parts that share no photo: the first at 0."""
+    place = len(examples) * cut // cuts
+    while 0 < place < len(examples) and examples[place].row == examples[place - 1].row:
+        place += 1
+    return place
 
 
 _DRAWS = 1

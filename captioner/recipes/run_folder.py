@@ -44,7 +44,9 @@ def check_folder(
     made_with = from_mapping(type(recipe), read_json(path, "config of the run"), str(path))
     before, now = _flat(to_mapping(made_with)), _flat(to_mapping(recipe))
     for name in sorted(before.keys() | now.keys()):
-        if name not in CHANGEABLE and before.get(name) != now.get(name):
+        if name in CHANGEABLE or name.startswith("data.archives."):  # Unpacked, it is no matter.
+            continue
+        if before.get(name) != now.get(name):
             raise UserError(
                 f"cannot resume {folder}: it was made with {name} {before.get(name)!r}, "
                 f"not {now.get(name)!r}"

@@ -219,6 +219,18 @@ def test_a_stop_while_writing_leaves_a_folder_that_loads(
     assert load_model(calibrated).confidence is None
 
 
+def test_a_model_saved_over_a_calibrated_one_loads_at_any_stop(
+    calibrated: Path, tiny_captioner: Captioner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(model_folder_module, "write_json", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        save_model(tiny_captioner, calibrated)
+    assert load_model(calibrated).confidence is None  # The old numbers, and no tensors.
+
+
 @pytest.mark.parametrize(
     ("section", "change", "sentence"),
     [

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,25 @@ def test_without_network_the_weights_to_fetch_and_their_place_are_named(archives
     assert "vgg19-dcbb9e9d.pth" in last
     assert "home/hub/checkpoints" in last
     assert "Traceback" not in done.stderr
+
+
+def test_another_encoder_leaves_the_rest_of_a_config_as_it_is(
+    archives: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from captioner.cli.main import main
+    from captioner.recipes import captioning
+    from captioner.recipes.config import CaptioningRecipe, read_recipe
+
+    given: list[CaptioningRecipe] = []
+    monkeypatch.setattr(captioning, "train_captioner", lambda recipe, *_: given.append(recipe))
+    for name in ("shapes_soft", "flickr8k_soft"):
+        config = str(ROOT / f"configs/{name}.yaml")
+        assert main(["train", config, "--encoder", "vgg16", "--device", "cpu"]) == 0
+        plain = read_recipe(config)
+        expected = replace(plain.encoder, name="vgg16", width=1.0, weights="imagenet")
+        assert given[-1].encoder == expected
+        assert given[-1].features.folder is None  # The config's is of another encoder.
+        assert replace(given[-1], encoder=plain.encoder, features=plain.features) == plain
 
 
 def test_an_unknown_encoder_is_named(archives: Path) -> None:

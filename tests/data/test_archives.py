@@ -46,7 +46,7 @@ def test_a_folder_that_is_there_stays_and_a_missing_archive_is_no_matter(tmp_pat
     assert not (tmp_path / "text").exists()
 
 
-@pytest.mark.parametrize("name", ["../out.jpg", "/out.jpg", "folder/../../out.jpg"])
+@pytest.mark.parametrize("name", ["../out.jpg", "/out.jpg", "folder/../../out.jpg", "C:/out.jpg"])
 def test_what_leads_out_of_the_folder_is_refused(tmp_path: Path, name: str) -> None:
     archive = make_archive(tmp_path / "photos.zip", {"1.jpg": b"one", name: b"two"})
     with pytest.raises(UserError, match="leads out of it"):
@@ -83,3 +83,10 @@ def test_an_archive_in_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: P
     (tmp_path / "data").write_text("not a folder")
     with pytest.raises(UserError, match="data"):
         unpack_missing({str(tmp_path / "data" / "photos"): archive})
+
+
+def test_an_archive_of_nothing_makes_no_folder(tmp_path: Path) -> None:
+    archive = make_archive(tmp_path / "photos.zip", {"__MACOSX/._1.jpg": b"x"})
+    with pytest.raises(UserError, match="holds no files"):
+        unpack_missing({str(tmp_path / "photos"): archive})
+    assert not (tmp_path / "photos").exists()

@@ -50,10 +50,14 @@ def test_lengths_within_a_batch_are_nearly_equal_and_batches_come_in_no_order() 
 @given(st.lists(st.integers(0, 30), max_size=200), st.integers(1, 9), st.integers(0, 2**32))
 def test_captions_of_a_photo_are_together(rows: list[int], size: int, seed: int) -> None:
     batches = batches_by_photo(rows, size, seeded(seed))
-    assert [len(batch) for batch in batches[:-1]] == [size] * (len(batches) - 1)
-    flat = [index for batch in batches for index in batch]
-    assert sorted(flat) == list(range(len(rows)))
-    assert sum(1 for _ in itertools.groupby(rows[index] for index in flat)) == len(set(rows))
+    assert len(batches) == -(-len(rows) // size)
+    assert sum(len(batch) < size for batch in batches) <= 1
+    assert sorted(index for batch in batches for index in batch) == list(range(len(rows)))
+    # Side by side in a batch; and in two batches only where one is full amid them.
+    runs = [len(list(itertools.groupby(rows[index] for index in batch))) for batch in batches]
+    assert runs == [len({rows[index] for index in batch}) for batch in batches]
+    most = max((rows.count(row) for row in set(rows)), default=0)
+    assert sum(runs) <= len(set(rows)) + (max(0, len(batches) - 1) if most <= size else sum(runs))
     assert batches_by_photo(rows, size, seeded(seed)) == batches
 
 

@@ -176,10 +176,16 @@ def test_a_photo_read_in_the_step_is_read_once_for_all_its_captions(table: Path)
         assert len(batch.source) == 3
         each = source.pixels(batch.rows.tolist(), recipe.preprocessing)  # (6, 3, 64, 64)
         assert torch.equal(batch.source[batch.photos], each)
-    # Parts have whole photos, so none is read by two of them.
-    shares = [next(iter(batches.shares(0, 0, rank, 3, 1))).parts[0].batch for rank in range(3)]
-    assert [len(share.source) for share in shares] == [1, 1, 1]
-    assert torch.equal(torch.cat([share.inputs[:, :4] for share in shares]), first.inputs[:, :4])
+    # Parts have whole photos, so none is read by two of them, however many there are.
+    for processes in (2, 3, 4):
+        parts = [
+            next(iter(batches.shares(0, 0, rank, processes, 1))).parts[0]
+            for rank in range(processes)
+        ]
+        assert sum(part.examples for part in parts) == 6
+        own = [part.batch for part in parts if part.examples]
+        assert sum(len(share.source) for share in own) == 3
+        assert torch.equal(torch.cat([share.inputs[:, :4] for share in own]), first.inputs[:, :4])
 
 
 def test_a_run_on_changed_photos_split_in_two_equals_one_in_one_go(
@@ -384,6 +390,14 @@ def test_a_run_is_not_resumed_with_another_config(
     with pytest.raises(UserError, match=rf"made with {re.escape(name)} .*, not {value!r}$"):
         train_captioner(changed, tmp_path / "run", resume=True)
     assert (tmp_path / "run" / "config.json").read_bytes() == before
+
+
+def test_archives_may_go_once_they_are_unpacked(table: Path, tmp_path: Path) -> None:
+    once = {**SMALL["training"], "epochs": 1}  # type: ignore[dict-item]
+    data = {**data_of(table), "archives": {str(table.parent / "photos"): "photos.zip"}}
+    train_captioner(recipe_for(table, data=data, training=once), tmp_path / "run")
+    train_captioner(recipe_for(table), tmp_path / "run", resume=True)
+    assert len(losses_of(tmp_path / "run")) == 2
 
 
 def test_what_does_not_change_the_run_may_change_on_resume(table: Path, tmp_path: Path) -> None:

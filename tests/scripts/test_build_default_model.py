@@ -63,8 +63,10 @@ def test_steps_are_done_once_each_and_in_order(
     said = capsys.readouterr().out
     assert "epoch 1 of 1: block 11 0.600, block 12 0.400" in said
     assert "epoch 2 of 3: BLEU-4 0.100, CIDEr-D 0.300" in said
+    (tmp_path / "model/config.json").write_text("calibrated")
     script.main()
     assert len(machine.commands) == 5
+    assert (tmp_path / "model/config.json").read_text() == "calibrated"
 
 
 def test_a_step_that_was_stopped_goes_on_and_its_failure_is_named(
