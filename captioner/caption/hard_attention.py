@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from captioner.caption.decoder import ShowAttendTellDecoder
-from captioner.caption.objective import ObjectiveConfig, cross_entropy
+from captioner.caption.objective import ObjectiveConfig
 from captioner.caption.training import CaptioningBatch, fed_words
+from captioner.decoding import CrossEntropies, cross_entropies
 from captioner.errors import UserError
 from captioner.vision.vgg import VGGEncoder
 
@@ -91,9 +92,7 @@ class HardAttentionLoss(nn.Module):
         assert said.log_probability is not None
         assert said.entropy is not None
         mask = batch.mask.unsqueeze(1)  # (B, 1, T)
-        loss = plain = self._cross_entropy(said.logits, batch, 0.0)  # (B, N)
-        if self.objective.label_smoothing > 0:
-            loss = self._cross_entropy(said.logits, batch, self.objective.label_smoothing)
+        loss, plain = self._cross_entropies(said.logits, batch)  # (B, N) each
         words = mask.sum(dim=2)  # (B, 1)
         entropy = (said.entropy * mask).sum(dim=2)  # (B, N)
         log_draw = (said.log_probability * mask).sum(dim=2)  # (B, N), log p(s | a)
@@ -113,21 +112,21 @@ class HardAttentionLoss(nn.Module):
         total = draws * batch.mask.sum().clamp(min=1)
         return {
             "loss": -objective.mean(),
-            "cross_entropy": (plain.sum() / total).detach(),
+            "cross_entropy": plain.sum() / total,
             "entropy": (entropy.sum() / total).detach(),
             "baseline": baseline,
         }
 
-    @staticmethod
-    def _cross_entropy(logits: Tensor, batch: CaptioningBatch, smoothing: float) -> Tensor:
-        """Of each draw's logits (B, N, T, V): (B, N), in nats a caption."""
+    def _cross_entropies(self, logits: Tensor, batch: CaptioningBatch) -> CrossEntropies:
+        """Of each draw's logits (B, N, T, V): (B, N) each, in nats a caption."""
         draws = logits.shape[1]
         targets, mask = (
             tensor.unsqueeze(1).expand(-1, draws, -1).flatten(end_dim=1)
             for tensor in (batch.targets, batch.mask)
         )  # (B * N, T)
-        lost = cross_entropy(logits.flatten(end_dim=1), targets, mask, smoothing)  # (B * N,)
-        return lost.view(-1, draws)
+        smoothing = self.objective.label_smoothing
+        lost = cross_entropies(logits.flatten(end_dim=1), targets, mask, smoothing)  # (B * N,)
+        return CrossEntropies(lost.smoothed.view(-1, draws), lost.plain.view(-1, draws))
 
     def _baseline_of_step(self) -> Tensor:
         """The baseline before the step that a batch is of, which begins here or is under way."""

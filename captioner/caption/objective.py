@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from captioner.decoding.likelihood import cross_entropy as cross_entropy
 from captioner.errors import UserError
 
 

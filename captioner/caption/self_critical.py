@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from captioner.attention import Memory
 from captioner.caption.decoder import ShowAttendTellDecoder
-from captioner.caption.objective import ObjectiveConfig, cross_entropy
+from captioner.caption.objective import ObjectiveConfig
 from captioner.caption.training import CaptioningBatch, soft_attention_loss
-from captioner.decoding import BeamSearch, Constraints, Sampling, Strategy, decode
+from captioner.decoding import BeamSearch, Constraints, Sampling, Strategy, cross_entropy, decode
 from captioner.errors import UserError
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.vgg import VGGEncoder

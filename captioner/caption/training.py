@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from captioner.attention import Memory
 from captioner.caption.decoder import ShowAttendTellDecoder
-from captioner.caption.objective import ObjectiveConfig, cross_entropy, doubly_stochastic_penalty
+from captioner.caption.objective import ObjectiveConfig, doubly_stochastic_penalty
 from captioner.caption.scheduled_sampling import scheduled_inputs
+from captioner.decoding import cross_entropies
 from captioner.errors import UserError
 from captioner.vision.vgg import VGGEncoder
 
@@ -107,16 +108,14 @@ def soft_attention_loss(
     fed = fed_words(decoder, memory, objective, batch)  # (B, T)
     said = decoder(memory, fed.unsqueeze(1))  # one row a source
     logits, weights = said.logits[:, 0], said.weights[:, 0]  # (B, T, V), (B, T, L)
-    plain = cross_entropy(logits, batch.targets, batch.mask)  # (B,)
-    loss = plain
-    if objective.label_smoothing > 0:
-        loss = cross_entropy(logits, batch.targets, batch.mask, objective.label_smoothing)
+    lost = cross_entropies(logits, batch.targets, batch.mask, objective.label_smoothing)
+    loss = lost.smoothed  # (B,)
     if objective.doubly_stochastic > 0:
         penalty = doubly_stochastic_penalty(weights, batch.mask, objective.doubly_stochastic_target)
         loss = loss + objective.doubly_stochastic * penalty
     return {
         "loss": loss.mean(),
-        "cross_entropy": (plain.sum() / batch.mask.sum().clamp(min=1)).detach(),
+        "cross_entropy": lost.plain.sum() / batch.mask.sum().clamp(min=1),
     }
 
 

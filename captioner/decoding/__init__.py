@@ -3,7 +3,7 @@
 from captioner.decoding.constraints import Constraints
 from captioner.decoding.coverage import CoveragePenalty
 from captioner.decoding.length import LengthNormalisation
-from captioner.decoding.likelihood import cross_entropy
+from captioner.decoding.likelihood import CrossEntropies, cross_entropies, cross_entropy
 from captioner.decoding.loop import decode, greedy
 from captioner.decoding.protocol import Decoder, Hypothesis, Step
 from captioner.decoding.rows import select_rows
@@ -14,12 +14,14 @@ __all__ = [
     "Choice",
     "Constraints",
     "CoveragePenalty",
+    "CrossEntropies",
     "Decoder",
     "Hypothesis",
     "LengthNormalisation",
     "Sampling",
     "Step",
     "Strategy",
+    "cross_entropies",
     "cross_entropy",
     "decode",
     "greedy",

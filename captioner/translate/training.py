@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from captioner.decoding import cross_entropy
+from captioner.decoding import cross_entropies
 from captioner.errors import UserError
 from captioner.translate.batch import TranslationBatch
 from captioner.translate.model import TranslationModel
@@ -49,9 +49,5 @@ class TranslationLoss(nn.Module):
         said = self.translation_model(memory, batch.inputs.unsqueeze(1))  # one row a source
         logits = said.logits[:, 0]  # (B, T, V)
         tokens = batch.mask.sum().clamp(min=1)
-        smoothing = self.objective.label_smoothing
-        loss = cross_entropy(logits, batch.targets, batch.mask, smoothing).sum() / tokens
-        plain = loss.detach()
-        if smoothing > 0:
-            plain = cross_entropy(logits.detach(), batch.targets, batch.mask).sum() / tokens
-        return {"loss": loss, "cross_entropy": plain}
+        lost = cross_entropies(logits, batch.targets, batch.mask, self.objective.label_smoothing)
+        return {"loss": lost.smoothed.sum() / tokens, "cross_entropy": lost.plain.sum() / tokens}

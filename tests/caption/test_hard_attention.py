@@ -14,8 +14,9 @@ from torch import Tensor
 from captioner.attention import HardSelection
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.hard_attention import HardAttentionLoss
-from captioner.caption.objective import ObjectiveConfig, cross_entropy
+from captioner.caption.objective import ObjectiveConfig
 from captioner.caption.training import CaptioningBatch, CaptioningLoss
+from captioner.decoding import cross_entropy
 from captioner.errors import UserError
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
-from captioner.caption.objective import ObjectiveConfig, cross_entropy, doubly_stochastic_penalty
+from captioner.caption.objective import ObjectiveConfig, doubly_stochastic_penalty
 from captioner.caption.training import CaptioningBatch, CaptioningLoss
+from captioner.decoding import cross_entropy
 from captioner.errors import UserError
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
