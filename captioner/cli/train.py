@@ -75,6 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.recipes.tasks import read_any_recipe
     from captioner.recipes.translating import train_translator
     from captioner.recipes.translation_config import TranslationRecipe
+    from captioner.training.freed_memory import keep_freed_memory
 
     changes = arguments.changes
     if arguments.encoder is not None:
@@ -82,6 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
         fields = ("encoder.width=1.0", "encoder.weights=imagenet", "features.folder=null")
         changes = [f"encoder.name={arguments.encoder}", *fields, *changes]
     recipe = read_any_recipe(arguments.config, changes)
+    keep_freed_memory()
     folder = Path(arguments.out or Path("runs") / Path(arguments.config).stem)
     if isinstance(recipe, TranslationRecipe):
         refuse(arguments, ["start_from", "encoder"], "for a translator")
