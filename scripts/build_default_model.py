@@ -91,7 +91,13 @@ def steps_of(data: Path, teachers: Path, out: Path) -> list[Step]:
         Step(
             "self_critical",
             "what is said is held against what people say",
-            train("default_model_self_critical", f"start_from={out / 'together' / 'model'}"),
+            train(
+                "default_model_self_critical",
+                *(
+                    f"{field}={out / 'together' / 'model'}"
+                    for field in ("start_from", "encoder.weights")
+                ),
+            ),
         ),
     ]
 
