@@ -98,7 +98,7 @@ def test_steps_go_on_from_what_those_before_them_leave(
             # What the configs name by themselves is what the script puts there.
             plain = read_recipe(arguments.config)
             assert (plain.start_from, plain.encoder) == (recipe.start_from, recipe.encoder)
-    assert given == ["eyes", "wider_eyes", "words", "together"]
+    assert given == ["eyes", "wider_eyes", "words", "together", "together"]  # Its words and eyes.
 
 
 def test_an_unknown_step_is_named(
