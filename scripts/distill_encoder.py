@@ -36,6 +36,7 @@ from captioner.devices import choose_device
 from captioner.errors import UserError
 from captioner.files import atomic_path, read_text
 from captioner.training import TrainingConfig, Validation, train
+from captioner.vision.augmentation import Augmentation
 from captioner.vision.images import load_image
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
@@ -46,6 +47,8 @@ VALIDATION_PHOTOS = 300
 CLASSES = 1000
 CLASSES_WEIGHT = 0.15
 """Of the divergence, in nats, beside the errors of the maps, which start at one each."""
+
+AUGMENTATION = Augmentation(crop=0.3, mirror=True, colour=0.3)
 
 
 class DistillationBatch(NamedTuple):
@@ -147,24 +150,13 @@ def load_photos(names: list[str], folder: Path) -> Tensor:
 
 
 def augment(photos: Tensor, size: int, generator: torch.Generator) -> Tensor:
-    """Random crops, flips, brightness, contrast and saturation: (B, 3, size, size) in [0, 1]."""
-    full = photos.shape[-1]
-    crops = []
+    """Photos (B, 3, S, S), uint8, changed as `AUGMENTATION` says: (B, 3, size, size) in [0, 1]."""
+    changed = []
     for photo in photos:
-        area, aspect, top, left, flip = torch.rand(5, generator=generator).tolist()
-        side = full * (0.3 + 0.7 * area) ** 0.5
-        ratio = (3 / 4) ** (aspect - 0.5)
-        height, width = (min(full, round(side * r)) for r in (ratio, 1 / ratio))
-        box = (round(top * (full - height)), round(left * (full - width)), height, width)
-        crop = transforms.resized_crop(photo, *box, [size, size], antialias=True)
-        crops.append(crop.flip(-1) if flip < 0.5 else crop)  # (3, size, size)
-    pixels = torch.stack(crops).float() / 255  # (B, 3, size, size)
-    factors = 1 + 0.3 * (2 * torch.rand(3, len(photos), 1, 1, 1, generator=generator) - 1)
-    pixels = pixels * factors[0]
-    mean = pixels.mean(dim=(1, 2, 3), keepdim=True)  # (B, 1, 1, 1)
-    pixels = mean + (pixels - mean) * factors[1]
-    grey = pixels.mean(dim=1, keepdim=True)  # (B, 1, size, size)
-    return (grey + (pixels - grey) * factors[2]).clamp(0, 1)
+        cut = AUGMENTATION(transforms.to_pil_image(photo), generator)
+        pixels = transforms.pil_to_tensor(cut)  # (3, height, width)
+        changed.append(transforms.resize(pixels, [size, size], antialias=True))
+    return torch.stack(changed).float() / 255  # (B, 3, size, size)
 
 
 def mixed(pixels: Tensor, generator: torch.Generator) -> Tensor:

@@ -32,6 +32,7 @@ from captioner.attention.products import (
 from captioner.caption.recurrence import Looks, Recurrence, Weights
 from captioner.decoding import Step
 from captioner.errors import UserError
+from captioner.field_checks import check_choice, check_probabilities, check_sizes
 
 
 @dataclass(frozen=True)
@@ -64,20 +65,12 @@ class DecoderConfig:
     memory_dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("embedding_size", "hidden_size", "attention_size", "memory_size"):
-            if getattr(self, name) < 1:
-                raise UserError(f"decoder {name} {getattr(self, name)} is not at least 1")
-        for name, choices in (
-            ("selection", ("soft", "hard")),
-            ("gate", ("scalar", "vector", "none")),
-        ):
-            if getattr(self, name) not in choices:
-                raise UserError(
-                    f"decoder {name} {getattr(self, name)!r} is not one of {', '.join(choices)}"
-                )
-        for name in ("dropout", "memory_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UserError(f"decoder {name} {getattr(self, name)} is not in [0, 1)")
+        section = "decoder"
+        sizes = ("embedding_size", "hidden_size", "attention_size", "memory_size")
+        check_sizes(section, self, *sizes)
+        check_choice(section, self, "selection", ("soft", "hard"))
+        check_choice(section, self, "gate", ("scalar", "vector", "none"))
+        check_probabilities(section, self, "dropout", "memory_dropout")
 
 
 class DecoderState(NamedTuple):

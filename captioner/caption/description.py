@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from captioner.caption.captioner import Captioner
-from captioner.caption.model_folder import WEIGHTS
 from captioner.fields import to_mapping
+from captioner.model_folders import WEIGHTS
 
 
 def describe(captioner: Captioner, folder: Path) -> str:

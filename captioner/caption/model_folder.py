@@ -18,19 +18,15 @@ from captioner.caption.confidence import Confidence, ConfidenceConfig
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
 from captioner.errors import UserError
 from captioner.fields import from_mapping, to_mapping
-from captioner.files import read_json, read_text, write_json, write_text
+from captioner.files import read_json, write_json, write_text
+from captioner.model_folders import CARD, CONFIG, WEIGHTS, read_card, read_model_config
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 from captioner.weight_files import fill, read_tensors, stored, write_tensors
 
 FORMAT = "captioner caption model 1"
-WEIGHTS, CONFIG, VOCABULARY, CARD = (
-    "model.safetensors",
-    "config.json",
-    "vocabulary.json",
-    "README.md",
-)
+VOCABULARY = "vocabulary.json"
 _CONFIDENCE = "confidence"
 
 
@@ -84,12 +80,8 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     Raises `UserError` naming the file, and the field or tensor, that is missing or does not fit.
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        raise UserError(f"model folder {folder} does not exist")
     path = folder / CONFIG
-    mapping = read_json(path, "model config")
-    if not isinstance(mapping, dict) or mapping.get("format") != FORMAT:
-        raise UserError(f"{path} is not the config of a caption model (format {FORMAT!r})")
+    mapping = read_model_config(folder, FORMAT, "caption")
     config = from_mapping(ModelConfig, {"confidence": None, **mapping}, str(path), complete=True)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     # Made without memory and without drawing initial weights, which the file's replace.
@@ -106,8 +98,7 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
         tensors, confidence = bare, None
     fill(modules, tensors, folder / WEIGHTS)
     encoder.to(memory_format=torch.channels_last)
-    card = folder / CARD
-    text = read_text(card, "model card") if card.is_file() else ""
+    card = read_card(folder)
     try:
         captioner = Captioner(
             encoder,
@@ -115,7 +106,7 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
             vocabulary,
             config.preprocessing,
             config.search,
-            text,
+            card,
             confidence,
         )
     except UserError as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from captioner.errors import UserError
+from captioner.model_folders import CONFIG, WEIGHTS
 
 if TYPE_CHECKING:
     import torch
@@ -14,12 +15,11 @@ if TYPE_CHECKING:
     from captioner.caption import Captioner
 
 DEFAULT = "default"
-_CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 
 
 def packaged_models() -> list[str]:
     """Names of the models that came with the package."""
-    return sorted(path.parent.name for path in Path(__file__).parent.glob(f"*/{_CONFIG}"))
+    return sorted(path.parent.name for path in Path(__file__).parent.glob(f"*/{CONFIG}"))
 
 
 def model_folder(name_or_path: str | os.PathLike[str] = DEFAULT) -> Path:
@@ -37,7 +37,7 @@ def model_folder(name_or_path: str | os.PathLike[str] = DEFAULT) -> Path:
             f"model {str(name_or_path)!r} is neither a folder nor one of the packaged models "
             f"({', '.join(packaged_models()) or 'there are none'})"
         )
-    if (path / "model" / _CONFIG).is_file() and not (path / _WEIGHTS).is_file():
+    if (path / "model" / CONFIG).is_file() and not (path / WEIGHTS).is_file():
         raise UserError(f"{path} is a training run, not a model; its model is {path / 'model'}")
     return path
 

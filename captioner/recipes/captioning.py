@@ -13,8 +13,6 @@ import torch
 from captioner.caption import Captioner, ShowAttendTellDecoder
 from captioner.data.examples import encode_captions
 from captioner.errors import UserError
-from captioner.fields import to_mapping
-from captioner.files import folder_lock, write_json
 from captioner.recipes.caption_batches import CaptionBatches
 from captioner.recipes.config import CaptioningRecipe
 from captioner.recipes.features import (
@@ -29,12 +27,11 @@ from captioner.recipes.features import (
 )
 from captioner.recipes.judge import MODEL, CaptionJudge, free_running, scores_of, write_captions
 from captioner.recipes.objectives import Loss, make_loss, use_word_vectors
-from captioner.recipes.run_folder import CONFIG, check_folder
-from captioner.recipes.run_record import write_record
+from captioner.recipes.run_folder import check_run, processes_of_run, taken_folder
 from captioner.recipes.sources import Source, read_sources
 from captioner.recipes.start import WORDS, Start, read_start
 from captioner.text.vocabulary import Vocabulary
-from captioner.training import CHECKPOINT, Engine, Validation, summary_writer, train
+from captioner.training import CHECKPOINT, Engine, Validation, train
 
 __all__ = ["CaptionBatches", "free_running", "scores_of", "train_captioner", "write_captions"]
 
@@ -60,26 +57,15 @@ def train_captioner(
     other run may be training in. Several processes end as `captioner.training.train` says.
     """
     folder = Path(folder)
-    with Engine(device) as engine, contextlib.ExitStack() as kept:
-        if not engine.main:
-            kept.enter_context(contextlib.redirect_stdout(None))  # One process prints.
+    with processes_of_run(device) as engine, contextlib.ExitStack() as kept:
         with engine.together():
-            if engine.main:
-                if recipe.training.tensorboard:
-                    summary_writer()  # Its package may be missing.
-                check_folder(recipe, folder, resume, engine.size)
+            check_run(recipe, folder, resume, engine)
             train_source, validation_source = read_sources(recipe.data)
             validation_source = validation_source.first(recipe.validation.images)
             _check_validation(len(validation_source))
             resumed = resume and (folder / CHECKPOINT).exists()
             start = _start(recipe, folder, resumed)
-        with engine.together():
-            if engine.main:
-                kept.enter_context(folder_lock(folder, "run"))
-                # Another run may have been in it meanwhile.
-                check_folder(recipe, folder, resume, engine.size)
-                write_record(folder, recipe.training.seed, engine, resume)
-                write_json(folder / CONFIG, to_mapping(recipe))
+        kept.enter_context(taken_folder(recipe, folder, resume, engine))
         loaders = None
         if engine.device.type == "cuda" and recipe.photos_in_step:
             loaders = kept.enter_context(photo_loaders(engine.local_size))

@@ -21,14 +21,13 @@ from captioner.evaluation.translations import (
     sacrebleu_metrics,
 )
 from captioner.fields import to_mapping
-from captioner.files import folder_lock, write_json, write_text
-from captioner.recipes.run_folder import CONFIG, check_folder
-from captioner.recipes.run_record import write_record
+from captioner.files import write_json, write_text
+from captioner.recipes.run_folder import check_run, processes_of_run, taken_folder
 from captioner.recipes.translation_batches import TranslationBatches
 from captioner.recipes.translation_config import ParallelData, TextConfig, TranslationRecipe
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.text_vocabulary import load_text_vocabulary, save_text_vocabulary
-from captioner.training import CHECKPOINT, Engine, Shown, Validation, summary_writer, train
+from captioner.training import CHECKPOINT, Engine, Shown, Validation, train
 from captioner.translate import TranslationLoss, Translator, save_translator
 from captioner.translate.model_folder import JOINT, SOURCE, TARGET
 
@@ -58,24 +57,14 @@ def train_translator(
     training in, and where a package is missing.
     """
     folder = Path(folder)
-    with Engine(device) as engine, contextlib.ExitStack() as kept:
-        if not engine.main:
-            kept.enter_context(contextlib.redirect_stdout(None))  # One process prints.
+    with processes_of_run(device) as engine, contextlib.ExitStack() as kept:
         with engine.together():
             if engine.main:
                 sacrebleu_metrics()  # Its package may be missing.
-                if recipe.training.tensorboard:
-                    summary_writer()
-                check_folder(recipe, folder, resume, engine.size)
+            check_run(recipe, folder, resume, engine)
             training, validation = read_texts(recipe.data)
             resumed = resume and (folder / CHECKPOINT).exists()
-        with engine.together():
-            if engine.main:
-                kept.enter_context(folder_lock(folder, "run"))
-                # Another run may have been in it meanwhile.
-                check_folder(recipe, folder, resume, engine.size)
-                write_record(folder, recipe.training.seed, engine, resume)
-                write_json(folder / CONFIG, to_mapping(recipe))
+        kept.enter_context(taken_folder(recipe, folder, resume, engine))
         with engine.together():
             if resumed:
                 source, target = _saved_vocabularies(folder, recipe.text.joint)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from captioner.data.numbers import LARGEST
 from captioner.errors import UserError
+from captioner.field_checks import check_choice, check_sizes
 from captioner.text.plain_text import CASES
 from captioner.text.subwords import METHODS
 from captioner.text.words import WORD_CASES
@@ -105,18 +106,11 @@ class TextConfig:
 
     def __post_init__(self) -> None:
         cases = WORD_CASES if self.kind == "words" else CASES
-        for name, choices in (
-            ("kind", ("words", "subwords")),
-            ("case", cases),
-            ("method", METHODS),
-        ):
-            if getattr(self, name) not in choices:
-                raise UserError(
-                    f"text {name} {getattr(self, name)!r} is not one of {', '.join(choices)}"
-                )
-        for name in ("minimum_count", "size"):
-            if getattr(self, name) < 1:
-                raise UserError(f"text {name} {getattr(self, name)} is not at least 1")
+        section = "text"
+        check_choice(section, self, "kind", ("words", "subwords"))
+        check_choice(section, self, "case", cases)
+        check_choice(section, self, "method", METHODS)
+        check_sizes(section, self, "minimum_count", "size")
 
 
 @dataclass(frozen=True)

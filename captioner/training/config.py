@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from captioner.errors import UserError
+from captioner.field_checks import check_choice, check_probabilities, check_sizes
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,9 @@ class TrainingConfig:
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "accumulate", "validate_every", "decay_patience"):
-            if getattr(self, name) < 1:
-                raise UserError(f"training {name} {getattr(self, name)} is not at least 1")
+        section = "training"
+        counts = ("epochs", "batch_size", "accumulate", "validate_every", "decay_patience")
+        check_sizes(section, self, *counts)
         for name in ("weight_decay", "clip_norm", "warmup_steps", "patience", "seed"):
             if getattr(self, name) < 0:
                 raise UserError(f"training {name} {getattr(self, name)} is negative")
@@ -82,8 +83,7 @@ class TrainingConfig:
             raise UserError(
                 f"training encoder_learning_rate {self.encoder_learning_rate} is not above 0"
             )
-        if not 0 <= self.average < 1:
-            raise UserError(f"training average {self.average} is not in [0, 1)")
+        check_probabilities(section, self, "average")
         if self.optimizer == "rmsprop" and self.weight_decay > 0:
             raise UserError("training weight_decay is of the optimizer adam, not of rmsprop")
         if not self.checkpoint_seconds >= 0:
@@ -95,7 +95,4 @@ class TrainingConfig:
             ("schedule", ("constant", "cosine", "plateau", "inverse_square_root")),
             ("precision", ("float32", "bfloat16")),
         ):
-            if getattr(self, name) not in choices:
-                raise UserError(
-                    f"training {name} {getattr(self, name)!r} is not one of {', '.join(choices)}"
-                )
+            check_choice(section, self, name, choices)

@@ -14,13 +14,9 @@ from torch import Tensor, nn
 from captioner.attention import AdditiveScore, Attention, Memory
 from captioner.attention.products import Linear
 from captioner.decoding import Step
+from captioner.field_checks import check_choice, check_probabilities, check_sizes
 from captioner.translate.cells import FedCell
-from captioner.translate.checks import (
-    check_choice,
-    check_probabilities,
-    check_sizes,
-    check_tie,
-)
+from captioner.translate.checks import check_tie
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.encoders import RecurrentEncoder
 from captioner.translate.model import TeacherForced, TranslationModel, stacked
@@ -75,9 +71,7 @@ class Bahdanau(TranslationModel):
         super().__init__()
         self.config = config
         embedding, hidden, said = config.embedding_size, config.hidden_size, config.output_size
-        self.embeddings = Embeddings(
-            source_size, target_size, embedding, said, config.tie_embeddings, dropout=config.dropout
-        )
+        self.embeddings = Embeddings.of(config, source_size, target_size, said)
         self.encoder = RecurrentEncoder("gru", embedding, 2 * hidden, bidirectional=True)
         self.attention = Attention(
             AdditiveScore(hidden, 2 * hidden, config.attention_size, bias=False)

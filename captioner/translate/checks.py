@@ -1,38 +1,17 @@
-"""What the configs of all models check of their fields."""
+"""What the configs of translation models check, beside `captioner.field_checks`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from captioner.errors import UserError
+from captioner.field_checks import check_choice
 
 CELLS = ("gru", "lstm")
 """The kinds of recurrent cells."""
 
 TIES = ("none", "target", "all")
 """Which embeddings are one matrix: see `captioner.translate.embeddings.Embeddings`."""
-
-
-def check_sizes(model: str, config: Any, *names: str) -> None:
-    """Raise `UserError` naming the first of these fields that is below 1."""
-    for name in names:
-        if getattr(config, name) < 1:
-            raise UserError(f"{model} {name} {getattr(config, name)} is not at least 1")
-
-
-def check_probabilities(model: str, config: Any, *names: str) -> None:
-    """Raise `UserError` naming the first of these fields that is not in [0, 1)."""
-    for name in names:
-        if not 0 <= getattr(config, name) < 1:
-            raise UserError(f"{model} {name} {getattr(config, name)} is not in [0, 1)")
-
-
-def check_choice(model: str, config: Any, name: str, choices: tuple[str, ...]) -> None:
-    """Raise `UserError` where this field is not one of the choices."""
-    if getattr(config, name) not in choices:
-        raise UserError(
-            f"{model} {name} {getattr(config, name)!r} is not one of {', '.join(choices)}"
-        )
 
 
 def check_even(model: str, config: Any, name: str, why: str) -> None:

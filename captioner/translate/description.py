@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from captioner.fields import to_mapping
-from captioner.translate.model_folder import WEIGHTS
+from captioner.model_folders import WEIGHTS
 from captioner.translate.translator import Translator
 
 

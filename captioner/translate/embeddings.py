@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,25 @@ from torch.nn import functional
 
 from captioner.attention.products import Linear
 from captioner.errors import UserError
+
+
+class EmbeddingsConfig(Protocol):
+    """What the configs of models say of embeddings; see `Embeddings`."""
+
+    @property
+    def embedding_size(self) -> int:
+        """E."""
+        ...
+
+    @property
+    def tie_embeddings(self) -> str:
+        """Which of the three are one matrix."""
+        ...
+
+    @property
+    def dropout(self) -> float:
+        """Probability, of the entries of embeddings among others."""
+        ...
 
 
 class Embeddings(nn.Module):
@@ -61,6 +81,20 @@ class Embeddings(nn.Module):
         for table in (self.target_embedding, self.source_embedding):
             if table is not None:
                 nn.init.normal_(table.weight, std=deviation)
+
+    @classmethod
+    def of(
+        cls, config: EmbeddingsConfig, source_size: int, target_size: int, output_size: int
+    ) -> Embeddings:
+        """Those that a model's config asks for, without a scale."""
+        return cls(
+            source_size,
+            target_size,
+            config.embedding_size,
+            output_size,
+            config.tie_embeddings,
+            dropout=config.dropout,
+        )
 
     def source(self, tokens: Tensor) -> Tensor:
         """Source tokens (B, S) -> their embeddings (B, S, E)."""

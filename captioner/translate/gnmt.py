@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from captioner.attention import AdditiveScore, Attention, Memory
 from captioner.decoding import Step
 from captioner.errors import UserError
+from captioner.field_checks import check_probabilities, check_sizes
 from captioner.translate.cells import FedCell, RecurrentStack
-from captioner.translate.checks import check_probabilities, check_sizes, check_tie
+from captioner.translate.checks import check_tie
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.encoders import RecurrentEncoder
 from captioner.translate.memory import RecurrentState, SourceMemory
@@ -80,14 +81,7 @@ class GNMT(TranslationModel):
         super().__init__()
         self.config = config
         embedding, hidden = config.embedding_size, config.hidden_size
-        self.embeddings = Embeddings(
-            source_size,
-            target_size,
-            embedding,
-            hidden,
-            config.tie_embeddings,
-            dropout=config.dropout,
-        )
+        self.embeddings = Embeddings.of(config, source_size, target_size, hidden)
         self.bottom_encoder = RecurrentEncoder("lstm", embedding, 2 * hidden, bidirectional=True)
         self.encoders = nn.ModuleList(
             RecurrentEncoder("lstm", hidden if layer > 2 else 2 * hidden, hidden)

@@ -24,15 +24,9 @@ from captioner.attention import (
 )
 from captioner.attention.products import Linear
 from captioner.decoding import Step
+from captioner.field_checks import check_choice, check_probabilities, check_sizes
 from captioner.translate.cells import FedCell, RecurrentStack
-from captioner.translate.checks import (
-    CELLS,
-    check_choice,
-    check_even,
-    check_probabilities,
-    check_sizes,
-    check_tie,
-)
+from captioner.translate.checks import CELLS, check_even, check_tie
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.encoders import RecurrentEncoder
 from captioner.translate.memory import RecurrentState, SourceMemory
@@ -117,14 +111,7 @@ class Luong(TranslationModel):
         super().__init__()
         self.config = config
         embedding, hidden = config.embedding_size, config.hidden_size
-        self.embeddings = Embeddings(
-            source_size,
-            target_size,
-            embedding,
-            hidden,
-            config.tie_embeddings,
-            dropout=config.dropout,
-        )
+        self.embeddings = Embeddings.of(config, source_size, target_size, hidden)
         self.encoder = RecurrentEncoder(
             config.cell, embedding, hidden, config.layers, config.bidirectional, config.dropout
         )

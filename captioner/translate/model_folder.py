@@ -13,14 +13,21 @@ import torch
 
 from captioner.errors import UserError
 from captioner.fields import from_mapping, to_mapping
-from captioner.files import read_json, read_text, write_json, write_text
+from captioner.files import write_json, write_text
+from captioner.model_folders import (
+    CARD,
+    CONFIG,
+    WEIGHTS,
+    is_of_format,
+    read_card,
+    read_model_config,
+)
 from captioner.text.text_vocabulary import load_text_vocabulary, save_text_vocabulary
 from captioner.translate.config import TranslationModelConfig
 from captioner.translate.translator import TranslationSearch, Translator
 from captioner.weight_files import read_weights, write_weights
 
 FORMAT = "captioner translation model 1"
-WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 JOINT, SOURCE, TARGET = "vocabulary.json", "source.json", "target.json"
 
 
@@ -40,11 +47,7 @@ class TranslatorConfig:
 
 def is_translator(folder: str | Path) -> bool:
     """Whether a folder holds a translation model, and no other, as far as its config says."""
-    path = Path(folder) / CONFIG
-    if not path.is_file():
-        return False
-    mapping = read_json(path, "model config")
-    return isinstance(mapping, dict) and mapping.get("format") == FORMAT
+    return is_of_format(folder, FORMAT)
 
 
 def save_translator(
@@ -77,12 +80,8 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
     Raises `UserError` naming the file, and the field or tensor, that is missing or does not fit.
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        raise UserError(f"model folder {folder} does not exist")
     path = folder / CONFIG
-    mapping = read_json(path, "model config")
-    if not isinstance(mapping, dict) or mapping.get("format") != FORMAT:
-        raise UserError(f"{path} is not the config of a translation model (format {FORMAT!r})")
+    mapping = read_model_config(folder, FORMAT, "translation")
     config = from_mapping(TranslatorConfig, mapping, str(path), complete=True)
     if config.joint_vocabulary:
         source = target = load_text_vocabulary(folder / JOINT)
@@ -93,12 +92,9 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
     with torch.device("meta"):
         model = config.model.make(len(source), len(target))
     read_weights(folder / WEIGHTS, {"model": model})
-    card = folder / CARD
-    text = read_text(card, "model card") if card.is_file() else ""
+    length, card = config.maximum_source_length, read_card(folder)
     try:
-        translator = Translator(
-            config.model, model, source, target, config.maximum_source_length, config.search, text
-        )
+        translator = Translator(config.model, model, source, target, length, config.search, card)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     return translator.to(device)

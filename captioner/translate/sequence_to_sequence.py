@@ -12,14 +12,9 @@ from torch import Tensor, nn
 
 from captioner.attention import Memory
 from captioner.decoding import Step
+from captioner.field_checks import check_choice, check_probabilities, check_sizes
 from captioner.translate.cells import RecurrentStack
-from captioner.translate.checks import (
-    CELLS,
-    check_choice,
-    check_probabilities,
-    check_sizes,
-    check_tie,
-)
+from captioner.translate.checks import CELLS, check_tie
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.encoders import RecurrentEncoder, reversed_in_place_of_padding
 from captioner.translate.memory import RecurrentState, SourceMemory
@@ -76,14 +71,7 @@ class SequenceToSequence(TranslationModel):
         super().__init__()
         self.config = config
         embedding, hidden = config.embedding_size, config.hidden_size
-        self.embeddings = Embeddings(
-            source_size,
-            target_size,
-            embedding,
-            hidden,
-            config.tie_embeddings,
-            dropout=config.dropout,
-        )
+        self.embeddings = Embeddings.of(config, source_size, target_size, hidden)
         self.encoder = RecurrentEncoder(
             config.cell, embedding, hidden, config.layers, dropout=config.dropout
         )

@@ -13,11 +13,12 @@ from torch import Tensor, nn
 from captioner.attention import Memory, causal_mask
 from captioner.decoding import Step
 from captioner.errors import UserError
-from captioner.translate.checks import check_even, check_probabilities, check_sizes, check_tie
+from captioner.field_checks import check_probabilities, check_sizes
+from captioner.translate.checks import check_even, check_tie
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.model import TeacherForced, TranslationModel
 from captioner.translate.positions import sinusoidal_positions
-from captioner.translate.transformer_layers import DecoderLayer, EncoderLayer
+from captioner.translate.transformer_layers import DecoderLayer, EncoderLayer, LayerParts
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class Transformer(TranslationModel):
         self.config = config
         self.alignment_layer, self.alignment_head = config.alignment_layer, config.alignment_head
         size, inner = config.embedding_size, config.inner_dropout
-        sizes = (
+        parts = LayerParts(
             size,
             config.heads,
             config.inner_size,
@@ -122,8 +123,8 @@ class Transformer(TranslationModel):
         self.embeddings = Embeddings(
             source_size, target_size, size, size, config.tie_embeddings, scale=True
         )
-        self.encoder = nn.ModuleList(EncoderLayer(*sizes) for _ in range(config.encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(config.decoder_layers))
+        self.encoder = nn.ModuleList(EncoderLayer(parts) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(parts) for _ in range(config.decoder_layers))
         self.encoder_norm = nn.LayerNorm(size) if config.final_norm else nn.Identity()
         self.decoder_norm = nn.LayerNorm(size) if config.final_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout)

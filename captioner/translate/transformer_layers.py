@@ -6,6 +6,7 @@ Vaswani et al. 2017, *Attention Is All You Need*, section 3.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -55,27 +56,43 @@ class Sublayer(nn.Module):
         return found
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention over the source, then a network at each place. Section 3.1.
+@dataclass(frozen=True)
+class LayerParts:
+    """Makes the parts of a layer, all of the same sizes.
 
-    size: H. heads: N. inner_size: of the network. dropout: probability, on what each part gives;
-    inner_dropout: on weights, and inside the network.
+    size: H. heads: N. inner_size: of the network. norm_first: as of `Sublayer`. dropout:
+    probability, on what each part gives; inner_dropout: on weights, and inside the network.
     """
 
-    def __init__(
-        self,
-        size: int,
-        heads: int,
-        inner_size: int,
-        norm_first: bool,
-        dropout: float,
-        inner_dropout: float,
-    ) -> None:
+    size: int
+    heads: int
+    inner_size: int
+    norm_first: bool
+    dropout: float
+    inner_dropout: float
+
+    def attention(self) -> MultiHeadAttention:
+        """Attention from H to H."""
+        return MultiHeadAttention(self.size, self.size, self.heads, dropout=self.inner_dropout)
+
+    def feed_forward(self) -> FeedForward:
+        """The network at each place."""
+        return FeedForward(self.size, self.inner_size, self.inner_dropout)
+
+    def around(self) -> Sublayer:
+        """What stands around one of these."""
+        return Sublayer(self.size, self.norm_first, self.dropout)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention over the source, then a network at each place. Section 3.1."""
+
+    def __init__(self, parts: LayerParts) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention(size, size, heads, dropout=inner_dropout)
-        self.feed_forward = FeedForward(size, inner_size, inner_dropout)
-        self.around_attention = Sublayer(size, norm_first, dropout)
-        self.around_network = Sublayer(size, norm_first, dropout)
+        self.self_attention = parts.attention()
+        self.feed_forward = parts.feed_forward()
+        self.around_attention = parts.around()
+        self.around_network = parts.around()
 
     def forward(self, vectors: Tensor, mask: Tensor | None) -> Tensor:
         """Source vectors (B, S, H) and their mask (B, S) -> (B, S, H)."""
@@ -103,27 +120,16 @@ class Looked(NamedTuple):
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention over what was said, attention over the source, a network. Section 3.1.
+    """Self-attention over what was said, attention over the source, a network. Section 3.1."""
 
-    size, heads, inner_size, norm_first, dropout, inner_dropout: as of `EncoderLayer`.
-    """
-
-    def __init__(
-        self,
-        size: int,
-        heads: int,
-        inner_size: int,
-        norm_first: bool,
-        dropout: float,
-        inner_dropout: float,
-    ) -> None:
+    def __init__(self, parts: LayerParts) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention(size, size, heads, dropout=inner_dropout)
-        self.cross_attention = MultiHeadAttention(size, size, heads, dropout=inner_dropout)
-        self.feed_forward = FeedForward(size, inner_size, inner_dropout)
-        self.around_attention = Sublayer(size, norm_first, dropout)
-        self.around_cross = Sublayer(size, norm_first, dropout)
-        self.around_network = Sublayer(size, norm_first, dropout)
+        self.self_attention = parts.attention()
+        self.cross_attention = parts.attention()
+        self.feed_forward = parts.feed_forward()
+        self.around_attention = parts.around()
+        self.around_cross = parts.around()
+        self.around_network = parts.around()
 
     def forward(
         self, vectors: Tensor, source: Memory, seen: Memory | None, mask: Tensor | None

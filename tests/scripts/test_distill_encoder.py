@@ -81,6 +81,17 @@ def test_a_widened_encoder_sees_what_the_narrow_one_sees(script: ModuleType) -> 
     assert 0 < float(apart.detach().square().mean()) < 0.2 * float(expected.detach().var())
 
 
+def test_photos_are_cut_mirrored_and_coloured_anew_each_time(script: ModuleType) -> None:
+    ramp = torch.arange(224, dtype=torch.uint8).expand(8, 3, 224, 224)  # Brighter to the right.
+    generator = torch.Generator().manual_seed(0)
+    pixels = script.augment(ramp, 64, generator)
+    assert pixels.shape == (8, 3, 64, 64)
+    assert 0 <= float(pixels.min()) < float(pixels.max()) <= 1
+    rising = pixels[:, 0, 32, -1] > pixels[:, 0, 32, 0]
+    assert 0 < int(rising.sum()) < 8
+    assert not torch.equal(script.augment(ramp, 64, generator), pixels)
+
+
 def test_half_of_the_photos_are_mixed_with_their_neighbour(script: ModuleType) -> None:
     pixels = torch.arange(8.0).view(8, 1, 1, 1).expand(8, 3, 20, 20) / 8
     seen = set()
