@@ -56,6 +56,17 @@ def to_mapping(instance: Any) -> dict[str, Any]:
     }
 
 
+def flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of nested mappings by `section.field`, with `prefix` before each name."""
+    found: dict[str, Any] = {}
+    for name, value in mapping.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = value
+    return found
+
+
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         return to_mapping(value)

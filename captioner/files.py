@@ -57,6 +57,38 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
+def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary folder to fill; on a clean exit it becomes `path`.
+
+    It lies beside `path`, which must not be there yet or be empty, and is removed when the block
+    raises. The files in it are the block's to flush, which `atomic_path` does.
+
+    Raises `UserError` where `path` is a file or holds something, and when it cannot be made.
+    """
+    try:
+        target = Path(os.path.realpath(path))
+        if target.is_dir() and any(target.iterdir()):
+            raise UserError(f"folder {path} is there already, and not empty")
+        if target.exists() and not target.is_dir():
+            raise UserError(f"{path} is a file, not a folder")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot make folder {path}: {_reason(error)}") from None
+    try:
+        yield temporary
+        os.chmod(temporary, 0o777 & ~_umask())
+        if target.is_dir():  # Windows does not replace even an empty one.
+            target.rmdir()
+        os.rename(temporary, target)
+    except BaseException as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise UserError(f"cannot make folder {path}: {_reason(error)}") from None
+        raise
+
+
+@contextlib.contextmanager
 def folder_lock(folder: str | os.PathLike[str], what: str, wait: bool = False) -> Iterator[None]:
     """Keep a folder, which is made if absent, to this process while the block runs.
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from captioner.errors import UserError
 from captioner.files import (
+    atomic_folder,
     atomic_path,
     folder_lock,
     read_json,
@@ -47,6 +48,39 @@ def test_a_failing_block_leaves_the_old_file_and_nothing_else(tmp_path: Path) ->
         write_half()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "folder"
+    with atomic_folder(out) as temporary:
+        (temporary / "file.txt").write_text("content")
+        assert not out.exists()
+    assert (out / "file.txt").read_text() == "content"
+    assert list(out.parent.iterdir()) == [out]
+    assert out.stat().st_mode == out.parent.stat().st_mode
+
+    def fill_half() -> None:
+        with atomic_folder(tmp_path / "other") as temporary:
+            (temporary / "file.txt").write_text("half")
+            raise RuntimeError("midway")
+
+    with pytest.raises(RuntimeError, match="midway"):
+        fill_half()
+    assert list(tmp_path.iterdir()) == [tmp_path / "new"]
+
+
+def test_a_folder_takes_the_place_of_an_empty_one_only(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with atomic_folder(tmp_path / "empty") as temporary:
+        (temporary / "file.txt").touch()
+    for place, message in (
+        (tmp_path / "empty", "is there already, and not empty"),
+        (tmp_path / "empty" / "file.txt", "is a file, not a folder"),
+        (tmp_path / "empty" / "file.txt" / "below", "cannot make folder"),
+    ):
+        with pytest.raises(UserError, match=message), atomic_folder(place):
+            pass
+    assert [path.name for path in tmp_path.rglob("*")] == ["empty", "file.txt"]
 
 
 def test_the_old_file_is_there_until_the_block_ends(tmp_path: Path) -> None:

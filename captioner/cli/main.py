@@ -7,7 +7,16 @@ import sys
 from collections.abc import Sequence
 
 import captioner
-from captioner.cli import calibrate, caption, evaluate, features, info, train, translate
+from captioner.cli import (
+    average,
+    calibrate,
+    caption,
+    evaluate,
+    features,
+    info,
+    train,
+    translate,
+)
 from captioner.cli.program import run_program
 
 DESCRIPTION = """\
@@ -31,7 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"captioner {captioner.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (caption, translate, train, evaluate, calibrate, features, info):
+    for module in (caption, translate, train, average, evaluate, calibrate, features, info):
         module.add_command(commands)
     return parser
 

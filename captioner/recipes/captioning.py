@@ -82,7 +82,7 @@ def train_captioner(
             ready.batches,
             recipe.training,
             folder,
-            Validation(judge.run, recipe.validation.score, judge.keep, judge.show),
+            Validation(judge.run, recipe.validation.score, judge.keep, judge.show, judge.save),
             resume,
             _parameter_groups(ready.model, recipe),
             engine,

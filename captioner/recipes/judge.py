@@ -59,6 +59,10 @@ class CaptionJudge:
         write_json(self.folder / MODEL / "scores.json", scores)
         write_captions(self.folder / "results.json", self.captions, self.source)
 
+    def save(self, folder: Path) -> None:
+        """Save the captioner alone."""
+        save_model(self.captioner, folder)
+
     def show(self) -> list[Shown]:
         """The first few photos with their captions, and where was looked for each word.
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from captioner.errors import UserError
-from captioner.fields import from_mapping, to_mapping
+from captioner.fields import flat, from_mapping, to_mapping
 from captioner.files import folder_lock, read_json, write_json
 from captioner.recipes.config import CaptioningRecipe
 from captioner.recipes.run_record import write_record
@@ -23,6 +22,7 @@ CONFIG = "config.json"
 CHANGEABLE = (
     "training.epochs",
     "training.patience",
+    "training.keep_last",
     "training.checkpoint_seconds",
     "training.tensorboard",
     "validation.batch_size",
@@ -85,7 +85,7 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, processes: int = 1)
         raise UserError(f"{folder} holds a run; give --resume to go on with it or another folder")
     path = folder / CONFIG
     made_with = from_mapping(type(recipe), read_json(path, "config of the run"), str(path))
-    before, now = _flat(to_mapping(made_with)), _flat(to_mapping(recipe))
+    before, now = flat(to_mapping(made_with)), flat(to_mapping(recipe))
     for name in sorted(before.keys() | now.keys()):
         if name in CHANGEABLE or name.startswith("data.archives."):  # Unpacked, it is no matter.
             continue
@@ -95,14 +95,3 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, processes: int = 1)
                 f"not {now.get(name)!r}"
             )
     check_checkpoint(folder / CHECKPOINT, processes)
-
-
-def _flat(mapping: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values of nested mappings by `section.field`."""
-    found: dict[str, Any] = {}
-    for name, value in mapping.items():
-        if isinstance(value, dict):
-            found |= _flat(value, f"{prefix}{name}.")
-        else:
-            found[prefix + name] = value
-    return found

@@ -96,7 +96,7 @@ def train_translator(
             batches,
             recipe.training,
             folder,
-            Validation(judge.run, recipe.validation.score, judge.keep, judge.show),
+            Validation(judge.run, recipe.validation.score, judge.keep, judge.show, judge.save),
             resume,
             engine=engine,
         )
@@ -189,6 +189,10 @@ class TranslationJudge:
         if self.scores is not None:
             write_json(self.folder / MODEL / "scores.json", to_mapping(self.scores))
         write_text(self.folder / TRANSLATIONS, "".join(f"{text}\n" for text in self.translations))
+
+    def save(self, folder: Path) -> None:
+        """Save the translator alone."""
+        save_translator(self.translator, folder)
 
     def show(self) -> list[Shown]:
         """The first few sentences with their translations."""

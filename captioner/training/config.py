@@ -35,6 +35,9 @@ class TrainingConfig:
     average: decay of an exponential moving average of the weights, which validation judges and
         which is kept as the model; 0 for none, and 0.999 is a good one. See
         `captioner.training.averaging`.
+    keep_last: the models of the last so many validations are kept as well, in `models/` of the
+        run's folder, for `captioner average`; 0 for none. Those of `average`, where that is on, of
+        which further means make little difference.
     seed: of the initial weights, the order of batches, and dropout.
     checkpoint_seconds: at most this long between two checkpoints.
     tensorboard: also write scalars, loss and learning rate every hundred steps among them, and what
@@ -64,6 +67,7 @@ class TrainingConfig:
     validate_every: int = 1
     precision: str = "float32"
     average: float = 0.0
+    keep_last: int = 0
     seed: int = 0
     checkpoint_seconds: float = 300.0
     tensorboard: bool = False
@@ -72,7 +76,7 @@ class TrainingConfig:
         section = "training"
         counts = ("epochs", "batch_size", "accumulate", "validate_every", "decay_patience")
         check_sizes(section, self, *counts)
-        for name in ("weight_decay", "clip_norm", "warmup_steps", "patience", "seed"):
+        for name in ("weight_decay", "clip_norm", "warmup_steps", "patience", "keep_last", "seed"):
             if getattr(self, name) < 0:
                 raise UserError(f"training {name} {getattr(self, name)} is negative")
         if self.seed >= 2**63:

@@ -29,6 +29,7 @@ from captioner.training.checkpoint import (
 from captioner.training.config import TrainingConfig
 from captioner.training.engine import Engine
 from captioner.training.interruption import Interrupted, Interruption
+from captioner.training.kept_models import keep_model
 from captioner.training.log import RunLog
 from captioner.training.optimizers import make_optimizer
 from captioner.training.schedule import learning_rate_factor, validations_since_best
@@ -63,12 +64,14 @@ class Validation:
     keep: called by process 0 when that one is the best so far, to save what is to be kept.
     show: what the model makes of a few examples, the same ones every time, for TensorBoard; called
         by process 0, after `run`.
+    save: called by process 0 to save the model into a folder, where a run keeps the last ones.
     """
 
     run: Callable[[], dict[str, float]]
     score: str
     keep: Callable[[dict[str, float]], None]
     show: Callable[[], Sequence[Shown]] | None = None
+    save: Callable[[Path], None] | None = None
 
 
 def train(
@@ -84,8 +87,8 @@ def train(
     """Train a model, which must be a `Trainable`, and give back where the run ended.
 
     data: several processes, and parts of a step, need `SharedBatches`.
-    folder: gets `last.safetensors` (the checkpoint) and `log.jsonl`. On several machines it must
-        be on a disk that they share.
+    folder: gets `last.safetensors` (the checkpoint), `log.jsonl` and, with `keep_last`, the last
+        few models in `models/`. On several machines it must be on a disk that they share.
     resume: go on from the checkpoint, if there is one, to the same numbers as a run that was
         never stopped: bit for bit on the CPU, by one process or two. With three or more, torch adds
         the gradients of the first step after a start in another order than those of later ones,
@@ -347,6 +350,9 @@ class _Run:
             with engine.together():
                 if best and engine.main:
                     validation.keep(scores)
+                if self.config.keep_last > 0 and engine.main and validation.save is not None:
+                    count = self.config.keep_last
+                    keep_model(self.folder, position.epoch, count, validation.save)
                 if self.board is not None and validation.show is not None:
                     self.board.show(validation.show(), position.step)
         if engine.main:

@@ -77,7 +77,11 @@ def recipe_for(table: Path, **changes: object) -> CaptioningRecipe:
 
 
 def test_a_run_on_stored_features_gives_a_model_that_captions(table: Path, tmp_path: Path) -> None:
-    folder = train_captioner(recipe_for(table), tmp_path / "run")
+    training = {**SMALL["training"], "keep_last": 1}  # type: ignore[dict-item]
+    folder = train_captioner(recipe_for(table, training=training), tmp_path / "run")
+    (last,) = (tmp_path / "run" / "models").iterdir()
+    assert last.name == "epoch-002"
+    assert captioner.load(last).vocabulary == captioner.load(folder).vocabulary
     model = captioner.load(folder)
     caption = model.caption([tmp_path / "photos" / "7.png"])[0]
     assert caption.words

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from safetensors.torch import load_file
 
 from captioner.cli.main import main
 from captioner.errors import UserError
 from captioner.fields import from_mapping
+from captioner.model_folders import WEIGHTS
+from captioner.recipes.model_average import average_models
 from captioner.recipes.tasks import read_any_recipe
 from captioner.recipes.translating import learn_vocabularies, read_texts, train_translator
 from captioner.recipes.translation_config import TextConfig, TranslationRecipe
@@ -120,6 +123,20 @@ def test_files_subwords_and_one_vocabulary(
     translator = load_translator(out / "model")
     assert translator.source is translator.target
     assert len((out / "translations.txt").read_text().splitlines()) == 4
+
+
+def test_the_last_models_of_a_run_and_their_mean(tmp_path: Path) -> None:
+    training = {**mapping()["training"], "epochs": 3, "keep_last": 2}
+    train_translator(recipe(training=training), tmp_path)
+    folders = sorted((tmp_path / "models").iterdir())
+    assert [folder.name for folder in folders] == ["epoch-002", "epoch-003"]
+    average_models(folders, tmp_path / "average")
+    one, two, mean = (load_file(f / WEIGHTS) for f in (*folders, tmp_path / "average"))
+    assert any(not one[name].equal(two[name]) for name in one)
+    for name, weight in mean.items():
+        wanted = (one[name].double() + two[name].double()) / 2
+        torch.testing.assert_close(weight, wanted.to(torch.float16))
+    assert load_translator(tmp_path / "average").translate(["one hundred"])[0].tokens
 
 
 def test_start_from_is_for_captioners(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

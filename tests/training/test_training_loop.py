@@ -652,3 +652,36 @@ def test_a_checkpoint_without_averages_is_not_resumed_with_them(tmp_path: Path) 
     run(tmp_path, epochs=1)
     with pytest.raises(UserError, match=r"belongs to another model: tensor 'layers"):
         run(tmp_path, resume=True, average=0.5)
+
+
+def test_the_models_of_the_last_validations_are_kept(tmp_path: Path) -> None:
+    def kept(folder: Path) -> dict[str, Tensor]:
+        return {path.name: torch.load(path / "w") for path in (folder / "models").iterdir()}
+
+    def train_to(folder: Path, epochs: int, resume: bool = False, count: int = 2) -> nn.Module:
+        torch.manual_seed(0)
+        model = Model()
+        judge = Judge(model, scripted=[0.0] * epochs)
+
+        def save(place: Path) -> None:
+            assert not model.training
+            place.mkdir(parents=True, exist_ok=True)
+            torch.save(model.linear(0).weight, place / "w")
+
+        validation = Validation(judge.run, "score", judge.kept.append, save=save)
+        settings = config(epochs=epochs, keep_last=count)
+        train(model, Data(), settings, folder, validation, resume)
+        return model
+
+    model = train_to(tmp_path / "whole", 4)
+    whole = kept(tmp_path / "whole")
+    assert whole.keys() == {"epoch-003", "epoch-004"}
+    assert whole["epoch-004"].equal(model.linear(0).weight)  # type: ignore[operator]
+    assert not whole["epoch-003"].equal(whole["epoch-004"])
+    train_to(tmp_path / "parts", 3)
+    train_to(tmp_path / "parts", 4, resume=True)
+    parts = kept(tmp_path / "parts")
+    assert all(parts[name].equal(weight) for name, weight in whole.items())
+    assert parts.keys() == whole.keys()
+    train_to(tmp_path / "none", 1, count=0)
+    assert not (tmp_path / "none" / "models").exists()

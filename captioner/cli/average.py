@@ -1,0 +1,38 @@
+"""`captioner average`."""
+
+from __future__ import annotations
+
+import argparse
+
+from captioner.cli.options import Commands, add_parser
+from captioner.errors import UserError
+
+DESCRIPTION = """\
+Makes one model of several, whose weights are the means of theirs: of the last few of one training
+run, which keeps them where its config asks for it (training.keep_last). They must have one
+configuration and one vocabulary. A confidence is left out; captioner calibrate gives it anew.
+
+  captioner train configs/multi30k_en_de.yaml --out runs/en_de --set training.keep_last=5
+  captioner average runs/en_de/models/* --out runs/en_de/average
+  captioner evaluate --model runs/en_de/average --source val.en --references val.de
+"""
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command to the command line."""
+    parser = add_parser(commands, "average", "average the weights of models", DESCRIPTION)
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="a model folder")
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="the folder to make")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Average the models into a new folder."""
+    if not arguments.out:
+        raise UserError("--out is empty; it should name a folder")
+    from captioner.models import model_folder
+    from captioner.recipes.model_average import average_models
+
+    average_models([model_folder(name) for name in arguments.models], arguments.out)
+    print(f"{arguments.out}: the mean of the weights of {len(arguments.models)} models")
+    return 0

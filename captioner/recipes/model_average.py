@@ -1,0 +1,122 @@
+"""One model of several: the mean of their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from captioner.caption import Captioner, load_model, save_model
+from captioner.errors import UserError
+from captioner.fields import flat, to_mapping
+from captioner.files import atomic_folder, file_keys
+from captioner.translate import Translator, load_translator, save_translator
+from captioner.translate.model_folder import is_translator
+
+
+def average_models(folders: Sequence[str | Path], out: str | Path) -> None:
+    """Write the model whose every weight is the mean of those of several models.
+
+    Meant for the last few models of one run (Vaswani et al. 2017, section 6.1, average the last 5
+    checkpoints; Izmailov et al. 2018, *Averaging Weights Leads to Wider Optima and Better
+    Generalization*, say why it helps): those of different runs have nothing in common, weight by
+    weight. The running means and variances of batch normalisation are averaged likewise, which is
+    near to what they would be; whole numbers, such as its count of batches, are the first model's.
+
+    folders: two or more, of captioners or of translators, with one configuration and vocabulary.
+        The search options, and the card, below a line that says what the model is, are the first
+        one's. A confidence is left out: it was fitted to other weights.
+    out: the folder that is made; it is there whole, or not at all.
+
+    Raises `UserError` for fewer than two, one that comes twice or cannot be loaded, models that
+    differ in more than their weights, naming what is different, and a folder that cannot be made.
+    """
+    if len(folders) < 2:
+        raise UserError(f"an average needs two models or more, not {len(folders)}")
+    _check_distinct(folders)
+    with atomic_folder(out) as temporary:
+        first = _load(folders[0])
+        sums = {name: _wide(tensor) for name, tensor in _tensors(first).items()}
+        for folder in folders[1:]:
+            model = _load(folder)
+            _check_same(first, folders[0], model, folder)
+            for name, tensor in _tensors(model).items():
+                if tensor.is_floating_point():
+                    sums[name] += tensor
+        for name, tensor in _tensors(first).items():
+            if tensor.is_floating_point():
+                tensor.copy_(sums[name] / len(folders))
+        line = f"The mean of the weights of {len(folders)} models."
+        card = f"{line}\n\n{first.card}" if first.card else f"{line}\n"
+        if isinstance(first, Translator):
+            save_translator(replace(first, card=card), temporary)
+        else:
+            save_model(replace(first, card=card, confidence=None), temporary)
+
+
+def _check_distinct(folders: Sequence[str | Path]) -> None:
+    seen: set[object] = set()
+    for folder in folders:
+        keys = file_keys(folder)
+        if keys & seen:
+            raise UserError(f"model {folder} is given twice")
+        seen |= keys
+
+
+def _load(folder: str | Path) -> Captioner | Translator:
+    return load_translator(folder) if is_translator(folder) else load_model(folder)
+
+
+def _tensors(model: Captioner | Translator) -> dict[str, Tensor]:
+    """The weights and buffers themselves, by part and name."""
+    parts: dict[str, nn.Module] = {}
+    if isinstance(model, Translator):
+        parts["model"] = model.model
+    else:
+        parts |= {"encoder": model.encoder, "decoder": model.decoder}
+    return {f"{part}.{n}": t for part, m in parts.items() for n, t in m.state_dict().items()}
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.float64, copy=True) if tensor.is_floating_point() else tensor
+
+
+def _check_same(
+    first: Captioner | Translator, path: str | Path, other: Captioner | Translator, own: str | Path
+) -> None:
+    """Raise `UserError` naming what two models differ in, other than their weights."""
+    refusal = f"{own} cannot be averaged with {path}"
+    if isinstance(first, Translator) != isinstance(other, Translator):
+        raise UserError(f"{refusal}: one is a captioner and one a translator")
+    one, two = _settings(first), _settings(other)
+    for name in sorted(one.keys() | two.keys()):
+        if one.get(name) != two.get(name):
+            raise UserError(f"{refusal}: its {name} is {two.get(name)!r}, not {one.get(name)!r}")
+    vocabularies = _vocabularies(other)
+    for side, vocabulary in _vocabularies(first).items():
+        if vocabulary != vocabularies[side]:
+            raise UserError(f"{refusal}: its {side} is another one")
+
+
+def _settings(model: Captioner | Translator) -> dict[str, Any]:
+    """What of a model's config its weights hang on, by name."""
+    if isinstance(model, Translator):
+        return {
+            "maximum_source_length": model.maximum_source_length,
+            **flat(to_mapping(model.config), "model."),
+        }
+    return {
+        **flat(to_mapping(model.encoder.config), "encoder."),
+        **flat(to_mapping(model.decoder.config), "decoder."),
+        **flat(to_mapping(model.preprocessing), "preprocessing."),
+    }
+
+
+def _vocabularies(model: Captioner | Translator) -> dict[str, object]:
+    if isinstance(model, Translator):
+        return {"source vocabulary": model.source, "target vocabulary": model.target}
+    return {"vocabulary": model.vocabulary}

@@ -1,0 +1,149 @@
+"""One model of several, by hand and as a user meets it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from samples import make_captioner
+
+from captioner.caption import Captioner, load_model, save_model
+from captioner.cli.main import main
+from captioner.errors import UserError
+from captioner.recipes import model_average
+from captioner.recipes.model_average import average_models
+from captioner.text.words import WordVocabulary
+from captioner.translate import (
+    LuongConfig,
+    TranslationModelConfig,
+    TranslationSearch,
+    Translator,
+    load_translator,
+    save_translator,
+)
+
+WORDS = WordVocabulary.learn(["A man sees a dog.", "The dog runs!"], 1)
+OTHER_WORDS = WordVocabulary.learn(["A man sees a cat.", "The cat runs!"], 1)
+
+
+def translator(value: float, target: WordVocabulary = WORDS, **fields: object) -> Translator:
+    """A translator all of whose weights are one number."""
+    config = TranslationModelConfig(
+        luong=LuongConfig(**{"embedding_size": 4, "hidden_size": 4, "layers": 1, **fields})  # type: ignore[arg-type]
+    )
+    model = config.make(len(WORDS), len(target))
+    for parameter in model.parameters():
+        torch.nn.init.constant_(parameter, value)
+    search = TranslationSearch(beam=2 + int(value), maximum_length=5)
+    return Translator(config, model, WORDS, target, 6, search, "# The first")
+
+
+def saved(folder: Path, *models: Translator) -> list[Path]:
+    paths = [folder / f"model-{number}" for number in range(len(models))]
+    for path, model in zip(paths, models, strict=True):
+        save_translator(model, path)
+    return paths
+
+
+def test_every_weight_is_the_mean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folders = saved(tmp_path, translator(1.0), translator(2.0), translator(6.0))
+    out = tmp_path / "average"
+    assert main(["average", *map(str, folders), "--out", str(out)]) == 0
+    assert capsys.readouterr().out == f"{out}: the mean of the weights of 3 models\n"
+    found = load_translator(out)
+    assert found.source == found.target == WORDS
+    assert found.search == load_translator(folders[0]).search
+    assert found.card == "The mean of the weights of 3 models.\n\n# The first"
+    parameters = list(found.model.parameters())
+    assert parameters
+    assert all(bool((parameter == 3.0).all()) for parameter in parameters)
+    assert {path.name for path in tmp_path.iterdir()} == {"average", *(f.name for f in folders)}
+
+
+def test_of_a_captioner_too_with_its_batch_normalisation(tmp_path: Path) -> None:
+    captioners = [make_captioner(seed) for seed in range(2)]
+    for number, captioner in enumerate(captioners):
+        for name, buffer in captioner.encoder.named_buffers():
+            buffer.fill_(number + 1 if buffer.is_floating_point() else 10 * (number + 1))
+            assert "running" in name or "num_batches" in name
+        save_model(captioner, tmp_path / str(number), torch.float32)
+    average_models([tmp_path / "0", tmp_path / "1"], tmp_path / "out")
+    found = load_model(tmp_path / "out")
+    for part in ("encoder", "decoder"):
+        one, two, mean = (
+            dict(getattr(model, part).named_parameters()) for model in (*captioners, found)
+        )
+        for name, weight in mean.items():
+            expected = ((one[name] + two[name]) / 2).half().float()
+            torch.testing.assert_close(weight, expected, rtol=1e-3, atol=1e-6)
+    for name, buffer in found.encoder.named_buffers():
+        assert bool((buffer == (10 if "num_batches" in name else 1.5)).all())
+
+
+def test_a_confidence_is_left_out(
+    tmp_path: Path, tiny_captioner: Captioner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "ab":
+        save_model(tiny_captioner, tmp_path / name)
+
+    def load_calibrated(folder: Path) -> Captioner:
+        return replace(load_model(folder), confidence=object())  # type: ignore[arg-type]
+
+    monkeypatch.setattr(model_average, "load_model", load_calibrated)
+    average_models([tmp_path / "a", tmp_path / "b"], tmp_path / "out")
+    assert load_model(tmp_path / "out").confidence is None
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (translator(2.0, layers=2), r"model\.luong\.layers is 2, not 1"),
+        (translator(2.0, OTHER_WORDS), "target vocabulary is another one"),
+        (
+            replace(translator(2.0), maximum_source_length=7),
+            "maximum_source_length is 7, not 6",
+        ),
+    ],
+)
+def test_what_differs_is_named(tmp_path: Path, other: Translator, message: str) -> None:
+    folders = saved(tmp_path, translator(1.0), other)
+    with pytest.raises(
+        UserError, match=rf"model-1 cannot be averaged with .*model-0: its {message}"
+    ):
+        average_models(folders, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_models_of_two_kinds_and_what_is_no_model(tmp_path: Path, tiny_model: Path) -> None:
+    (folder,) = saved(tmp_path, translator(1.0))
+    with pytest.raises(UserError, match="one is a captioner and one a translator"):
+        average_models([folder, tiny_model], tmp_path / "out")
+    with pytest.raises(UserError, match="absent does not exist"):
+        average_models([folder, tmp_path / "absent"], tmp_path / "out")
+    (folder / "model.safetensors").write_bytes(b"cut")
+    with pytest.raises(UserError, match="cannot be read"):
+        average_models([tiny_model, folder], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_sentence_for_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, two = map(str, saved(tmp_path, translator(1.0), translator(2.0)))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").touch()
+    for given, message in (
+        ([one, "--out", f"{tmp_path}/out"], "an average needs two models or more, not 1"),
+        ([one, f"{one}/.", "--out", f"{tmp_path}/out"], "is given twice"),
+        ([one, "absent", "--out", f"{tmp_path}/out"], "model 'absent' is neither a folder"),
+        ([one, two, "--out", f"{tmp_path}/full"], "full is there already, and not empty"),
+        ([one, two, "--out", two], "model-1 is there already, and not empty"),
+        ([one, two, "--out", f"{one}/config.json"], "config.json is a file, not a folder"),
+        ([one, two, "--out", ""], "--out is empty"),
+    ):
+        assert main(["average", *given]) == 2
+        printed = capsys.readouterr()
+        assert message in printed.err
+        assert len(printed.err.splitlines()) == 1
+        assert printed.out == ""
+    assert load_translator(two).model.embeddings.target_embedding.weight[0, 0] == 2.0
