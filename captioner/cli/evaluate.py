@@ -9,8 +9,16 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
-from captioner.cli import evaluate_captions, evaluate_maps
-from captioner.cli.options import Commands, add_device, add_parser, add_search, refuse
+from captioner.cli import evaluate_captions, evaluate_maps, evaluate_translations
+from captioner.cli.options import (
+    TRANSLATION_SEARCH,
+    Commands,
+    add_device,
+    add_parser,
+    add_search,
+    add_translation_search,
+    refuse,
+)
 from captioner.errors import UserError
 from captioner.files import check_writable, file_keys, real_path
 
@@ -47,7 +55,7 @@ map lies inside the box of the thing the word names:
   captioner evaluate --model runs/shapes/model --format shapes
 
 """
-DESCRIPTION += evaluate_maps.DESCRIPTION
+DESCRIPTION += f"{evaluate_maps.DESCRIPTION}\n{evaluate_translations.DESCRIPTION}"
 DESCRIPTION += """
 A photo or record left out (--on-problem skip), and a photo that the page lacks, is reported; the
 rest is finished, and the exit code is then 2. What is read is never written over.
@@ -58,6 +66,7 @@ FORMATS = ("coco", "karpathy", "flickr8k", "table", "shapes")
 INPUTS = (
     *("results", "references", "annotations", "images", "document_frequency"),
     *("training_captions", "against", "instances", "synonyms", "entities"),
+    *("source", "hypotheses"),
 )
 OUTPUTS = ("json", "csv", "page", "curves", "save_results", "write_document_frequency")
 
@@ -66,18 +75,25 @@ READ_IN_FOLDERS = {
     "references": ("captions_*.json", "annotations/captions_*.json"),
     "training_captions": ("captions_*.json", "annotations/captions_*.json"),
     "entities": ("Annotations/*.xml", "Sentences/*.txt"),
-    "model": ("model.safetensors", "config.json", "vocabulary.json", "README.md"),
+    "model": (
+        *("model.safetensors", "config.json", "README.md"),
+        *("vocabulary.json", "source.json", "target.json"),
+    ),
 }
 """The files that are read, by pattern, where an option names a folder; photos are found apart."""
 
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_parser(commands, "evaluate", "score captions, a model or its maps", DESCRIPTION)
+    parser = add_parser(
+        commands, "evaluate", "score captions, a model or its maps, translations", DESCRIPTION
+    )
     files = parser.add_argument_group("captions from a file")
     files.add_argument("--results", metavar="FILE", help="captions, in COCO's result format")
     files.add_argument(
-        "--references", metavar="FILE", help="references, in COCO's format, or as --format says"
+        "--references",
+        metavar="FILE",
+        help="references, in COCO's format, or as --format says; of translations, a text file",
     )
     model = parser.add_argument_group("captions from a model")
     model.add_argument("--model", help="a model folder, or a packaged model")
@@ -93,20 +109,25 @@ def add_command(commands: Commands) -> None:
         help="at a photo or record that cannot be read: stop, or leave it out, finish the rest and "
         "exit with code 2 (default: refuse)",
     )
-    model.add_argument("--batch-size", type=int, help="photos worked on at a time (default: 50)")
+    model.add_argument("--batch-size", type=int, help="photos or sentences at a time (default: 50)")
     model.add_argument(
         "--save-results", metavar="FILE", help="keep the captions, in COCO's result format"
     )
     add_device(model)  # type: ignore[arg-type]
-    add_search(parser)
+    add_translation_search(add_search(parser))
     evaluate_captions.add_options(parser)
     evaluate_maps.add_options(parser)
+    evaluate_translations.add_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Score the captions, or with --maps the maps."""
+    """Score the captions, or with --maps the maps; or translations."""
     check_files(arguments)
+    if evaluate_translations.chosen(arguments):
+        return evaluate_translations.run(arguments)
+    only = (*evaluate_translations.OWN, *TRANSLATION_SEARCH)
+    refuse(arguments, only, "without --source or --hypotheses")
     if arguments.maps:
         refuse(arguments, evaluate_captions.OWN, "with --maps")
         return evaluate_maps.run(arguments)

@@ -105,7 +105,10 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.model and arguments.format and arguments.annotations:
         well = _score_model(arguments)
     else:
-        raise UserError("give --results and --references, or --model, --format and --annotations")
+        raise UserError(
+            "give --results and --references, or --model, --format and --annotations; "
+            "translations are scored with --hypotheses or --source"
+        )
     return 0 if well else 2
 
 

@@ -20,6 +20,9 @@ SEARCH = (
 )
 """All options that `add_search` adds; None where not given."""
 
+TRANSLATION_SEARCH = ("coverage_penalty", "copy_unknown")
+"""All options that `add_translation_search` adds; None where not given."""
+
 Commands = Any  # What argparse calls _SubParsersAction, a name it keeps to itself.
 
 
@@ -78,6 +81,23 @@ def add_search(
     search.add_argument("--top-p", type=float, help="of --sample: the likeliest P of the mass only")
     search.add_argument("--seed", type=int, help="of --sample")
     return search
+
+
+def add_translation_search(search: argparse._ArgumentGroup) -> None:
+    """Add the options of the search that only translations have to the group of `add_search`."""
+    search.add_argument(
+        "--coverage-penalty",
+        type=float,
+        metavar="BETA",
+        help="of translations: rank lower what did not look at all of its source (GNMT); 0 for "
+        "none",
+    )
+    search.add_argument(
+        "--copy-unknown",
+        action="store_true",
+        default=None,
+        help="of translations: put the source's word where the model knows none",
+    )
 
 
 def search_options(arguments: argparse.Namespace, own: SearchOptions) -> SearchOptions:

@@ -10,7 +10,14 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from captioner.cli.options import Commands, add_device, add_parser, add_search, search_options
+from captioner.cli.options import (
+    Commands,
+    add_device,
+    add_parser,
+    add_search,
+    add_translation_search,
+    search_options,
+)
 from captioner.cli.report import report
 from captioner.errors import UserError
 
@@ -43,19 +50,7 @@ def add_command(commands: Commands) -> None:
         default=32,
         help="sentences worked on at a time (default: %(default)s)",
     )
-    search = add_search(parser, "translations", "sentence")
-    search.add_argument(
-        "--coverage-penalty",
-        type=float,
-        metavar="BETA",
-        help="rank lower what did not look at all of its source (GNMT); 0 for none",
-    )
-    search.add_argument(
-        "--copy-unknown",
-        action="store_true",
-        default=None,
-        help="put the source's word where the model knows none",
-    )
+    add_translation_search(add_search(parser, "translations", "sentence"))
     out = parser.add_argument_group("alignment")
     out.add_argument(
         "--alignment", metavar="FILE", help="where it looked, as .png, .pdf, .svg, .json or .html"

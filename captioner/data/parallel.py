@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,11 +47,7 @@ def read_parallel(
     """
     source, target = Path(source), Path(target)
     sides = read_lines(source), read_lines(target)
-    if len(sides[0]) != len(sides[1]):
-        raise UserError(
-            f"{source} has {len(sides[0])} lines and {target} has {len(sides[1])}: "
-            "line by line they should be translations of each other"
-        )
+    check_line_by_line(source, sides[0], target, sides[1])
     problems = Problems(f"parallel text {source} and {target}", on_problem)
     pairs = []
     for line, (first, second) in enumerate(zip(*sides, strict=True), start=1):
@@ -64,6 +61,17 @@ def read_parallel(
     if not pairs:
         raise UserError(f"there is no sentence in {source} and {target}")
     return ParallelText(pairs, problems)
+
+
+def check_line_by_line(
+    first: str | Path, first_lines: Sequence[str], second: str | Path, second_lines: Sequence[str]
+) -> None:
+    """Raise `UserError` naming two files that have different numbers of lines."""
+    if len(first_lines) != len(second_lines):
+        raise UserError(
+            f"{first} has {len(first_lines)} lines and {second} has {len(second_lines)}: "
+            "line by line they should be translations of each other"
+        )
 
 
 def read_lines(path: str | Path) -> list[str]:

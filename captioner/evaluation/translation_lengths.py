@@ -1,0 +1,61 @@
+"""BLEU against the length of the source: whether a model holds where sentences are long."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from captioner.errors import UserError
+from captioner.evaluation.translations import sacrebleu_metrics
+
+
+@dataclass(frozen=True)
+class LengthBucket:
+    """The sentences whose sources have `first` to `last` words.
+
+    sentences: how many there are. bleu: of them alone, as a corpus, 0 to 100; of few it says
+    little. brevity_penalty: 0 to 1, part of it.
+    """
+
+    first: int
+    last: int
+    sentences: int
+    bleu: float
+    brevity_penalty: float
+
+
+def bleu_by_length(
+    translations: Sequence[str],
+    references: Sequence[str],
+    sources: Sequence[str],
+    width: int = 5,
+    lower_case: bool = False,
+) -> list[LengthBucket]:
+    """BLEU of the sentences of about one source length, for each bucket that has any.
+
+    As Bahdanau et al. 2014, figure 2, and Luong et al. 2015, figure 6, draw it. Words of a source
+    are what stands between white space: the same whatever the model cuts it into.
+    width: lengths in a bucket, so that the first holds 1 to `width`. A source without a word counts
+        to the first.
+    Raises `UserError` for a width below 1, different numbers of sentences, and without sacrebleu.
+    """
+    if width < 1:
+        raise UserError(f"width {width} of buckets of lengths is not at least 1")
+    if not len(translations) == len(references) == len(sources):
+        raise UserError(
+            f"there are {len(translations)} translations, {len(references)} references and "
+            f"{len(sources)} sources"
+        )
+    places: dict[int, list[int]] = defaultdict(list)
+    for place, source in enumerate(sources):
+        places[max(0, len(source.split()) - 1) // width].append(place)
+    bleu = sacrebleu_metrics().BLEU(lowercase=lower_case)
+    found = []
+    for number, own in sorted(places.items()):
+        score = bleu.corpus_score(
+            [translations[place] for place in own], [[references[place] for place in own]]
+        )
+        first, last = number * width + 1, (number + 1) * width
+        found.append(LengthBucket(first, last, len(own), float(score.score), float(score.bp)))
+    return found

@@ -1,0 +1,144 @@
+"""Scoring translations, of a file or of a model, against the lines of a file of references."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from captioner.data.parallel import check_line_by_line, read_lines, read_parallel
+from captioner.errors import UserError
+from captioner.evaluation.translation_lengths import LengthBucket, bleu_by_length
+from captioner.evaluation.translations import (
+    TranslationScores,
+    evaluate_translations,
+    sacrebleu_metrics,
+)
+from captioner.translate import TranslationSearch, Translator
+
+WIDTH = 5
+"""Lengths in a bucket, unless another number is given."""
+
+
+@dataclass(frozen=True)
+class TranslationReport:
+    """What was found out.
+
+    scores: of all. sentences: how many. lengths: BLEU against the sources' lengths; empty where the
+    sources are not known. truncated: by line, from 1, how many tokens of a source that was too long
+    for the model were not read.
+    """
+
+    scores: TranslationScores
+    sentences: int
+    lengths: list[LengthBucket] = field(default_factory=list)
+    truncated: dict[int, int] = field(default_factory=dict)
+
+    def table(self) -> str:
+        """In lines a person reads."""
+        lines = [f"sentences    {self.sentences:>6,}", self.scores.table()]
+        if self.lengths:
+            lines += ["", f"{'words of the source':<22}{'sentences':>10}{'BLEU':>8}{'penalty':>9}"]
+        for bucket in self.lengths:
+            words = f"{bucket.first} to {bucket.last}" if bucket.last > bucket.first else ""
+            lines.append(
+                f"{words or bucket.last:<22}{bucket.sentences:>10,}{bucket.bleu:>8.2f}"
+                f"{bucket.brevity_penalty:>9.3f}"
+            )
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plain form for JSON."""
+        plain: dict[str, Any] = {
+            "sentences": self.sentences,
+            **self.scores.as_dict(),
+            "signatures": {
+                "BLEU": self.scores.bleu_signature,
+                "chrF": self.scores.chrf_signature,
+            },
+        }
+        if self.lengths:
+            plain["lengths"] = [
+                {
+                    "words": [bucket.first, bucket.last],
+                    "sentences": bucket.sentences,
+                    "BLEU": bucket.bleu,
+                    "brevity_penalty": bucket.brevity_penalty,
+                }
+                for bucket in self.lengths
+            ]
+        if self.truncated:
+            plain["truncated"] = len(self.truncated)
+        return plain
+
+
+def score_hypotheses(
+    hypotheses: str | Path,
+    references: str | Path,
+    source: str | Path | None = None,
+    lower_case: bool = False,
+    width: int = WIDTH,
+) -> TranslationReport:
+    """Score the lines of a file against those of another.
+
+    source: what was translated, for BLEU against its length. Files that end in .gz are unpacked. A
+    translation may be empty; a reference, or a source, may not.
+    Raises `UserError`, in one sentence that names the file, for one that cannot be read or has
+    another number of lines, and as `evaluate_translations` and `bleu_by_length` do.
+    """
+    if source is None:
+        wanted = read_lines(references)
+        for line, text in enumerate(wanted, start=1):
+            if not text.strip():
+                raise UserError(f"{references}, line {line}, is empty")
+        sources = None
+    else:
+        pairs = read_parallel(source, references).pairs
+        sources, wanted = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    found = read_lines(hypotheses)
+    check_line_by_line(hypotheses, found, references, wanted)
+    return _report(found, wanted, sources, lower_case, width, {})
+
+
+def score_translator(
+    translator: Translator,
+    source: str | Path,
+    references: str | Path,
+    search: TranslationSearch | None = None,
+    batch_size: int = 32,
+    lower_case: bool = False,
+    width: int = WIDTH,
+) -> TranslationReport:
+    """Translate the lines of a file as a user would, and score them against those of another.
+
+    search: how; the model's own options by default. Raises `UserError` as `score_hypotheses` and
+    `Translator.translate` do.
+    """
+    sacrebleu_metrics()  # Its package may be missing, and translating takes long.
+    pairs = read_parallel(source, references).pairs
+    sources, wanted = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # Long sources, which the report has.
+        found = translator.translate(sources, search, batch_size)
+    texts = [translation.text for translation in found]
+    lost = {n: each.truncated for n, each in enumerate(found, start=1) if each.truncated}
+    return _report(texts, wanted, sources, lower_case, width, lost)
+
+
+def _report(
+    found: Sequence[str],
+    references: Sequence[str],
+    sources: Sequence[str] | None,
+    lower_case: bool,
+    width: int,
+    truncated: dict[int, int],
+) -> TranslationReport:
+    found = [text.strip() for text in found]
+    references = [text.strip() for text in references]
+    lengths = []
+    if sources is not None:
+        lengths = bleu_by_length(found, references, sources, width, lower_case)
+    scores = evaluate_translations(found, references, lower_case)
+    return TranslationReport(scores, len(references), lengths, truncated)

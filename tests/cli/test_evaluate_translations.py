@@ -1,0 +1,188 @@
+"""`captioner evaluate` of translations, as a user meets it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from captioner.cli.main import main
+from captioner.text.words import WordVocabulary
+from captioner.translate import (
+    LuongConfig,
+    TranslationModelConfig,
+    TranslationSearch,
+    Translator,
+    load_translator,
+    save_translator,
+)
+
+sacrebleu = pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
+
+SOURCE = ["A man sees a dog.", "The dog runs!", "A man runs and the dog sees a man and runs."]
+REFERENCES = ["Ein Mann sieht einen Hund.", "Der Hund rennt!", "Ein Mann rennt, der Hund auch."]
+FOUND = ["Ein Mann sieht den Hund.", "", "Ein Mann rennt, der Hund auch."]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with what is translated, translations and references; and a model."""
+    for name, lines in (("source", SOURCE), ("references", REFERENCES), ("found", FOUND)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    words = WordVocabulary.learn(SOURCE + REFERENCES, 1)
+    config = TranslationModelConfig(luong=LuongConfig("gru", 8, 8, 1, score="dot"))
+    torch.manual_seed(0)
+    model = config.make(len(words), len(words))
+    search = TranslationSearch(beam=3, maximum_length=5)
+    save_translator(Translator(config, model, words, words, 6, search), tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def evaluate(*arguments: str) -> int:
+    return main(["evaluate", "--device", "cpu", *arguments])
+
+
+def test_a_file_of_translations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = ("--hypotheses", "found", "--references", "references")
+    assert evaluate(*files, "--source", "source", "--json", "scores.json") == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    bleu = sacrebleu.corpus_bleu(FOUND, [REFERENCES])
+    chrf = sacrebleu.corpus_chrf(FOUND, [REFERENCES])
+    scores = json.loads((folder / "scores.json").read_text())
+    assert scores["BLEU"] == pytest.approx(bleu.score)
+    assert scores["chrF"] == pytest.approx(chrf.score)
+    assert scores["exact match"] == pytest.approx(1 / 3)
+    assert scores["sentences"] == 3
+    version = f"version:{sacrebleu.__version__}"
+    for name, signature in scores["signatures"].items():
+        assert version in signature
+        assert signature in printed.out, name
+    assert [each["words"] for each in scores["lengths"]] == [[1, 5], [11, 15]]
+    assert [each["sentences"] for each in scores["lengths"]] == [2, 1]
+    assert scores["lengths"][1]["BLEU"] == pytest.approx(100)
+    assert "11 to 15" in printed.out
+    assert evaluate(*files) == 0
+    printed = capsys.readouterr()
+    assert f"{bleu.score:.2f}" in printed.out
+    assert "words of the source" not in printed.out
+
+
+def test_widths_and_small_letters_and_gzip(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "upper.gz").write_bytes(gzip.compress("\n".join(REFERENCES).upper().encode()))
+    files = ("--hypotheses", "upper.gz", "--references", "references", "--source", "source")
+    assert evaluate(*files, "--lower-case", "--length-width", "3", "--json", "scores.json") == 0
+    scores = json.loads((folder / "scores.json").read_text())
+    assert scores["BLEU"] == pytest.approx(100)
+    assert "case:lc" in scores["signatures"]["BLEU"]
+    assert [each["words"] for each in scores["lengths"]] == [[1, 3], [4, 6], [10, 12]]
+
+
+def test_a_model_is_scored_on_what_a_user_would_get(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = ("--model", "model", "--source", "source", "--references", "references")
+    assert evaluate(*files, "--beam", "2", "--batch-size", "2", "--json", "scores.json") == 0
+    printed = capsys.readouterr()
+    assert printed.err == (
+        "captioner: line 3 is too long: its last 6 tokens are not read, since the model reads 6\n"
+    )
+    with pytest.warns(UserWarning, match="sentence 3 has 12 tokens"):
+        found = load_translator("model").translate(
+            SOURCE, TranslationSearch(beam=2, maximum_length=5)
+        )
+    wanted = sacrebleu.corpus_chrf([each.text for each in found], [REFERENCES])
+    scores = json.loads((folder / "scores.json").read_text())
+    assert scores["chrF"] == pytest.approx(wanted.score)
+    assert scores["truncated"] == 1
+    assert sum(each["sentences"] for each in scores["lengths"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--hypotheses none --references references", "text file none does not exist"),
+        ("--hypotheses found --references none", "text file none does not exist"),
+        ("--hypotheses found --references short", "found has 3 lines and short has 2"),
+        ("--hypotheses found --references references --source short", "short has 2 lines and ref"),
+        ("--hypotheses found --references empty", "found has 3 lines and empty has 0"),
+        ("--hypotheses empty --references empty", "there is no translation to score"),
+        ("--hypotheses found --references found", "found, line 2, is empty"),
+        ("--hypotheses found --references bytes", "bytes, line 1: byte 1 is not UTF-8 text"),
+        ("--hypotheses found", "translations are scored against --references"),
+        ("--source source --references references", "give --hypotheses, or --model"),
+        ("--model absent --source source --references references", "'absent' is neither a folder"),
+        ("--model model --source source --references short", "source has 3 lines and short has 2"),
+        ("--model model --source source --references references --beam 0", "beam size 0"),
+        (
+            "--model model --source source --references references --batch-size 0",
+            "--batch-size 0 is not at least 1",
+        ),
+        (
+            "--hypotheses found --references references --length-width 3",
+            "--length-width has no meaning without --source",
+        ),
+        (
+            "--hypotheses found --references references --source source --length-width 0",
+            "width 0 of buckets",
+        ),
+        (
+            "--hypotheses found --references references --model model",
+            "--model has no meaning with --hypotheses",
+        ),
+        (
+            "--hypotheses found --references references --beam 2",
+            "--beam has no meaning with --hypotheses",
+        ),
+        (
+            "--hypotheses found --references references --csv a.csv",
+            "--csv has no meaning for translations",
+        ),
+        ("--hypotheses found --references references --maps", "--maps has no meaning for"),
+        (
+            "--hypotheses found --references references --json found",
+            "--hypotheses and --json are the same file, found",
+        ),
+        (
+            "--model model --source source --references references --json model/target.json",
+            "--json would replace model/target.json, which --model reads",
+        ),
+        ("--lower-case", "--lower-case has no meaning without --source or --hypotheses"),
+        ("--copy-unknown", "--copy-unknown has no meaning without --source or --hypotheses"),
+        ("--model tiny-model --source source --references references", "of a translation model"),
+    ],
+)
+def test_one_sentence_for_an_error(
+    folder: Path,
+    tiny_model: Path,
+    arguments: str,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (folder / "short").write_text("A dog.\nA man.\n")
+    (folder / "empty").write_text("")
+    (folder / "bytes").write_bytes(b"\xff\n")
+    (folder / "model" / "target.json").write_text("{}")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert evaluate(*arguments.split()) == 2
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert len(printed.err.splitlines()) == 1
+    assert printed.out == ""
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_without_the_package_it_is_said_before_anything_is_translated(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    monkeypatch.setattr(Translator, "translate", None)
+    assert evaluate("--model", "model", "--source", "source", "--references", "references") == 2
+    assert 'sacrebleu: pip install "captioner[translate]"' in capsys.readouterr().err
