@@ -1,0 +1,56 @@
+"""The configs of Multi30k: all models, both pairs, both directions, and the switch between them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from captioner.recipes.tasks import read_any_recipe
+from captioner.recipes.translation_config import ParallelData, TranslationRecipe
+
+CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("multi30k_*.yaml"))
+LANGUAGES = {"English": "en", "German": "de", "French": "fr"}
+
+
+def pair_of(data: ParallelData) -> tuple[str, str]:
+    """The two languages, which training and validation must have alike."""
+    names = (data.source, data.target, data.validation_source, data.validation_target)
+    found = [re.fullmatch(r"data/multi30k/(train|val)\.(en|de|fr)\.gz", str(n)) for n in names]
+    assert all(found)
+    parts, languages = zip(*((match[1], match[2]) for match in found if match), strict=True)
+    assert parts == ("train", "train", "val", "val")
+    assert languages[:2] == languages[2:]
+    return languages[0], languages[1]
+
+
+def read(path: Path, changes: list[str]) -> TranslationRecipe:
+    recipe = read_any_recipe(path, changes)
+    assert isinstance(recipe, TranslationRecipe)
+    return recipe
+
+
+def test_there_is_every_model_and_every_direction() -> None:
+    recipes = {path.stem: read(path, []) for path in CONFIGS}
+    transformers = [name for name, recipe in recipes.items() if recipe.model.transformer]
+    assert {f"multi30k_{pair}" for pair in ("en_de", "de_en", "en_fr", "fr_en")} == {*transformers}
+    english_german = [r.model for r in recipes.values() if pair_of(r.data) == ("en", "de")]
+    for family in ("sequence_to_sequence", "bahdanau", "luong", "gnmt", "transformer"):
+        assert any(getattr(model, family) for model in english_german), family
+    luong = [(model.luong.score, model.luong.attention) for model in english_german if model.luong]
+    assert {"dot", "general", "concat"} == {score for score, kind in luong if kind == "global"}
+    assert any(kind.startswith("local") for _, kind in luong)
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_its_comment_says_what_it_is_and_how_to_switch(path: Path) -> None:
+    comment = " ".join(re.findall(r"^# ?(.*)$", path.read_text(), re.MULTILINE))
+    (own,) = re.findall(r"Multi30k, (\w+) to (\w+):", comment)
+    ((source, target),) = re.findall(r"as here (\w+) to (\w+):", comment)
+    changes = re.findall(r"--set (\S+)", comment)
+    before, after = pair_of(read(path, []).data), pair_of(read(path, changes).data)
+    assert before == tuple(LANGUAGES[name] for name in own)
+    assert after == (LANGUAGES[source], LANGUAGES[target])
+    assert before != after
+    assert path.stem.startswith(f"multi30k_{'_'.join(before)}")
