@@ -25,7 +25,7 @@ from typing import Any
 
 import benchmark_reference as reference
 import torch
-from benchmark_machine import Machine
+from benchmark_machine import Machine, add_machine_options, chosen_machine, described
 from torch import Tensor
 
 from captioner.caption import CaptioningBatch, CaptioningLoss, DecoderConfig, ObjectiveConfig
@@ -334,17 +334,12 @@ def main() -> int:
         help=f"of {', '.join(measurements('cpu', True))}; "
         f"on cuda of {', '.join(measurements('cuda', True))}",
     )
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--repeat", type=int, default=5, help="times each (default: %(default)s)")
+    add_machine_options(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as well")
     arguments = parser.parse_args()
-    if arguments.repeat < 1:
-        raise UserError("--repeat is not at least 1")
     if arguments.json is not None:
         check_writable("--json", arguments.json.parent)
-    if arguments.device == "cuda" and not torch.cuda.is_available():
-        raise UserError("there is no CUDA device here")
-    machine = Machine(torch.device(arguments.device), arguments.repeat)
+    machine = chosen_machine(arguments)
     with_bfloat16 = has_bfloat16(machine.device)
     known = measurements(arguments.device, with_bfloat16)
     for name in arguments.only or ():
@@ -352,8 +347,7 @@ def main() -> int:
             raise UserError(f"--only {name!r} is not one of {', '.join(known)}, on this machine")
     kinds = [torch.float32] * (arguments.device == "cpu") + [torch.bfloat16] * with_bfloat16
     speeds = [f"{_name(kind)} {machine.products(kind) / 1e9:,.0f} GFLOP/s" for kind in kinds]
-    where = torch.cuda.get_device_name() if arguments.device == "cuda" else "the CPU"
-    print(f"{where}, {torch.get_num_threads()} threads, torch {torch.__version__}")
+    print(described(machine.device))
     if not with_bfloat16:
         speeds.append("no bfloat16")
     print(f"matrix products: {', '.join(speeds)}; copy: {machine.bandwidth() / 1e9:,.0f} GB/s")

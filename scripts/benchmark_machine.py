@@ -1,7 +1,8 @@
-"""What `benchmark.py` times with, and how fast the machine is by itself."""
+"""What the benchmarks time with, on which device, and how fast the machine is by itself."""
 
 from __future__ import annotations
 
+import argparse
 import functools
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 from captioner.attention.products import linear
+from captioner.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -60,3 +62,27 @@ class Machine:
     def limit(self, products: float, dtype: torch.dtype, moved: float) -> float:
         """Seconds that so many operations, or so many bytes, take at least."""
         return max(products / self.products(dtype), moved / self.bandwidth())
+
+
+def add_machine_options(parser: argparse.ArgumentParser, repeat: int = 5) -> None:
+    """Add --device and --repeat. repeat: unless another number is given."""
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument(
+        "--repeat", type=int, default=repeat, help="times each (default: %(default)s)"
+    )
+
+
+def chosen_machine(arguments: argparse.Namespace) -> Machine:
+    """What these options ask for. Raises `UserError` for what there is not here."""
+    if arguments.repeat < 1:
+        raise UserError("--repeat is not at least 1")
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        raise UserError("there is no CUDA device here")
+    return Machine(torch.device(arguments.device), arguments.repeat)
+
+
+def described(device: torch.device) -> str:
+    """What is measured on, in a line."""
+    where = torch.cuda.get_device_name(device) if device.type == "cuda" else "the CPU"
+    threads = torch.get_num_threads()
+    return f"{where}, {threads} thread{'s' * (threads > 1)}, torch {torch.__version__}"

@@ -80,6 +80,7 @@ def test_a_name_that_is_not_text_can_be_printed(monkeypatch: pytest.MonkeyPatch)
         [f"{ROOT}/scripts/caption_baselines.py", "absent.yaml", "--out", "x"],
         [f"{ROOT}/scripts/teacher_features.py", "absent.yaml", "--teacher", "x"],
         [f"{ROOT}/scripts/benchmark.py", "--only", "absent"],
+        [f"{ROOT}/scripts/benchmark_translation.py", "absent.yaml"],
         [f"{ROOT}/scripts/compare_runs.py", "absent"],
         [
             *(f"{ROOT}/scripts/distill_encoder.py", "--photos", "x", "--train", "absent.txt"),

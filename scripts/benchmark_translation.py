@@ -1,0 +1,203 @@
+"""How many tokens a second every translation model is trained on and decodes.
+
+Each model is that of a config, with random weights and a vocabulary of the size that the config
+asks for; sentences are random and all of one length, on both sides. Training is a step as
+`captioner train` makes it: loss, gradient, clipping, optimiser; what counts is tokens of the
+target, the end among them. Decoding is the config's own search, held to that length, of a batch of
+sentences; what counts is tokens of the best translations. The best of --repeat times each.
+
+  OMP_NUM_THREADS=1 python scripts/benchmark_translation.py
+  python scripts/benchmark_translation.py configs/multi30k_en_de.yaml --device cuda
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from benchmark_machine import Machine, add_machine_options, chosen_machine, described
+
+from captioner.cli.program import run_program
+from captioner.data.pairs import PairExample, collate_pairs
+from captioner.decoding import Constraints, CoveragePenalty, LengthNormalisation, decode
+from captioner.errors import UserError
+from captioner.files import check_writable, write_json
+from captioner.recipes.tasks import read_any_recipe
+from captioner.recipes.translation_config import TranslationRecipe
+from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
+from captioner.training.optimizers import make_optimizer
+from captioner.translate import TranslationLoss, TranslationModel
+
+CONFIGS = Path(__file__).resolve().parents[1] / "configs"
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What was measured of the model of a config.
+
+    parameters: of the model. training, decoding: tokens a second.
+    """
+
+    config: str
+    parameters: int
+    training: float
+    decoding: float
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is worked on.
+
+    vocabulary: tokens of either side, or None for as many as the config has. length: T and S, the
+    end among them. training_tokens: of a step, or None for the config's. sentences: decoded at
+    once.
+    """
+
+    vocabulary: int | None
+    length: int
+    training_tokens: int | None
+    sentences: int
+
+
+def measure(machine: Machine, path: Path, sizes: Sizes) -> Speed:
+    """Both speeds of the model of a config. Raises `UserError` for one of another kind."""
+    recipe = read_any_recipe(path)
+    if not isinstance(recipe, TranslationRecipe):
+        raise UserError(f"config {path} is of a captioner, not of a translator")
+    tokens = sizes.vocabulary or recipe.text.size
+    torch.manual_seed(0)
+    model = recipe.model.make(tokens, tokens).to(machine.device)
+    step_tokens = sizes.training_tokens or recipe.data.batch_tokens
+    pairs = max(1, step_tokens // sizes.length)
+    (training,), _ = machine.best(_training(machine, model, recipe, _pairs(pairs, tokens, sizes)))
+    sources = _pairs(sizes.sentences, tokens, sizes)
+    (decoding,), _ = machine.best(_decoding(machine, model, recipe, sources, sizes.length))
+    return Speed(
+        path.stem,
+        sum(parameter.numel() for parameter in model.parameters()),
+        pairs * sizes.length / training,
+        sizes.sentences * sizes.length / decoding,
+    )
+
+
+def _pairs(count: int, tokens: int, sizes: Sizes) -> list[PairExample]:
+    generator = torch.Generator().manual_seed(1)
+    shape = (2, count, sizes.length - 1)  # And the end.
+    source, target = torch.randint(len(SPECIAL_WORDS), tokens, shape, generator=generator)
+    return [PairExample(*pair) for pair in zip(source.tolist(), target.tolist(), strict=True)]
+
+
+def _training(
+    machine: Machine, model: TranslationModel, recipe: TranslationRecipe, pairs: list[PairExample]
+) -> Callable[[], None]:
+    loss = TranslationLoss(model, recipe.objective)
+    optimizer = make_optimizer(model, recipe.training, None)
+    batch = collate_pairs(pairs).to(machine.device)
+
+    def step() -> None:
+        model.train()
+        optimizer.zero_grad(set_to_none=True)
+        with _precision(machine, recipe):
+            found = loss.loss(batch)["loss"]
+        torch.autograd.backward(found)
+        if recipe.training.clip_norm > 0:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.training.clip_norm)
+        optimizer.step()
+
+    return step
+
+
+def _decoding(
+    machine: Machine,
+    model: TranslationModel,
+    recipe: TranslationRecipe,
+    pairs: list[PairExample],
+    length: int,
+) -> Callable[[], None]:
+    batch = collate_pairs(pairs).to(machine.device)
+    words = length - 1  # And the end.
+    search = recipe.search
+
+    def translate() -> None:
+        model.eval()
+        with torch.no_grad(), _precision(machine, recipe):
+            found = decode(
+                model,
+                model.remember(batch.source, batch.source_mask),
+                start=Vocabulary.start,
+                end=Vocabulary.end,
+                strategy=search.strategy(),
+                constraints=Constraints(minimum_length=words, maximum_length=words),
+                length_normalisation=LengthNormalisation(search.length_normalisation),
+                coverage_penalty=CoveragePenalty(search.coverage_penalty),
+            )
+        assert all(len(hypotheses[0].tokens) == words for hypotheses in found)
+
+    return translate
+
+
+def _precision(machine: Machine, recipe: TranslationRecipe) -> Any:
+    if recipe.training.precision == "float32":
+        return nullcontext()
+    return torch.autocast(machine.device.type, torch.bfloat16)
+
+
+def line(speed: Speed) -> str:
+    """A result as a line of the table."""
+    name, count = speed.config, speed.parameters / 1e6
+    return f"{name:<42}{count:>8.1f} M{speed.training:>14,.0f}{speed.decoding:>14,.0f}"
+
+
+def main() -> int:
+    """Run the program."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "configs",
+        nargs="*",
+        type=Path,
+        metavar="CONFIG",
+        help="of translators (default: all of Multi30k from English to German)",
+    )
+    add_machine_options(parser)
+    parser.add_argument(
+        "--length", type=int, default=16, help="tokens of a sentence (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--sentences", type=int, default=32, help="decoded at once (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="few short sentences, few words: whether it runs"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as well")
+    arguments = parser.parse_args()
+    for name, least in (("length", 2), ("sentences", 1)):
+        if getattr(arguments, name) < least:
+            raise UserError(f"--{name} {getattr(arguments, name)} is not at least {least}")
+    if arguments.json is not None:
+        check_writable("--json", arguments.json.parent)
+    machine = chosen_machine(arguments)
+    sizes = Sizes(None, arguments.length, None, arguments.sentences)
+    if arguments.quick:
+        machine, sizes = Machine(machine.device, 1), Sizes(50, 4, 8, 2)
+    print(described(machine.device))
+    print(f"{sizes.length} tokens a sentence, {sizes.sentences} decoded at once; tokens a second")
+    print(f"{'':<42}{'parameters':>10}{'training':>14}{'decoding':>14}")
+    speeds = []
+    for path in arguments.configs or sorted(CONFIGS.glob("multi30k_en_de*.yaml")):
+        speeds.append(measure(machine, path, sizes))
+        print(line(speeds[-1]), flush=True)
+    if arguments.json is not None:
+        write_json(arguments.json, [asdict(speed) for speed in speeds])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main, Path(__file__).stem))

@@ -1,0 +1,88 @@
+"""The benchmarks of translation run, on small layers and models; what they time is right."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from scripts_samples import ROOT, run
+
+from captioner.errors import UserError
+
+
+@pytest.fixture
+def benchmark_length(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    import benchmark_length
+
+    return benchmark_length
+
+
+def test_the_cost_of_layers_against_length(tmp_path: Path) -> None:
+    said = run(tmp_path, f"{ROOT}/scripts/benchmark_length.py", "--quick", "--json", "costs.json")
+    assert "forward, ms" in said
+    assert "training, ms" in said
+    costs = json.loads((tmp_path / "costs.json").read_text())
+    found = {(cost["work"], cost["layer"], cost["length"]): cost for cost in costs}
+    layers = ("recurrent", "convolution", "self-attention")
+    wanted = {(w, la, n) for w in ("forward", "training") for la in layers for n in (16, 32)}
+    assert found.keys() == wanted
+    assert len(costs) == len(wanted)
+    for (work, layer, length), cost in found.items():
+        first = found[work, layer, 16]
+        assert cost["seconds"] > 0
+        assert cost["ratio"] == pytest.approx(cost["seconds"] / first["seconds"])
+        # Of self-attention, with d = 16, from 4 n d^2 + 2 n^2 d: 6 / 4 that of n = 16 by n / 16.
+        expected = {16: 1.0, 32: 8 / 3 if layer == "self-attention" else 2.0}[length]
+        assert cost["by_products"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--size", "12"], "--size 12 cannot be divided among 8 heads"),
+        (["--batch-size", "0"], "--batch-size 0 is not at least 1"),
+        (["--repeat", "0"], "--repeat is not at least 1"),
+    ],
+)
+def test_what_cannot_be_measured(
+    benchmark_length: ModuleType,
+    options: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["benchmark_length.py", *options])
+    with pytest.raises(UserError, match=message):
+        benchmark_length.main()
+
+
+@pytest.mark.parametrize("layer", ["recurrent", "convolution", "self-attention"])
+def test_a_layer_looks_at_the_places_it_should(benchmark_length: ModuleType, layer: str) -> None:
+    torch.manual_seed(0)
+    module = benchmark_length.LAYERS[layer](16)
+    vectors = torch.randn(2, 9, 16, requires_grad=True)
+    outputs = module(vectors)
+    assert outputs.shape == vectors.shape
+    outputs[0, 4].sum().backward()
+    assert vectors.grad is not None
+    seen = vectors.grad.abs().sum(dim=2).nonzero().tolist()  # (B, S): of which places
+    places = {"recurrent": range(5), "convolution": range(3, 6), "self-attention": range(9)}
+    assert seen == [[0, place] for place in places[layer]]
+
+
+def test_tokens_a_second_of_every_translation_model(tmp_path: Path) -> None:
+    said = run(
+        tmp_path, f"{ROOT}/scripts/benchmark_translation.py", "--quick", "--json", "speeds.json"
+    )
+    speeds = json.loads((tmp_path / "speeds.json").read_text())
+    configs = sorted(path.stem for path in (ROOT / "configs").glob("multi30k_en_de*.yaml"))
+    assert [speed["config"] for speed in speeds] == configs
+    assert len(configs) >= 8
+    for speed in speeds:
+        assert speed["training"] > 0
+        assert speed["decoding"] > 0
+        assert f"{speed['config']} " in said
