@@ -14,7 +14,7 @@ import pytest
 from samples import save_photo
 
 from captioner.cli.main import build_parser, main
-from captioner.recipes.config import read_recipe
+from captioner.recipes.tasks import read_any_recipe
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -25,13 +25,14 @@ def blocks(language: str) -> list[str]:
 
 
 def commands() -> list[str]:
+    """Those of this package, and those that write a file for one of them."""
     lines = [line for block in blocks("bash") for line in block.splitlines()]
     parts = [part.strip() for line in lines for part in line.split("#")[0].split("&&")]
-    return [part for part in parts if part.startswith("captioner ")]
+    return [part for part in parts if part.startswith(("captioner ", "printf "))]
 
 
 def needs_large_data(command: str) -> bool:
-    return any(name in command for name in ("flickr", "coco"))
+    return any(name in command for name in ("flickr", "coco", "multi30k"))
 
 
 @pytest.fixture
@@ -68,28 +69,51 @@ def test_the_readme_has_the_two_commands() -> None:
     assert 'pip install -e ".[dev]" && pytest' in README
 
 
-def test_the_small_commands_run_in_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+SMALLER = {
+    "shapes": ("data.shapes.train=64", "data.shapes.validation=8", "training.epochs=1"),
+    "numbers": ("data.numbers.train=64", "data.numbers.validation=8"),
+}
+"""What makes the set of a config small; the model stays as it is."""
+
+
+def test_the_small_commands_run_in_order(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
     run = [command for command in commands() if not needs_large_data(command)]
-    assert len(run) >= 12
+    assert len(run) >= 24
     for command in run:
+        if command.startswith("printf "):
+            subprocess.run(["bash", "-c", command], cwd=folder, check=True)
+            continue
         words = shlex.split(command)[1:]
         if "<" in words:
             place = words.index("<")
             monkeypatch.setattr(sys, "stdin", (folder / words[place + 1]).open())
             del words[place : place + 2]
+        out = None
+        if ">" in words:
+            place = words.index(">")
+            out = folder / words[place + 1]
+            del words[place : place + 2]
         if words[0] == "train":  # The same command on a smaller set of the same kind.
-            for change in ("shapes.train=64", "shapes.validation=8"):
-                words += ["--set", f"data.{change}"]
-            words += ["--set", "training.epochs=1", "--device", "cpu"]
+            (changes,) = (SMALLER[name] for name in SMALLER if name in words[1])
+            words += [word for change in changes for word in ("--set", change)]
+            words += ["--device", "cpu"]
         if "--maps" in words:
             words += ["--curve-photos", "1", "--curve-steps", "2", "--random-orders", "1"]
+        capsys.readouterr()
         assert main(words) == 0, command
-    pictures = ("demo.png", "maps.png", "maps.gif", "curves.png")
+        if out is not None:
+            out.write_text(capsys.readouterr().out)
+    pictures = ("demo.png", "maps.png", "maps.gif", "curves.png", "alignment.png")
     tables = ("captions.json", "captions.csv", "scores.json", "scores.csv", "frequency.json")
-    for name in (*pictures, *tables, "maps.html", "scores.html"):
+    pages = ("maps.html", "scores.html", "alignment.html")
+    for name in (*pictures, *tables, *pages, "alignment.json", "bleu.json"):
         assert (folder / name).stat().st_size > 0
     assert len(list((folder / "maps").iterdir())) == 2
     assert list((folder / "words").iterdir())
+    assert len((folder / "found.txt").read_text().splitlines()) == 2
 
 
 def test_the_commands_that_need_large_data_are_understood(folder: Path) -> None:
@@ -98,7 +122,7 @@ def test_the_commands_that_need_large_data_are_understood(folder: Path) -> None:
     for command in large:
         arguments = build_parser().parse_args(shlex.split(command)[1:])
         if hasattr(arguments, "config"):
-            read_recipe(arguments.config, arguments.changes)
+            read_any_recipe(arguments.config, arguments.changes)
 
 
 @pytest.mark.parametrize(("number", "said"), [(0, "most at row"), (1, "CIDEr-D")])
