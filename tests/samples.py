@@ -17,13 +17,14 @@ from captioner.vision.vgg import VGGConfig, VGGEncoder
 WORDS = ["a", "brown", "dog", "man", "on", "red", "runs", "the", "two", "water"]
 
 
-def make_captioner(seed: int = 0) -> Captioner:
+def make_captioner(seed: int = 0, standardise: bool = False) -> Captioner:
     """A captioner with random weights: 64x64 photos, a 4x4 map."""
     torch.manual_seed(seed)
     vocabulary = Vocabulary(WORDS)
-    decoder = ShowAttendTellDecoder(
-        DecoderConfig(embedding_size=8, hidden_size=12, attention_size=8), len(vocabulary)
+    sizes = DecoderConfig(
+        embedding_size=8, hidden_size=12, attention_size=8, standardise=standardise
     )
+    decoder = ShowAttendTellDecoder(sizes, len(vocabulary))
     for parameter in decoder.parameters():  # Far enough from zero for photos to matter.
         torch.nn.init.normal_(parameter, std=0.5)
     return Captioner(

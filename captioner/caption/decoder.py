@@ -30,6 +30,7 @@ from captioner.attention.products import (
     packed,
 )
 from captioner.caption.recurrence import Looks, Recurrence, Weights
+from captioner.caption.standardisation import Standardisation
 from captioner.decoding import Step
 from captioner.errors import UserError
 from captioner.field_checks import check_choice, check_probabilities, check_sizes
@@ -49,6 +50,8 @@ class DecoderConfig:
     output_tanh: a tanh before L_o.
     dropout: probability, on embeddings, on the initial state and before L_o.
     memory_dropout: probability of blanking a whole channel of a photo's annotation vectors.
+    standardise: bring annotation vectors to mean 0 and standard deviation 1 first, by those of
+        training photos; see `captioner.caption.standardisation`. Not in the paper.
 
     Raises `UserError` for values out of range.
     """
@@ -63,6 +66,7 @@ class DecoderConfig:
     output_tanh: bool = False
     dropout: float = 0.5
     memory_dropout: float = 0.0
+    standardise: bool = False
 
     def __post_init__(self) -> None:
         section = "decoder"
@@ -133,6 +137,7 @@ class ShowAttendTellDecoder(nn.Module):
             self.output_context = Linear(memory, embedding, bias=False)
         self.output = Linear(embedding if config.deep_output else hidden, vocabulary_size)
         self.dropout = nn.Dropout(config.dropout)
+        self.standardisation = Standardisation(memory) if config.standardise else None
         self._packed_once = PackedOnce()
         # Words at the scale of annotation vectors (about one), lest the LSTM hear only the photo,
         # and gates that at first remember.
@@ -141,9 +146,13 @@ class ShowAttendTellDecoder(nn.Module):
         nn.init.zeros_(self.output.bias)
         with torch.no_grad():
             self.lstm.bias_ih[hidden : 2 * hidden] = 1.0  # The forget gate's.
+        if self.standardisation is not None and not self.lstm.bias_ih.is_meta:
+            self.standardisation.reset()
 
     def remember(self, annotations: Tensor) -> Memory:
         """Annotation vectors (B, L, D) -> the memory that `start` and `forward` take."""
+        if self.standardisation is not None:
+            annotations = self.standardisation(annotations)
         if self.training and self.config.memory_dropout > 0:
             kept = functional.dropout(
                 annotations.new_ones(annotations.shape[0], 1, annotations.shape[2]),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -82,7 +83,7 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     folder = Path(folder)
     path = folder / CONFIG
     mapping = read_model_config(folder, FORMAT, "caption")
-    config = from_mapping(ModelConfig, {"confidence": None, **mapping}, str(path), complete=True)
+    config = from_mapping(ModelConfig, _with_later_fields(mapping), str(path), complete=True)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     # Made without memory and without drawing initial weights, which the file's replace.
     with torch.device("meta"):
@@ -112,6 +113,14 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     return captioner.to(device)
+
+
+def _with_later_fields(mapping: dict[str, Any]) -> dict[str, Any]:
+    """A config with what models that were saved before such fields were there mean by them."""
+    found = {"confidence": None, **mapping}
+    if isinstance(found.get("decoder"), dict):
+        found["decoder"] = {"standardise": False, **found["decoder"]}
+    return found
 
 
 def save_confidence(confidence: Confidence, folder: str | Path) -> None:

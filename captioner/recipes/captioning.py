@@ -9,9 +9,10 @@ from itertools import chain
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from captioner.caption import Captioner, ShowAttendTellDecoder
-from captioner.data.examples import encode_captions
+from captioner.data.examples import CaptionExample, encode_captions
 from captioner.errors import UserError
 from captioner.recipes.caption_batches import CaptionBatches
 from captioner.recipes.config import CaptioningRecipe
@@ -37,6 +38,9 @@ __all__ = ["CaptionBatches", "free_running", "scores_of", "train_captioner", "wr
 
 _AHEAD = 2
 """Steps made ready while a GPU makes one."""
+
+_STANDARDISED_BY = 256
+"""Photos whose annotation vectors, 196 each, tell what those of all are like."""
 
 
 def train_captioner(
@@ -176,9 +180,21 @@ def _prepare(
         raise UserError("there is nothing left to train on")
     _check_validation(len(kept))
     judged = validation_source.take(kept)
+    if start is None and not resumed and decoder.standardisation is not None:
+        with torch.no_grad():
+            rows = _some_rows(examples.examples)
+            few = (train_rows.annotations(some) for some in torch.split(rows, 32))
+            decoder.standardisation.fit(few)
     ahead = _AHEAD if device.type == "cuda" else 0
     batches = CaptionBatches(examples.examples, train_rows, recipe, ahead)
     return _Prepared(captioner, model, batches, validation_rows, kept, judged)
+
+
+def _some_rows(examples: list[CaptionExample]) -> Tensor:
+    """Rows of photos that have captions, `_STANDARDISED_BY` at most, spread evenly over all."""
+    rows = sorted({example.row for example in examples})
+    count = min(len(rows), _STANDARDISED_BY)
+    return torch.tensor([rows[place * len(rows) // count] for place in range(count)])
 
 
 def _start(recipe: CaptioningRecipe, folder: Path, resumed: bool) -> Start | None:

@@ -243,6 +243,12 @@ class CaptioningRecipe:
     def __post_init__(self) -> None:
         if self.minimum_count < 1:
             raise UserError(f"minimum_count {self.minimum_count} is not at least 1")
+        learned = self.encoder.weights != "random" or self.start_from is not None
+        if self.decoder.standardise and self.encoder.train and not learned:
+            raise UserError(
+                "decoder standardise takes annotation vectors as they are before training, and an "
+                "encoder of random weights does not stay near them"
+            )
         if self.training.encoder_learning_rate is not None and not self.encoder.train:
             raise UserError("training encoder_learning_rate has no effect without encoder train")
         if self.features.mirror and self.encoder.train:

@@ -307,3 +307,13 @@ def test_a_config_without_a_field_is_refused_though_there_is_a_default(
     del config[section]
     path.write_text(json.dumps(config))
     assert f"field '{section}' is missing" in refused(tiny_model, "config.json")
+
+
+def test_a_model_saved_before_a_field_was_there_loads(
+    tiny_captioner: Captioner, tiny_model: Path
+) -> None:
+    path = tiny_model / "config.json"
+    config = json.loads(path.read_text())
+    del config["decoder"]["standardise"]
+    path.write_text(json.dumps(config))
+    assert load_model(tiny_model).decoder.config == tiny_captioner.decoder.config

@@ -217,6 +217,40 @@ def test_a_run_split_in_two_equals_one_in_one_go(table: Path, tmp_path: Path) ->
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+def test_annotation_vectors_are_standardised_by_those_of_training_photos(
+    table: Path, tmp_path: Path
+) -> None:
+    decoder = {**SMALL["decoder"], "standardise": True}  # type: ignore[dict-item]
+    whole, split = tmp_path / "whole", tmp_path / "split"
+    folder = train_captioner(recipe_for(table, decoder=decoder), whole)
+    found = captioner.load(folder).decoder.standardisation
+    assert found is not None
+    store = FeatureStore(whole / "features" / "train")
+    vectors = store.read(torch.arange(6)).flatten(end_dim=1)
+    deviation, mean = torch.std_mean(vectors, dim=0, correction=0)
+    torch.testing.assert_close(found.mean, mean, atol=1e-3, rtol=1e-3)
+    usual = deviation > 0.1 * deviation.median()
+    assert usual.any()
+    torch.testing.assert_close(found.deviation[usual], deviation[usual], atol=1e-3, rtol=1e-3)
+
+    once = {**SMALL["training"], "epochs": 1}  # type: ignore[dict-item]
+    train_captioner(recipe_for(table, decoder=decoder, training=once), split)
+    train_captioner(recipe_for(table, decoder=decoder), split, resume=True)
+    first, second = (load_file(run / "last.safetensors") for run in (whole, split))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+    # One that goes on with it keeps it, though the vectors of its photos are others.
+    fewer = table.with_name("fewer.jsonl")
+    fewer.write_text("\n".join(table.read_text().splitlines()[4:]), encoding="utf-8")
+    options = {"decoder": decoder, "start_from": str(folder), "data": data_of(fewer)}
+    encoder = {**SMALL["encoder"], "weights": str(folder)}  # type: ignore[dict-item]
+    after = train_captioner(recipe_for(table, encoder=encoder, **options), tmp_path / "after")
+    kept = captioner.load(after).decoder.standardisation
+    assert kept is not None
+    assert torch.equal(kept.mean, found.mean)
+
+
 def test_a_run_of_hard_attention_split_in_two_equals_one_in_one_go(
     table: Path, tmp_path: Path
 ) -> None:

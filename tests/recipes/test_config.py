@@ -117,6 +117,11 @@ def test_every_data_set_has_a_config_for_every_objective(data: str) -> None:
             "data: {format: shapes}\ntraining: {encoder_learning_rate: 1e-5}",
             "encoder_learning_rate has no effect without encoder train",
         ),
+        (
+            "data: {format: shapes}\ndecoder: {standardise: true}\n"
+            "encoder: {weights: random, train: true}",
+            "decoder standardise takes annotation vectors as they are before training",
+        ),
         ("data: " + "[" * 5000, "nested too deep"),
         ("data: {format: 2001-99-99}", "month must be in 1..12"),
         ("data: [", "not valid YAML"),

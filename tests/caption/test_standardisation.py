@@ -1,0 +1,90 @@
+"""Standardised annotation vectors: by hand, and as the decoder takes them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from samples import make_captioner
+
+from captioner.caption import DecoderConfig, ShowAttendTellDecoder, load_model, save_model
+from captioner.caption.standardisation import Standardisation
+from captioner.errors import UserError
+
+SIZES = DecoderConfig(5, 6, 4, 3, dropout=0.0, standardise=True)
+
+
+def fitted(*batches: torch.Tensor) -> Standardisation:
+    found = Standardisation(batches[0].shape[-1])
+    found.fit(batches)
+    return found
+
+
+def test_by_hand() -> None:
+    first = torch.tensor([[[1.0, 10.0], [3.0, 10.0]]])  # (B, L, D) = (1, 2, 2)
+    second = torch.tensor([[[5.0, 40.0], [7.0, 40.0]]])
+    found = fitted(first, second)
+    torch.testing.assert_close(found.mean, torch.tensor([4.0, 25.0]))
+    torch.testing.assert_close(found.deviation, torch.tensor([5.0**0.5, 15.0]))
+    torch.testing.assert_close(
+        found(second), torch.tensor([[[1 / 5.0**0.5, 1.0], [3 / 5.0**0.5, 1.0]]])
+    )
+
+
+def test_what_it_was_fitted_to_has_mean_zero_and_deviation_one() -> None:
+    torch.manual_seed(0)
+    photos = torch.rand(20, 9, 7).pow(3) * torch.arange(1.0, 8.0) + 2
+    found = fitted(photos[:5].half(), photos[5:].half())(photos)
+    flat = found.flatten(end_dim=1)
+    torch.testing.assert_close(flat.mean(dim=0), torch.zeros(7), atol=2e-3, rtol=0)
+    torch.testing.assert_close(flat.std(dim=0, correction=0), torch.ones(7), atol=2e-3, rtol=0)
+
+
+def test_a_number_that_never_differs_does_not_become_large() -> None:
+    photos = torch.randn(4, 9, 5)
+    photos[..., 2] = 3.0
+    photos[0, 0, 2] = 3.0001
+    found = fitted(photos)
+    assert float(found(photos)[..., 2].abs().max()) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("photos", "sentence"),
+    [([], "give some"), ([torch.ones(2, 3, 4)], "all are alike")],
+)
+def test_what_cannot_be_fitted_is_refused(photos: list[torch.Tensor], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        Standardisation(4).fit(photos)
+
+
+def test_the_decoder_takes_them_as_one_without_it_takes_standardised_ones() -> None:
+    torch.manual_seed(0)
+    photos = 3 * torch.rand(2, 7, 3) + 1
+    decoder = ShowAttendTellDecoder(SIZES, 11)
+    plain = ShowAttendTellDecoder(replace(SIZES, standardise=False), 11)
+    plain.load_state_dict(
+        {n: t for n, t in decoder.state_dict().items() if not n.startswith("standardisation")}
+    )
+    words = torch.randint(11, (2, 1, 5))
+    as_made = decoder(decoder.remember(photos), words).logits
+    torch.testing.assert_close(as_made, plain(plain.remember(photos), words).logits)
+    assert decoder.standardisation is not None
+    decoder.standardisation.fit([photos])
+    expected = plain(plain.remember(decoder.standardisation(photos)), words).logits
+    found = decoder(decoder.remember(photos), words).logits
+    torch.testing.assert_close(found, expected)
+    assert not torch.allclose(found, as_made)
+
+
+def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
+    captioner = make_captioner(standardise=True)
+    standardisation = captioner.decoder.standardisation
+    assert standardisation is not None
+    standardisation.fit([torch.rand(3, 196, 512)])
+    save_model(captioner, tmp_path / "model")
+    loaded = load_model(tmp_path / "model").decoder.standardisation
+    assert loaded is not None
+    for name, tensor in standardisation.state_dict().items():
+        torch.testing.assert_close(loaded.state_dict()[name], tensor, atol=1e-3, rtol=1e-3)
