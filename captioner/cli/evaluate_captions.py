@@ -142,6 +142,8 @@ def _score_files(arguments: argparse.Namespace) -> bool:
     from captioner.files import try_all
     from captioner.recipes.scoring import score_results, store_document_frequency
 
+    if arguments.model and not (arguments.results or arguments.write_document_frequency):
+        raise UserError("--references of a model are those of a translator: give --source as well")
     refuse(arguments, OF_MODEL, "where --results and --references are scored")
     if not arguments.page:
         refuse(arguments, ("images",), "where --results are scored without --page")

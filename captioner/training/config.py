@@ -36,8 +36,8 @@ class TrainingConfig:
         which is kept as the model; 0 for none, and 0.999 is a good one. See
         `captioner.training.averaging`.
     keep_last: the models of the last so many validations are kept as well, in `models/` of the
-        run's folder, for `captioner average`; 0 for none. Those of `average`, where that is on, of
-        which further means make little difference.
+        run's folder, for `captioner average`; 0 for none. They are what was judged: with `average`,
+        moving averages themselves.
     seed: of the initial weights, the order of batches, and dropout.
     checkpoint_seconds: at most this long between two checkpoints.
     tensorboard: also write scalars, loss and learning rate every hundred steps among them, and what

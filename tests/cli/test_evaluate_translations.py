@@ -118,6 +118,7 @@ def test_a_model_is_scored_on_what_a_user_would_get(
         ("--hypotheses found --references bytes", "bytes, line 1: byte 1 is not UTF-8 text"),
         ("--hypotheses found", "translations are scored against --references"),
         ("--source source --references references", "give --hypotheses, or --model"),
+        ("--model model --references references", "give --source as well"),
         ("--model absent --source source --references references", "'absent' is neither a folder"),
         ("--model model --source source --references short", "source has 3 lines and short has 2"),
         ("--model model --source source --references references --beam 0", "beam size 0"),
