@@ -69,6 +69,7 @@ class Familiarity(nn.Module):
 
     mean, scale: (F,) mean and standard deviation of each feature. basis: (F, R) orthonormal
     directions of the standardised features. variances: (R,) along them.
+    Without values until they are filled: `fit` does, or a model folder.
 
     All stay on the CPU; they are stored in float32 and computed with in float64.
     """
@@ -81,10 +82,11 @@ class Familiarity(nn.Module):
     def __init__(self, config: FamiliarityConfig) -> None:
         super().__init__()
         self.config = config
-        self.register_buffer("mean", torch.zeros(FEATURES))
-        self.register_buffer("scale", torch.ones(FEATURES))
-        self.register_buffer("basis", torch.eye(FEATURES, config.components))
-        self.register_buffer("variances", torch.ones(config.components))
+        # On the meta device, filling them with anything imports torch's compiler.
+        self.register_buffer("mean", torch.empty(FEATURES))
+        self.register_buffer("scale", torch.empty(FEATURES))
+        self.register_buffer("basis", torch.empty(FEATURES, config.components))
+        self.register_buffer("variances", torch.empty(config.components))
 
     @classmethod
     def fit(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -170,6 +172,18 @@ def test_what_is_loaded_is_what_was_saved(calibrated: Path, tmp_path: Path) -> N
     whole.confidence = make_confidence(whole)
     save_model(whole, tmp_path / "whole", torch.float32)
     assert load_model(tmp_path / "whole").caption(PHOTOS) == whole.caption(PHOTOS)
+
+
+def test_loading_it_imports_nothing_heavy(calibrated: Path) -> None:
+    code = (
+        "import sys; from captioner.caption import load_model; "
+        "assert load_model(sys.argv[1]).confidence is not None; "
+        "heavy = {'sympy', 'triton', 'torch._dynamo', 'torch._inductor', 'torch.onnx'}; "
+        "print(sorted(heavy & sys.modules.keys()))"
+    )
+    command = [sys.executable, "-c", code, str(calibrated)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_its_tensors_are_small() -> None:

@@ -41,8 +41,9 @@ def test_a_distance_by_hand() -> None:
     """Two directions with a variance each, the third feature among the rest."""
     config = FamiliarityConfig(2, 0.25, math.log(2.0), 0.5, 2.0)
     found = Familiarity(config)
-    found.mean[0] = 1.0
-    found.scale[1] = 2.0
+    found.mean.zero_()[0] = 1.0
+    found.scale.fill_(1.0)[1] = 2.0
+    found.basis.copy_(torch.eye(FEATURES, 2))
     found.variances.copy_(torch.tensor([4.0, 9.0]))
     photo = torch.zeros(1, FEATURES, dtype=torch.float64)
     photo[0, :3] = torch.tensor([5.0, 12.0, 3.0])
