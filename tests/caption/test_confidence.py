@@ -33,7 +33,7 @@ from captioner.caption.model_folder import save_confidence
 from captioner.errors import UserError
 
 WEIGHTS = ConfidenceWeights(1.0, 0.5, 0.25, -0.125, -0.2, -3.0)
-FAMILIARITY = FamiliarityConfig(2, 1.0, 0.0, 1.0, 2.0)
+FAMILIARITY = FamiliarityConfig(2, 0.1, 1.0, 0.0, 1.0, 2.0)
 CAPTION = Caption(
     "a dog runs", ("a", "dog", "runs"), -4.0, (-0.5, -2.0, -1.0), torch.zeros(3, 1, 1)
 )
@@ -253,6 +253,7 @@ def test_a_model_saved_over_a_calibrated_one_loads_at_any_stop(
         (("weights",), {"words": "many"}, "confidence: weights: words should be a number"),
         (("weights",), {"length": 1}, "confidence: weights: unknown field 'length'"),
         (("familiarity",), {"components": 0}, "familiarity: components 0 is not from 1"),
+        (("familiarity",), {"floor": 0}, r"familiarity: floor 0\.0 is not above 0"),
         (("familiarity",), {"distance_deviation": 0}, r"distance_deviation 0\.0 is not above 0"),
     ],
 )

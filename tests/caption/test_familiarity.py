@@ -17,12 +17,12 @@ from captioner.errors import UserError
 
 
 def drawn(count: int, seed: int, spread: float = 1.0) -> torch.Tensor:
-    """Features that differ much in three directions and little in the others."""
+    """Features whose logarithms differ much in three directions and little in the others."""
     generator = torch.Generator().manual_seed(seed)
     directions = torch.randn(3, FEATURES, generator=torch.Generator().manual_seed(9))
     along = 3 * torch.randn(count, 3, generator=generator) @ directions
     noise = torch.randn(count, FEATURES, generator=generator)
-    return 5 + spread * (along + noise).double()
+    return (0.2 * spread * (along + noise)).double().exp()
 
 
 def test_features_are_means_and_deviations_over_the_places() -> None:
@@ -37,9 +37,21 @@ def test_features_are_means_and_deviations_over_the_places() -> None:
     assert int(found.count_nonzero()) == 3
 
 
+def test_places_at_the_border_do_not_count() -> None:
+    """Of a map of four rows, the four places in the middle; a smaller one is all border."""
+    annotations = torch.zeros(1, 16, 512)
+    annotations[0, [0, 3, 7, 13], 0] = 9.0
+    annotations[0, [5, 6], 1] = 2.0
+    annotations[0, [9, 10], 1] = 4.0
+    found = pooled_features(annotations)
+    assert found[0, [1, 513]].tolist() == [3.0, 1.0]
+    assert int(found.count_nonzero()) == 2
+    assert int(pooled_features(annotations[:, :9]).count_nonzero()) == 4
+
+
 def test_a_distance_by_hand() -> None:
     """Two directions with a variance each, the third feature among the rest."""
-    config = FamiliarityConfig(2, 0.25, math.log(2.0), 0.5, 2.0)
+    config = FamiliarityConfig(2, 0.5, 0.25, math.log(2.0), 0.5, 2.0)
     found = Familiarity(config)
     found.mean.zero_()[0] = 1.0
     found.scale.fill_(1.0)[1] = 2.0
@@ -47,9 +59,11 @@ def test_a_distance_by_hand() -> None:
     found.variances.copy_(torch.tensor([4.0, 9.0]))
     photo = torch.zeros(1, FEATURES, dtype=torch.float64)
     photo[0, :3] = torch.tensor([5.0, 12.0, 3.0])
-    # (4^2 / 4 + (12 / 2)^2 / 9 + 3^2 / 0.25) / F
-    assert float(found.distance(photo)) == pytest.approx((4 + 4 + 36) / FEATURES)
-    expected = (math.log(44 / FEATURES) - math.log(2.0)) / 0.5
+    photo = photo.exp() - 0.5
+    # 4^2 / 4 and (12 / 2)^2 / 9 inside, 3^2 / 0.25 outside
+    distance = ((4 + 4) / 2 + 36 / (FEATURES - 2)) / 2
+    assert float(found.distance(photo)) == pytest.approx(distance)
+    expected = (math.log(distance) - math.log(2.0)) / 0.5
     assert float(found.unusualness(photo)) == pytest.approx(expected)
 
 
@@ -63,8 +77,32 @@ def test_photos_like_the_training_photos_are_usual_and_others_are_not() -> None:
     limit = found.config.unfamiliar_above
     assert float((usual <= limit).double().mean()) > 0.95
     assert float(found.unusualness(drawn(50, 3, spread=2.0)).min()) > limit
-    elsewhere = drawn(50, 4) + 3 * torch.randn(FEATURES, generator=torch.Generator().manual_seed(1))
+    shift = 0.6 * torch.randn(FEATURES, generator=torch.Generator().manual_seed(1))
+    elsewhere = drawn(50, 4) * shift.exp()
     assert float(found.unusualness(elsewhere).min()) > limit
+
+
+def test_less_of_everything_is_as_unusual_as_more() -> None:
+    """As of noise and plain colours, whose annotation vectors hardly differ from place to place."""
+    found = Familiarity.fit(drawn(400, 0), drawn(200, 1))
+    for share in (0.1, 10.0):
+        photos = drawn(50, 2)
+        photos[:, FEATURES // 2 :] *= share
+        assert float(found.unusualness(photos).min()) > found.config.unfamiliar_above
+
+
+def test_inside_and_outside_are_one_for_photos_that_nothing_was_fitted_to() -> None:
+    """Though there are far fewer photos than features, and so few are alike in all directions."""
+    found = Familiarity.fit(drawn(60, 0), drawn(300, 1))
+    config = found.config
+    logarithms = (drawn(300, 2) + config.floor).log()
+    apart = (logarithms - found.mean.double()) / found.scale.double()
+    along = apart @ found.basis.double()
+    inside = along.square() / found.variances.double()
+    outside = apart.square().sum(1) - along.square().sum(1)
+    assert float(inside.mean()) == pytest.approx(1.0, abs=0.1)
+    rest = config.rest_variance * (FEATURES - config.components)
+    assert float(outside.mean()) / rest == pytest.approx(1.0, abs=0.1)
 
 
 def test_the_asked_share_of_the_held_out_photos_is_familiar() -> None:
@@ -96,7 +134,11 @@ def test_what_cannot_be_fitted_is_refused() -> None:
         Familiarity.fit(drawn(9, 0), drawn(1, 1))
     with pytest.raises(UserError, match="all are alike"):
         Familiarity.fit(drawn(1, 0).expand(9, -1), drawn(5, 1))
+    with pytest.raises(UserError, match="all are alike"):
+        Familiarity.fit(torch.zeros(9, FEATURES), drawn(5, 1))
     with pytest.raises(UserError, match="components 0"):
-        FamiliarityConfig(0, 1.0, 0.0, 1.0, 1.0)
+        FamiliarityConfig(0, 1.0, 1.0, 0.0, 1.0, 1.0)
     with pytest.raises(UserError, match=r"rest_variance -1\.0"):
-        FamiliarityConfig(1, -1.0, 0.0, 1.0, 1.0)
+        FamiliarityConfig(1, 1.0, -1.0, 0.0, 1.0, 1.0)
+    with pytest.raises(UserError, match=r"floor 0\.0"):
+        FamiliarityConfig(1, 0.0, 1.0, 0.0, 1.0, 1.0)

@@ -18,7 +18,10 @@ UNLIKE = "not sure: unlike the photos this model was trained on"
 
 @pytest.fixture
 def folder(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the tiny model and a table of photos that are much alike."""
+    """A folder with the tiny model and a table of photos that are much alike.
+
+    Of what the model says of them, about half is in their captions.
+    """
     rows = ["image,caption,split"]
     for number in range(80):
         path = tmp_path / "photos" / f"{number}.png"
@@ -29,7 +32,7 @@ def folder(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ImageDraw.Draw(image).ellipse((*place, place[0] + 20, place[1] + 20), fill=(60, 40, 20))
         image.save(path)
         split = "val" if number % 2 else "train"
-        rows.append(f"photos/{number}.png,a brown dog runs on red water,{split}")
+        rows.append(f"photos/{number}.png,a brown dog runs on water,{split}")
     (tmp_path / "captions.csv").write_text("\n".join(rows))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -46,7 +49,7 @@ def test_a_model_is_calibrated_and_then_says_when_it_is_not_sure(
     Image.fromarray(noise).save(folder / "noise.png")
     assert main(["caption", "noise.png", "--model", "tiny-model"]) == 0
     before = capsys.readouterr().out
-    assert main([*COMMAND, "--unsure-below", "0.5", "--json", "report.json"]) == 0
+    assert main([*COMMAND, "--unsure-below", "0.3", "--json", "report.json"]) == 0
     printed = capsys.readouterr().out
     assert "expected calibration error" in printed
     assert printed.splitlines()[-1] == "written into tiny-model"
@@ -59,9 +62,9 @@ def test_a_model_is_calibrated_and_then_says_when_it_is_not_sure(
     assert first == f"{before.rstrip()}  ({UNLIKE})"
     assert "unlike" not in second
     odd, usual = json.loads((folder / "out.json").read_text())
-    assert odd["confidence"] < 0.5
+    assert odd["confidence"] < 0.3
     assert (odd["sure"], odd["familiar"]) == (False, False)
-    assert usual["confidence"] > 0.5
+    assert usual["confidence"] > 0.3
     assert usual["familiar"] is True
     with (folder / "out.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -72,7 +75,7 @@ def test_a_model_is_calibrated_and_then_says_when_it_is_not_sure(
     for line in capsys.readouterr().out.splitlines():
         assert line.endswith(f", {UNLIKE})")
     assert main(["info", "tiny-model"]) == 0
-    assert "unsure_below: 0.5" in capsys.readouterr().out
+    assert "unsure_below: 0.3" in capsys.readouterr().out
 
 
 def test_nothing_changes_without_a_confidence(

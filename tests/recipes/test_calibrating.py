@@ -108,7 +108,7 @@ def test_known_shares_come_back_and_outliers_are_told_apart() -> None:
         ]
 
     def features(count: int, away: float) -> torch.Tensor:
-        return torch.tensor(random.normal(away, 1, (count, FEATURES)))
+        return torch.tensor(random.lognormal(away, 1, (count, FEATURES)))
 
     means = random.uniform(-2, 0, 600)
     truth = 1 / (1 + numpy.exp(-(2 + 2 * means)))
