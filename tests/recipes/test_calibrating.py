@@ -15,7 +15,7 @@ from samples import make_captioner
 import captioner
 from captioner.caption import Caption
 from captioner.caption.familiarity import FEATURES
-from captioner.data.outliers import OUTLIER_KINDS
+from captioner.data.outliers import OUTLIER_KINDS, draw_outliers
 from captioner.errors import UserError
 from captioner.recipes.calibration import (
     CalibrationOptions,
@@ -160,11 +160,14 @@ def test_the_packaged_model_is_unsure_of_what_is_no_photo() -> None:
         for split in ("train", "val")
     )
     model = captioner.load()
-    options = CalibrationOptions(training_photos=150, outliers=4)
-    report = calibrate(model, training, validation.first(80), options)
-    for family, least in (("noise", 0.7), ("plain", 0.9), ("screenshots", 0.8)):
+    options = CalibrationOptions(training_photos=150, outliers=6)
+    report = calibrate(model, training, validation.first(120), options)
+    for family, least in (("noise", 0.95), ("plain", 0.95), ("screenshots", 0.9)):
         assert (report.families[family].auroc or 0) > least, family
     assert (report.families["drawings"].auroc or 0) > 0.8
     assert report.photos.unsure < 0.5
+    noise = next(kind for kind in OUTLIER_KINDS if kind.name == "grey noise")
+    told = model.caption(draw_outliers(noise, 6, 99))
+    assert sum(caption.doubt != "" for caption in told) >= 5
     for family in report.families.values():
         assert family.confidence < 0.7 * report.photos.confidence
