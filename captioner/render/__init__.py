@@ -6,9 +6,9 @@ photo the maps cover. It runs no model and needs no screen.
 
 from __future__ import annotations
 
-from captioner.render.animation import frames, save_gif
+from captioner.render.animation import encode_gif, frames, save_gif
 from captioner.render.overlay import overlay
-from captioner.render.page import PageCaption, PageItem, html_page, save_html
+from captioner.render.page import PageCaption, PageItem, PagePhoto, html_page, save_html
 from captioner.render.panels import panels
 from captioner.render.save import save_picture
 from captioner.render.upsample import place, upsample
@@ -17,6 +17,8 @@ from captioner.render.words import save_word_images
 __all__ = [
     "PageCaption",
     "PageItem",
+    "PagePhoto",
+    "encode_gif",
     "frames",
     "html_page",
     "overlay",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
-from captioner.files import atomic_path
+from captioner.files import write_bytes
 from captioner.render.checks import check_attention
 from captioner.render.overlay import overlay
 from captioner.render.region import Region, fit
@@ -42,7 +43,7 @@ def frames(
 ) -> list[Image.Image]:
     """Draw one RGB frame a word: the overlay, and the whole caption with that word highlighted.
 
-    The T frames are of one size. Arguments and errors are those of `save_gif`.
+    The T frames are of one size. Arguments and errors are those of `encode_gif`.
     """
     maps = check_attention(words, attention)
     drawn_photo, drawn_region = fit(photo, region, longest_side)
@@ -52,8 +53,7 @@ def frames(
     return [_frame(picture, caption, current) for current, picture in enumerate(pictures)]
 
 
-def save_gif(
-    path: str | os.PathLike[str],
+def encode_gif(
     photo: Image.Image,
     words: Sequence[str],
     attention: npt.ArrayLike,
@@ -61,8 +61,8 @@ def save_gif(
     seconds_a_word: float = 0.8,
     strength: float = 0.8,
     longest_side: int = 480,
-) -> None:
-    """Write an animated GIF with one frame a word, which starts again at the end.
+) -> bytes:
+    """The content of an animated GIF with one frame a word, which starts again at the end.
 
     All frames share one palette of 256 colours and one fixed dithering pattern, so what does not
     change from word to word does not flicker.
@@ -75,7 +75,7 @@ def save_gif(
     longest_side: pixels of the longer side of the photo.
 
     Raises `ValueError` as `check_attention`, `check_region` and `overlay` do and for a shorter
-    time, and `UserError` when the file cannot be written.
+    time.
     """
     if not 0.02 <= seconds_a_word <= 600:
         raise ValueError(f"{seconds_a_word} seconds a word is not between 0.02 and 600")
@@ -83,17 +83,36 @@ def save_gif(
     palette = _palette(drawn)
     picture_height = fit(photo, region, longest_side)[0].height
     coloured = [_to_palette(frame, palette, picture_height) for frame in drawn]
-    with atomic_path(path) as temporary:
-        coloured[0].save(
-            temporary,
-            format="GIF",
-            save_all=True,
-            append_images=coloured[1:],
-            duration=round(seconds_a_word * 100) * 10,  # milliseconds
-            loop=0,  # for ever
-            optimize=False,
-            palette=palette.getpalette(),  # else Pillow gives every frame one of its own
-        )
+    buffer = io.BytesIO()
+    coloured[0].save(
+        buffer,
+        format="GIF",
+        save_all=True,
+        append_images=coloured[1:],
+        duration=round(seconds_a_word * 100) * 10,  # milliseconds
+        loop=0,  # for ever
+        optimize=False,
+        palette=palette.getpalette(),  # else Pillow gives every frame one of its own
+    )
+    return buffer.getvalue()
+
+
+def save_gif(
+    path: str | os.PathLike[str],
+    photo: Image.Image,
+    words: Sequence[str],
+    attention: npt.ArrayLike,
+    region: Region,
+    seconds_a_word: float = 0.8,
+    strength: float = 0.8,
+    longest_side: int = 480,
+) -> None:
+    """Write what `encode_gif` gives, with the same arguments, to a file.
+
+    Raises `ValueError` as `encode_gif` does, and `UserError` when the file cannot be written.
+    """
+    content = encode_gif(photo, words, attention, region, seconds_a_word, strength, longest_side)
+    write_bytes(path, content)
 
 
 def _frame_width(picture: Image.Image) -> int:

@@ -46,20 +46,48 @@ class PageCaption:
 
 
 @dataclass(frozen=True)
-class PageItem:
-    """One photo of the page, as small as the page will have it. Made by `PageItem.of`.
+class PagePhoto:
+    """A photo as small as a page will have it. Made by `PagePhoto.of`.
 
     jpeg: the photo, encoded; of `size`, width and height in pixels.
     region: left, top, right, bottom of what the maps cover, as shares of the photo's sides.
+    """
+
+    jpeg: bytes
+    size: tuple[int, int]
+    region: Region
+
+    @classmethod
+    def of(cls, photo: Image.Image, region: Region) -> PagePhoto:
+        """A photo with at most 1000 pixels a side, and the part the maps cover, in its pixels.
+
+        Raises `ValueError` as `check_region` does.
+        """
+        fitted, (left, top, right, bottom) = fit(photo, region, _LONGEST_SIDE, enlarge=False)
+        width, height = fitted.size
+        buffer = io.BytesIO()
+        fitted.save(buffer, format="JPEG", quality=_JPEG_QUALITY)
+        shares = (left / width, top / height, right / width, bottom / height)
+        return cls(buffer.getvalue(), fitted.size, shares)
+
+    @property
+    def address(self) -> str:
+        """The photo as an address that holds it all."""
+        return "data:image/jpeg;base64," + base64.b64encode(self.jpeg).decode("ascii")
+
+
+@dataclass(frozen=True)
+class PageItem:
+    """One photo of the page, as small as the page will have it. Made by `PageItem.of`.
+
+    photo: the photo itself.
     map_shape: rows and columns of the maps.
     captions: for each caption its words and its log-probability.
     maps: for each caption its maps (T, rows * columns), int32, in units of `UNIT`.
     name: a line under the photo, such as the name of its file.
     """
 
-    jpeg: bytes
-    size: tuple[int, int]
-    region: Region
+    photo: PagePhoto
     map_shape: tuple[int, int]
     captions: Sequence[tuple[tuple[str, ...], float | None]]
     maps: Sequence[npt.NDArray[np.int32]]
@@ -79,16 +107,12 @@ class PageItem:
         """
         if len(captions) == 0:
             raise ValueError("a photo of a page has no caption")
-        fitted, (left, top, right, bottom) = fit(photo, region, _LONGEST_SIDE, enlarge=False)
         maps = [check_attention(caption.words, caption.attention) for caption in captions]
         shapes = {(weights.shape[1], weights.shape[2]) for weights in maps}
         if len(shapes) > 1:
             raise ValueError(f"a photo of a page has maps of different shapes: {shapes}")
-        width, height = fitted.size
         return cls(
-            jpeg=_encoded(fitted),
-            size=fitted.size,
-            region=(left / width, top / height, right / width, bottom / height),
+            photo=PagePhoto.of(photo, region),
             map_shape=shapes.pop(),
             captions=[(tuple(caption.words), caption.log_probability) for caption in captions],
             maps=[
@@ -171,7 +195,7 @@ def _numbers(item: PageItem) -> dict[str, Any]:
     """What the script needs of an item: edges as shares of the photo, maps row by row."""
     rows, columns = item.map_shape
     return {
-        "region": list(item.region),
+        "region": list(item.photo.region),
         "rows": rows,
         "columns": columns,
         "captions": [weights.tolist() for weights in item.maps],
@@ -180,15 +204,14 @@ def _numbers(item: PageItem) -> dict[str, Any]:
 
 def _article(item: PageItem, position: int) -> str:
     """The HTML of one item; all text from outside is escaped."""
-    width, height = item.size
+    width, height = item.photo.size
     alternative = html.escape(" ".join(printable(word) for word in item.captions[0][0]))
     name = html.escape(printable(item.name))
     captions = "".join(_caption(words, score) for words, score in item.captions)
-    photo = "data:image/jpeg;base64," + base64.b64encode(item.jpeg).decode("ascii")
     return f"""<article class="item" id="item-{position}">
 <figure>
 <div class="stage" style="--ratio:{width / height:.4f}">
-<img src="{photo}" width="{width}" height="{height}" alt="{alternative}">
+<img src="{item.photo.address}" width="{width}" height="{height}" alt="{alternative}">
 <canvas hidden></canvas>
 </div>
 <figcaption>{name}</figcaption>
@@ -215,12 +238,6 @@ def _caption(words: Sequence[str], log_probability: float | None) -> str:
 <div class="below"><button class="play" type="button">Play</button>{score}</div>
 </li>
 """
-
-
-def _encoded(photo: Image.Image) -> bytes:
-    buffer = io.BytesIO()
-    photo.save(buffer, format="JPEG", quality=_JPEG_QUALITY)
-    return buffer.getvalue()
 
 
 def _json(value: Any) -> str:

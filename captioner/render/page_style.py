@@ -1,8 +1,8 @@
-"""The style sheet of the page of captions."""
+"""The style sheets of the page of captions."""
 
 from __future__ import annotations
 
-STYLE = """
+VIEWER_STYLE = """
 :root {
   color-scheme: light dark;
   --paper: #ffffff; --card: #f5f5f2; --ink: #181a1f; --pale: #5d626d; --line: #d9d9d4;
@@ -19,16 +19,6 @@ body {
   margin: 0; background: var(--paper); color: var(--ink);
   font: 1rem/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif;
 }
-header, main { max-width: 76rem; margin: 0 auto; padding: 1rem 1.25rem; }
-header { padding-top: 1.75rem; }
-h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .25rem; }
-header p { margin: 0; color: var(--pale); max-width: 46rem; }
-kbd {
-  font: inherit; font-size: .85em; border: 1px solid var(--line); border-radius: .3em;
-  padding: .05em .35em; background: var(--card);
-}
-.strength { display: flex; align-items: center; gap: .6rem; margin-top: .75rem; }
-.strength input { width: 14rem; max-width: 55vw; accent-color: var(--mark); }
 .item {
   display: grid; grid-template-columns: minmax(0, 7fr) minmax(0, 5fr); gap: 1.5rem;
   align-items: start; background: var(--card); border: 1px solid var(--line);
@@ -67,9 +57,28 @@ figcaption {
 .play:hover { border-color: var(--pale); }
 .score { color: var(--pale); font-size: .875rem; }
 @media (max-width: 52rem) {
-  header, main { padding-left: .75rem; padding-right: .75rem; }
   .item { grid-template-columns: minmax(0, 1fr); gap: .5rem; padding: .75rem; }
   .stage { width: min(100%, 55vh * var(--ratio)); }
   .caption:first-child .word { font-size: 1.25rem; padding: .45rem .35rem; }
 }
 """
+"""Of photos with their captions, which the page of `captioner serve` shows as well."""
+
+STYLE = (
+    VIEWER_STYLE
+    + """
+header, main { max-width: 76rem; margin: 0 auto; padding: 1rem 1.25rem; }
+header { padding-top: 1.75rem; }
+h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .25rem; }
+header p { margin: 0; color: var(--pale); max-width: 46rem; }
+kbd {
+  font: inherit; font-size: .85em; border: 1px solid var(--line); border-radius: .3em;
+  padding: .05em .35em; background: var(--card);
+}
+.strength { display: flex; align-items: center; gap: .6rem; margin-top: .75rem; }
+.strength input { width: 14rem; max-width: 55vw; accent-color: var(--mark); }
+@media (max-width: 52rem) {
+  header, main { padding-left: .75rem; padding-right: .75rem; }
+}
+"""
+)

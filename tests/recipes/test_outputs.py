@@ -239,4 +239,4 @@ def test_no_photo_is_kept_for_the_page(tmp_path: Path) -> None:
     outputs.add(item)
     (kept,) = outputs._page
     assert not any(isinstance(value, Image.Image) for value in vars(kept).values())
-    assert len(kept.jpeg) < 300_000 < len(item.photo.tobytes())
+    assert len(kept.photo.jpeg) < 300_000 < len(item.photo.tobytes())

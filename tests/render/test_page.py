@@ -184,10 +184,10 @@ def test_refuses_what_does_not_fit(photo: Image.Image, attention: Attention) -> 
 def test_an_item_holds_no_pixels_but_its_jpeg(attention: Attention) -> None:
     photo = Image.new("RGB", (3000, 1500), "navy")
     item = PageItem.of(photo, (750, 0, 2250, 1500), [PageCaption(["sea"], attention(1), -1.5)])
-    assert item.size == (1000, 500)
-    with Image.open(io.BytesIO(item.jpeg)) as stored:
+    assert item.photo.size == (1000, 500)
+    with Image.open(io.BytesIO(item.photo.jpeg)) as stored:
         assert stored.size == (1000, 500)
-    assert item.region == pytest.approx((0.25, 0, 0.75, 1))
+    assert item.photo.region == pytest.approx((0.25, 0, 0.75, 1))
     assert item.captions == [(("sea",), -1.5)]
     assert [weights.shape for weights in item.maps] == [(1, 196)]
     assert not any(isinstance(value, Image.Image) for value in vars(item).values())
