@@ -14,6 +14,7 @@ from captioner.cli import (
     evaluate,
     features,
     info,
+    serve,
     train,
     translate,
 )
@@ -27,6 +28,7 @@ Captions photos and shows, for every word, where the model looked.
   captioner caption holiday/ --json holiday.json  a whole folder
   captioner train configs/shapes_soft.yaml        train a model, in minutes, without data
   captioner translate --model runs/numbers/model  translate lines of text, with a trained model
+  captioner serve                                 a page of all that, on this machine
   captioner COMMAND --help                        what a command can do, with examples
 """
 
@@ -40,7 +42,17 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"captioner {captioner.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (caption, translate, train, average, evaluate, calibrate, features, info):
+    for module in (
+        caption,
+        translate,
+        serve,
+        train,
+        average,
+        evaluate,
+        calibrate,
+        features,
+        info,
+    ):
         module.add_command(commands)
     return parser
 

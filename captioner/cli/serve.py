@@ -1,0 +1,163 @@
+"""`captioner serve`."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import socket
+from typing import TYPE_CHECKING
+
+from captioner.cli.options import Commands, add_device, add_parser
+from captioner.errors import UserError
+
+if TYPE_CHECKING:
+    from captioner.translate import Translator
+
+DESCRIPTION = """\
+Opens a page on this machine: drop photos, read their captions, point at a word and see where the
+model looked. The same is there for programs; /api/openapi.json describes it.
+
+  captioner serve                                    the page, at http://127.0.0.1:8765/
+  captioner serve --translator runs/multi30k/model   with a tab that translates
+  captioner serve --model runs/coco/model --port 80
+  captioner serve --host 0.0.0.0                     for everybody who can reach this machine
+  curl -F photo=@photo.jpg http://127.0.0.1:8765/api/caption
+
+What is sent is neither written to disk nor kept. Ctrl-C and SIGTERM end it when the requests under
+way are answered. It needs its extra: pip install "captioner[serve]".
+"""
+
+_PARTS = {"starlette", "uvicorn", "python_multipart", "anyio", "h11"}
+"""What the extra installs, by the names under which it is imported."""
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command to the command line."""
+    parser = add_parser(commands, "serve", "open a page that captions photos", DESCRIPTION)
+    parser.add_argument(
+        "--model",
+        default="default",
+        help="a model folder, or a packaged model (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--translator",
+        metavar="MODEL",
+        help="a folder of a translation model (default: a packaged one, if there is one)",
+    )
+    add_device(parser)
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        default=32,
+        help="photos worked on at a time, of all requests together (default: %(default)s)",
+    )
+    net = parser.add_argument_group("network")
+    net.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on: this machine's own, or 0.0.0.0 for all (default: %(default)s)",
+    )
+    net.add_argument(
+        "--port", type=int, default=8765, help="0 for any that is free (default: %(default)s)"
+    )
+    net.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name by which browsers may call this machine; localhost, its own and addresses in "
+        "numbers always may",
+    )
+    net.add_argument("--open", action="store_true", help="open the page in a browser")
+    limits = parser.add_argument_group("limits")
+    limits.add_argument(
+        "--max-upload", type=float, metavar="MB", help="of one request (default: 32)"
+    )
+    limits.add_argument(
+        "--max-pixels", type=float, metavar="MILLIONS", help="of a photo (default: 64)"
+    )
+    limits.add_argument("--max-photos", type=int, metavar="N", help="in a request (default: 16)")
+    limits.add_argument(
+        "--max-waiting",
+        type=int,
+        metavar="N",
+        help="photos and sentences not answered yet, of all requests; more are answered with "
+        "'busy' (default: 256)",
+    )
+    limits.add_argument(
+        "--timeout", type=float, metavar="SECONDS", help="for one request (default: 60)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until interrupted."""
+    if arguments.batch_size < 1:
+        raise UserError(f"--batch-size {arguments.batch_size} is not at least 1")
+    try:
+        from captioner.serve.app import make_app
+        from captioner.serve.limits import Limits
+        from captioner.serve.server import listen, serve
+        from captioner.serve.service import Service
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _PARTS:
+            raise
+        raise UserError(
+            'captioner serve needs more packages: pip install "captioner[serve]"'
+        ) from None
+    from captioner import load
+    from captioner.demo import demo_photo
+
+    given = {
+        "upload_bytes": _times(arguments.max_upload, 1024**2),
+        "pixels": _times(arguments.max_pixels, 1_000_000),
+        "photos": arguments.max_photos,
+        "waiting": arguments.max_waiting,
+        "seconds": arguments.timeout,
+    }
+    limits = Limits(**{name: value for name, value in given.items() if value is not None})
+    listener = listen(arguments.host, arguments.port)
+    try:
+        model = load(arguments.model, arguments.device)
+        translator = _translator(arguments.translator, arguments.device)
+        try:
+            demo = demo_photo()
+        except UserError:
+            demo = None
+        service = Service(model, translator, limits, arguments.batch_size)
+        names = (arguments.host, socket.gethostname(), *arguments.allow_host)
+        app = make_app(service, names, demo)
+
+        def ready() -> None:
+            print(f"captioner: {listener.address} is open; Ctrl-C ends it", flush=True)
+            if arguments.open:
+                import webbrowser
+
+                webbrowser.open(listener.address)
+
+        serve(app, listener, limits.seconds, ready)
+    finally:
+        listener.socket.close()
+    print("captioner: ended", flush=True)
+    return 0
+
+
+def _times(value: float | None, unit: int) -> float | None:
+    """A limit in its own unit; None where none was given, and as it is where it is no number."""
+    return int(value * unit) if value is not None and math.isfinite(value) else value
+
+
+def _translator(name: str | None, device: str) -> Translator | None:
+    """The translator asked for, or a packaged one; None where there is none."""
+    from captioner.devices import choose_device
+    from captioner.models import model_folder, packaged_models
+    from captioner.translate import load_translator
+    from captioner.translate.model_folder import is_translator
+
+    if name is not None:
+        return load_translator(model_folder(name), choose_device(device))
+    for packaged in packaged_models():
+        folder = model_folder(packaged)
+        if is_translator(folder):
+            return load_translator(folder, choose_device(device))
+    return None

@@ -1,0 +1,132 @@
+"""What waits at the same time is worked on together.
+
+One thread works. While it does, more comes in; when it is done it takes from the queue all that
+may go together, up to the size of a batch. So nothing waits for a batch to fill, and a batch is as
+large as the load.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+Result = TypeVar("Result")
+
+
+@dataclass
+class _Job(Generic[Item, Key, Result]):
+    """Items that were submitted together, and the promise of their results."""
+
+    items: Sequence[Item]
+    key: Key
+    alone: bool
+    done: Future[list[Result]] = field(default_factory=Future)
+
+
+class Batcher(Generic[Item, Key, Result]):
+    """A queue and the thread that works on it.
+
+    work: takes items and the key they share, gives one result an item, in order. It is called in
+        one thread, and never twice at a time.
+    batch_size: items of several jobs that are worked on together; a job that has more by itself
+        is worked on as it is.
+    """
+
+    def __init__(
+        self, work: Callable[[Sequence[Item], Key], list[Result]], batch_size: int, name: str
+    ) -> None:
+        self._work = work
+        self._batch_size = batch_size
+        self._jobs: deque[_Job[Item, Key, Result]] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._seconds_an_item = 0.0
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, items: Sequence[Item], key: Key, alone: bool = False) -> Future[list[Result]]:
+        """Put items into the queue; gives the promise of their results, in order.
+
+        key: only what has equal keys is worked on together. alone: these with no others. A promise
+        that is cancelled before its turn is passed over. What `work` raises for items comes out of
+        their promise, and out of no other.
+        Raises `RuntimeError` after `close`.
+        """
+        job: _Job[Item, Key, Result] = _Job(items, key, alone)
+        with self._changed:
+            if self._closed:
+                raise RuntimeError("the queue is closed")
+            self._jobs.append(job)
+            self._changed.notify()
+        return job.done
+
+    @property
+    def expected_seconds(self) -> float:
+        """How long what is waiting will take, going by how long the last batches took."""
+        with self._changed:
+            return self._seconds_an_item * sum(len(job.items) for job in self._jobs)
+
+    def close(self) -> None:
+        """Finish what is in the queue, take nothing more, and end the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while batch := self._next_batch():
+            # A promise may have been cancelled meanwhile; from here on it cannot be.
+            batch = [job for job in batch if job.done.set_running_or_notify_cancel()]
+            if batch:
+                started = time.monotonic()
+                self._answer(batch)
+                count = sum(len(job.items) for job in batch)
+                seconds = (time.monotonic() - started) / max(1, count)
+                with self._changed:
+                    self._seconds_an_item += 0.3 * (seconds - self._seconds_an_item)
+
+    def _next_batch(self) -> list[_Job[Item, Key, Result]]:
+        """The job that waited longest and those that may go with it; none when it is over."""
+        with self._changed:
+            while not self._jobs and not self._closed:
+                self._changed.wait()
+            if not self._jobs:
+                return []
+            first = self._jobs.popleft()
+            batch = [first]
+            if first.alone:
+                return batch
+            room = self._batch_size - len(first.items)
+            passed: deque[_Job[Item, Key, Result]] = deque()
+            while self._jobs and room > 0:
+                job = self._jobs.popleft()
+                if not job.alone and job.key == first.key and len(job.items) <= room:
+                    batch.append(job)
+                    room -= len(job.items)
+                else:
+                    passed.append(job)
+            self._jobs.extendleft(reversed(passed))
+            return batch
+
+    def _answer(self, batch: list[_Job[Item, Key, Result]]) -> None:
+        items = [item for job in batch for item in job.items]
+        try:
+            results = self._work(items, batch[0].key)
+        except Exception as error:
+            if len(batch) == 1:
+                batch[0].done.set_exception(error)
+                return
+            for job in batch:  # One may be at fault; the others are not to suffer from it.
+                self._answer([job])
+            return
+        place = 0
+        for job in batch:
+            job.done.set_result(results[place : place + len(job.items)])
+            place += len(job.items)
