@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from captioner.translate import Translation
 _PLACES = 5
 """Decimal places of a weight of a map; 14x14 of them still add up to 1 within 0.001."""
 
-_LEVELS = ((0.4, "somewhat sure"), (0.55, "fairly sure"), (1.01, "very sure"))
+_LEVELS = ((0.4, "somewhat sure"), (0.55, "fairly sure"), (math.inf, "quite sure"))
 """Confidences below which these words stand, where the model is sure."""
 
 
@@ -52,10 +53,15 @@ def translations_of(translation: Translation) -> list[dict[str, Any]]:
 
 def confidence_in_words(caption: Caption) -> str | None:
     """A caption's confidence as a person would say it; None where the model has none."""
-    if caption.confidence is None:
-        return None
     confidence = caption.confidence
-    return caption.doubt or next(words for below, words in _LEVELS if confidence < below)
+    if confidence is None:
+        return None
+    if caption.doubt and not caption.familiar:
+        return caption.doubt
+    level = caption.doubt or next(words for below, words in _LEVELS if confidence < below)
+    tenths = round(10 * confidence)
+    share = f"about {tenths} in 10" if tenths else "hardly any"
+    return f"{level}: people would use {share} of its words"
 
 
 def _caption(caption: Caption, maps: bool) -> dict[str, Any]:

@@ -1,0 +1,82 @@
+// The HTTP interface, as the page uses it. Every failure is an Error with a sentence for a person.
+
+const ATTEMPTS = 30;
+
+const pause = (seconds, signal) =>
+  new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, 1000 * seconds);
+    signal?.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    });
+  });
+
+const sentence = async (answer) => {
+  try {
+    return (await answer.json()).error;
+  } catch {
+    return `the server answered with status ${answer.status}`;
+  }
+};
+
+// Ask, and again where the server is busy.
+const ask = async (address, options = {}) => {
+  for (let attempt = 1; ; attempt++) {
+    let answer;
+    try {
+      answer = await fetch(address, options);
+    } catch (error) {
+      if (options.signal?.aborted) throw error;
+      throw new Error("the program that serves this page does not answer; is it still running?");
+    }
+    if (answer.ok) return answer;
+    if (answer.status !== 503 || attempt === ATTEMPTS) throw new Error(await sentence(answer));
+    await pause(Number(answer.headers.get("Retry-After")) || 1, options.signal);
+  }
+};
+
+const form = (fields, files) => {
+  const body = new FormData();
+  for (const [name, value] of Object.entries(fields)) {
+    for (const each of [value].flat()) body.append(name, String(each));
+  }
+  for (const file of files) body.append("photo", file, file.name);
+  return body;
+};
+
+export const model = async () => (await ask("api/model")).json();
+
+export const example = async () => {
+  const answer = await fetch("demo.jpg");
+  if (!answer.ok) throw new Error("the example is not there");
+  return new File([await answer.blob()], "example.jpg", { type: "image/jpeg" });
+};
+
+export const hasExample = async () => {
+  try {
+    return (await fetch("demo.jpg", { method: "HEAD" })).ok;
+  } catch {
+    return false;
+  }
+};
+
+// What the server says of one photo: name, width, height, region, captions and preview.
+export const caption = async (file, search, signal) => {
+  const body = form({ ...search, preview: true }, [file]);
+  const answer = await ask("api/caption", { method: "POST", body, signal });
+  return (await answer.json()).photos[0];
+};
+
+// A file of photos with their captions drawn over them, as a Blob.
+export const overlay = async (files, captions, format, strength) => {
+  const fields = { format, strength, captions: captions.map((each) => JSON.stringify(each)) };
+  const body = form(fields, files);
+  return (await ask("api/overlay", { method: "POST", body })).blob();
+};
+
+export const translate = async (sentences, search) => {
+  const headers = { "Content-Type": "application/json" };
+  const body = JSON.stringify({ sentences, ...search });
+  const answer = await ask("api/translate", { method: "POST", headers, body });
+  return (await answer.json()).translations;
+};

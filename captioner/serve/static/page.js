@@ -1,0 +1,46 @@
+// The page: what is on it at first, its tabs, and what both of them share.
+
+import * as api from "./api.js";
+import { complain } from "./common.js";
+import { startPhotos } from "./photos.js";
+import { startSentences } from "./sentences.js";
+
+const startTabs = () => {
+  const tabs = [...document.querySelectorAll("[role=tab]")];
+  const select = (chosen) => {
+    for (const tab of tabs) {
+      const here = tab === chosen;
+      tab.setAttribute("aria-selected", String(here));
+      tab.tabIndex = here ? 0 : -1;
+      document.getElementById(tab.getAttribute("aria-controls")).hidden = !here;
+    }
+    history.replaceState(null, "", "#" + chosen.getAttribute("aria-controls"));
+  };
+  tabs.forEach((tab, place) => {
+    document.getElementById(tab.getAttribute("aria-controls")).setAttribute("role", "tabpanel");
+    tab.addEventListener("click", () => select(tab));
+    tab.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!step) return;
+      const next = tabs[(place + step + tabs.length) % tabs.length];
+      select(next);
+      next.focus();
+      event.preventDefault();
+    });
+  });
+  document.getElementById("tabs").hidden = false;
+  const wanted = tabs.find((tab) => "#" + tab.getAttribute("aria-controls") === location.hash);
+  if (wanted) select(wanted);
+};
+
+try {
+  const model = await api.model();
+  startPhotos(model);
+  if (model.translator) {
+    startSentences(model);
+    startTabs();
+  }
+  document.documentElement.dataset.ready = "yes";
+} catch (error) {
+  complain(error);
+}

@@ -1,0 +1,258 @@
+// The tab of photos: how they come onto the page, and what happens to them there.
+
+import * as api from "./api.js";
+import { startCamera } from "./camera.js";
+import { complain, copyOf, save, saveJson, say } from "./common.js";
+import { settings } from "./settings.js";
+import { LOOK, captionViewer } from "./viewer.js";
+
+const AT_ONCE = 5; // requests under way; a browser has six connections
+const PATIENCE = 250; // milliseconds that a setting stays as it is before it is used
+
+const find = (id) => document.getElementById(id);
+
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+export const startPhotos = (model) => {
+  const results = find("results");
+  const slider = find("strength");
+  const viewer = captionViewer(LOOK, 1, slider);
+  const search = settings(model, () => later());
+  const items = []; // in the order of the page
+  const queue = []; // items to be captioned
+  let running = 0;
+  let timer = 0;
+
+  const strength = () => Number(slider.value) / 100;
+
+  const refresh = () => {
+    const done = items.filter((item) => item.answer);
+    document.body.classList.toggle("busy-page", items.length > 0);
+    find("settings").hidden = items.length === 0;
+    find("all").hidden = items.length === 0;
+    find("all-html").hidden = done.length < 2;
+    find("all-json").hidden = done.length < 2;
+    find("clear").hidden = items.length < 2;
+  };
+
+  const captionRow = (item, caption, place) => {
+    const row = copyOf("caption-template");
+    const words = row.querySelector(".words");
+    for (const word of caption.words) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "word";
+      button.setAttribute("aria-pressed", "false");
+      button.textContent = word;
+      words.append(button);
+    }
+    const sure = row.querySelector(".sureness");
+    sure.textContent = place === 0 ? capital(caption.confidence_in_words ?? "") : "";
+    sure.hidden = !sure.textContent;
+    sure.classList.toggle("unsure", caption.sure === false);
+    const score = `log-probability ${caption.log_probability.toFixed(2)}`;
+    row.querySelector(".score").textContent = item.answer.captions.length > 1 ? score : "";
+    row.querySelector(".play").setAttribute("aria-label", `Play caption ${place + 1}`);
+    return row;
+  };
+
+  const show = async (item, answer) => {
+    const { root } = item;
+    viewer.remove(root);
+    item.answer = answer;
+    const photo = root.querySelector("img");
+    photo.src = answer.preview;
+    await photo.decode();
+    root.style.setProperty("--ratio", answer.width / answer.height);
+    photo.alt = answer.captions[0].caption;
+    const list = root.querySelector(".captions");
+    list.replaceChildren(...answer.captions.map((each, place) => captionRow(item, each, place)));
+    const { width, height, region } = answer;
+    const maps = answer.captions.map((each) => each.maps);
+    viewer.add(root, {
+      region: region.map((edge, side) => edge / (side % 2 ? height : width)),
+      rows: maps[0][0].length,
+      columns: maps[0][0][0].length,
+      captions: maps.map((words) => words.map((map) => map.flat())),
+    });
+    const best = answer.captions[0];
+    say(`${item.file.name}: ${best.caption}. ${capital(best.confidence_in_words ?? "")}`);
+  };
+
+  const state = (item, name, text) => {
+    item.root.dataset.state = name;
+    item.root.querySelector(".state").textContent = text;
+    item.root.querySelector(".told").setAttribute("aria-busy", String(name === "waiting"));
+  };
+
+  const caption = async (item) => {
+    const { signal } = item.request;
+    try {
+      if (item.file.size > model.limits.upload_bytes) {
+        const most = Math.floor(model.limits.upload_bytes / 2 ** 20);
+        throw new Error(`${item.file.name} is larger than ${most} MB, the limit`);
+      }
+      const answer = await api.caption(item.file, search(), signal);
+      if (signal.aborted) return;
+      await show(item, answer);
+      state(item, "done", "");
+    } catch (error) {
+      if (signal.aborted) return;
+      viewer.remove(item.root);
+      item.answer = null;
+      item.root.querySelector(".captions").replaceChildren();
+      const named = error.message.startsWith(item.file.name);
+      state(item, "failed", named ? error.message : capital(error.message));
+      say(error.message);
+    }
+    refresh();
+  };
+
+  const work = async () => {
+    if (running >= AT_ONCE || queue.length === 0) return;
+    running += 1;
+    const item = queue.shift();
+    await caption(item);
+    running -= 1;
+    work();
+  };
+
+  // Caption an item, again where it was captioned before.
+  const enqueue = (item) => {
+    item.request?.abort();
+    item.request = new AbortController();
+    state(item, "waiting", item.answer ? "" : "Looking …");
+    if (!queue.includes(item)) queue.push(item);
+    work();
+  };
+
+  const later = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => items.forEach(enqueue), PATIENCE);
+  };
+
+  const remove = (item) => {
+    item.request.abort();
+    viewer.remove(item.root);
+    URL.revokeObjectURL(item.address);
+    item.root.remove();
+    items.splice(items.indexOf(item), 1);
+    if (queue.includes(item)) queue.splice(queue.indexOf(item), 1);
+    refresh();
+  };
+
+  const download = async (chosen, format, name) => {
+    complain(null);
+    try {
+      if (format === "json") {
+        const plain = chosen.map(({ answer: { preview, ...rest } }) => rest);
+        return saveJson(chosen.length > 1 ? plain : plain[0], `${name}.json`);
+      }
+      const files = chosen.map((item) => item.file);
+      const captions = chosen.map((item) => item.answer.captions);
+      save(await api.overlay(files, captions, format, strength()), `${name}.${format}`);
+    } catch (error) {
+      complain(error);
+    }
+  };
+
+  const make = (file) => {
+    const item = { file, root: copyOf("photo-template"), answer: null, request: null };
+    const { root } = item;
+    const name = file.name.replace(/\.[^.]*$/, "") || "photo";
+    item.address = URL.createObjectURL(file);
+    root.setAttribute("aria-label", file.name);
+    root.querySelector(".file").textContent = file.name;
+    const photo = root.querySelector("img");
+    photo.addEventListener("error", () => photo.removeAttribute("src"));
+    photo.addEventListener("load", () => {
+      const ratio = photo.naturalWidth / photo.naturalHeight;
+      root.style.setProperty("--ratio", ratio);
+    });
+    photo.src = item.address;
+    const likely = root.querySelector(".likely");
+    root.addEventListener("look", ({ detail }) => {
+      const said = detail && item.answer?.captions[detail.row];
+      const share = said && Math.exp(said.word_log_probabilities[detail.word]);
+      likely.textContent = said
+        ? `“${said.words[detail.word]}”: ${(100 * share).toFixed(0)} % likely`
+        : "";
+    });
+    for (const button of root.querySelectorAll("[data-format]")) {
+      button.addEventListener("click", async () => {
+        button.disabled = true;
+        await download([item], button.dataset.format, `${name}-captions`);
+        button.disabled = false;
+      });
+    }
+    const removal = root.querySelector(".remove");
+    removal.setAttribute("aria-label", `Remove ${file.name}`);
+    removal.addEventListener("click", () => remove(item));
+    return item;
+  };
+
+  const add = (files) => {
+    complain(null);
+    for (const file of files) {
+      const item = make(file);
+      items.push(item);
+      results.append(item.root);
+      enqueue(item);
+    }
+    refresh();
+  };
+
+  const several = (format) => () => {
+    const done = items.filter((item) => item.answer);
+    const most = format === "html" ? model.limits.photos : done.length;
+    if (done.length > most) complain(new Error(`one page holds ${most} photos: the first ones`));
+    download(done.slice(0, most), format, "captions");
+  };
+  find("all-html").addEventListener("click", several("html"));
+  find("all-json").addEventListener("click", several("json"));
+  find("clear").addEventListener("click", () => [...items].forEach(remove));
+
+  startIncoming(add);
+  startCamera(add, complain);
+  api.hasExample().then((there) => {
+    find("example").hidden = !there;
+  });
+  find("example").addEventListener("click", () =>
+    api.example().then((file) => add([file]), complain));
+  refresh();
+};
+
+// Photos that are chosen, dropped or pasted.
+const startIncoming = (add) => {
+  const files = find("files");
+  const veil = find("veil");
+  find("choose").addEventListener("click", () => files.click());
+  files.addEventListener("change", () => {
+    add([...files.files]);
+    files.value = "";
+  });
+
+  const here = () => !find("photos").hidden;
+  const brings = (event) => here() && [...event.dataTransfer.types].includes("Files");
+  addEventListener("dragenter", (event) => {
+    veil.hidden = !brings(event);
+  });
+  addEventListener("dragover", (event) => {
+    if (brings(event)) event.preventDefault();
+  });
+  addEventListener("dragleave", (event) => {
+    if (!event.relatedTarget) veil.hidden = true;
+  });
+  addEventListener("drop", (event) => {
+    veil.hidden = true;
+    if (!brings(event)) return;
+    event.preventDefault();
+    add([...event.dataTransfer.files]);
+  });
+  addEventListener("paste", (event) => {
+    const pasted = [...(event.clipboardData?.files ?? [])];
+    if (!here() || pasted.length === 0) return;
+    event.preventDefault();
+    add(pasted);
+  });
+};

@@ -1,0 +1,173 @@
+// The tab of sentences: translations, and which words were read for each word.
+
+import * as api from "./api.js";
+import { complain, copyOf, range, saveJson, say } from "./common.js";
+
+const find = (id) => document.getElementById(id);
+
+const SPACE = "▁"; // what subword models write for the space before a word
+
+// A token as it is shown: whether it goes on the word before it, and its text.
+const shown = (token, pieces) => {
+  if (token === "<end>") return { text: "end", joined: false };
+  if (!pieces) return { text: token, joined: false };
+  const first = token.startsWith(SPACE);
+  return { text: first ? token.slice(1) || "·" : token, joined: !first };
+};
+
+const element = (name, text, parent, className = "") => {
+  const made = document.createElement(name);
+  made.textContent = text;
+  made.className = className;
+  parent.append(made);
+  return made;
+};
+
+export const startSentences = (model) => {
+  const { translator, limits } = model;
+  const results = find("translated");
+  const text = find("text");
+  const plain = (value) => String(value);
+  const wanted = range("translations-wanted", plain, () => {
+    beam.value = Math.max(beam.value, wanted.value);
+  });
+  const beam = range("translation-beam", plain, () => {
+    wanted.value = Math.min(wanted.value, beam.value);
+  });
+  beam.most = limits.beam;
+  wanted.most = limits.beam;
+  beam.value = translator.search.beam;
+  wanted.value = translator.search.n_best;
+
+  const draw = (root, translation) => {
+    const { source_tokens: read, tokens: written, alignment } = translation;
+    root.querySelector(".whole").textContent = translation.translation || "(nothing)";
+    const pieces = [...read, ...written].some((token) => token.startsWith(SPACE));
+    const lines = [
+      [".source", read, "span"],
+      [".target", written, "button"],
+    ].map(([place, tokens, name]) => {
+      const line = root.querySelector(place);
+      line.replaceChildren();
+      return tokens.map((token, number) => {
+        const { text, joined } = shown(token, pieces && token !== "<unknown>");
+        if (number > 0 && !joined) line.append(" ");
+        const made = element(name, text, line, "token");
+        if (name === "button") made.type = "button";
+        made.classList.toggle("joined", joined);
+        made.classList.toggle("special", token === "<end>");
+        return made;
+      });
+    });
+    const [sources, targets] = lines;
+    if (!translator.attends || targets.length === 0) {
+      root.querySelector(".alignment").hidden = true;
+      return;
+    }
+    root.querySelector(".alignment").hidden = false;
+    const rows = table(root.querySelector("table"), sources, targets, alignment);
+    const look = (chosen) => {
+      targets.forEach((target, row) => target.classList.toggle("shown", row === chosen));
+      rows.forEach((row, place) => row.classList.toggle("shown", place === chosen));
+      sources.forEach((each, column) => {
+        const weight = chosen === null ? 0 : alignment[chosen][column];
+        each.style.setProperty("--weight", `${Math.round(100 * weight)}%`);
+        each.classList.toggle("lit", weight > 0.005);
+      });
+    };
+    targets.forEach((target, row) => {
+      target.addEventListener("pointerenter", () => look(row));
+      target.addEventListener("pointerleave", () => look(null));
+      target.addEventListener("focus", () => look(row));
+      target.addEventListener("blur", () => look(null));
+      rows[row].addEventListener("pointerenter", () => look(row));
+      rows[row].addEventListener("pointerleave", () => look(null));
+      target.addEventListener("keydown", (event) => {
+        const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+        if (!step) return;
+        targets[(row + step + targets.length) % targets.length].focus();
+        event.preventDefault();
+      });
+    });
+  };
+
+  const table = (place, sources, targets, alignment) => {
+    place.replaceChildren();
+    const head = element("tr", "", place);
+    element("td", "", head);
+    for (const each of sources) {
+      const cell = element("th", "", head);
+      cell.scope = "col";
+      element("span", each.textContent, cell);
+    }
+    return targets.map((target, row) => {
+      const line = element("tr", "", place);
+      element("th", target.textContent, line).scope = "row";
+      sources.forEach((each, column) => {
+        const weight = alignment[row][column];
+        const cell = element("td", "", line, "cell");
+        cell.style.setProperty("--weight", `${(100 * Math.min(1, weight)).toFixed(1)}%`);
+        cell.title = `${target.textContent} – ${each.textContent}: ${weight.toFixed(2)}`;
+        element("span", weight.toFixed(2), cell, "unseen");
+      });
+      return line;
+    });
+  };
+
+  const show = (answer) => {
+    const root = copyOf("translation-template");
+    const [best] = answer.translations;
+    root.setAttribute("aria-label", answer.source);
+    if (best.truncated) {
+      const lost = best.truncated;
+      root.querySelector(".state").textContent =
+        `The last ${lost} of its tokens were not read: it is too long for this model.`;
+    }
+    const others = root.querySelector(".others");
+    const buttons = answer.translations.map((each) => {
+      const button = element("button", "", others, "other");
+      button.type = "button";
+      element("span", each.translation || "(nothing)", button);
+      element("span", each.log_probability.toFixed(2), button, "score");
+      return button;
+    });
+    const choose = (place) => {
+      buttons.forEach((each, number) => each.setAttribute("aria-pressed", String(number === place)));
+      draw(root, answer.translations[place]);
+    };
+    buttons.forEach((button, place) => button.addEventListener("click", () => choose(place)));
+    others.hidden = buttons.length < 2;
+    choose(0);
+    const [json] = root.querySelectorAll("[data-format]");
+    json.addEventListener("click", () => saveJson(answer, "translation.json"));
+    root.querySelector(".remove").addEventListener("click", () => root.remove());
+    results.prepend(root);
+    say(`Translation: ${best.translation}`);
+  };
+
+  const send = async () => {
+    complain(null);
+    const sentences = text.value.split("\n").map((line) => line.trim()).filter(Boolean);
+    if (sentences.length === 0) return text.focus();
+    const button = find("translate").querySelector("[type=submit]");
+    button.disabled = true;
+    try {
+      const search = { sample: false, beam: beam.value, n_best: wanted.value };
+      const answers = await api.translate(sentences, search);
+      answers.reverse().forEach(show);
+    } catch (error) {
+      complain(error);
+    }
+    button.disabled = false;
+  };
+
+  find("translate").addEventListener("submit", (event) => {
+    event.preventDefault();
+    send();
+  });
+  text.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    send();
+  });
+};
