@@ -44,7 +44,7 @@ def make_app(service: Service, names: Iterable[str] = (), demo: Path | None = No
         service.close()
 
     routes = [
-        *Interface(service).routes(),
+        Mount("/api", routes=Interface(service).routes()),
         Route("/viewer.js", _viewer_script),
         Route("/viewer.css", _viewer_style),
         *([] if demo is None else [_demo_route(demo)]),

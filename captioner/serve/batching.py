@@ -68,10 +68,15 @@ class Batcher(Generic[Item, Key, Result]):
         return job.done
 
     @property
+    def waiting(self) -> int:
+        """How many items are in the queue."""
+        with self._changed:
+            return sum(len(job.items) for job in self._jobs)
+
+    @property
     def expected_seconds(self) -> float:
         """How long what is waiting will take, going by how long the last batches took."""
-        with self._changed:
-            return self._seconds_an_item * sum(len(job.items) for job in self._jobs)
+        return self._seconds_an_item * self.waiting
 
     def close(self) -> None:
         """Finish what is in the queue, take nothing more, and end the thread."""
@@ -89,8 +94,7 @@ class Batcher(Generic[Item, Key, Result]):
                 self._answer(batch)
                 count = sum(len(job.items) for job in batch)
                 seconds = (time.monotonic() - started) / max(1, count)
-                with self._changed:
-                    self._seconds_an_item += 0.3 * (seconds - self._seconds_an_item)
+                self._seconds_an_item += 0.3 * (seconds - self._seconds_an_item)
 
     def _next_batch(self) -> list[_Job[Item, Key, Result]]:
         """The job that waited longest and those that may go with it; none when it is over."""

@@ -38,14 +38,14 @@ class Interface:
         self._limits = service.limits
 
     def routes(self) -> list[Route]:
-        """What is to be routed here."""
+        """What is to be routed under /api."""
         return [
-            Route("/api/caption", self.caption, methods=["POST"]),
-            Route("/api/overlay", self.overlay, methods=["POST"]),
-            Route("/api/translate", self.translate, methods=["POST"]),
-            Route("/api/health", self.health, methods=["GET"]),
-            Route("/api/model", self.model, methods=["GET"]),
-            Route("/api/openapi.json", self.openapi, methods=["GET"]),
+            Route("/caption", self.caption, methods=["POST"]),
+            Route("/overlay", self.overlay, methods=["POST"]),
+            Route("/translate", self.translate, methods=["POST"]),
+            Route("/health", self.health, methods=["GET"]),
+            Route("/model", self.model, methods=["GET"]),
+            Route("/openapi.json", self.openapi, methods=["GET"]),
         ]
 
     async def caption(self, request: Request) -> Response:

@@ -46,13 +46,9 @@ def listen(host: str, port: int) -> Listener:
     return Listener(opened, f"http://{shown}:{opened.getsockname()[1]}/")
 
 
-def serve(app: ASGIApp, listener: Listener, seconds: float, ready: Callable[[], None]) -> None:
-    """Answer requests until Ctrl-C or SIGTERM; those under way are answered before it returns.
-
-    seconds: after which it no longer waits for them. A second Ctrl-C ends it at once.
-    ready: called when requests are answered.
-    """
-    config = uvicorn.Config(
+def configuration(app: ASGIApp, seconds: float) -> uvicorn.Config:
+    """How the application is served. seconds: how long the end waits for requests under way."""
+    return uvicorn.Config(
         app,
         http="h11",
         ws="none",
@@ -63,7 +59,15 @@ def serve(app: ASGIApp, listener: Listener, seconds: float, ready: Callable[[], 
         backlog=2048,
         timeout_graceful_shutdown=max(1, round(seconds)),
     )
-    server = _Server(config, ready)
+
+
+def serve(app: ASGIApp, listener: Listener, seconds: float, ready: Callable[[], None]) -> None:
+    """Answer requests until Ctrl-C or SIGTERM; those under way are answered before it returns.
+
+    seconds: after which it no longer waits for them. A second Ctrl-C ends it at once.
+    ready: called when requests are answered.
+    """
+    server = _Server(configuration(app, seconds), ready)
     # That a sentence is too long is part of the answer.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning, module=r"captioner\.serve\.")

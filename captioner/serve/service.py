@@ -39,7 +39,7 @@ class Failed:
 class Service:
     """The models, the threads they work in, and the count of what is waiting.
 
-    batch_size: photos or sentences that are worked on together.
+    batch_size: photos or sentences that are worked on together. `captions` is the queue of photos.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Service:
         self.translator = translator
         self.limits = limits or Limits()
         self._batch_size = batch_size
-        self._captions = Batcher(self._caption, batch_size, "captions")
+        self.captions = Batcher(self._caption, batch_size, "captions")
         self._translations = (
             None if translator is None else Batcher(self._translate, batch_size, "translations")
         )
@@ -66,7 +66,7 @@ class Service:
     def close(self) -> None:
         """Finish what was taken in, and end the threads."""
         self._readers.shutdown()
-        self._captions.close()
+        self.captions.close()
         if self._translations is not None:
             self._translations.close()
         self._painter.shutdown()
@@ -97,7 +97,7 @@ class Service:
         if not photos:
             return []
         pixels = [photo.pixels for photo in photos]
-        promise = self._captions.submit(pixels, search, alone=search.sample)
+        promise = self.captions.submit(pixels, search, alone=search.sample)
         return await asyncio.wrap_future(promise)
 
     async def translate(
@@ -117,7 +117,7 @@ class Service:
         return await loop.run_in_executor(self._painter, file.draw, drawings, strength)
 
     def _expected_seconds(self) -> float:
-        waits = [self._captions.expected_seconds]
+        waits = [self.captions.expected_seconds]
         if self._translations is not None:
             waits.append(self._translations.expected_seconds)
         return max(waits)

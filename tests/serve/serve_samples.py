@@ -1,0 +1,114 @@
+"""A translator small enough for the tests beside it, photos as they are sent, and a real server."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy
+import torch
+import uvicorn
+from PIL import Image
+from starlette.types import ASGIApp
+
+from captioner.serve.server import configuration, listen
+from captioner.text.words import WordVocabulary
+from captioner.translate import (
+    LuongConfig,
+    SequenceToSequenceConfig,
+    TranslationModelConfig,
+    TranslationSearch,
+    Translator,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SENTENCES = ["A man runs.", "The dog sees a man, and runs.", "Dogs run!"]
+
+
+def make_translator(attends: bool = True) -> Translator:
+    """A translator of random weights."""
+    if attends:
+        luong = LuongConfig(
+            embedding_size=8, hidden_size=12, attention_size=10, window=2, dropout=0.0
+        )
+        config = TranslationModelConfig(luong=luong)
+    else:
+        plain = SequenceToSequenceConfig("gru", 8, 12, 2, dropout=0.0)
+        config = TranslationModelConfig(sequence_to_sequence=plain)
+    source = WordVocabulary.learn(SENTENCES, 1)
+    target = WordVocabulary.learn(["Ein Mann läuft.", "Der Hund, er sieht <b>ihn</b>"], 1)
+    torch.manual_seed(0)
+    model = config.make(len(source), len(target))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(1.5)
+    search = TranslationSearch(beam=3, minimum_length=2, maximum_length=7)
+    return Translator(config, model, source, target, 20, search)
+
+
+def photo_bytes(seed: int = 0, size: tuple[int, int] = (120, 90), kind: str = "PNG") -> bytes:
+    """The file of a photo of coarse random colours."""
+    colours = numpy.random.default_rng(seed).integers(0, 255, (6, 8, 3), dtype=numpy.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(colours).resize(size, Image.Resampling.BICUBIC).save(buffer, kind)
+    return buffer.getvalue()
+
+
+@contextmanager
+def in_thread(app: ASGIApp) -> Iterator[str]:
+    """The application, served by a thread of this process; gives its address."""
+    listener = listen("127.0.0.1", 0)
+    server = uvicorn.Server(configuration(app, 60))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener.socket]})
+    thread.start()
+    try:
+        yield listener.address
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@dataclass
+class Running:
+    """A server in a process of its own. address: of its page, with a slash at its end."""
+
+    process: subprocess.Popen[str]
+    address: str
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rstrip("/").rpartition(":")[2])
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[Running]:
+    """`captioner serve` with these arguments, on any port; it is killed if it has not ended."""
+    command = [sys.executable, "-m", "captioner", "serve", "--port", "0", "--device", "cpu"]
+    process = subprocess.Popen(
+        [*command, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.fullmatch(r"captioner: (http://\S+/) is open; Ctrl-C ends it\n", line)
+        if not found:
+            process.kill()
+            raise AssertionError(f"{line!r} {process.communicate()[1]}")
+        yield Running(process, found[1])
+    finally:
+        process.kill()
+        process.communicate()

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
+
+import pytest
+
+from captioner.serve.batching import Batcher
+
+
+class Work:
+    """Doubles numbers, and notes what it was given together; the first call waits for `go`."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[list[int], str]] = []
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def __call__(self, items: Sequence[int], key: str) -> list[int]:
+        self.batches.append((list(items), key))
+        self.begun.set()
+        self.go.wait()
+        if 13 in items:
+            raise ZeroDivisionError
+        return [2 * item for item in items]
+
+
+@contextmanager
+def started(batch_size: int = 4) -> Iterator[tuple[Work, Batcher[int, str, int]]]:
+    """A queue whose thread is at work on item 0, so that what comes next has to wait."""
+    work = Work()
+    batcher: Batcher[int, str, int] = Batcher(work, batch_size, "test")
+    batcher.submit([0], "a")
+    work.begun.wait()
+    yield work, batcher
+    work.go.set()
+    batcher.close()
+
+
+def test_what_waits_goes_together_and_each_gets_its_own() -> None:
+    with started() as (work, batcher):
+        promises = [batcher.submit([number], "a") for number in range(1, 7)]
+        work.go.set()
+        assert [promise.result() for promise in promises] == [[2], [4], [6], [8], [10], [12]]
+    assert [items for items, _ in work.batches] == [[0], [1, 2, 3, 4], [5, 6]]
+
+
+def test_jobs_stay_whole_and_a_larger_one_goes_by_itself() -> None:
+    with started() as (work, batcher):
+        promises = [batcher.submit(items, "a") for items in ([1, 2, 3], [4, 5], [6], list("7" * 9))]  # type: ignore[list-item]
+        work.go.set()
+        found = [promise.result() for promise in promises]
+    assert [len(items) for items, _ in work.batches] == [1, 4, 2, 9]
+    assert found[:3] == [[2, 4, 6], [8, 10], [12]]
+
+
+def test_only_what_is_asked_for_alike_goes_together_and_none_is_overtaken_for_long() -> None:
+    with started() as (work, batcher):
+        for number, key in enumerate("abab", start=1):
+            batcher.submit([number], key)
+        batcher.submit([5], "a", alone=True)
+        batcher.submit([6], "a")
+    assert work.batches[1:] == [([1, 3, 6], "a"), ([2, 4], "b"), ([5], "a")]
+
+
+def test_a_promise_that_is_cancelled_is_passed_over() -> None:
+    with started() as (work, batcher):
+        promises = [batcher.submit([number], "a") for number in (1, 2)]
+        assert promises[0].cancel()
+        work.go.set()
+        assert promises[1].result() == [4]
+        with pytest.raises(CancelledError):
+            promises[0].result()
+    assert [items for items, _ in work.batches] == [[0], [2]]
+
+
+def test_what_fails_fails_alone() -> None:
+    with started() as (work, batcher):
+        promises = [batcher.submit([number], "a") for number in (1, 13, 2)]
+        work.go.set()
+        assert promises[0].result() == [2]
+        assert promises[2].result() == [4]
+        with pytest.raises(ZeroDivisionError):
+            promises[1].result()
+    assert batcher.waiting == 0
+
+
+@pytest.mark.parametrize("many", [0, 9])
+def test_closing_finishes_what_was_taken_and_takes_no_more(many: int) -> None:
+    promises: list[Future[list[int]]] = []
+    with started() as (_, batcher):
+        promises += [batcher.submit([number], "a") for number in range(many)]
+        assert batcher.waiting == many
+    assert [promise.result() for promise in promises] == [[2 * n] for n in range(many)]
+    with pytest.raises(RuntimeError, match="closed"):
+        batcher.submit([1], "a")
+
+
+def test_many_threads_lose_nothing() -> None:
+    work = Work()
+    work.go.set()
+    batcher: Batcher[int, str, int] = Batcher(work, 16, "test")
+    found: dict[int, list[int]] = {}
+
+    def ask(number: int) -> Callable[[], None]:
+        def run() -> None:
+            found[number] = batcher.submit([number], "ab"[number % 2]).result()
+
+        return run
+
+    numbers = range(100, 400)
+    threads = [threading.Thread(target=ask(number)) for number in numbers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    batcher.close()
+    assert found == {number: [2 * number] for number in numbers}

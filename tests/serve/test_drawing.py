@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+from samples import make_captioner
+from serve_samples import photo_bytes
+
+from captioner.render import PageCaption, PageItem, frames, html_page, panels
+
+
+def sent(*seeds: int) -> list[tuple[str, tuple[str, bytes]]]:
+    return [("photo", (f"{seed}.png", photo_bytes(seed))) for seed in seeds]
+
+
+def captions(client: httpx.Client, *seeds: int, **fields: str) -> list[Any]:
+    answer = client.post("/api/caption", files=sent(*seeds), data=fields)
+    return [photo["captions"] for photo in answer.json()["photos"]]
+
+
+def drawn(client: httpx.Client, *seeds: int, **fields: Any) -> httpx.Response:
+    answer = client.post("/api/overlay", files=sent(*seeds), data=fields)
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+def photo(seed: int) -> Image.Image:
+    return Image.open(io.BytesIO(photo_bytes(seed))).convert("RGB")
+
+
+def region(seed: int) -> tuple[float, float, float, float]:
+    picture = photo(seed)
+    return make_captioner().preprocessing.region(picture.width, picture.height)
+
+
+def far(one: Image.Image, other: Image.Image) -> float:
+    """The mean difference of two pictures of one size, in steps of 256."""
+    assert one.size == other.size
+    values = [np.asarray(each.convert("RGB"), dtype=float) for each in (one, other)]
+    return float(np.abs(values[0] - values[1]).mean())
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_picture_is_that_of_the_package(client: httpx.Client, given: bool) -> None:
+    ((best, *_),) = captions(client, 1)
+    fields = {"captions": json.dumps([best])} if given else {}
+    answer = drawn(client, 1, strength="0.6", **fields)
+    assert answer.headers["content-type"] == "image/png"
+    assert answer.headers["content-disposition"] == 'attachment; filename="captions.png"'
+    expected = panels(
+        photo(1),
+        best["words"],
+        np.array(best["maps"]),
+        region(1),
+        title="1.png",
+        probabilities=np.exp(best["word_log_probabilities"]).tolist(),
+        strength=0.6,
+    )
+    with Image.open(io.BytesIO(answer.content)) as picture:
+        assert far(picture, expected) < 0.5
+        weaker = drawn(client, 1, strength="0.1", **fields).content
+        with Image.open(io.BytesIO(weaker)) as other:
+            assert far(picture, other) > 2
+
+
+def test_an_animation_has_a_frame_for_each_word(client: httpx.Client) -> None:
+    ((best, *_),) = captions(client, 2)
+    answer = drawn(client, 2, format="gif", captions=json.dumps([best]))
+    assert answer.headers["content-type"] == "image/gif"
+    expected = frames(photo(2), best["words"], np.array(best["maps"]), region(2))
+    with Image.open(io.BytesIO(answer.content)) as picture:
+        assert getattr(picture, "n_frames", 1) == len(best["words"])
+        for number, frame in enumerate(expected):
+            picture.seek(number)
+            assert far(picture, frame) < 6  # Of 256 colours.
+
+
+def test_a_page_holds_all_photos_and_captions(client: httpx.Client) -> None:
+    given = captions(client, 1, 2, n_best="2")
+    fields = {"format": "html", "captions": [json.dumps(each) for each in given]}
+    answer = drawn(client, 1, 2, **fields)
+    items = [
+        PageItem.of(
+            photo(seed),
+            region(seed),
+            [
+                PageCaption(each["words"], np.array(each["maps"]), each["log_probability"])
+                for each in of_photo
+            ],
+            f"{seed}.png",
+        )
+        for seed, of_photo in zip((1, 2), given, strict=True)
+    ]
+    assert answer.text == html_page(items)
+
+
+def test_what_people_write_into_captions_stays_text(client: httpx.Client) -> None:
+    ((best, *_),) = captions(client, 1)
+    best["words"][0] = "</script><script>alert(1)</script>"
+    answer = drawn(client, 1, format="html", captions=json.dumps([best]))
+    assert answer.headers["content-disposition"].startswith("attachment")
+    assert "<script>alert" not in answer.text
+    best["words"][0] = "\ud800"
+    for kind in ("png", "gif", "html"):
+        drawn(client, 1, format=kind, captions=json.dumps([best]))
+
+
+GOOD: dict[str, Any] = {"words": ["a", "dog"], "maps": [[[0.5, 0.5]], [[0.0, 1.0]]]}
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        ({}, "a list of 1 to 20"),
+        ([], "a list of 1 to 20"),
+        ([GOOD] * 21, "a list of 1 to 20"),
+        ([1], "not a caption"),
+        ([{**GOOD, "words": []}], "'words'"),
+        ([{**GOOD, "words": "ab"}], "'words'"),
+        ([{**GOOD, "words": ["a", 1]}], "not text"),
+        ([{**GOOD, "words": ["a", "x" * 101]}], "not text of 1 to 100"),
+        ([{**GOOD, "words": ["a", " "]}], "word 1 is ' '"),
+        ([{**GOOD, "maps": None}], "'maps'"),
+        ([{**GOOD, "maps": []}], "'maps'"),
+        ([{**GOOD, "maps": [[0.5, 0.5], [0, 1]]}], "'maps'"),
+        ([{**GOOD, "maps": [[[0.5, 0.5]]]}], "2 words but 1 attention maps"),
+        ([{**GOOD, "maps": [[[0.5, 0.5]], [[0.0, 0.5]]]}], "adds up to 0.5"),
+        ([{**GOOD, "maps": [[[0.5, 0.5]], [[-1.0, 2.0]]]}], "negative"),
+        ([{**GOOD, "maps": [[[0.5, 0.5]], [["a", "b"]]]}], "array of numbers"),
+        ([{**GOOD, "maps": [[[0.5, 0.5]], [[1.0]]]}], "cannot be drawn"),
+        ([{**GOOD, "maps": [[[1 / 5000] * 5000]] * 2}], "4,096 cells"),
+        ([GOOD, {**GOOD, "maps": [[[1]], [[1]]]}], "different shapes"),
+        ([{**GOOD, "log_probability": 1}], "log-probability"),
+        ([{**GOOD, "log_probability": True}], "log-probability"),
+        ([{**GOOD, "log_probability": "x"}], "log-probability"),
+        ([{**GOOD, "word_log_probabilities": [-1]}], "as many"),
+        ([{**GOOD, "word_log_probabilities": [-1, float("nan")]}], "log-probability"),
+    ],
+)
+def test_captions_that_cannot_be_drawn_are_refused(
+    client: httpx.Client, value: Any, named: str
+) -> None:
+    fields = {"captions": json.dumps(value)}
+    answer = client.post("/api/overlay", files=sent(0), data=fields)
+    assert answer.status_code == 422, answer.text
+    assert named in answer.json()["error"]
+
+
+def test_good_captions_are_drawn(client: httpx.Client) -> None:
+    """What the refused ones above differ from."""
+    drawn(client, 0, captions=json.dumps([GOOD]))
+
+
+@pytest.mark.parametrize(
+    ("seeds", "fields", "named"),
+    [
+        ((0,), {"format": "svg"}, "'format' should be one of png, gif, html"),
+        ((0, 1), {"format": "gif"}, "a gif holds one"),
+        ((0,), {"strength": "1.5"}, "'strength'"),
+        ((0,), {"strength": "nan"}, "'strength'"),
+        ((0,), {"strength": "strong"}, "'strength'"),
+        ((0, 1), {"format": "html", "captions": json.dumps([GOOD])}, "once for every photo"),
+        ((0,), {"beam": "0"}, "beam size 0"),
+        ((0,), {"maps": "true"}, "unknown field 'maps'"),
+    ],
+)
+def test_a_wrong_field_of_a_drawing_is_named(
+    client: httpx.Client, seeds: tuple[int, ...], fields: dict[str, str], named: str
+) -> None:
+    answer = client.post("/api/overlay", files=sent(*seeds), data=fields)
+    assert answer.status_code == 422
+    assert named in answer.json()["error"]
+
+
+def test_captions_that_are_no_json_and_photos_that_are_none(client: httpx.Client) -> None:
+    answer = client.post("/api/overlay", files=sent(0), data={"captions": "[[["})
+    assert answer.status_code == 400
+    bad = [*sent(0), ("photo", ("b.png", b"GIF89a"))]
+    answer = client.post("/api/overlay", files=bad, data={"format": "html"})
+    assert answer.status_code == 422
+    assert answer.json()["error"].startswith("b.png is")

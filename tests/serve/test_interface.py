@@ -1,0 +1,458 @@
+from __future__ import annotations
+
+import base64
+import io
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+from samples import make_captioner
+from serve_samples import SENTENCES, in_thread, make_translator, photo_bytes
+from torch import Tensor
+
+from captioner.caption import Caption, SearchOptions
+from captioner.serve.app import make_app
+from captioner.serve.limits import Limits
+from captioner.serve.service import Service
+
+Files = list[tuple[str, tuple[str, bytes]]]
+
+
+def files(*seeds: int) -> Files:
+    return [("photo", (f"{seed}.png", photo_bytes(seed))) for seed in seeds]
+
+
+def caption(client: httpx.Client, sent: Files, **fields: str) -> Any:
+    answer = client.post("/api/caption", files=sent, data=fields)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["photos"]
+
+
+def problem(answer: httpx.Response, status: int) -> str:
+    """The one sentence of a refusal, which tells nothing about this machine."""
+    assert answer.status_code == status, answer.text
+    value = answer.json()
+    assert list(value) == ["error"]
+    sentence = str(value["error"])
+    assert "\n" not in sentence
+    assert "Traceback" not in sentence
+    assert "/" not in sentence.replace("application/json", "").replace("multipart/form-data", "")
+    return sentence
+
+
+def as_directly(photo: dict[str, Any], expected: Caption) -> None:
+    (found, *_) = photo["captions"]
+    assert found["caption"] == expected.text
+    assert found["words"] == list(expected.words)
+    assert found["log_probability"] == pytest.approx(expected.log_probability, abs=1e-3)
+    np.testing.assert_allclose(found["maps"], expected.attention.numpy(), atol=2e-4)
+
+
+def test_captions_are_those_of_the_captioner(client: httpx.Client) -> None:
+    sent = files(0, 1, 2)
+    direct = make_captioner().caption([content for _, (_, content) in sent])
+    assert len({each.text for each in direct}) > 1
+    photos = caption(client, sent)
+    assert [photo["name"] for photo in photos] == ["0.png", "1.png", "2.png"]
+    for photo, expected in zip(photos, direct, strict=True):
+        as_directly(photo, expected)
+        assert (photo["width"], photo["height"]) == (120, 90)
+        assert photo["region"] == pytest.approx(expected.region)
+        assert "preview" not in photo
+
+
+def test_the_search_is_the_one_asked_for(client: httpx.Client) -> None:
+    model = make_captioner()
+    (photo,) = caption(client, files(3), beam="4", n_best="2", maximum_length="4", maps="false")
+    (direct,) = model.caption(
+        [photo_bytes(3)], SearchOptions(beam=4, n_best=2, minimum_length=2, maximum_length=4)
+    )
+    texts = [each["caption"] for each in photo["captions"]]
+    assert texts == [direct.text, direct.alternatives[0].text]
+    assert "maps" not in photo["captions"][0]
+    (photo,) = caption(client, files(3), n_best="5")  # More than the model's own beam of three.
+    assert len(photo["captions"]) == 5
+
+
+def test_what_is_drawn_comes_from_its_seed_whoever_else_asks(client: httpx.Client) -> None:
+    asked = {"sample": "true", "temperature": "3", "seed": "7", "n_best": "2"}
+    (alone,) = caption(client, files(0), **asked)
+    (direct,) = make_captioner().caption(
+        [photo_bytes(0)],
+        SearchOptions(3, 2, sample=True, temperature=3, seed=7, minimum_length=2, maximum_length=6),
+    )
+    as_directly(alone, direct)
+    assert caption(client, files(0), **asked)[0] == alone
+    assert caption(client, files(0), **{**asked, "seed": "8"})[0] != alone
+
+
+def test_a_preview_is_the_photo_as_the_model_has_it(client: httpx.Client) -> None:
+    photo = Image.new("RGB", (40, 20), "red")
+    photo.paste("blue", (0, 0, 20, 20))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # Held on its side: turned by a quarter, the blue half is on top.
+    buffer = io.BytesIO()
+    photo.save(buffer, "JPEG", exif=exif, quality=95)
+    (found,) = caption(client, [("photo", ("side.jpg", buffer.getvalue()))], preview="true")
+    assert (found["width"], found["height"]) == (20, 40)
+    head, _, encoded = found["preview"].partition(",")
+    assert head == "data:image/jpeg;base64"
+    with Image.open(io.BytesIO(base64.b64decode(encoded))) as preview:
+        assert preview.size == (20, 40)
+        top, bottom = preview.getpixel((10, 5)), preview.getpixel((10, 35))
+    assert isinstance(top, tuple)
+    assert isinstance(bottom, tuple)
+    assert top[2] > 200 > 60 > top[0]
+    assert bottom[0] > 200 > 60 > bottom[2]
+
+
+def test_a_bad_photo_is_named_and_the_others_are_captioned(client: httpx.Client) -> None:
+    sent = [*files(0), ("photo", ("../a/notes.txt", b"no photo")), *files(1)]
+    photos = caption(client, sent)
+    assert [photo["name"] for photo in photos] == ["0.png", "notes.txt", "1.png"]
+    assert photos[1]["error"].startswith("notes.txt is not an image")
+    assert photos[0]["captions"]
+    assert photos[2]["captions"]
+    sentence = problem(client.post("/api/caption", files=sent[1:2]), 422)
+    assert sentence.startswith("notes.txt is not an image")
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"beam": "0"}, "beam size 0"),
+        ({"beam": "21"}, "'beam' is 21, and the limit is 20"),
+        ({"beam": "two"}, "'beam' should be a whole number"),
+        ({"beam": "9" * 30}, "'beam' should be a whole number"),
+        ({"n_best": "3", "beam": "2"}, "n-best 3"),
+        ({"maximum_length": "1000"}, "'maximum_length' is 1000"),
+        ({"temperature": "0.5"}, "'temperature' has no meaning without 'sample'"),
+        ({"sample": "true", "temperature": "nan"}, "temperature should be a finite number"),
+        ({"sample": "true", "temperature": "-1"}, "temperature -1"),
+        ({"sample": "perhaps"}, "'sample' should be true or false"),
+        ({"length_normalisation": "1e400"}, "length_normalisation should be a finite number"),
+        ({"maps": "1"}, "'maps' should be true or false"),
+        ({"colour": "red"}, "unknown field 'colour'"),
+        ({"photo": "text"}, "'photo' is text"),
+    ],
+)
+def test_a_wrong_field_is_named(client: httpx.Client, fields: dict[str, str], named: str) -> None:
+    answer = client.post("/api/caption", files=files(0), data=fields)
+    assert named in problem(answer, 422)
+
+
+def test_a_field_that_comes_twice_is_refused(client: httpx.Client) -> None:
+    answer = client.post("/api/caption", files=files(0), data={"beam": ["2", "3"]})
+    assert "'beam' is there more than once" in problem(answer, 422)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status", "named"),
+    [
+        (b"{}", "application/json", 415, "multipart/form-data"),
+        (b"", "multipart/form-data", 400, "boundary"),
+        (b"nonsense", "multipart/form-data; boundary=x", 400, "cannot be read"),
+        (b"--x\r\n\r\nvalue\r\n--x--", "multipart/form-data; boundary=x", 400, "cannot be read"),
+        (b"--x--\r\n", "multipart/form-data; boundary=x", 422, "'photo' is missing"),
+        (b"--x\r\n" + b"a" * 70_000, "multipart/form-data; boundary=x", 400, "cannot be read"),
+        (b"", "multipart/form-data; boundary=" + "x" * 5000, 400, "cannot be read"),
+        (b"--x", "multipart/form-data; boundary=x; charset=nonsense", 422, "'photo' is missing"),
+    ],
+)
+def test_what_is_no_form_is_refused(
+    client: httpx.Client, content: bytes, kind: str, status: int, named: str
+) -> None:
+    for address in ("/api/caption", "/api/overlay"):
+        answer = client.post(address, content=content, headers={"Content-Type": kind})
+        assert named in problem(answer, status)
+
+
+def test_a_file_in_another_field_is_refused(client: httpx.Client) -> None:
+    answer = client.post("/api/caption", files=[("image", ("a.png", photo_bytes()))])
+    assert "'image' is a file" in problem(answer, 422)
+
+
+@contextmanager
+def limited(limits: Limits) -> Iterator[httpx.Client]:
+    service = Service(make_captioner(), make_translator(), limits)
+    with in_thread(make_app(service)) as address, httpx.Client(base_url=address) as client:
+        yield client
+
+
+def test_what_is_too_large_or_too_many_is_refused() -> None:
+    with limited(Limits(upload_bytes=60_000, pixels=11_000, photos=2)) as client:
+        assert len(caption(client, files(0, 1))) == 2  # 10,800 pixels each.
+        assert "more than 2 times" in problem(
+            client.post("/api/caption", files=files(0, 1, 2)), 422
+        )
+        wide = [("photo", ("wide.png", photo_bytes(0, (140, 90))))]
+        sentence = problem(client.post("/api/caption", files=wide), 422)
+        assert sentence.startswith("wide.png is too large: 140 x 90 is 12,600 pixels")
+        large = [("photo", ("large.png", b"x" * 60_000))]
+        assert "60,000 bytes" in problem(client.post("/api/caption", files=large), 413)
+
+        def without_length() -> Iterator[bytes]:
+            yield b"--x\r\n"
+            for _ in range(7):
+                yield b"y" * 10_000
+
+        headers = {"Content-Type": "multipart/form-data; boundary=x"}
+        answer = client.post("/api/overlay", content=without_length(), headers=headers)
+        assert answer.status_code in (400, 413)
+        headers = {"Content-Type": "application/json"}
+        answer = client.post("/api/translate", content=without_length(), headers=headers)
+        assert "60,000 bytes" in problem(answer, 413)
+
+
+def test_content_that_does_not_arrive_is_not_waited_for() -> None:
+    with (
+        limited(Limits(seconds=0.2)) as client,
+        socket.create_connection((client.base_url.host, client.base_url.port or 0)) as line,
+    ):
+        head = "POST /api/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n"
+        line.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n{")
+        answer = line.recv(65536).decode()
+        assert answer.startswith("HTTP/1.1 408 ")
+        assert client.get("/api/health").json() == {"status": "ok", "waiting": 0}
+
+
+class Held:
+    """Holds a captioner's encoder until `go`, and notes how many photos it gets at a time."""
+
+    def __init__(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sizes: list[int] = []
+        self.begun, self.go = threading.Event(), threading.Event()
+        encode = service.captioner.encode
+
+        def held(pixels: Tensor) -> Tensor:
+            self.sizes.append(len(pixels))
+            self.begun.set()
+            self.go.wait()
+            return encode(pixels)
+
+        monkeypatch.setattr(service.captioner, "encode", held)
+
+
+def at_once(client: httpx.Client, count: int, answers: list[httpx.Response]) -> list[Any]:
+    """Threads that each send one photo."""
+
+    def ask(seed: int) -> None:
+        answers.append(client.post("/api/caption", files=files(seed), timeout=None))
+
+    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(count)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def until(condition: Any) -> None:
+    """Return when it holds; what the tests wait for is certain to come."""
+    while not condition():
+        threading.Event().wait(0.01)
+
+
+def test_requests_that_arrive_together_are_captioned_together(
+    service: Service, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, answers = Held(service, monkeypatch), list[httpx.Response]()
+    first = at_once(client, 1, answers)
+    held.begun.wait()
+    others = at_once(client, 7, answers)
+    until(lambda: service.captions.waiting == 7)
+    held.go.set()
+    for thread in first + others:
+        thread.join()
+    assert held.sizes == [1, 7]
+    expected = make_captioner().caption([photo_bytes(seed) for seed in range(7)])
+    for answer in answers:
+        (photo,) = answer.json()["photos"]
+        as_directly(photo, expected[int(photo["name"].partition(".")[0])])
+
+
+def test_more_than_may_wait_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service(make_captioner(), None, Limits(waiting=3))
+    held, answers = Held(service, monkeypatch), list[httpx.Response]()
+    with in_thread(make_app(service)) as address, httpx.Client(base_url=address) as client:
+        threads = at_once(client, 3, answers)
+        until(lambda: service.admission.waiting == 3)
+        busy = client.post("/api/caption", files=files(9))
+        assert "busy" in problem(busy, 503)
+        assert int(busy.headers["Retry-After"]) >= 1
+        assert client.get("/api/health").json()["waiting"] == 3
+        held.go.set()
+        for thread in threads:
+            thread.join()
+        assert [answer.status_code for answer in answers] == [200] * 3
+        assert caption(client, files(9))
+        assert "busy" in problem(client.post("/api/caption", files=files(1, 2, 3, 4)), 503)
+        assert client.get("/api/health").json()["waiting"] == 0
+
+
+def test_an_answer_that_takes_too_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service(make_captioner(), None, Limits(seconds=0.3))
+    held = Held(service, monkeypatch)
+    with in_thread(make_app(service)) as address, httpx.Client(base_url=address) as client:
+        answer = client.post("/api/caption", files=files(0))
+        assert "not ready within 0.3 seconds" in problem(answer, 503)
+        assert "Retry-After" in answer.headers
+        assert service.admission.waiting == 0
+        held.go.set()
+
+
+def test_nothing_is_captioned_for_those_who_have_left(
+    service: Service, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, answers = Held(service, monkeypatch), list[httpx.Response]()
+    first = at_once(client, 1, answers)
+    held.begun.wait()
+    request = client.build_request("POST", "/api/caption", files=files(1))
+    host, port = client.base_url.host, client.base_url.port or 0
+    with socket.create_connection((host, port)) as line:
+        lines = [f"{name}: {value}" for name, value in request.headers.items()]
+        head = "\r\n".join(["POST /api/caption HTTP/1.1", *lines, "", ""])
+        line.sendall(head.encode() + request.read())
+        until(lambda: service.captions.waiting == 1)
+    until(lambda: service.admission.waiting == 1)
+    held.go.set()
+    for thread in first:
+        thread.join()
+    assert caption(client, files(2))
+    assert held.sizes == [1, 1]
+
+
+def test_a_fault_of_the_server_tells_nothing(
+    service: Service,
+    client: httpx.Client,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(pixels: Tensor) -> Tensor:
+        raise RuntimeError(f"a secret in {__file__}")
+
+    monkeypatch.setattr(service.captioner, "encode", broken)
+    sentence = problem(client.post("/api/caption", files=files(0)), 500)
+    assert "secret" not in sentence
+    assert "secret" in caplog.text  # Whoever runs the server is told.
+    assert client.get("/api/health").json() == {"status": "ok", "waiting": 0}
+
+
+def test_uploads_are_not_written_to_disk(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*arguments: object, **named: object) -> None:
+        raise AssertionError("a temporary file was made")
+
+    for name in ("TemporaryFile", "NamedTemporaryFile", "mkstemp"):
+        monkeypatch.setattr(f"tempfile.{name}", refused)
+    noise = np.random.default_rng(0).integers(0, 255, (900, 900, 3), dtype=np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(noise).save(buffer, "PNG")
+    assert len(buffer.getvalue()) > 2_000_000  # The framework has files from 1 MB on disk.
+    sent = [("photo", ("noise.png", buffer.getvalue()))]
+    assert caption(client, sent)[0]["captions"]
+    for kind in ("png", "gif", "html"):
+        assert client.post("/api/overlay", files=sent, data={"format": kind}).status_code == 200
+
+
+def test_translations_are_those_of_the_translator(client: httpx.Client) -> None:
+    asked = {"sentences": [*SENTENCES, ""], "n_best": 2}
+    answer = client.post("/api/translate", json=asked)
+    assert answer.status_code == 200
+    found = answer.json()["translations"]
+    direct = make_translator().translate(asked["sentences"])
+    for each, expected in zip(found, direct, strict=True):
+        best = each["translations"][0]
+        assert best["translation"] == expected.text
+        assert best["tokens"] == list(expected.tokens)
+        assert best["source_tokens"] == list(expected.source_tokens)
+        shape = (len(expected.tokens), len(expected.source_tokens))
+        weights = np.array(best["alignment"]).reshape(shape)
+        np.testing.assert_allclose(weights, expected.alignment.numpy(), atol=1e-3)
+    assert [each["source"] for each in found] == asked["sentences"]
+    assert [len(each["translations"]) for each in found] == [2, 2, 2, 1]
+
+
+@pytest.mark.filterwarnings("ignore:sentence 1 has 40 tokens")
+def test_a_sentence_that_is_cut_says_so(client: httpx.Client) -> None:
+    answer = client.post("/api/translate", json={"sentences": ["a man " * 20]})
+    (found,) = answer.json()["translations"]
+    assert found["translations"][0]["truncated"] == 20
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "named"),
+    [
+        (b"", 400, "not JSON"),
+        (b"[" * 5000, 400, "not JSON"),
+        (b'{"sentences": [1' + b"0" * 5000 + b"]}", 400, "not JSON"),
+        (b"[]", 400, "not a JSON object"),
+        (b"{}", 422, "'sentences'"),
+        (b'{"sentences": []}', 422, "'sentences' should be a list of 1 to 16 texts"),
+        (b'{"sentences": [1]}', 422, "not text"),
+        (b'{"sentences": ["\\ud800"]}', 422, "half of a character"),
+        (json.dumps({"sentences": ["x" * 2001]}).encode(), 422, "more than 2,000 characters"),
+        (json.dumps({"sentences": ["x"] * 17}).encode(), 422, "1 to 16"),
+        (b'{"sentences": ["a"], "beam": "3"}', 422, "beam should be a whole number"),
+        (b'{"sentences": ["a"], "beam": true}', 422, "beam should be a whole number"),
+        (b'{"sentences": ["a"], "beam": 21}', 422, "'beam' is 21"),
+        (b'{"sentences": ["a"], "coverage_penalty": NaN}', 422, "finite"),
+        (b'{"sentences": ["a"], "colour": 1}', 422, "colour"),
+    ],
+)
+def test_what_cannot_be_translated_is_refused(
+    client: httpx.Client, content: bytes, status: int, named: str
+) -> None:
+    headers = {"Content-Type": "application/json"}
+    answer = client.post("/api/translate", content=content, headers=headers)
+    assert named in problem(answer, status)
+
+
+def test_a_model_without_attention_says_what_it_cannot() -> None:
+    service = Service(make_captioner(), make_translator(attends=False))
+    with in_thread(make_app(service)) as address, httpx.Client(base_url=address) as client:
+        assert client.get("/api/model").json()["translator"]["attends"] is False
+        asked = {"sentences": ["A man runs."], "copy_unknown": True}
+        assert "copy_unknown" in problem(client.post("/api/translate", json=asked), 422)
+        answer = client.post("/api/translate", json={"sentences": ["A man runs."]})
+        assert answer.json()["translations"][0]["translations"][0]["alignment"][0] == []
+
+
+def test_without_a_translator_there_is_none() -> None:
+    service = Service(make_captioner())
+    with in_thread(make_app(service)) as address, httpx.Client(base_url=address) as client:
+        assert client.get("/api/model").json()["translator"] is None
+        answer = client.post("/api/translate", json={"sentences": ["A man runs."]})
+        assert "no translation model" in problem(answer, 404)
+
+
+def test_the_models_are_described(client: httpx.Client) -> None:
+    found = client.get("/api/model").json()
+    assert found["captioner"]["map"] == [4, 4]
+    assert found["captioner"]["search"]["beam"] == 3
+    assert found["limits"]["photos"] == 16
+    assert found["translator"]["search"]["maximum_length"] == 7
+
+
+@pytest.mark.parametrize(
+    ("method", "address", "status"),
+    [
+        ("GET", "/api/nothing", 404),
+        ("GET", "/../../etc/passwd", 404),
+        ("GET", "/%2e%2e/%2e%2e/etc/passwd", 404),
+        ("GET", "/static/index.html", 404),
+        ("GET", "/api/caption", 405),
+        ("POST", "/api/health", 405),
+        ("POST", "/", 405),
+    ],
+)
+def test_what_is_not_there_is_said(
+    client: httpx.Client, method: str, address: str, status: int
+) -> None:
+    problem(client.request(method, address), status)

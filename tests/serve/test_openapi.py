@@ -1,0 +1,119 @@
+"""The interface is held to its own description, by requests that are made from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+from serve_samples import Running, photo_bytes
+
+SETTINGS = settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.fixture(scope="module")
+def described(server: Running) -> Any:
+    return schemathesis.openapi.from_url(f"{server.address}api/openapi.json")
+
+
+ADDRESSES = [
+    ("/api/caption", "POST"),
+    ("/api/overlay", "POST"),
+    ("/api/translate", "POST"),
+    ("/api/health", "GET"),
+    ("/api/model", "GET"),
+    ("/api/openapi.json", "GET"),
+]
+
+
+def test_every_address_is_described(described: Any) -> None:
+    paths = described.raw_schema["paths"]
+    found = {(path, method.upper()) for path, methods in paths.items() for method in methods}
+    assert found == set(ADDRESSES)
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode))
+@pytest.mark.parametrize(("path", "method"), ADDRESSES)
+def test_answers_are_as_described(
+    described: Any, path: str, method: str, mode: GenerationMode
+) -> None:
+    """Whatever is asked, well or ill: no fault, and only answers that the description has.
+
+    What the description allows may yet be refused where a photo is no photo, which it cannot say.
+    """
+    operation = described[path][method]
+    asked = 0
+
+    @SETTINGS
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def run(case: Any) -> None:
+        nonlocal asked
+        asked += 1
+        case.call_and_validate(excluded_checks=[positive_data_acceptance])
+
+    if mode.is_negative and method == "GET":
+        with pytest.raises(Unsatisfiable):  # Nothing to be wrong in.
+            run()
+        return
+    run()
+    assert asked
+
+
+@SETTINGS
+@given(
+    fields=st.dictionaries(
+        st.sampled_from(
+            [
+                *("beam", "n_best", "sample", "temperature", "top_k", "top_p", "seed", "maps"),
+                *("minimum_length", "maximum_length", "block_ngrams", "length_normalisation"),
+            ]
+        ),
+        st.one_of(
+            st.integers(-1, 25).map(str),
+            st.floats().map(str),
+            st.sampled_from(["true", "false", "", "1e9"]),
+            st.text(max_size=8),
+        ),
+        max_size=5,
+    )
+)
+def test_any_fields_beside_a_photo_are_used_or_refused(
+    server: Running, fields: dict[str, str]
+) -> None:
+    answer = httpx.post(
+        f"{server.address}api/caption",
+        files=[("photo", ("a.png", photo_bytes()))],
+        data={name: text.encode("utf-8", "replace") for name, text in fields.items()},
+        timeout=None,
+    )
+    assert answer.status_code in (200, 422), answer.text
+    if answer.status_code == 422:
+        assert answer.json()["error"]
+    else:
+        assert answer.json()["photos"][0]["captions"]
+
+
+def test_every_field_of_a_search_is_described(server: Running) -> None:
+    description = httpx.get(f"{server.address}api/openapi.json").json()
+    model = httpx.get(f"{server.address}api/model").json()
+
+    def properties(address: str, kind: str) -> set[str]:
+        content = description["paths"][address]["post"]["requestBody"]["content"]
+        return set(content[kind]["schema"]["properties"])
+
+    captions = set(model["captioner"]["search"])
+    assert properties("/api/caption", "multipart/form-data") >= captions
+    assert properties("/api/overlay", "multipart/form-data") >= captions
+    assert properties("/api/translate", "application/json") >= set(model["translator"]["search"])

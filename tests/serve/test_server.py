@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from serve_samples import ROOT, Running, photo_bytes, running
+
+from captioner.cli.main import main
+from captioner.cli.serve import run as run_command
+from captioner.errors import UserError
+from captioner.serve.server import listen
+
+
+def test_it_serves_the_page_and_both_models(server: Running) -> None:
+    with httpx.Client(base_url=server.address) as client:
+        assert "<title>captioner</title>" in client.get("/").text
+        assert client.get("/api/model").json()["translator"] is not None
+        demo = client.get("/demo.jpg")
+        assert demo.headers["content-type"] == "image/jpeg"
+        sent = [("photo", ("demo.jpg", demo.content))]
+        assert client.post("/api/caption", files=sent).json()["photos"][0]["captions"]
+
+
+def under_way(server: Running) -> tuple[socket.socket, bytes]:
+    """A request of which the server has the head and waits for the content, which comes along."""
+    boundary = b"--x\r\n"
+    head = b'Content-Disposition: form-data; name="photo"; filename="a.png"\r\n\r\n'
+    content = boundary + head + photo_bytes() + b"\r\n--x--\r\n"
+    line = socket.create_connection(("127.0.0.1", server.port))
+    line.sendall(
+        b"POST /api/caption HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+        b"Content-Type: multipart/form-data; boundary=x\r\n"
+        b"Content-Length: " + str(len(content)).encode() + b"\r\n\r\n"
+    )
+    assert line.recv(65536).startswith(b"HTTP/1.1 100 ")
+    return line, content
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_when_requests_under_way_are_answered(
+    number: signal.Signals, saved_models: tuple[Path, Path]
+) -> None:
+    with running("--model", str(saved_models[0])) as server:
+        line, content = under_way(server)
+        with line:
+            server.process.send_signal(number)
+            # It has understood when it takes no more.
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", server.port)).close()
+                except ConnectionRefusedError:
+                    break
+            line.sendall(content)
+            answer = b""
+            while more := line.recv(65536):
+                answer += more
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b'"caption"' in answer
+        out, errors = server.process.communicate()
+    assert server.process.returncode == 0
+    assert out == "captioner: ended\n"
+    assert errors == ""
+
+
+def test_without_its_extra_it_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "starlette.py").write_text("raise ModuleNotFoundError(name='starlette')")
+    done = subprocess.run(
+        [sys.executable, "-m", "captioner", "serve"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        'captioner: captioner serve needs more packages: pip install "captioner[serve]"\n'
+    )
+    assert done.stdout == ""
+
+
+def test_asking_for_help_brings_no_framework() -> None:
+    code = (
+        "import sys; from captioner.cli.main import main\n"
+        "try:\n    main(['serve', '--help'])\nexcept SystemExit:\n    pass\n"
+        "heavy = ('starlette', 'uvicorn', 'torch', 'PIL', 'numpy')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+    )
+    assert "captioner[serve]" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--batch-size", "0"], "--batch-size 0"),
+        (["--port", "70000"], "port 70000"),
+        (["--host", "no-such-host.invalid"], "cannot listen on 'no-such-host.invalid'"),
+        (["--max-upload", "0"], "upload_bytes is 0"),
+        (["--max-upload", "nan"], "upload_bytes is nan"),
+        (["--max-pixels", "inf"], "pixels is inf"),
+        (["--max-waiting", "-1"], "waiting is -1"),
+        (["--timeout", "0"], "seconds is 0"),
+        (["--model", "no-such-model"], "no-such-model"),
+        (["--translator", "no-such-model"], "no-such-model"),
+        (["--translator", "default"], "not the config of a translation model"),
+        (["--device", "tpu7"], "tpu7"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port = [] if "--port" in arguments else ["--port", "0"]
+    assert main(["serve", *arguments, *port]) == 2
+    error = capsys.readouterr().err
+    assert named in error
+    assert error.startswith("captioner: ")
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_a_port_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    taken = listen("127.0.0.1", 0)
+    port = taken.socket.getsockname()[1]
+    with taken.socket, pytest.raises(UserError, match=f"port {port}: Address already in use"):
+        listen("127.0.0.1", port)
+
+
+def test_the_address_of_a_listener_is_that_of_the_page() -> None:
+    hosts = [("127.0.0.1", "127.0.0.1"), ("localhost", "localhost")]
+    if Path("/proc/net/if_inet6").exists():  # Version 6 of the protocol.
+        hosts.append(("::1", "[::1]"))
+    for host, shown in hosts:
+        listener = listen(host, 0)
+        with listener.socket:
+            port = listener.socket.getsockname()[1]
+        assert listener.address == f"http://{shown}:{port}/"
+
+
+def test_the_command_is_the_one_of_the_command_line() -> None:
+    from captioner.cli.main import build_parser
+
+    arguments = build_parser().parse_args(["serve"])
+    assert arguments.run is run_command
+    assert arguments.host == "127.0.0.1"
