@@ -6,10 +6,12 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 from samples import save_photo
 
@@ -69,6 +71,50 @@ def test_the_readme_has_the_two_commands() -> None:
     assert 'pip install -e ".[dev]" && pytest' in README
 
 
+def ask_what_the_readme_asks(words: list[str], folder: Path) -> None:
+    """Start the server, send it the requests that the README sends with curl, and end it."""
+    command = [sys.executable, "-m", "captioner", *words, "--host", "127.0.0.1", "--port", "0"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    try:
+        assert process.stdout is not None
+        found = re.search(r"http://\S+/", process.stdout.readline())
+        assert found is not None
+        lines = [line for block in blocks("bash") for line in block.splitlines()]
+        curls = [
+            shlex.split(line) for line in lines if line.startswith("curl ") and "/api/" in line
+        ]
+        assert len(curls) >= 4
+        for _, *arguments, address in curls:
+            assert address.startswith("http://127.0.0.1:8765/")
+            ask_as_curl(arguments, address.replace("http://127.0.0.1:8765/", found[0]), folder)
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ask_as_curl(arguments: list[str], address: str, folder: Path) -> None:
+    """What `curl` does with -F and -o."""
+    fields, files, out = {}, [], None
+    for option, value in zip(arguments[::2], arguments[1::2], strict=True):
+        assert option in ("-F", "-o")
+        name, _, text = value.partition("=")
+        if option == "-o":
+            out = folder / value
+        elif text.startswith("@"):
+            files.append((name, (text[1:], (folder / text[1:]).read_bytes())))
+        else:
+            fields[name] = text
+    with httpx.Client(timeout=None) as client:
+        answer = client.post(address, data=fields, files=files) if files else client.get(address)
+    assert answer.status_code == 200, answer.text
+    if out is not None:
+        out.write_bytes(answer.content)
+
+
 SMALLER = {
     "shapes": ("data.shapes.train=64", "data.shapes.validation=8", "training.epochs=1"),
     "numbers": ("data.numbers.train=64", "data.numbers.validation=8"),
@@ -91,6 +137,9 @@ def test_the_small_commands_run_in_order(
             place = words.index("<")
             monkeypatch.setattr(sys, "stdin", (folder / words[place + 1]).open())
             del words[place : place + 2]
+        if words[0] == "serve":
+            ask_what_the_readme_asks(words, folder)
+            continue
         out = None
         if ">" in words:
             place = words.index(">")
@@ -106,7 +155,10 @@ def test_the_small_commands_run_in_order(
         assert main(words) == 0, command
         if out is not None:
             out.write_text(capsys.readouterr().out)
-    pictures = ("demo.png", "maps.png", "maps.gif", "curves.png", "alignment.png")
+    pictures = (
+        *("demo.png", "maps.png", "maps.gif", "served.gif"),
+        *("curves.png", "alignment.png"),
+    )
     tables = ("captions.json", "captions.csv", "scores.json", "scores.csv", "frequency.json")
     pages = ("maps.html", "scores.html", "alignment.html")
     for name in (*pictures, *tables, *pages, "alignment.json", "bleu.json"):

@@ -24,6 +24,7 @@ ROOMS = (
     "evaluation",
     "render",
     "recipes",
+    "serve",
     "cli",
 )
 """Lowest first: a room imports only from the rooms that stand before it."""
@@ -135,7 +136,7 @@ def test_asking_the_command_line_for_help_brings_nothing_heavy() -> None:
         "import runpy; sys.argv = ['captioner', '--help']; "
         "runpy.run_module('captioner.cli.main', run_name='__main__')"
     )
-    assert loaded(code, "torch", "numpy", "PIL") == []
+    assert loaded(code, "torch", "numpy", "PIL", "starlette", "uvicorn") == []
 
 
 def test_the_module_can_be_run_for_help() -> None:

@@ -32,6 +32,9 @@ def test_the_wheel_captions_the_demo_photo_on_its_own(tmp_path: Path) -> None:
     for name in ("model.safetensors", "config.json", "vocabulary.json", "README.md"):
         assert f"captioner/models/default/{name}" in names
     assert {"captioner/py.typed", "captioner/data/coco_synonyms.txt"} <= names
+    page = {path.name for path in (ROOT / "captioner" / "serve" / "static").iterdir()}
+    assert {f"captioner/serve/static/{name}" for name in page} <= names
+    assert {"index.html", "style.css", "page.js"} <= page
     assert not any(name.startswith(("tests/", "scripts/")) for name in names)
     # The unpacked wheel comes first on the path, before the tree that the tests run from.
     code = "import sys; from captioner.cli.main import main; sys.exit(main(sys.argv[1:]))"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import socket
 from typing import TYPE_CHECKING
 
 from captioner.cli.options import Commands, add_device, add_parser
@@ -94,6 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until interrupted."""
     if arguments.batch_size < 1:
         raise UserError(f"--batch-size {arguments.batch_size} is not at least 1")
+    import socket
+
     try:
         from captioner.serve.app import make_app
         from captioner.serve.limits import Limits

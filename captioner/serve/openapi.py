@@ -103,7 +103,7 @@ def _overlay(limits: Limits) -> dict[str, Any]:
             "without them the photos are captioned first",
         },
     }
-    content = {file.media_type.partition(";")[0]: {} for file in FORMATS.values()}
+    content: dict[str, Any] = {file.media_type.partition(";")[0]: {} for file in FORMATS.values()}
     return {
         "operationId": "overlay",
         "summary": "Maps drawn over photos: panels, an animation, or a page",
@@ -163,7 +163,8 @@ def _search(kind: type[SearchOptions], limits: Limits) -> dict[str, Any]:
     types = get_type_hints(kind)
     found = {}
     for field in fields(kind):
-        schema = {"type": _TYPES[types[field.name]], "description": _SEARCH[field.name]}
+        kind_name, about = _TYPES[types[field.name]], _SEARCH[field.name]
+        schema: dict[str, Any] = {"type": kind_name, "description": about}
         schema |= _RANGES.get(field.name, {})
         if field.name in most:
             schema["maximum"] = most[field.name]

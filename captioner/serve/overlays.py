@@ -127,9 +127,9 @@ def _caption(value: Any, limits: Limits) -> Written:
         raise field_problem("captions", f"needs 'words', a list of 1 to {limits.words}")
     if not all(isinstance(word, str) and 0 < len(word) <= 100 for word in words):
         raise field_problem("captions", "has a word that is not text of 1 to 100 characters")
-    rows = maps[0] if isinstance(maps, list) and maps else None
+    rows = maps[0] if isinstance(maps, list) and maps else []
     cells = rows[0] if isinstance(rows, list) and rows else None
-    if not isinstance(cells, list) or len(rows) * len(cells) > _MOST_CELLS:
+    if maps is None or not isinstance(cells, list) or len(rows) * len(cells) > _MOST_CELLS:
         raise field_problem(
             "captions", f"needs 'maps' of at most {_MOST_CELLS:,} cells, one a word"
         )

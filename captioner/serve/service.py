@@ -127,10 +127,19 @@ class Service:
         generator = search.generator()
         captions: list[Caption] = []
         for first in range(0, len(pixels), self._batch_size):
-            batch = torch.stack(list(pixels[first : first + self._batch_size]))  # (B, 3, s, s)
-            annotations = self.captioner.encode(batch)  # (B, L, D)
+            annotations = self._encode(pixels[first : first + self._batch_size])  # (B, L, D)
             captions += self.captioner.caption_annotations(annotations, search, generator=generator)
         return captions
+
+    def _encode(self, pixels: Sequence[Tensor]) -> Tensor:
+        """Preprocessed photos (3, size, size) -> annotation vectors (B, L, D).
+
+        A processor reads them one by one: what a layer makes of one photo still fits into its
+        cache, and of many does not. What is gained by a batch is gained in the beam search.
+        """
+        one_by_one = self.captioner.device.type == "cpu"
+        batches = [each[None] for each in pixels] if one_by_one else [torch.stack(list(pixels))]
+        return torch.cat([self.captioner.encode(batch) for batch in batches])
 
     def _translate(self, sentences: Sequence[str], search: TranslationSearch) -> list[Translation]:
         assert self.translator is not None

@@ -17,7 +17,7 @@ from captioner.cli import evaluate
 from captioner.cli.main import build_parser, main
 from captioner.recipes.config import DATA_FORMATS
 
-COMMANDS = ("caption", "translate", "train", "evaluate", "calibrate", "features", "info")
+COMMANDS = ("caption", "translate", "train", "evaluate", "calibrate", "features", "info", "serve")
 
 
 def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:

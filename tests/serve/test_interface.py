@@ -224,20 +224,20 @@ def test_content_that_does_not_arrive_is_not_waited_for() -> None:
 
 
 class Held:
-    """Holds a captioner's encoder until `go`, and notes how many photos it gets at a time."""
+    """Holds a captioner's search until `go`, and notes how many photos it gets at a time."""
 
     def __init__(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sizes: list[int] = []
         self.begun, self.go = threading.Event(), threading.Event()
-        encode = service.captioner.encode
+        search = service.captioner.caption_annotations
 
-        def held(pixels: Tensor) -> Tensor:
-            self.sizes.append(len(pixels))
+        def held(annotations: Tensor, *arguments: Any, **named: Any) -> list[Caption]:
+            self.sizes.append(len(annotations))
             self.begun.set()
             self.go.wait()
-            return encode(pixels)
+            return search(annotations, *arguments, **named)
 
-        monkeypatch.setattr(service.captioner, "encode", held)
+        monkeypatch.setattr(service.captioner, "caption_annotations", held)
 
 
 def at_once(client: httpx.Client, count: int, answers: list[httpx.Response]) -> list[Any]:
