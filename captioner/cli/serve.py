@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(
             'captioner serve needs more packages: pip install "captioner[serve]"'
         ) from None
-    from captioner import load
+    from captioner import __version__, load
     from captioner.demo import demo_photo
 
     given = {
@@ -127,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
             demo = None
         service = Service(model, translator, limits, arguments.batch_size)
         names = (arguments.host, socket.gethostname(), *arguments.allow_host)
-        app = make_app(service, names, demo)
+        app = make_app(service, names, demo, __version__)
 
         def ready() -> None:
             print(f"captioner: {listener.address} is open; Ctrl-C ends it", flush=True)

@@ -31,11 +31,17 @@ _STATIC = Path(__file__).parent / "static"
 _SENTENCES = {404: "there is nothing at this address", 405: "this address takes another method"}
 
 
-def make_app(service: Service, names: Iterable[str] = (), demo: Path | None = None) -> ASGIApp:
+def make_app(
+    service: Service,
+    names: Iterable[str] = (),
+    demo: Path | None = None,
+    version: str = "",
+) -> ASGIApp:
     """The application over a service, which it closes when it ends.
 
     names: what the server may be called besides `localhost`; see `Guard`.
     demo: a JPEG that the page offers to those who have no photo at hand.
+    version: of the package, for those who ask.
     """
 
     @asynccontextmanager
@@ -44,7 +50,7 @@ def make_app(service: Service, names: Iterable[str] = (), demo: Path | None = No
         service.close()
 
     routes = [
-        Mount("/api", routes=Interface(service).routes()),
+        Mount("/api", routes=Interface(service, version).routes()),
         Route("/viewer.js", _viewer_script),
         Route("/viewer.css", _viewer_style),
         *([] if demo is None else [_demo_route(demo)]),

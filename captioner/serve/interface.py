@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-import captioner
 from captioner.caption import Caption, SearchOptions
 from captioner.errors import UserError
 from captioner.fields import to_mapping
@@ -31,9 +30,10 @@ Answer = TypeVar("Answer")
 
 
 class Interface:
-    """The addresses of the HTTP interface, over a `Service`."""
+    """The addresses of the HTTP interface, over a `Service`. version: of the package."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, version: str) -> None:
+        self._version = version
         self._service = service
         self._limits = service.limits
 
@@ -134,7 +134,7 @@ class Interface:
         size = captions.preprocessing.size
         weights = (*captions.encoder.parameters(), *captions.decoder.parameters())
         answer: dict[str, Any] = {
-            "version": captioner.__version__,
+            "version": self._version,
             "captioner": {
                 "parameters": sum(each.numel() for each in weights),
                 "words": len(captions.vocabulary),
@@ -158,7 +158,7 @@ class Interface:
 
     async def openapi(self, request: Request) -> Response:
         """The description of all this."""
-        return json_answer(description(self._limits))
+        return json_answer(description(self._limits, self._version))
 
     def _search(self, form: Form, other: Sequence[str]) -> SearchOptions:
         """The search that a form asks for; `other` fields of it are not of the search.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, get_type_hints
 
-import captioner
 from captioner.caption import SearchOptions
 from captioner.serve.limits import Limits
 from captioner.serve.overlays import FORMATS
@@ -49,13 +48,13 @@ _BUSY = {
 }
 
 
-def description(limits: Limits) -> dict[str, Any]:
-    """The whole description, with the limits of this server."""
+def description(limits: Limits, version: str) -> dict[str, Any]:
+    """The whole description, with the limits of this server; version: of the package."""
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "captioner",
-            "version": captioner.__version__,
+            "version": version,
             "description": "Captions of photos with maps of where the model looked for each word, "
             "and translations with their alignments.",
         },

@@ -233,9 +233,9 @@ const startIncoming = (add) => {
   });
 
   const here = () => !find("photos").hidden;
-  const brings = (event) => here() && [...event.dataTransfer.types].includes("Files");
+  const brings = (event) => [...event.dataTransfer.types].includes("Files");
   addEventListener("dragenter", (event) => {
-    veil.hidden = !brings(event);
+    veil.hidden = !here() || !brings(event);
   });
   addEventListener("dragover", (event) => {
     if (brings(event)) event.preventDefault();
@@ -246,8 +246,8 @@ const startIncoming = (add) => {
   addEventListener("drop", (event) => {
     veil.hidden = true;
     if (!brings(event)) return;
-    event.preventDefault();
-    add([...event.dataTransfer.files]);
+    event.preventDefault(); // Or the browser would leave the page for the file.
+    if (here()) add([...event.dataTransfer.files]);
   });
   addEventListener("paste", (event) => {
     const pasted = [...(event.clipboardData?.files ?? [])];
