@@ -126,7 +126,8 @@ def run(arguments: argparse.Namespace) -> int:
         except UserError:
             demo = None
         service = Service(model, translator, limits, arguments.batch_size)
-        names = (arguments.host, socket.gethostname(), *arguments.allow_host)
+        own = socket.gethostname()
+        names = (arguments.host, own, f"{own}.local", *arguments.allow_host)
         app = make_app(service, names, demo, __version__)
 
         def ready() -> None:

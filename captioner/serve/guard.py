@@ -77,7 +77,9 @@ class Guard:
         """Raise `Problem` with status 403 for a request that should not be here."""
         host = headers.get("host", "")
         if not self._is_own(host):
-            raise Problem(403, "this server does not answer to that host name")
+            raise Problem(
+                403, "this server does not answer to that host name; --allow-host adds one"
+            )
         if not path.startswith("/api/"):
             return
         origin = headers.get("origin")

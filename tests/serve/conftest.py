@@ -2,9 +2,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from chromium_samples import CHROMIUM, DESK, FLAGS, Open
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from samples import make_captioner
 from serve_samples import Running, in_thread, make_translator, running
 
@@ -41,3 +44,43 @@ def server(saved_models: tuple[Path, Path]) -> Iterator[Running]:
     captioner, translator = saved_models
     with running("--model", str(captioner), "--translator", str(translator)) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser, server: Running) -> Iterator[Open]:
+    """Opens the page; in the end, nothing came from elsewhere and nothing went wrong unseen."""
+    contexts: list[BrowserContext] = []
+    asked: list[str] = []
+    faults: list[str] = []
+
+    def open_page(address: str = server.address, **how: Any) -> Page:
+        context = browser.new_context(**{**DESK, "reduced_motion": "reduce", **how})
+        context.set_default_timeout(120_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on(
+            "console",
+            lambda said: faults.append(said.text) if "Security Policy" in said.text else None,
+        )
+        page.goto(address)
+        page.wait_for_selector("html[data-ready]")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert faults == []
+    assert asked
+    assert [
+        url for url in asked if not url.startswith(("http://127.0.0.1:", "blob:", "data:"))
+    ] == []

@@ -1,0 +1,70 @@
+"""What the tests in a real browser share: how it is started, screens, photos, what is drawn."""
+
+from __future__ import annotations
+
+import base64
+import io
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Locator, Page, expect
+from serve_samples import photo_bytes
+
+CHROMIUM = shutil.which("chromium")
+
+needs_chromium = [
+    pytest.mark.chromium,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium"),
+]
+
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"),
+]
+
+DESK = {"viewport": {"width": 1280, "height": 860}}
+TELEPHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+
+Open = Callable[..., Page]
+"""Opens the page, as `conftest.open_page` does."""
+
+
+def photo_file(seed: int = 0, name: str = "photo.png") -> Any:
+    return {"name": name, "mimeType": "image/png", "buffer": photo_bytes(seed, (240, 180))}
+
+
+def add(page: Page, *files: Any) -> Locator:
+    """Choose photos, and wait until each has its captions; gives the first one's card."""
+    page.set_input_files("#files", list(files))
+    captioned(page, len(files))
+    return page.locator(".item").first
+
+
+def captioned(page: Page, count: int) -> None:
+    expect(page.locator("[data-state=done]")).to_have_count(count, timeout=120_000)
+
+
+def words_of(card: Locator) -> list[str]:
+    return card.locator(".caption").first.locator(".word").all_inner_texts()
+
+
+def canvas_of(card: Locator) -> Image.Image:
+    """What is drawn over the photo."""
+    address = card.locator("canvas").evaluate("canvas => canvas.toDataURL('image/png')")
+    return Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGB")
+
+
+def preview_of(card: Locator) -> Image.Image:
+    address = card.locator("img").get_attribute("src") or ""
+    return Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGB")
+
+
+def far(one: Image.Image, other: Image.Image) -> float:
+    """The mean difference of two pictures, in steps of 256."""
+    values = [np.asarray(each, dtype=float) for each in (one, other.resize(one.size))]
+    return float(np.abs(values[0] - values[1]).mean())

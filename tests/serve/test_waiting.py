@@ -1,0 +1,160 @@
+"""Requests that wait: together in a batch, too many, too long, for nobody; and what goes wrong."""
+
+from __future__ import annotations
+
+import io
+import socket
+import threading
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+from samples import make_captioner
+from serve_asking import as_directly, caption, files, problem
+from serve_samples import in_thread, photo_bytes
+from torch import Tensor
+
+from captioner.caption import Caption
+from captioner.serve.app import make_app
+from captioner.serve.limits import Limits
+from captioner.serve.service import Service
+
+
+class Held:
+    """Holds a captioner's search until `go`, and notes how many photos it gets at a time."""
+
+    def __init__(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sizes: list[int] = []
+        self.begun, self.go = threading.Event(), threading.Event()
+        search = service.captioner.caption_annotations
+
+        def held(annotations: Tensor, *arguments: Any, **named: Any) -> list[Caption]:
+            self.sizes.append(len(annotations))
+            self.begun.set()
+            self.go.wait()
+            return search(annotations, *arguments, **named)
+
+        monkeypatch.setattr(service.captioner, "caption_annotations", held)
+
+
+def at_once(client: httpx.Client, count: int, answers: list[httpx.Response]) -> list[Any]:
+    """Threads that each send one photo."""
+
+    def ask(seed: int) -> None:
+        answers.append(client.post("/api/caption", files=files(seed), timeout=None))
+
+    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(count)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def until(condition: Any) -> None:
+    """Return when it holds; what the tests wait for is certain to come."""
+    while not condition():
+        threading.Event().wait(0.01)
+
+
+def test_requests_that_arrive_together_are_captioned_together(
+    service: Service, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, answers = Held(service, monkeypatch), list[httpx.Response]()
+    first = at_once(client, 1, answers)
+    held.begun.wait()
+    others = at_once(client, 7, answers)
+    until(lambda: service.captions.waiting == 7)
+    held.go.set()
+    for thread in first + others:
+        thread.join()
+    assert held.sizes == [1, 7]
+    expected = make_captioner().caption([photo_bytes(seed) for seed in range(7)])
+    for answer in answers:
+        (photo,) = answer.json()["photos"]
+        as_directly(photo, expected[int(photo["name"].partition(".")[0])])
+
+
+def test_more_than_may_wait_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service(make_captioner(), None, Limits(waiting=3))
+    held, answers = Held(service, monkeypatch), list[httpx.Response]()
+    with in_thread(make_app(service)) as address, httpx.Client(base_url=address) as client:
+        threads = at_once(client, 3, answers)
+        until(lambda: service.admission.waiting == 3)
+        busy = client.post("/api/caption", files=files(9))
+        assert "busy" in problem(busy, 503)
+        assert int(busy.headers["Retry-After"]) >= 1
+        assert client.get("/api/health").json()["waiting"] == 3
+        held.go.set()
+        for thread in threads:
+            thread.join()
+        assert [answer.status_code for answer in answers] == [200] * 3
+        assert caption(client, files(9))
+        assert "busy" in problem(client.post("/api/caption", files=files(1, 2, 3, 4)), 503)
+        assert client.get("/api/health").json()["waiting"] == 0
+
+
+def test_an_answer_that_takes_too_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service(make_captioner(), None, Limits(seconds=0.3))
+    held = Held(service, monkeypatch)
+    with in_thread(make_app(service)) as address, httpx.Client(base_url=address) as client:
+        answer = client.post("/api/caption", files=files(0))
+        assert "not ready within 0.3 seconds" in problem(answer, 503)
+        assert "Retry-After" in answer.headers
+        assert service.admission.waiting == 0
+        held.go.set()
+
+
+def test_nothing_is_captioned_for_those_who_have_left(
+    service: Service, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, answers = Held(service, monkeypatch), list[httpx.Response]()
+    first = at_once(client, 1, answers)
+    held.begun.wait()
+    request = client.build_request("POST", "/api/caption", files=files(1))
+    host, port = client.base_url.host, client.base_url.port or 0
+    with socket.create_connection((host, port)) as line:
+        lines = [f"{name}: {value}" for name, value in request.headers.items()]
+        head = "\r\n".join(["POST /api/caption HTTP/1.1", *lines, "", ""])
+        line.sendall(head.encode() + request.read())
+        until(lambda: service.captions.waiting == 1)
+    until(lambda: service.admission.waiting == 1)
+    held.go.set()
+    for thread in first:
+        thread.join()
+    assert caption(client, files(2))
+    assert held.sizes == [1, 1]
+
+
+def test_a_fault_of_the_server_tells_nothing(
+    service: Service,
+    client: httpx.Client,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(pixels: Tensor) -> Tensor:
+        raise RuntimeError(f"a secret in {__file__}")
+
+    monkeypatch.setattr(service.captioner, "encode", broken)
+    sentence = problem(client.post("/api/caption", files=files(0)), 500)
+    assert "secret" not in sentence
+    assert "secret" in caplog.text  # Whoever runs the server is told.
+    assert client.get("/api/health").json() == {"status": "ok", "waiting": 0}
+
+
+def test_uploads_are_not_written_to_disk(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*arguments: object, **named: object) -> None:
+        raise AssertionError("a temporary file was made")
+
+    for name in ("TemporaryFile", "NamedTemporaryFile", "mkstemp"):
+        monkeypatch.setattr(f"tempfile.{name}", refused)
+    noise = np.random.default_rng(0).integers(0, 255, (900, 900, 3), dtype=np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(noise).save(buffer, "PNG")
+    assert len(buffer.getvalue()) > 2_000_000  # The framework has files from 1 MB on disk.
+    sent = [("photo", ("noise.png", buffer.getvalue()))]
+    assert caption(client, sent)[0]["captions"]
+    for kind in ("png", "gif", "html"):
+        assert client.post("/api/overlay", files=sent, data={"format": kind}).status_code == 200
