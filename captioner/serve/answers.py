@@ -60,7 +60,7 @@ def confidence_in_words(caption: Caption) -> str | None:
         return caption.doubt
     level = caption.doubt or next(words for below, words in _LEVELS if confidence < below)
     tenths = round(10 * confidence)
-    share = f"about {tenths} in 10" if tenths else "hardly any"
+    share = {0: "hardly any", 10: "nearly all"}.get(tenths, f"about {tenths} in 10")
     return f"{level}: people would use {share} of its words"
 
 
