@@ -1,9 +1,10 @@
 """How much `captioner serve` gains by captioning requests that arrive together as one batch.
 
 Starts it twice, once with --batch-size and once with batches of one, and sends the same photos to
-each in turn: one request after another, and all at once. Prints photos a second, and the ratios,
-which hold whatever else the machine is doing, for the turns alternate. The photos are pieces of
-the demo photo.
+each in turn: one request after another, and all at once. Prints photos a second, the processor
+seconds that the server took for each (on Linux), and the ratios of both. On a machine that does
+other things as well, the processor's time is the one to go by. The photos are pieces of the demo
+photo.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import io
+import os
 import re
 import signal
 import subprocess
@@ -18,6 +20,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 from PIL import Image
@@ -40,9 +44,25 @@ def pieces(count: int, size: int) -> list[bytes]:
     return found
 
 
+@dataclass
+class Server:
+    """A running `captioner serve`."""
+
+    process: subprocess.Popen[str]
+    address: str
+
+    def processor_seconds(self) -> float | None:
+        """How long processors worked for it so far; None where that cannot be known."""
+        path = Path(f"/proc/{self.process.pid}/stat")
+        if not path.exists():
+            return None
+        fields = path.read_text().rpartition(")")[2].split()  # From the third on; see proc(5).
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
-def server(batch_size: int, model: str, device: str) -> Iterator[str]:
-    """A running `captioner serve`; gives its address."""
+def server(batch_size: int, model: str, device: str) -> Iterator[Server]:
+    """Start `captioner serve`, and end it."""
     command = [sys.executable, "-m", "captioner", "serve", "--port", "0", "--max-waiting", "100000"]
     command += ["--timeout", "3600", "--batch-size", str(batch_size)]
     process = subprocess.Popen(
@@ -53,7 +73,7 @@ def server(batch_size: int, model: str, device: str) -> Iterator[str]:
         found = re.search(r"http://\S+", process.stdout.readline())
         if found is None:
             raise UserError("the server did not start")
-        yield found[0]
+        yield Server(process, found[0])
     finally:
         process.send_signal(signal.SIGINT)
         process.wait()
@@ -82,9 +102,29 @@ async def _seconds(address: str, photos: list[bytes], together: bool) -> float:
         return time.perf_counter() - start
 
 
-def seconds(address: str, photos: list[bytes], together: bool) -> float:
-    """How long all photos take, each in a request of its own."""
-    return asyncio.run(_seconds(address, photos, together))
+@dataclass
+class Turn:
+    """What it took to caption all photos: seconds on the clock, and of processors if known."""
+
+    clock: float
+    processor: float | None
+
+
+def turn(server: Server, photos: list[bytes], together: bool) -> Turn:
+    """Caption all photos, each in a request of its own."""
+    before = server.processor_seconds()
+    clock = asyncio.run(_seconds(server.address, photos, together))
+    after = server.processor_seconds()
+    return Turn(clock, None if before is None or after is None else after - before)
+
+
+def compared(what: str, slow: list[float | None], quick: list[float | None]) -> None:
+    """Print by how much less the second took, turn by turn."""
+    known = [(a, b) for a, b in zip(slow, quick, strict=True) if a is not None and b is not None]
+    if known:
+        ratios = [first / second for first, second in known]
+        total = sum(first for first, _ in known) / sum(second for _, second in known)
+        print(f"  {what}: {total:.2f} times ({min(ratios):.2f} to {max(ratios):.2f})")
 
 
 def main() -> int:
@@ -103,23 +143,28 @@ def main() -> int:
         raise UserError("--photos, --size, --batch-size and --repeat are at least 1")
     photos = pieces(arguments.photos, arguments.size)
     names = ("one after another", "at once, one by one", "at once, together")
-    times: dict[str, list[float]] = {name: [] for name in names}
+    turns: dict[str, list[Turn]] = {name: [] for name in names}
     with (
         server(1, arguments.model, arguments.device) as single,
         server(arguments.batch_size, arguments.model, arguments.device) as batched,
     ):
-        for address in (single, batched):
-            seconds(address, photos[:4], True)  # Warm.
+        for each in (single, batched):
+            turn(each, photos[:4], True)  # Warm.
         for _ in range(arguments.repeat):
-            times[names[0]].append(seconds(single, photos, False))
-            times[names[1]].append(seconds(single, photos, True))
-            times[names[2]].append(seconds(batched, photos, True))
+            turns[names[0]].append(turn(single, photos, False))
+            turns[names[1]].append(turn(single, photos, True))
+            turns[names[2]].append(turn(batched, photos, True))
     for name in names:
-        print(f"{name:<22}{arguments.photos / median(times[name]):>8.1f} photos a second")
+        rate = arguments.photos / median(each.clock for each in turns[name])
+        work = [each.processor for each in turns[name] if each.processor is not None]
+        known = f", {sum(work) / len(work) / arguments.photos:.3f} processor seconds each"
+        print(f"{name:<22}{rate:>8.1f} photos a second{known if work else ''}")
+    quick = turns[names[2]]
     for name in names[:2]:
-        ratios = [slow / quick for slow, quick in zip(times[name], times[names[2]], strict=True)]
-        spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
-        print(f"together against {name}: {median(ratios):.2f} times as fast ({spread})")
+        print(f"together against {name}:")
+        slow = turns[name]
+        compared("time", [each.clock for each in slow], [each.clock for each in quick])
+        compared("work", [each.processor for each in slow], [each.processor for each in quick])
     return 0
 
 
