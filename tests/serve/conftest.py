@@ -8,8 +8,7 @@ import httpx
 import pytest
 from chromium_samples import CHROMIUM, DESK, FLAGS, Open
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
-from samples import make_captioner
-from serve_samples import Running, in_thread, make_translator, running
+from serve_samples import Running, in_thread, make_captioner, make_translator, running
 
 from captioner.caption import save_model
 from captioner.serve.app import make_app

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy
+import samples
 import torch
 import uvicorn
 from PIL import Image
 from starlette.types import ASGIApp
 
+from captioner.caption import Captioner
 from captioner.serve.server import configuration, listen
 from captioner.text.words import WordVocabulary
 from captioner.translate import (
@@ -32,6 +34,15 @@ from captioner.translate import (
 ROOT = Path(__file__).resolve().parents[2]
 
 SENTENCES = ["A man runs.", "The dog sees a man, and runs.", "Dogs run!"]
+
+
+def make_captioner() -> Captioner:
+    """A captioner of random weights whose maps are narrow and move from word to word."""
+    captioner = samples.make_captioner()
+    with torch.no_grad():
+        for parameter in captioner.decoder.attention.parameters():
+            parameter.mul_(4)
+    return captioner
 
 
 def make_translator(attends: bool = True) -> Translator:
@@ -51,7 +62,7 @@ def make_translator(attends: bool = True) -> Translator:
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
-                parameter.mul_(1.5)
+                parameter.mul_(6)
     search = TranslationSearch(beam=3, minimum_length=2, maximum_length=7)
     return Translator(config, model, source, target, 20, search)
 

@@ -8,8 +8,7 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from samples import make_captioner
-from serve_samples import photo_bytes
+from serve_samples import make_captioner, photo_bytes
 
 from captioner.render import PageCaption, PageItem, frames, html_page, panels
 

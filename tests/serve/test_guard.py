@@ -4,8 +4,7 @@ import re
 
 import httpx
 import pytest
-from samples import make_captioner
-from serve_samples import in_thread, photo_bytes
+from serve_samples import in_thread, make_captioner, photo_bytes
 
 from captioner.serve.app import make_app
 from captioner.serve.service import Service

@@ -11,9 +11,8 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from samples import make_captioner
 from serve_asking import as_directly, caption, files, problem
-from serve_samples import SENTENCES, in_thread, make_translator, photo_bytes
+from serve_samples import SENTENCES, in_thread, make_captioner, make_translator, photo_bytes
 
 from captioner.caption import SearchOptions
 from captioner.serve.app import make_app

@@ -11,9 +11,8 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from samples import make_captioner
 from serve_asking import as_directly, caption, files, problem
-from serve_samples import in_thread, photo_bytes
+from serve_samples import in_thread, make_captioner, photo_bytes
 from torch import Tensor
 
 from captioner.caption import Caption
@@ -39,11 +38,13 @@ class Held:
         monkeypatch.setattr(service.captioner, "caption_annotations", held)
 
 
-def at_once(client: httpx.Client, count: int, answers: list[httpx.Response]) -> list[Any]:
+def at_once(
+    client: httpx.Client, count: int, answers: list[httpx.Response], **fields: str
+) -> list[Any]:
     """Threads that each send one photo."""
 
     def ask(seed: int) -> None:
-        answers.append(client.post("/api/caption", files=files(seed), timeout=None))
+        answers.append(client.post("/api/caption", files=files(seed), data=fields, timeout=None))
 
     threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(count)]
     for thread in threads:
@@ -73,6 +74,21 @@ def test_requests_that_arrive_together_are_captioned_together(
     for answer in answers:
         (photo,) = answer.json()["photos"]
         as_directly(photo, expected[int(photo["name"].partition(".")[0])])
+
+
+def test_what_is_drawn_is_drawn_alone(
+    service: Service, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, answers = Held(service, monkeypatch), list[httpx.Response]()
+    asked = {"sample": "true", "temperature": "3"}
+    first = at_once(client, 1, answers)
+    held.begun.wait()
+    others = at_once(client, 3, answers, **asked)
+    until(lambda: service.captions.waiting == 3)
+    held.go.set()
+    for thread in first + others:
+        thread.join()
+    assert held.sizes == [1, 1, 1, 1]
 
 
 def test_more_than_may_wait_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
