@@ -94,7 +94,7 @@ class SelfCriticalLoss(nn.Module):
         if config.cross_entropy_weight > 0:
             plain = soft_attention_loss(self.decoder, self.objective, annotations, batch)
             loss = loss + config.cross_entropy_weight * plain["loss"]
-            report["cross_entropy"] = plain["cross_entropy"]
+            report.update((name, value) for name, value in plain.items() if name != "loss")
         ended = [caption[-1:] == [Vocabulary.end] for each in samples for caption in each]
         words = sum(len(caption) for each in samples for caption in each) - sum(ended)
         report["length"] = torch.tensor(words / len(ended), device=device)

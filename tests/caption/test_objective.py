@@ -14,6 +14,7 @@ from captioner.caption.objective import (
     ObjectiveConfig,
     SelfCriticalConfig,
     doubly_stochastic_penalty,
+    map_entropy,
 )
 from captioner.errors import UserError
 
@@ -48,13 +49,31 @@ def test_penalty_of_each_caption_is_its_own() -> None:
         assert torch.equal(alone[0], together[index])
 
 
+def test_map_entropy_by_hand() -> None:
+    first = -(0.7 * math.log(0.7) + 0.3 * math.log(0.1))
+    second = -(0.8 * math.log(0.4) + 0.2 * math.log(0.1))
+    # The second caption's one word looks evenly at four places; its padding is left out.
+    expected = torch.tensor([first + second, math.log(4)])
+    torch.testing.assert_close(map_entropy(WEIGHTS, MASK), expected)
+
+
+def test_the_gradient_of_map_entropy_is_finite_at_a_weight_of_0() -> None:
+    weights = torch.tensor([[[1.0, 0.0]]]).requires_grad_()
+    found = map_entropy(weights, torch.tensor([[True]]))
+    assert found.tolist() == pytest.approx([0.0], abs=1e-30)
+    found.sum().backward()
+    assert weights.grad is not None
+    assert weights.grad.isfinite().all()
+
+
 TERMS: list[tuple[Callable[[Tensor], Tensor], Tensor]] = [
     (lambda x: doubly_stochastic_penalty(x, MASK), WEIGHTS),
     (lambda x: doubly_stochastic_penalty(x, MASK, "share"), WEIGHTS),
+    (lambda x: map_entropy(x, MASK), WEIGHTS),
 ]
 
 
-@pytest.mark.parametrize(("term", "given"), TERMS, ids=["one", "share"])
+@pytest.mark.parametrize(("term", "given"), TERMS, ids=["one", "share", "entropy"])
 def test_padding_counts_for_nothing(term: Callable[[Tensor], Tensor], given: Tensor) -> None:
     other = given.clone()
     other[1, 1] = torch.randn(given.shape[2]) * 100
@@ -66,7 +85,7 @@ def test_padding_counts_for_nothing(term: Callable[[Tensor], Tensor], given: Ten
     assert (variable.grad[0].abs().sum(dim=-1) > 0).all()
 
 
-@pytest.mark.parametrize(("term", "given"), TERMS, ids=["one", "share"])
+@pytest.mark.parametrize(("term", "given"), TERMS, ids=["one", "share", "entropy"])
 def test_half_precision_is_summed_in_full(term: Callable[[Tensor], Tensor], given: Tensor) -> None:
     half = given.bfloat16()
     assert term(half).dtype == torch.float32
@@ -83,6 +102,7 @@ def test_half_precision_is_summed_in_full(term: Callable[[Tensor], Tensor], give
             {"doubly_stochastic_target": "two"},
             "objective doubly_stochastic_target 'two' is not one of one, share",
         ),
+        ({"map_entropy": -0.1}, "objective map_entropy -0.1 is negative"),
         ({"label_smoothing": 1.0}, r"objective label_smoothing 1.0 is not in \[0, 1\)"),
         ({"reward_weight": -1.0}, "objective reward_weight -1.0 is negative"),
         ({"reward_weight": math.inf}, "objective reward_weight inf is not a finite number"),
@@ -125,6 +145,11 @@ def test_self_critical_options_out_of_range_are_refused(
             {"doubly_stochastic": 0.0, "doubly_stochastic_target": "share"},
             "doubly_stochastic_target 'share' is for soft attention; leave it out",
         ),
+        (
+            "hard",
+            {"doubly_stochastic": 0.0, "map_entropy": 0.1},
+            r"map_entropy 0\.1 is for soft attention; leave it out",
+        ),
         ("soft", {"reward_weight": 1.0}, r"reward_weight 1\.0 is for hard attention; leave it out"),
         ("soft", {"entropy_weight": 0.0}, r"entropy_weight 0\.0 is for hard attention"),
         ("soft", {"baseline_decay": 0.5}, r"baseline_decay 0\.5 is for hard attention"),
@@ -140,7 +165,7 @@ def test_fields_of_the_other_attention_are_refused(
 
 def test_fields_of_the_attention_itself_are_taken() -> None:
     ObjectiveConfig(doubly_stochastic=0.5, label_smoothing=0.1).check_selection("soft")
-    ObjectiveConfig(0.0, "one", 0.1, 1.0, 0.0, 0.5, 1.0).check_selection("hard")
+    ObjectiveConfig(0.0, "one", 0.1, 0.0, 1.0, 0.0, 0.5, 1.0).check_selection("hard")
 
 
 @pytest.mark.parametrize("name", ["label_smoothing", "scheduled_sampling"])
@@ -155,7 +180,7 @@ def test_what_changes_cross_entropy_is_refused_where_self_critical_training_has_
     ObjectiveConfig(doubly_stochastic=0.0, self_critical=SelfCriticalConfig())
 
 
-@pytest.mark.parametrize(("term", "given"), TERMS, ids=["one", "share"])
+@pytest.mark.parametrize(("term", "given"), TERMS, ids=["one", "share", "entropy"])
 def test_double_precision_stays(term: Callable[[Tensor], Tensor], given: Tensor) -> None:
     """And is used: numbers that float32 would round are told apart."""
     exact = given.double()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
-from captioner.caption.objective import ObjectiveConfig, doubly_stochastic_penalty
+from captioner.caption.objective import ObjectiveConfig, doubly_stochastic_penalty, map_entropy
 from captioner.caption.training import CaptioningBatch, CaptioningLoss
 from captioner.decoding import cross_entropy
 from captioner.errors import UserError
@@ -48,6 +48,32 @@ def test_the_loss_is_the_mean_over_captions_of_its_terms(
     plain = cross_entropy(logits, batch.targets, batch.mask)
     torch.testing.assert_close(found["cross_entropy"], plain.sum() / 6)
     assert not found["cross_entropy"].requires_grad
+
+
+def test_the_entropy_of_the_maps_is_a_term_and_is_reported() -> None:
+    decoder, batch = make_decoder(), make_batch(ANNOTATIONS)
+    weights = decoder(decoder.remember(ANNOTATIONS), batch.inputs.unsqueeze(1)).weights[:, 0]
+    entropy = map_entropy(weights, batch.mask)
+    plain = CaptioningLoss(decoder, ObjectiveConfig(0.0)).loss(batch)
+    found = CaptioningLoss(decoder, ObjectiveConfig(0.0, map_entropy=0.3)).loss(batch)
+    torch.testing.assert_close(found["loss"], plain["loss"] + 0.3 * entropy.mean())
+    torch.testing.assert_close(found["map_entropy"], entropy.sum() / 6)
+    assert not found["map_entropy"].requires_grad
+    assert "map_entropy" not in plain
+
+
+def test_the_entropy_term_makes_maps_narrower() -> None:
+    decoder, batch = make_decoder(), make_batch(ANNOTATIONS)
+    loss = CaptioningLoss(decoder, ObjectiveConfig(0.0, map_entropy=1.0))
+    optimizer = torch.optim.Adam(decoder.attention.parameters(), lr=0.05)
+    entropies = []
+    for _ in range(20):
+        found = loss.loss(batch)
+        entropies.append(float(found["map_entropy"]))
+        optimizer.zero_grad()
+        found["loss"].backward()
+        optimizer.step()
+    assert entropies[-1] < 0.5 * entropies[0]
 
 
 def test_what_stands_in_the_padding_changes_nothing() -> None:
