@@ -7,6 +7,7 @@ photo the maps cover. It runs no model and needs no screen.
 from __future__ import annotations
 
 from captioner.render.animation import encode_gif, frames, save_gif
+from captioner.render.heat_map import draw_heat_map
 from captioner.render.overlay import overlay
 from captioner.render.page import PageCaption, PageItem, PagePhoto, html_page, save_html
 from captioner.render.panels import panels
@@ -18,6 +19,7 @@ __all__ = [
     "PageCaption",
     "PageItem",
     "PagePhoto",
+    "draw_heat_map",
     "encode_gif",
     "frames",
     "html_page",

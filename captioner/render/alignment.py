@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from captioner.errors import UserError
 from captioner.files import atomic_path, write_text
+from captioner.render.heat_map import draw_heat_map
 from captioner.render.typography import printable
 
 HEAT_MAP_SUFFIXES = (".png", ".pdf", ".svg")
 """Ends of file names that `save_heat_map` knows."""
 
-_COLOUR = "#1f5fd0"
 _CELL_INCHES = 0.32
 _LONGEST_INCHES = 60.0
 
@@ -58,7 +58,6 @@ def save_heat_map(path: str | os.PathLike[str], item: AlignmentItem) -> None:
         raise UserError(f"cannot draw {path}: the translation is empty")
     # Imported here: matplotlib takes half a second, and its pyplot would want a screen.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.figure import Figure
 
     weights = np.asarray(item.weights, dtype=float)  # (T, S)
@@ -66,22 +65,7 @@ def save_heat_map(path: str | os.PathLike[str], item: AlignmentItem) -> None:
     width, height = sides
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
-    axis = figure.subplots()
-    colours = LinearSegmentedColormap.from_list("alignment", ["#ffffff", _COLOUR])
-    axis.imshow(weights, cmap=colours, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-    axis.set_xticks(range(len(item.source)), [printable(word) for word in item.source], rotation=60)
-    axis.set_yticks(range(len(item.target)), [printable(word) for word in item.target])
-    axis.xaxis.tick_top()
-    for label in axis.get_xticklabels():
-        label.set(ha="left", rotation_mode="anchor", parse_math=False)
-    for label in axis.get_yticklabels():
-        label.set_parse_math(False)  # Two dollar signs are no formula.
-    axis.tick_params(length=0)
-    axis.set_xticks(np.arange(len(item.source) + 1) - 0.5, minor=True)
-    axis.set_yticks(np.arange(len(item.target) + 1) - 0.5, minor=True)
-    axis.grid(which="minor", color="#d9d9d4", linewidth=0.5)
-    axis.tick_params(which="minor", length=0)
-    axis.spines[:].set_visible(False)
+    draw_heat_map(figure.subplots(), weights, item.source, item.target)
     with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=150)
 

@@ -1,0 +1,71 @@
+"""A heat map with a word, or another name, for each row and column: drawn on matplotlib's axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from captioner.render.typography import printable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_ABOVE, _BELOW, _ZERO = "#1f5fd0", "#c2410c", "#ffffff"
+_INK, _LINE = "#181a1f", "#d9d9d4"
+_DARK = 0.55
+"""Share of the full colour from which on numbers in a cell are written in white."""
+
+
+def draw_heat_map(
+    axis: Axes,
+    values: npt.ArrayLike,
+    columns: Sequence[str] = (),
+    rows: Sequence[str] = (),
+    full: float = 1.0,
+    numbers: str = "",
+    tilt: float = 60.0,
+) -> None:
+    """Draw values (rows, columns): white is 0, blue is above it, orange below.
+
+    columns, rows: what stands above each column and before each row; none where they are empty.
+    full: the value, above 0, that has the full colour; what is beyond it has it too.
+    numbers: a format, such as `.2f`, in which each value is written into its cell; "" for none.
+    tilt: degrees by which the words above the columns are turned.
+
+    Raises `ValueError` for values that are not (rows, columns) or have no cell, and for as many
+    columns or rows as there are not.
+    """
+    # Imported here: matplotlib takes half a second.
+    from matplotlib.colors import LinearSegmentedColormap
+
+    cells = np.asarray(values, dtype=float)
+    if cells.ndim != 2 or cells.size == 0:
+        raise ValueError(f"values of shape {cells.shape} are not (rows, columns)")
+    for names, count, what in (
+        (rows, cells.shape[0], "rows"),
+        (columns, cells.shape[1], "columns"),
+    ):
+        if names and len(names) != count:
+            raise ValueError(f"there are {len(names)} names for {count} {what}")
+    colours = LinearSegmentedColormap.from_list("values", [_BELOW, _ZERO, _ABOVE])
+    axis.imshow(cells, cmap=colours, vmin=-full, vmax=full, aspect="auto", interpolation="nearest")
+    axis.set_xticks(range(len(columns)), [printable(name) for name in columns], rotation=tilt)
+    axis.set_yticks(range(len(rows)), [printable(name) for name in rows])
+    axis.xaxis.tick_top()
+    for label in axis.get_xticklabels():
+        label.set(rotation_mode="anchor", parse_math=False, ha="left" if tilt else "center")
+    for label in axis.get_yticklabels():
+        label.set_parse_math(False)  # Two dollar signs are no formula.
+    axis.tick_params(length=0)
+    axis.set_xticks(np.arange(cells.shape[1] + 1) - 0.5, minor=True)
+    axis.set_yticks(np.arange(cells.shape[0] + 1) - 0.5, minor=True)
+    axis.grid(which="minor", color=_LINE, linewidth=0.5)
+    axis.tick_params(which="minor", length=0)
+    axis.spines[:].set_visible(False)
+    if numbers:
+        for (row, column), value in np.ndenumerate(cells):
+            ink = _ZERO if abs(value) > _DARK * full else _INK
+            axis.text(column, row, format(value, numbers), ha="center", va="center", color=ink)
