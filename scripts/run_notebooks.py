@@ -1,0 +1,122 @@
+"""Run the notebooks from beginning to end and keep their outputs, in place.
+
+Each is run in a new kernel, by the Python that runs this script. What is kept is what a reader
+sees: times, versions and the like are left out, and of a picture that comes as PNG and as JPEG the
+smaller one is kept. A notebook that ends with an error is left as it was.
+
+  python scripts/run_notebooks.py
+  python scripts/run_notebooks.py notebooks/1_attention_by_hand.ipynb
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from nbformat import NotebookNode
+
+from captioner.cli.program import run_program
+from captioner.errors import UserError
+from captioner.files import write_text
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "notebooks"
+TIMEOUT = 900
+"""Seconds that one cell may take, on a machine that has other things to do as well."""
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+"""What IPython puts into a traceback for a terminal."""
+
+
+def notebooks() -> list[Path]:
+    """All notebooks, in order."""
+    return sorted(FOLDER.glob("*.ipynb"))
+
+
+def executed(path: Path) -> NotebookNode:
+    """A notebook with the outputs that it has when it is run whole; the file stays as it is.
+
+    Raises `UserError` naming the notebook, with the cell and its traceback, where one ends with an
+    error.
+    """
+    notebook = nbformat.read(path, as_version=4)
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    client = NotebookClient(
+        notebook,
+        timeout=TIMEOUT,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent)}},
+    )
+    try:
+        client.execute(env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
+    except CellExecutionError as error:
+        raise UserError(f"{path} ends with an error: {_COLOURS.sub('', str(error))}") from None
+    return cleaned(notebook)
+
+
+def cleaned(notebook: NotebookNode) -> NotebookNode:
+    """The notebook without what differs from run to run or says nothing to a reader."""
+    notebook.metadata = NotebookNode(
+        kernelspec={"display_name": "Python 3", "language": "python", "name": "python3"},
+        language_info={"name": "python"},
+    )
+    for cell in notebook.cells:
+        cell.metadata = NotebookNode()
+        if "outputs" in cell:
+            cell.outputs = _joined(cell.outputs)
+        for output in cell.get("outputs", []):
+            output.pop("transient", None)
+            if "metadata" in output:
+                output.metadata = NotebookNode()
+            _keep_smaller(output.get("data", {}))
+    return notebook
+
+
+def _joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """Outputs with what was printed in one piece, which a kernel cuts wherever it likes."""
+    found: list[NotebookNode] = []
+    for output in outputs:
+        before = found[-1] if found else {}
+        if output.output_type == "stream" and before.get("name") == output.name:
+            before["text"] += output.text
+        else:
+            found.append(output)
+    return found
+
+
+def _keep_smaller(data: dict[str, str]) -> None:
+    """Of a picture as PNG and as JPEG, keep the one with fewer bytes."""
+    both = [kind for kind in ("image/png", "image/jpeg") if kind in data]
+    if len(both) == 2:
+        del data[max(both, key=lambda kind: len(data[kind]))]
+
+
+def main() -> None:
+    """Run them."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("notebooks", nargs="*", type=Path, help="which; all by default")
+    for path in parser.parse_args().notebooks or notebooks():
+        started = time.monotonic(), _processor_seconds()
+        text = nbformat.writes(executed(path)) + "\n"
+        write_text(path, text)
+        seconds, used = time.monotonic() - started[0], _processor_seconds() - started[1]
+        print(f"{path.name}: {seconds:.0f} s, {used:.0f} s of processor, {len(text) / 1e3:.0f} KB")
+
+
+def _processor_seconds() -> float:
+    """What the kernels that have ended took so far."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main, Path(__file__).stem))
