@@ -79,14 +79,19 @@ def steps_of(data: Path, teachers: Path, out: Path) -> list[Step]:
             ],
         ),
         Step(
-            "words",
+            "first_words",
             "a decoder learns to caption what these eyes see",
-            train("default_model", f"encoder.weights={eyes}"),
+            train("default_model_first_words", f"encoder.weights={eyes}"),
         ),
         Step(
             "together",
             "both learn together, from photos cut, mirrored and coloured by chance",
-            train("default_model_together", f"start_from={out / 'words' / 'model'}"),
+            train("default_model_together", f"start_from={out / 'first_words' / 'model'}"),
+        ),
+        Step(
+            "words",
+            "a decoder from nothing on what the eyes have become",
+            train("default_model", f"encoder.weights={out / 'together' / 'model'}"),
         ),
         Step(
             "self_critical",
@@ -94,7 +99,7 @@ def steps_of(data: Path, teachers: Path, out: Path) -> list[Step]:
             train(
                 "default_model_self_critical",
                 *(
-                    f"{field}={out / 'together' / 'model'}"
+                    f"{field}={out / 'words' / 'model'}"
                     for field in ("start_from", "encoder.weights")
                 ),
             ),

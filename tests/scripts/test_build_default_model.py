@@ -57,7 +57,7 @@ def test_steps_are_done_once_each_and_in_order(
 ) -> None:
     script.main()
     names = [Path(command[command.index("--out") + 1]).name for command in machine.commands]
-    assert names == ["eyes", "wider_eyes", "words", "together", "self_critical"]
+    assert names == ["eyes", "wider_eyes", "first_words", "together", "words", "self_critical"]
     assert not any("--resume" in command for command in machine.commands)
     assert (tmp_path / "model/config.json").read_text() == "self_critical"
     said = capsys.readouterr().out
@@ -65,7 +65,7 @@ def test_steps_are_done_once_each_and_in_order(
     assert "epoch 2 of 3: BLEU-4 0.100, CIDEr-D 0.300" in said
     (tmp_path / "model/config.json").write_text("calibrated")
     script.main()
-    assert len(machine.commands) == 5
+    assert len(machine.commands) == 6
     assert (tmp_path / "model/config.json").read_text() == "calibrated"
 
 
@@ -77,7 +77,7 @@ def test_a_step_that_was_stopped_goes_on_and_its_failure_is_named(
         script.main()
     machine.code = 0
     script.main()
-    assert ["--resume" in command for command in machine.commands] == [False, True, *[False] * 4]
+    assert ["--resume" in command for command in machine.commands] == [False, True, *[False] * 5]
 
 
 def test_steps_go_on_from_what_those_before_them_leave(
@@ -98,7 +98,8 @@ def test_steps_go_on_from_what_those_before_them_leave(
             # What the configs name by themselves is what the script puts there.
             plain = read_recipe(arguments.config)
             assert (plain.start_from, plain.encoder) == (recipe.start_from, recipe.encoder)
-    assert given == ["eyes", "wider_eyes", "words", "together", "together"]  # Its words and eyes.
+    # Of the words, both: what is started from, and its eyes.
+    assert given == ["eyes", "wider_eyes", "first_words", "together", "words", "words"]
 
 
 def test_an_unknown_step_is_named(
@@ -106,6 +107,6 @@ def test_an_unknown_step_is_named(
 ) -> None:
     arguments = ["build", "--data", "d", "--teachers", "t", "--out", str(tmp_path)]
     monkeypatch.setattr("sys.argv", [*arguments, "--only", "ears"])
-    with pytest.raises(UserError, match="--only ears is not one of eyes, wider_eyes, words"):
+    with pytest.raises(UserError, match="--only ears is not one of eyes, wider_eyes, first_words"):
         script.main()
     assert machine.commands == []
