@@ -56,9 +56,9 @@ class ObjectiveConfig:
     doubly_stochastic_target: what the attention a place gets over a caption should sum to: `one`
         (the paper's), or `share`, T / L, which a caption of T words can reach.
     label_smoothing: probability spread over the whole vocabulary (Szegedy et al. 2016, section 7).
-    map_entropy: weight of the entropy of the maps, in nats, summed over a caption's words: more of
-        it makes maps narrower (Grandvalet and Bengio 2004, *Semi-supervised Learning by Entropy
-        Minimization*). Not in the paper. For soft attention only.
+    map_divergence: weight of the divergence of a caption's maps, which is wanted: more of it makes
+        maps move from word to word; see `map_divergence`. Not in the paper. For soft attention
+        only.
     scheduled_sampling: probability, reached at the end of training and rising to it from 0 on a
         straight line, that the decoder is fed a word of its own in place of the caption's (Bengio
         et al. 2015, *Scheduled Sampling for Sequence Prediction with Recurrent Neural Networks*).
@@ -88,7 +88,7 @@ class ObjectiveConfig:
     doubly_stochastic: float = 1.0
     doubly_stochastic_target: str = "one"
     label_smoothing: float = 0.0
-    map_entropy: float = 0.0
+    map_divergence: float = 0.0
     reward_weight: float = 0.1
     entropy_weight: float = 0.002
     baseline_decay: float = 0.9
@@ -98,7 +98,7 @@ class ObjectiveConfig:
     self_critical: SelfCriticalConfig | None = None
 
     def __post_init__(self) -> None:
-        for name in ("doubly_stochastic", "map_entropy", "reward_weight", "entropy_weight"):
+        for name in ("doubly_stochastic", "map_divergence", "reward_weight", "entropy_weight"):
             _check_weight(f"objective {name}", getattr(self, name))
         if self.doubly_stochastic_target not in ("one", "share"):
             raise UserError(
@@ -130,9 +130,10 @@ class ObjectiveConfig:
                     f"objective doubly_stochastic {self.doubly_stochastic} is for soft attention; "
                     "set it to 0 for hard"
                 )
-            if self.map_entropy != 0:
+            if self.map_divergence != 0:
                 raise UserError(
-                    f"objective map_entropy {self.map_entropy} is for soft attention; leave it out"
+                    f"objective map_divergence {self.map_divergence} is for soft attention; "
+                    "leave it out"
                 )
             if self.doubly_stochastic_target != "one":
                 raise UserError(
@@ -179,13 +180,23 @@ def doubly_stochastic_penalty(weights: Tensor, mask: Tensor, target: str = "one"
     return (goal - received).square().sum(dim=1)
 
 
-def map_entropy(weights: Tensor, mask: Tensor) -> Tensor:
-    """Entropy of a caption's maps in nats, summed over its words: (B,).
+def map_divergence(weights: Tensor, mask: Tensor) -> Tensor:
+    """How far a caption's maps differ from their mean, in nats, summed over its words: (B,).
 
-    weights (B, T, L), mask (B, T) boolean, False for padding, whose attention is left out. Up to
-    log L a word, 5.28 for 196 places. Computed in float32 at least.
+    T times the Jensen-Shannon divergence of the maps of T words, equally weighted: the entropy of
+    their mean less the mean of their entropies (Lin 1991, *Divergence Measures Based on the Shannon
+    Entropy*, equation 5.1), which is the mutual information of word and place. 0 for maps that are
+    all alike, be they wide or narrow. weights (B, T, L), mask (B, T) boolean, False for padding,
+    whose attention is left out. Computed in float32 at least.
     """
     weights = weights if weights.dtype == torch.float64 else weights.float()
+    words = mask.sum(dim=1).to(weights.dtype)  # (B,)
+    mean = (weights * mask.unsqueeze(-1)).sum(dim=1) / words.clamp(min=1).unsqueeze(-1)  # (B, L)
+    return words * _entropy(mean) - (_entropy(weights) * mask).sum(dim=1)
+
+
+def _entropy(weights: Tensor) -> Tensor:
+    """Of distributions over places (..., L), in nats: (...)."""
     least = torch.finfo(weights.dtype).tiny  # Of 0 the gradient would be infinite.
-    entropy: Tensor = torch.special.entr(weights.clamp(min=least)).sum(dim=-1)  # (B, T)
-    return (entropy * mask).sum(dim=1)
+    found: Tensor = torch.special.entr(weights.clamp(min=least)).sum(dim=-1)  # (...)
+    return found

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from captioner.attention import Memory
 from captioner.caption.decoder import ShowAttendTellDecoder
-from captioner.caption.objective import ObjectiveConfig, doubly_stochastic_penalty, map_entropy
+from captioner.caption.objective import ObjectiveConfig, doubly_stochastic_penalty, map_divergence
 from captioner.caption.scheduled_sampling import scheduled_inputs
 from captioner.decoding import cross_entropies
 from captioner.errors import UserError
@@ -91,8 +91,8 @@ class CaptioningLoss(nn.Module):
         """The loss of a batch under the key `loss`, and what to report beside it.
 
         `loss`: mean over captions of equation 14 of Xu et al. 2015, in nats a caption.
-        `cross_entropy`: nats a word, without smoothing or regularisation. `map_entropy`, where the
-        objective has a weight for it: nats a word.
+        `cross_entropy`: nats a word, without smoothing or regularisation. `map_divergence`, where
+        the objective has a weight for it: nats a word.
         """
         annotations = batch.annotations(self.encoder)
         return soft_attention_loss(self.decoder, self.objective, annotations, batch)
@@ -116,10 +116,10 @@ def soft_attention_loss(
         loss = loss + objective.doubly_stochastic * penalty
     words = batch.mask.sum().clamp(min=1)
     report = {"cross_entropy": lost.plain.sum() / words}
-    if objective.map_entropy > 0:
-        entropy = map_entropy(weights, batch.mask)  # (B,)
-        loss = loss + objective.map_entropy * entropy
-        report["map_entropy"] = entropy.detach().sum() / words
+    if objective.map_divergence > 0:
+        divergence = map_divergence(weights, batch.mask)  # (B,)
+        loss = loss - objective.map_divergence * divergence
+        report["map_divergence"] = divergence.detach().sum() / words
     return {"loss": loss.mean(), **report}
 
 

@@ -14,7 +14,7 @@ from captioner.caption.objective import (
     ObjectiveConfig,
     SelfCriticalConfig,
     doubly_stochastic_penalty,
-    map_entropy,
+    map_divergence,
 )
 from captioner.errors import UserError
 
@@ -49,19 +49,26 @@ def test_penalty_of_each_caption_is_its_own() -> None:
         assert torch.equal(alone[0], together[index])
 
 
-def test_map_entropy_by_hand() -> None:
+def test_map_divergence_by_hand() -> None:
     first = -(0.7 * math.log(0.7) + 0.3 * math.log(0.1))
     second = -(0.8 * math.log(0.4) + 0.2 * math.log(0.1))
-    # The second caption's one word looks evenly at four places; its padding is left out.
-    expected = torch.tensor([first + second, math.log(4)])
-    torch.testing.assert_close(map_entropy(WEIGHTS, MASK), expected)
+    mean = -(0.55 * math.log(0.55) + 0.25 * math.log(0.25) + 0.2 * math.log(0.1))
+    # The second caption has one word, which differs from no other; its padding is left out.
+    expected = torch.tensor([2 * mean - first - second, 0.0])
+    torch.testing.assert_close(map_divergence(WEIGHTS, MASK), expected)
 
 
-def test_the_gradient_of_map_entropy_is_finite_at_a_weight_of_0() -> None:
-    weights = torch.tensor([[[1.0, 0.0]]]).requires_grad_()
-    found = map_entropy(weights, torch.tensor([[True]]))
-    assert found.tolist() == pytest.approx([0.0], abs=1e-30)
-    found.sum().backward()
+def test_map_divergence_is_the_mutual_information_of_word_and_place() -> None:
+    even = torch.eye(4).unsqueeze(0)  # Four words, each at a place of its own.
+    mask = torch.ones(1, 4, dtype=torch.bool)
+    torch.testing.assert_close(map_divergence(even, mask), torch.tensor([4 * math.log(4)]))
+    still = even[:, :1].expand(1, 4, 4)  # As narrow, and never moving.
+    torch.testing.assert_close(map_divergence(still, mask), torch.tensor([0.0]))
+
+
+def test_the_gradient_of_map_divergence_is_finite_at_a_weight_of_0() -> None:
+    weights = torch.tensor([[[1.0, 0.0], [1.0, 0.0]]]).requires_grad_()
+    map_divergence(weights, torch.tensor([[True, True]])).sum().backward()
     assert weights.grad is not None
     assert weights.grad.isfinite().all()
 
@@ -69,11 +76,11 @@ def test_the_gradient_of_map_entropy_is_finite_at_a_weight_of_0() -> None:
 TERMS: list[tuple[Callable[[Tensor], Tensor], Tensor]] = [
     (lambda x: doubly_stochastic_penalty(x, MASK), WEIGHTS),
     (lambda x: doubly_stochastic_penalty(x, MASK, "share"), WEIGHTS),
-    (lambda x: map_entropy(x, MASK), WEIGHTS),
+    (lambda x: map_divergence(x, MASK), WEIGHTS),
 ]
 
 
-@pytest.mark.parametrize(("term", "given"), TERMS, ids=["one", "share", "entropy"])
+@pytest.mark.parametrize(("term", "given"), TERMS, ids=["one", "share", "divergence"])
 def test_padding_counts_for_nothing(term: Callable[[Tensor], Tensor], given: Tensor) -> None:
     other = given.clone()
     other[1, 1] = torch.randn(given.shape[2]) * 100
@@ -85,7 +92,7 @@ def test_padding_counts_for_nothing(term: Callable[[Tensor], Tensor], given: Ten
     assert (variable.grad[0].abs().sum(dim=-1) > 0).all()
 
 
-@pytest.mark.parametrize(("term", "given"), TERMS, ids=["one", "share", "entropy"])
+@pytest.mark.parametrize(("term", "given"), TERMS, ids=["one", "share", "divergence"])
 def test_half_precision_is_summed_in_full(term: Callable[[Tensor], Tensor], given: Tensor) -> None:
     half = given.bfloat16()
     assert term(half).dtype == torch.float32
@@ -102,7 +109,7 @@ def test_half_precision_is_summed_in_full(term: Callable[[Tensor], Tensor], give
             {"doubly_stochastic_target": "two"},
             "objective doubly_stochastic_target 'two' is not one of one, share",
         ),
-        ({"map_entropy": -0.1}, "objective map_entropy -0.1 is negative"),
+        ({"map_divergence": -0.1}, "objective map_divergence -0.1 is negative"),
         ({"label_smoothing": 1.0}, r"objective label_smoothing 1.0 is not in \[0, 1\)"),
         ({"reward_weight": -1.0}, "objective reward_weight -1.0 is negative"),
         ({"reward_weight": math.inf}, "objective reward_weight inf is not a finite number"),
@@ -147,8 +154,8 @@ def test_self_critical_options_out_of_range_are_refused(
         ),
         (
             "hard",
-            {"doubly_stochastic": 0.0, "map_entropy": 0.1},
-            r"map_entropy 0\.1 is for soft attention; leave it out",
+            {"doubly_stochastic": 0.0, "map_divergence": 0.1},
+            r"map_divergence 0\.1 is for soft attention; leave it out",
         ),
         ("soft", {"reward_weight": 1.0}, r"reward_weight 1\.0 is for hard attention; leave it out"),
         ("soft", {"entropy_weight": 0.0}, r"entropy_weight 0\.0 is for hard attention"),
@@ -180,7 +187,7 @@ def test_what_changes_cross_entropy_is_refused_where_self_critical_training_has_
     ObjectiveConfig(doubly_stochastic=0.0, self_critical=SelfCriticalConfig())
 
 
-@pytest.mark.parametrize(("term", "given"), TERMS, ids=["one", "share", "entropy"])
+@pytest.mark.parametrize(("term", "given"), TERMS, ids=["one", "share", "divergence"])
 def test_double_precision_stays(term: Callable[[Tensor], Tensor], given: Tensor) -> None:
     """And is used: numbers that float32 would round are told apart."""
     exact = given.double()
