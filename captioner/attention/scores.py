@@ -77,6 +77,8 @@ class AdditiveScore(Score):
     """v^T tanh(W q + U k + b). Bahdanau et al. 2014, appendix A.1.2; the f_att of Xu et al. 2015.
 
     The bias b is Xu et al.'s (Bahdanau et al. leave biases out); `bias=False` takes it away.
+    temperature: what scores are divided by; below 1 the weights made of them are narrower. 1 in
+        the papers.
 
     fused: compute it as `captioner.attention.fused_additive` does, which is many times quicker on
         a CPU and equal within rounding; set it to False for the plain equation, which is what runs
@@ -86,12 +88,23 @@ class AdditiveScore(Score):
     fused: bool = True
 
     def __init__(
-        self, query_size: int, memory_size: int, attention_size: int, bias: bool = True
+        self,
+        query_size: int,
+        memory_size: int,
+        attention_size: int,
+        bias: bool = True,
+        temperature: float = 1.0,
     ) -> None:
         super().__init__()
+        self.temperature = temperature
         self.query_projection = Linear(query_size, attention_size, bias=False)
         self.key_projection = Linear(memory_size, attention_size, bias=bias)
         self.energy = nn.Linear(attention_size, 1, bias=False)
+
+    def energies(self) -> Tensor:
+        """v, divided by the temperature: (A)."""
+        energy = self.energy.weight[0]  # (A)
+        return energy if self.temperature == 1.0 else energy / self.temperature
 
     def project_keys(self, values: Tensor) -> Tensor:
         """Values (..., L, D) -> keys (..., L, A)."""
@@ -110,7 +123,7 @@ class AdditiveScore(Score):
     def forward(self, query: Tensor, keys: Tensor, prepared: Tensor | None = None) -> Tensor:
         """Queries (..., Q, H) and keys (..., L, A) -> scores (..., Q, L)."""
         projected = self.query_projection(query)  # (..., Q, A)
-        energy = self.energy.weight[0]  # (A)
+        energy = self.energies()
         if prepared is None:
             return plain_additive_scores(projected, keys, energy)
         if not torch.is_grad_enabled():

@@ -5,6 +5,7 @@ Xu et al. 2015, *Show, Attend and Tell*, sections 3.1.2 and 4.2.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -52,6 +53,8 @@ class DecoderConfig:
     memory_dropout: probability of blanking a whole channel of a photo's annotation vectors.
     standardise: bring annotation vectors to mean 0 and standard deviation 1 first, by those of
         training photos; see `captioner.caption.standardisation`. Not in the paper.
+    temperature: what scores are divided by before they become weights; below 1 maps are narrower.
+        1 in the paper.
 
     Raises `UserError` for values out of range.
     """
@@ -67,6 +70,7 @@ class DecoderConfig:
     dropout: float = 0.5
     memory_dropout: float = 0.0
     standardise: bool = False
+    temperature: float = 1.0
 
     def __post_init__(self) -> None:
         section = "decoder"
@@ -75,6 +79,8 @@ class DecoderConfig:
         check_choice(section, self, "selection", ("soft", "hard"))
         check_choice(section, self, "gate", ("scalar", "vector", "none"))
         check_probabilities(section, self, "dropout", "memory_dropout")
+        if not 0 < self.temperature < math.inf:
+            raise UserError(f"{section} temperature {self.temperature} is not above 0")
 
 
 class DecoderState(NamedTuple):
@@ -119,7 +125,7 @@ class ShowAttendTellDecoder(nn.Module):
         self.config = config
         embedding, hidden, memory = config.embedding_size, config.hidden_size, config.memory_size
         self.attention = Attention(
-            AdditiveScore(hidden, memory, config.attention_size),
+            AdditiveScore(hidden, memory, config.attention_size, temperature=config.temperature),
             SoftSelection() if config.selection == "soft" else HardSelection(),
         )
         # Given its weights, Embedding draws none of its own: they are drawn below, and drawing
@@ -285,7 +291,7 @@ class ShowAttendTellDecoder(nn.Module):
             memory.keys,
             *Weights(
                 as_computed(score.query_projection.weight),
-                score.energy.weight[0],
+                score.energies(),
                 self._recurrent_weights(),
                 None if gate is None else as_computed(gate.weight),
                 None if gate is None else as_computed(gate.bias),

@@ -119,7 +119,7 @@ def _with_later_fields(mapping: dict[str, Any]) -> dict[str, Any]:
     """A config with what models that were saved before such fields were there mean by them."""
     found = {"confidence": None, **mapping}
     if isinstance(found.get("decoder"), dict):
-        found["decoder"] = {"standardise": False, **found["decoder"]}
+        found["decoder"] = {"standardise": False, "temperature": 1.0, **found["decoder"]}
     return found
 
 

@@ -321,6 +321,8 @@ def test_memory_dropout_blanks_whole_channels_in_training_only() -> None:
         ({"gate": "matrix"}, "decoder gate 'matrix' is not one of scalar, vector, none"),
         ({"dropout": 1.0}, r"decoder dropout 1.0 is not in \[0, 1\)"),
         ({"memory_dropout": float("nan")}, r"decoder memory_dropout nan is not in \[0, 1\)"),
+        ({"temperature": 0.0}, "decoder temperature 0.0 is not above 0"),
+        ({"temperature": float("inf")}, "decoder temperature inf is not above 0"),
     ],
 )
 def test_options_out_of_range_are_refused(options: dict[str, Any], sentence: str) -> None:

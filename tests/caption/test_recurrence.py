@@ -78,6 +78,19 @@ def check(
         )
 
 
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_temperature_is_that_of_narrower_maps(fused: bool) -> None:
+    cool = make(fused, temperature=0.5)
+    doubled = make(fused)
+    with torch.no_grad():
+        doubled.attention.score.energy.weight.mul_(2)  # type: ignore[union-attr, operator]
+    found, wanted = run(cool), run(doubled)
+    wanted[1]["attention.score.energy.weight"] *= 2  # By the chain rule.
+    check(found, wanted)
+    widest = run(make(fused))[0].weights.amax(dim=-1)
+    assert (found[0].weights.amax(dim=-1) > widest).double().mean() > 0.9
+
+
 @pytest.mark.parametrize("gate", ["scalar", "vector", "none"])
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
