@@ -9,7 +9,7 @@ from captioner.errors import UserError
 
 
 def demo_photo() -> Path:
-    """Grace Hopper in uniform, 1952, US Navy (public domain), from matplotlib's sample data.
+    """Grace Hopper in uniform, 1984, US Navy (public domain), from matplotlib's sample data.
 
     Found without importing matplotlib, which takes longer than captioning the photo.
     Raises `UserError` when matplotlib is not installed or came without its sample data.
