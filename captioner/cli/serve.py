@@ -135,7 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.open:
                 import webbrowser
 
-                webbrowser.open(listener.address)
+                webbrowser.open(listener.here)
 
         serve(app, listener, limits.seconds, ready)
     finally:

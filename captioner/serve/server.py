@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import uvicorn
@@ -15,10 +16,15 @@ from captioner.errors import UserError
 
 @dataclass(frozen=True)
 class Listener:
-    """An open socket, and the address of the page there."""
+    """An open socket, and where the page is.
+
+    address: for whoever can reach it, from another device too if that is possible. here: for a
+    browser of this machine.
+    """
 
     socket: socket.socket
     address: str
+    here: str
 
 
 def listen(host: str, port: int) -> Listener:
@@ -42,8 +48,15 @@ def listen(host: str, port: int) -> Listener:
         opened.close()
         reason = _reason(error)
         raise UserError(f"cannot listen on {host}, port {port}: {reason}; try --port 0") from None
-    shown = f"[{host}]" if ":" in host else host
-    return Listener(opened, f"http://{shown}:{opened.getsockname()[1]}/")
+    port = opened.getsockname()[1]
+    if not ipaddress.ip_address(str(place[0]).partition("%")[0]).is_unspecified:
+        address = _page(host, port)
+        return Listener(opened, address, address)
+    # Of all its addresses, one that a telephone beside this machine can open.
+    outside = _own_address(_families(opened)) or socket.gethostname()
+    # Browsers let a page of the machine itself use the camera.
+    inside = "127.0.0.1" if socket.AF_INET in _families(opened) else "::1"
+    return Listener(opened, _page(outside, port), _page(inside, port))
 
 
 def configuration(app: ASGIApp, seconds: float) -> uvicorn.Config:
@@ -90,6 +103,41 @@ class _Server(uvicorn.Server):
         """As of the server; then `ready` is called."""
         await super().startup(sockets)
         self._ready()
+
+
+_FAR = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
+"""Addresses that nobody has (RFC 5737, RFC 3849), the older version of the protocol first."""
+
+
+def _families(opened: socket.socket) -> list[socket.AddressFamily]:
+    """The versions of the protocol in which a socket that listens everywhere can be reached."""
+    if opened.family == socket.AF_INET6:
+        alone = opened.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+        return [socket.AF_INET6] if alone else [socket.AF_INET, socket.AF_INET6]
+    return [socket.AF_INET]
+
+
+def _own_address(families: Iterable[socket.AddressFamily]) -> str | None:
+    """This machine's address on its network; None where it is on none.
+
+    It is the one from which the machine would send to afar. Connecting a datagram socket looks
+    that up, and sends nothing.
+    """
+    for family in families:
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((_FAR[family], 9))
+                found = str(probe.getsockname()[0])
+        except OSError:
+            continue
+        address = ipaddress.ip_address(found.partition("%")[0])
+        if not (address.is_loopback or address.is_unspecified or "%" in found):
+            return found
+    return None
+
+
+def _page(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
 def _reason(error: Exception) -> str:

@@ -6,17 +6,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from chromium_samples import (
     DESK,
     TELEPHONE,
     Open,
     add,
+    canvas_of,
     captioned,
+    far,
     needs_chromium,
     photo_file,
+    preview_of,
     words_of,
 )
+from PIL import Image
 from playwright.sync_api import expect
 from serve_samples import running
 
@@ -88,6 +93,49 @@ def test_light_and_dark_are_those_of_the_system(open_page: Open) -> None:
     assert colours["dark", "color"] > 200 > 80 > colours["dark", "backgroundColor"]
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("how", [DESK, TELEPHONE], ids=["desk", "telephone"])
+def test_a_photo_and_the_map_of_a_word_are_on_the_screen(
+    open_page: Open, tmp_path: Path, how: dict[str, Any], scheme: str
+) -> None:
+    page = open_page(**how, color_scheme=scheme)
+    card = add(page, photo_file(1))
+    card.locator("figure").scroll_into_view_if_needed()
+
+    def screen(name: str) -> Image.Image:
+        page.screenshot(path=tmp_path / name)
+        with Image.open(tmp_path / name) as picture:
+            return picture.convert("RGB")
+
+    def photo_of(picture: Image.Image) -> Image.Image:
+        box = card.locator(".stage").bounding_box()
+        assert box is not None
+        left, top, width, height = (box[each] for each in ("x", "y", "width", "height"))
+        assert left >= 0 <= top
+        assert left + width <= picture.width
+        assert top + height <= picture.height
+        assert width > picture.width / 3
+        return picture.crop((round(left), round(top), round(left + width), round(top + height)))
+
+    bare = screen("bare.png")
+    assert bare.size == (how["viewport"]["width"], how["viewport"]["height"])
+    assert far(photo_of(bare), preview_of(card)) < 8  # The photo as it is, but for its corners.
+    assert np.asarray(photo_of(bare)).std() > 20
+    paper = sum(bare.getpixel((2, 2))) / 3  # type: ignore[arg-type, misc]
+    assert paper > 200 if scheme == "light" else paper < 80
+    word = card.locator(".word").nth(1)
+    word.tap() if how.get("has_touch") else word.hover()
+    expect(card.locator("canvas")).to_be_visible()
+    pointed = screen("pointed.png")
+    assert pointed.size == bare.size
+    assert far(photo_of(pointed), photo_of(bare)) > 10
+    assert far(photo_of(pointed), canvas_of(card)) < 8
+    words = word.bounding_box()
+    assert words is not None
+    middle = (round(words["x"] + 3), round(words["y"] + words["height"] / 2))
+    assert pointed.getpixel(middle) != bare.getpixel(middle)  # The word itself is marked.
+
+
 def test_motion_is_there_only_where_it_is_wanted(open_page: Open) -> None:
     for motion, expected in (("no-preference", "come"), ("reduce", "none")):
         page = open_page(reduced_motion=motion)
@@ -145,6 +193,52 @@ def test_a_sentence_is_translated_and_its_alignment_shown(open_page: Open) -> No
     with page.expect_download() as download:
         card.locator("[data-format=json]").click()
     assert json.loads(Path(download.value.path()).read_bytes()) == translations[0]
+
+
+def test_a_tapped_word_of_a_translation_keeps_its_alignment(open_page: Open) -> None:
+    page = open_page(**TELEPHONE)
+    # As in Safari, where a button that is tapped gets no focus.
+    page.evaluate("addEventListener('mousedown', (event) => event.preventDefault(), true)")
+    page.locator("#tab-sentences").tap()
+    page.fill("#text", "The dog sees a man.")
+    with page.expect_response("**/api/translate") as answered:
+        page.get_by_role("button", name="Translate").tap()
+    alignment = answered.value.json()["translations"][0]["translations"][0]["alignment"]
+    card = page.locator(".translation")
+    words, rows = card.locator(".target .token"), card.locator("table tr")
+    sources = card.locator(".source .token")
+    for number in (1, 0):
+        words.nth(number).tap()
+        expect(card.locator(".target .shown")).to_have_count(1)
+        expect(words.nth(number)).to_have_class("token shown")
+        expect(words.nth(number)).to_have_attribute("aria-pressed", "true")
+        expect(rows.nth(number + 1)).to_have_class("shown")
+        lit = sources.evaluate_all(
+            "tokens => tokens.map((token) => parseFloat(token.style.getPropertyValue('--weight')))"
+        )
+        assert lit == pytest.approx([100 * weight for weight in alignment[number]], abs=0.51)
+    rows.nth(2).tap()
+    expect(words.nth(1)).to_have_attribute("aria-pressed", "true")
+    words.nth(1).tap()  # Once more lets it go.
+    expect(card.locator(".shown, .lit, .target [aria-pressed=true]")).to_have_count(0)
+
+
+def test_a_word_of_a_translation_is_kept_by_a_click_and_let_go_by_escape(open_page: Open) -> None:
+    page = open_page()
+    page.locator("#tab-sentences").click()
+    page.fill("#text", "The dog sees a man.")
+    page.keyboard.press("Enter")
+    words = page.locator(".translation .target .token")
+    words.nth(0).click()
+    words.nth(1).hover()
+    expect(words.nth(1)).to_have_class("token shown")
+    page.mouse.move(5, 5)
+    expect(words.nth(0)).to_have_class("token shown")
+    page.keyboard.press("Escape")
+    expect(page.locator(".translation .shown, .translation .lit")).to_have_count(0)
+    words.nth(1).hover()
+    page.mouse.move(5, 5)
+    expect(page.locator(".translation .shown")).to_have_count(0)
 
 
 def test_without_a_translator_there_is_no_second_tab(

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -146,6 +147,50 @@ def test_the_address_of_a_listener_is_that_of_the_page() -> None:
         with listener.socket:
             port = listener.socket.getsockname()[1]
         assert listener.address == f"http://{shown}:{port}/"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_listening_everywhere_it_names_an_address_to_be_opened_from_elsewhere(
+    host: str, saved_models: tuple[Path, Path]
+) -> None:
+    if ":" in host and not Path("/proc/net/if_inet6").exists():
+        pytest.skip("needs version 6 of the protocol")
+    with running("--model", str(saved_models[0]), "--host", host) as server:
+        own = urlsplit(server.address)
+        assert own.hostname not in ("0.0.0.0", "::", "127.0.0.1", "::1")
+        headers = {"Host": own.netloc, "Origin": server.address.rstrip("/")}
+        with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", headers=headers) as client:
+            assert client.get("/").status_code == 200
+            assert client.get("/api/health").status_code == 200
+        if own.hostname != socket.gethostname():
+            assert httpx.get(server.address).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("own", "shown"),
+    [("192.168.1.4", "192.168.1.4"), ("fd00::4", "[fd00::4]"), (None, "desk.example")],
+)
+def test_without_a_network_it_names_the_machine(
+    own: str | None, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("captioner.serve.server._own_address", lambda families: own)
+    monkeypatch.setattr("socket.gethostname", lambda: "desk.example")
+    listener = listen("0.0.0.0", 0)
+    with listener.socket:
+        port = listener.socket.getsockname()[1]
+    assert listener.address == f"http://{shown}:{port}/"
+    assert listener.here == f"http://127.0.0.1:{port}/"
+
+
+def test_a_browser_of_this_machine_opens_it_as_this_machine(
+    saved_models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr("captioner.serve.server.serve", lambda *given: given[-1]())
+    everywhere = ["--host", "0.0.0.0", "--port", "0"]
+    assert main(["serve", "--model", str(saved_models[0]), *everywhere, "--open"]) == 0
+    assert [urlsplit(address).hostname for address in opened] == ["127.0.0.1"]
 
 
 def test_the_command_is_the_one_of_the_command_line() -> None:

@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { startCamera } from "./camera.js";
 import { complain, copyOf, save, saveJson, say } from "./common.js";
+import { pageOf } from "./pages.js";
 import { settings } from "./settings.js";
 import { LOOK, captionViewer } from "./viewer.js";
 
@@ -141,19 +142,33 @@ export const startPhotos = (model) => {
     refresh();
   };
 
-  const download = async (chosen, format, name) => {
+  const plain = ({ answer: { preview, ...rest } }) => rest;
+
+  // Hand over what `make` hands over, and say what went wrong.
+  const download = async (button, make) => {
     complain(null);
+    button.disabled = true;
     try {
-      if (format === "json") {
-        const plain = chosen.map(({ answer: { preview, ...rest } }) => rest);
-        return saveJson(chosen.length > 1 ? plain : plain[0], `${name}.json`);
-      }
-      const files = chosen.map((item) => item.file);
-      const captions = chosen.map((item) => item.answer.captions);
-      save(await api.overlay(files, captions, format, strength()), `${name}.${format}`);
+      await make();
     } catch (error) {
       complain(error);
     }
+    button.disabled = false;
+  };
+
+  const one = async (item, format, name) => {
+    if (format === "json") return saveJson(plain(item), `${name}.json`);
+    const captions = [item.answer.captions];
+    save(await api.overlay([item.file], captions, format, strength()), `${name}.${format}`);
+  };
+
+  const several = async (format) => {
+    const done = items.filter((item) => item.answer);
+    const all = items.length;
+    if (format === "json") saveJson(done.map(plain), "captions.json");
+    else save(await pageOf(done, model.limits, strength()), "captions.html");
+    if (done.length === all) return;
+    throw new Error(`${done.length} of ${all} photos are in the file: the others have no caption`);
   };
 
   const make = (file) => {
@@ -179,11 +194,8 @@ export const startPhotos = (model) => {
         : "";
     });
     for (const button of root.querySelectorAll("[data-format]")) {
-      button.addEventListener("click", async () => {
-        button.disabled = true;
-        await download([item], button.dataset.format, `${name}-captions`);
-        button.disabled = false;
-      });
+      button.addEventListener("click", () =>
+        download(button, () => one(item, button.dataset.format, `${name}-captions`)));
     }
     const removal = root.querySelector(".remove");
     removal.setAttribute("aria-label", `Remove ${file.name}`);
@@ -202,14 +214,10 @@ export const startPhotos = (model) => {
     refresh();
   };
 
-  const several = (format) => () => {
-    const done = items.filter((item) => item.answer);
-    const most = format === "html" ? model.limits.photos : done.length;
-    if (done.length > most) complain(new Error(`one page holds ${most} photos: the first ones`));
-    download(done.slice(0, most), format, "captions");
-  };
-  find("all-html").addEventListener("click", several("html"));
-  find("all-json").addEventListener("click", several("json"));
+  for (const format of ["html", "json"]) {
+    const button = find(`all-${format}`);
+    button.addEventListener("click", () => download(button, () => several(format)));
+  }
   find("clear").addEventListener("click", () => [...items].forEach(remove));
 
   startIncoming(add);

@@ -25,6 +25,7 @@ const element = (name, text, parent, className = "") => {
 
 export const startSentences = (model) => {
   const { translator, limits } = model;
+  const releases = new Map(); // for each card, what lets go of the word that is kept on it
   const results = find("translated");
   const text = find("text");
   const plain = (value) => String(value);
@@ -60,6 +61,7 @@ export const startSentences = (model) => {
       });
     });
     const [sources, targets] = lines;
+    releases.delete(root);
     if (!translator.attends || targets.length === 0) {
       root.querySelector(".alignment").hidden = true;
       return;
@@ -75,13 +77,29 @@ export const startSentences = (model) => {
         each.classList.toggle("lit", weight > 0.005);
       });
     };
+    let pinned = null;
+    const pin = (chosen) => {
+      pinned = chosen;
+      targets.forEach((target, row) => {
+        target.setAttribute("aria-pressed", String(row === chosen));
+      });
+      look(chosen);
+    };
+    pin(null);
+    releases.set(root, () => pin(null));
     targets.forEach((target, row) => {
-      target.addEventListener("pointerenter", () => look(row));
-      target.addEventListener("pointerleave", () => look(null));
+      // A finger points at nothing when it is lifted, and not everywhere does it bring the focus.
+      for (const each of [target, rows[row]]) {
+        each.addEventListener("pointerenter", (event) => {
+          if (event.pointerType !== "touch") look(row);
+        });
+        each.addEventListener("pointerleave", (event) => {
+          if (event.pointerType !== "touch") look(pinned);
+        });
+        each.addEventListener("click", () => pin(pinned === row ? null : row));
+      }
       target.addEventListener("focus", () => look(row));
-      target.addEventListener("blur", () => look(null));
-      rows[row].addEventListener("pointerenter", () => look(row));
-      rows[row].addEventListener("pointerleave", () => look(null));
+      target.addEventListener("blur", () => look(pinned));
       target.addEventListener("keydown", (event) => {
         const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
         if (!step) return;
@@ -140,7 +158,10 @@ export const startSentences = (model) => {
     choose(0);
     const [json] = root.querySelectorAll("[data-format]");
     json.addEventListener("click", () => saveJson(answer, "translation.json"));
-    root.querySelector(".remove").addEventListener("click", () => root.remove());
+    root.querySelector(".remove").addEventListener("click", () => {
+      releases.delete(root);
+      root.remove();
+    });
     results.prepend(root);
     say(`Translation: ${best.translation}`);
   };
@@ -169,5 +190,8 @@ export const startSentences = (model) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
     send();
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") for (const release of releases.values()) release();
   });
 };
