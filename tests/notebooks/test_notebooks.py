@@ -96,6 +96,19 @@ def test_it_runs_whole(path: Path) -> None:
     kinds = [[each.output_type for each in cell.get("outputs", [])] for cell in run.cells]
     kept = [[each.output_type for each in cell.get("outputs", [])] for cell in notebook(path).cells]
     assert kinds == kept  # What is kept is of these very cells.
+    # What the packaged model says in it is what the packaged model says now.
+    assert said_before_training(run) == said_before_training(notebook(path))
+
+
+def said_before_training(read: NotebookNode) -> list[str]:
+    """What the cells print before the first that trains a model, without the numbers."""
+    said = []
+    for cell in read.cells:
+        if "optim." in cell.source:
+            break
+        printed = [output.get("text", "") for output in cell.get("outputs", [])]
+        said += [re.sub(r"[-+\d.,%]+", "", "".join(printed)).split()]
+    return [" ".join(words) for words in said if words]
 
 
 @every_notebook
