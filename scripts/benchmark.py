@@ -5,8 +5,12 @@ Each is timed in turn with the plain way of `benchmark_reference.py`, in this pr
 largest matrix product in the type used, or a copy of memory, whichever would hold the work up
 longer; and how near to it we are. Weights and features are random.
 
+Then come what a layer costs against the length of a sentence (`benchmark_length.py`) and how many
+tokens a second each translation model is trained on and decodes (`benchmark_translation.py`).
+
   OMP_NUM_THREADS=2 python scripts/benchmark.py
   python scripts/benchmark.py --only decoding-64 --json decoding.json
+  python scripts/benchmark.py --only length translation
   python scripts/benchmark.py --device cuda
 """
 
@@ -17,13 +21,15 @@ import copy
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import benchmark_length
 import benchmark_reference as reference
+import benchmark_translation
 import torch
 from benchmark_machine import Machine, add_machine_options, chosen_machine, described
 from torch import Tensor
@@ -44,6 +50,12 @@ WORDS, LENGTH, PLACES, SIZE = 10_000, 16, 196, 512
 """V, words of a caption, L, and E = H = A = D."""
 
 START, END, BEAM = 1, 2, 5
+
+SECTIONS: dict[str, Callable[[Machine], Sequence[Any]]] = {
+    "length": benchmark_length.report,
+    "translation": benchmark_translation.report,
+}
+"""What has a program of its own; printed behind what is measured here."""
 
 
 @dataclass(frozen=True)
@@ -307,6 +319,25 @@ def measurements(device: str, with_bfloat16: bool) -> dict[str, Callable[[Machin
     return known
 
 
+def report(
+    machine: Machine, known: dict[str, Callable[[Machine], Result]], names: Sequence[str]
+) -> list[Result]:
+    """Measure and print those of these names."""
+    kinds = [torch.float32] * (machine.device.type == "cpu")
+    kinds += [torch.bfloat16] * has_bfloat16(machine.device)
+    speeds = [f"{_name(kind)} {machine.products(kind) / 1e9:,.0f} GFLOP/s" for kind in kinds]
+    if torch.bfloat16 not in kinds:
+        speeds.append("no bfloat16")
+    print(f"matrix products: {', '.join(speeds)}; copy: {machine.bandwidth() / 1e9:,.0f} GB/s")
+    print(f"{WORDS:,} words, captions of {LENGTH}, maps of {PLACES} x {SIZE}; milliseconds")
+    print(f"{'':<38}{'plain':>10}{'ours':>10}{'ratio':>7}{'limit':>10}{'reached':>8}  difference")
+    results = []
+    for name in names:
+        results.append(known[name](machine))
+        print(line(results[-1]), flush=True)
+    return results
+
+
 def line(result: Result) -> str:
     """A result as a line of the table."""
     plain = f"{result.plain * 1e3:>10.1f}" if result.plain is not None else " " * 10
@@ -332,7 +363,7 @@ def main() -> int:
         metavar="NAME",
         nargs="+",
         help=f"of {', '.join(measurements('cpu', True))}; "
-        f"on cuda of {', '.join(measurements('cuda', True))}",
+        f"on cuda of {', '.join(measurements('cuda', True))}; and {' and '.join(SECTIONS)}",
     )
     add_machine_options(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as well")
@@ -340,23 +371,20 @@ def main() -> int:
     if arguments.json is not None:
         check_writable("--json", arguments.json.parent)
     machine = chosen_machine(arguments)
-    with_bfloat16 = has_bfloat16(machine.device)
-    known = measurements(arguments.device, with_bfloat16)
-    for name in arguments.only or ():
-        if name not in known:
-            raise UserError(f"--only {name!r} is not one of {', '.join(known)}, on this machine")
-    kinds = [torch.float32] * (arguments.device == "cpu") + [torch.bfloat16] * with_bfloat16
-    speeds = [f"{_name(kind)} {machine.products(kind) / 1e9:,.0f} GFLOP/s" for kind in kinds]
+    known = measurements(arguments.device, has_bfloat16(machine.device))
+    names = arguments.only or [*known, *SECTIONS]
+    for name in names:
+        if name not in known and name not in SECTIONS:
+            every = ", ".join((*known, *SECTIONS))
+            raise UserError(f"--only {name!r} is not one of {every}, on this machine")
     print(described(machine.device))
-    if not with_bfloat16:
-        speeds.append("no bfloat16")
-    print(f"matrix products: {', '.join(speeds)}; copy: {machine.bandwidth() / 1e9:,.0f} GB/s")
-    print(f"{WORDS:,} words, captions of {LENGTH}, maps of {PLACES} x {SIZE}; milliseconds")
-    print(f"{'':<38}{'plain':>10}{'ours':>10}{'ratio':>7}{'limit':>10}{'reached':>8}  difference")
-    results = []
-    for name in arguments.only or known:
-        results.append(known[name](machine))
-        print(line(results[-1]), flush=True)
+    results: list[Any] = []
+    if own := [name for name in names if name in known]:
+        results += report(machine, known, own)
+    for name, section in SECTIONS.items():
+        if name in names:
+            print(f"\n{name}")
+            results += section(machine)
     if arguments.json is not None:
         write_json(arguments.json, [asdict(result) for result in results])
     return 0

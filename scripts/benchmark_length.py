@@ -32,8 +32,8 @@ from captioner.translate.encoders import RecurrentEncoder
 
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
 QUICK_LENGTHS = (16, 32)
-HEADS, WIDTH = 8, 3
-"""N of self-attention, and k of the convolution."""
+BATCH_SIZE, SIZE, HEADS, WIDTH = 8, 512, 8, 3
+"""Sentences and d by default, N of self-attention, and k of the convolution."""
 
 
 class Recurrent(nn.Module):
@@ -159,14 +159,29 @@ def table(costs: list[Cost], work: str) -> str:
     return "\n".join(lines)
 
 
+def report(
+    machine: Machine,
+    lengths: tuple[int, ...] = LENGTHS,
+    batch_size: int = BATCH_SIZE,
+    size: int = SIZE,
+) -> list[Cost]:
+    """Measure and print both kinds of work."""
+    print(f"{batch_size} sentences at once, d = {size}, k = {WIDTH}, {HEADS} heads, float32")
+    costs = []
+    for work in ("forward", "training"):
+        costs += measure(machine, work, lengths, batch_size, size)
+        print(f"\n{table(costs, work)}", flush=True)
+    return costs
+
+
 def main() -> int:
     """Run the program."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_machine_options(parser)
-    parser.add_argument("--batch-size", type=int, default=8, help="default: %(default)s")
-    parser.add_argument("--size", type=int, default=512, help="d (default: %(default)s)")
+    parser.add_argument("--batch-size", type=int, default=BATCH_SIZE, help="default: %(default)s")
+    parser.add_argument("--size", type=int, default=SIZE, help="d (default: %(default)s)")
     parser.add_argument(
         "--quick", action="store_true", help="two lengths, small layers: whether it runs"
     )
@@ -184,11 +199,7 @@ def main() -> int:
         lengths, batch_size, size = QUICK_LENGTHS, 2, 2 * HEADS
         machine = Machine(machine.device, 1)
     print(described(machine.device))
-    print(f"{batch_size} sentences at once, d = {size}, k = {WIDTH}, {HEADS} heads, float32")
-    costs = []
-    for work in ("forward", "training"):
-        costs += measure(machine, work, lengths, batch_size, size)
-        print(f"\n{table(costs, work)}", flush=True)
+    costs = report(machine, lengths, batch_size, size)
     if arguments.json is not None:
         write_json(arguments.json, [asdict(cost) for cost in costs])
     return 0

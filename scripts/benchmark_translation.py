@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -63,6 +63,9 @@ class Sizes:
     length: int
     training_tokens: int | None
     sentences: int
+
+
+SIZES = Sizes(None, 16, None, 32)
 
 
 def measure(machine: Machine, path: Path, sizes: Sizes) -> Speed:
@@ -154,6 +157,17 @@ def line(speed: Speed) -> str:
     return f"{name:<42}{count:>8.1f} M{speed.training:>14,.0f}{speed.decoding:>14,.0f}"
 
 
+def report(machine: Machine, sizes: Sizes = SIZES, configs: Sequence[Path] = ()) -> list[Speed]:
+    """Measure and print the models of these configs, by default all of Multi30k's."""
+    print(f"{sizes.length} tokens a sentence, {sizes.sentences} decoded at once; tokens a second")
+    print(f"{'':<42}{'parameters':>10}{'training':>14}{'decoding':>14}")
+    speeds = []
+    for path in configs or sorted(CONFIGS.glob("multi30k_en_de*.yaml")):
+        speeds.append(measure(machine, path, sizes))
+        print(line(speeds[-1]), flush=True)
+    return speeds
+
+
 def main() -> int:
     """Run the program."""
     parser = argparse.ArgumentParser(
@@ -168,10 +182,16 @@ def main() -> int:
     )
     add_machine_options(parser)
     parser.add_argument(
-        "--length", type=int, default=16, help="tokens of a sentence (default: %(default)s)"
+        "--length",
+        type=int,
+        default=SIZES.length,
+        help="tokens of a sentence (default: %(default)s)",
     )
     parser.add_argument(
-        "--sentences", type=int, default=32, help="decoded at once (default: %(default)s)"
+        "--sentences",
+        type=int,
+        default=SIZES.sentences,
+        help="decoded at once (default: %(default)s)",
     )
     parser.add_argument(
         "--quick", action="store_true", help="few short sentences, few words: whether it runs"
@@ -188,12 +208,7 @@ def main() -> int:
     if arguments.quick:
         machine, sizes = Machine(machine.device, 1), Sizes(50, 4, 8, 2)
     print(described(machine.device))
-    print(f"{sizes.length} tokens a sentence, {sizes.sentences} decoded at once; tokens a second")
-    print(f"{'':<42}{'parameters':>10}{'training':>14}{'decoding':>14}")
-    speeds = []
-    for path in arguments.configs or sorted(CONFIGS.glob("multi30k_en_de*.yaml")):
-        speeds.append(measure(machine, path, sizes))
-        print(line(speeds[-1]), flush=True)
+    speeds = report(machine, sizes, arguments.configs)
     if arguments.json is not None:
         write_json(arguments.json, [asdict(speed) for speed in speeds])
     return 0

@@ -9,7 +9,9 @@ the thousand classes of ImageNet: a second head learns its probabilities (Hinton
 *Distilling the Knowledge in a Neural Network*). With --mix, half of the photos of a batch are
 overlaid by another one, a blend or a pasted rectangle, so that teacher and student meet pictures
 that no photo album has (Zhang et al. 2018, *mixup*; Yun et al. 2019, *CutMix*; Beyer et al. 2022,
-*Knowledge distillation: a good teacher is patient and consistent*).
+*Knowledge distillation: a good teacher is patient and consistent*). With --decoder, a decoder that
+was trained on block 11 reads captions from the student's map as well as from the teacher's, and is
+to say the same next word; see `scripts/teacher_words.py`.
 
 OUT gets `encoder.safetensors`, the encoder of the best epoch, which `encoder.weights` of a config
 may name, and the checkpoint and log of the run. A stopped run goes on with --resume.
@@ -27,6 +29,7 @@ from typing import NamedTuple
 import torch
 from safetensors.torch import save_file
 from teacher import Classifier, Teacher
+from teacher_words import Read, TeacherWords
 from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.transforms.v2 import functional as transforms
@@ -47,6 +50,8 @@ VALIDATION_PHOTOS = 300
 CLASSES = 1000
 CLASSES_WEIGHT = 0.15
 """Of the divergence, in nats, beside the errors of the maps, which start at one each."""
+WORDS_WEIGHT = 2.0
+"""Of the divergence of what a decoder says, in nats a word, likewise."""
 
 AUGMENTATION = Augmentation(crop=0.3, mirror=True, colour=0.3)
 
@@ -56,12 +61,14 @@ class DistillationBatch(NamedTuple):
 
     block_11 (B, 512, S/16, S/16), block_12 (B, 1024, S/32, S/32): in units of each channel's
     standard deviation. classes (B, 1000): logarithms of probabilities, where there is a classifier.
+    read: captions and what the decoder said of them, where there is one.
     """
 
     pixels: Tensor
     block_11: Tensor
     block_12: Tensor
     classes: Tensor | None
+    read: Read | None
 
     def to(self, device: torch.device | str) -> DistillationBatch:
         """The batch on another device."""
@@ -70,14 +77,19 @@ class DistillationBatch(NamedTuple):
             self.block_11.to(device),
             self.block_12.to(device),
             None if self.classes is None else self.classes.to(device),
+            None if self.read is None else self.read.to(device),
         )
 
 
 class Student(nn.Module):
-    """The encoder, and the heads that only distillation needs."""
+    """The encoder, and the heads that only distillation needs.
 
-    def __init__(self, config: VGGConfig) -> None:
+    words: a decoder that its map is to mean the same to; not trained.
+    """
+
+    def __init__(self, config: VGGConfig, words: TeacherWords | None = None) -> None:
         super().__init__()
+        self.words = words
         self.encoder = VGGEncoder(config)
         self.head = nn.Sequential(
             nn.Conv2d(ANNOTATION_SIZE, 1024, kernel_size=3, stride=2, bias=False),
@@ -97,7 +109,7 @@ class Student(nn.Module):
         return block_11, block_12, self.classifier(deeper.mean(dim=(2, 3)))
 
     def loss(self, batch: DistillationBatch) -> dict[str, Tensor]:
-        """Mean squared errors of both maps and, if any, the divergence from the classes, added."""
+        """Mean squared errors of both maps and, if any, the divergences from classes and words."""
         block_11, block_12, logits = self(batch.pixels)
         losses = {
             "block_11": functional.mse_loss(block_11.float(), batch.block_11),
@@ -110,6 +122,9 @@ class Student(nn.Module):
                 said, batch.classes, reduction="batchmean", log_target=True
             )
             total = total + CLASSES_WEIGHT * losses["classes"]
+        if batch.read is not None and self.words is not None:
+            losses["words"] = self.words.divergence(block_11, batch.read)
+            total = total + WORDS_WEIGHT * losses["words"]
         return {"loss": total, **losses}
 
 
@@ -182,6 +197,7 @@ class Crops:
     photos: Tensor
     teacher: Teacher
     classifier: Classifier | None
+    words: TeacherWords | None
     scales: list[Tensor]
     mix: bool
     batch_size: int
@@ -204,16 +220,16 @@ class Crops:
             if self.mix:
                 pixels = mixed(pixels, generator)
             pixels = pixels.to(self.device, memory_format=torch.channels_last)
-            classes = None
+            classes, read = None, None
             with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16):
                 block_11, block_12 = self.teacher(pixels)
+                block_11 = block_11.float() / self.scales[0]  # (B, 512, S/16, S/16)
                 if self.classifier is not None:
                     classes = self.classifier(pixels).float().log_softmax(dim=1)
+                if self.words is not None:
+                    read = self.words.read(block_11, rows, generator)
             yield DistillationBatch(
-                pixels,
-                block_11.float() / self.scales[0],
-                block_12.float() / self.scales[1],
-                classes,
+                pixels, block_11, block_12.float() / self.scales[1], classes, read
             )
 
 
@@ -255,6 +271,10 @@ def main() -> None:
     parser.add_argument(
         "--classifier", type=Path, help="mobilenet_v1_0.75_224.safetensors; its classes as well"
     )
+    parser.add_argument(
+        "--decoder", type=Path, help="model folder of one that was trained on block 11; its words"
+    )
+    parser.add_argument("--captions", type=Path, help="for it to read: Flickr8k.token.txt")
     parser.add_argument("--mix", action="store_true", help="overlay photos by others")
     parser.add_argument("--start-from", help="encoder weights, or a model folder, to start with")
     parser.add_argument(
@@ -286,8 +306,18 @@ def main() -> None:
     classifier = None
     if arguments.classifier is not None:
         classifier = Classifier(arguments.classifier).to(device, memory_format=torch.channels_last)
+    words = None
+    if arguments.decoder is not None:
+        if arguments.captions is None:
+            raise UserError("--decoder needs --captions to read")
+        if arguments.mix:
+            raise UserError("--decoder reads captions of photos, which --mix overlays by others")
+        words = TeacherWords(
+            arguments.decoder, arguments.captions, arguments.photos, arguments.train
+        ).to(device)
+        assert words.names == names  # Both are of that file, in its order.
     config = VGGConfig(arguments.name, arguments.width)
-    student = Student(config)
+    student = Student(config, words)
     if arguments.start_width is not None and arguments.start_from is None:
         raise UserError("--start-width is of the weights that --start-from names")
     if arguments.start_from is not None:
@@ -315,6 +345,7 @@ def main() -> None:
             photos,
             teacher,
             classifier,
+            words,
             scales,
             arguments.mix,
             arguments.batch_size,

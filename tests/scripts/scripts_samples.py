@@ -1,4 +1,4 @@
-"""What the tests of the scripts share: a teacher of random weights, and how a script is run."""
+"""What the tests of the scripts share: networks of random weights, and how a script is run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ import sys
 from pathlib import Path
 
 import torch
+
+from captioner.caption import Captioner, DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.model_folder import save_model
+from captioner.text.vocabulary import Vocabulary
+from captioner.vision.preprocessing import Preprocessing
+from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 ROOT = Path(__file__).resolve().parents[2]
 CHANNELS = (32, 64, 128, 128, 256, 256, *[512] * 6, 1024, 1024)
@@ -34,6 +40,17 @@ def mobile_net(width: float, last: int) -> dict[str, torch.Tensor]:
         tensors["logits.weight"] = drawn(1000, channels[13], 1, 1).flatten(1)
         tensors["logits.bias"] = torch.randn(1000, generator=generator)
     return tensors
+
+
+def save_decoder(folder: Path) -> None:
+    """A decoder of random weights that has dropout, and seven words."""
+    torch.manual_seed(0)
+    vocabulary = Vocabulary.build([["a", "dog", "runs", "black", "on", "grass", "man"]], 1)
+    decoder = ShowAttendTellDecoder(
+        DecoderConfig(embedding_size=8, hidden_size=8, attention_size=8), len(vocabulary)
+    )
+    encoder = VGGEncoder(VGGConfig("vgg11_bn", 0.1))
+    save_model(Captioner(encoder, decoder, vocabulary, Preprocessing()), folder)
 
 
 def run(folder: Path, *arguments: str) -> str:

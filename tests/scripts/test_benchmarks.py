@@ -86,3 +86,35 @@ def test_tokens_a_second_of_every_translation_model(tmp_path: Path) -> None:
         assert speed["training"] > 0
         assert speed["decoding"] > 0
         assert f"{speed['config']} " in said
+
+
+def test_the_benchmark_of_captioning_prints_those_of_translation_as_well(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    import benchmark
+    import benchmark_length
+    import benchmark_translation
+
+    few = benchmark_translation.Sizes(50, 4, 8, 2)
+    config = ROOT / "configs/multi30k_en_de_luong_dot.yaml"
+    monkeypatch.setitem(
+        benchmark.SECTIONS, "length", lambda machine: benchmark_length.report(machine, (4, 8), 2, 8)
+    )
+    monkeypatch.setitem(
+        benchmark.SECTIONS,
+        "translation",
+        lambda machine: benchmark_translation.report(machine, few, [config]),
+    )
+    file = str(tmp_path / "found.json")
+    arguments = ["benchmark.py", "--repeat", "1", "--json", file, "--only"]
+    monkeypatch.setattr(sys, "argv", [*arguments, "translation", "length"])
+    assert benchmark.main() == 0
+    said = capsys.readouterr().out
+    assert said.index("training, ms") < said.index("multi30k_en_de_luong_dot")
+    found = json.loads(Path(file).read_text())
+    assert [result["layer"] for result in found[:-1]].count("recurrent") == 4
+    assert found[-1]["decoding"] > 0
+    monkeypatch.setattr(sys, "argv", [*arguments, "nothing"])
+    with pytest.raises(UserError, match=r"nothing.*is not one of training.*, length, translation"):
+        benchmark.main()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from samples import save_photo
-from scripts_samples import ROOT, mobile_net, run
+from scripts_samples import ROOT, mobile_net, run, save_decoder
 
 from captioner.errors import UserError
 from captioner.vision.vgg import VGGConfig, VGGEncoder
@@ -66,6 +67,38 @@ def test_an_encoder_learns_from_two_teachers_and_on_mixed_photos(photos: Path) -
     assert "train_classes" not in record
     wider = load_file(photos / "wider/encoder.safetensors")
     assert wider["features.0.weight"].shape == (10, 3, 3, 3)
+
+
+def test_an_encoder_learns_to_mean_the_same_to_a_decoder(photos: Path) -> None:
+    lines = [f"{n}.jpg#{number}\ta dog runs\n" for n in range(6) for number in range(2)]
+    (photos / "captions.txt").write_text("".join(lines))
+    save_decoder(photos / "model")
+    record = distil(photos, "--out", "run", "--decoder", "model", "--captions", "captions.txt")
+    assert record["train_words"] > 0
+    learned = load_file(photos / "run/encoder.safetensors")  # The decoder is no part of it.
+    assert learned.keys() == VGGEncoder(VGGConfig("vgg11_bn", 0.1)).state_dict().keys()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--decoder", "model"], "--decoder needs --captions to read"),
+        (["--decoder", "model", "--captions", "c.txt", "--mix"], "--mix overlays by others"),
+    ],
+)
+def test_a_decoder_needs_captions_of_the_photos(
+    photos: Path,
+    script: ModuleType,
+    options: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(photos)
+    given = ["--photos", "photos", "--train", "train.txt", "--validation", "validation.txt"]
+    given += ["--teacher", "teacher.safetensors", "--out", "run", "--device", "cpu"]
+    monkeypatch.setattr(sys, "argv", ["distill_encoder.py", *given, *options])
+    with pytest.raises(UserError, match=message):
+        script.main()
 
 
 def test_a_widened_encoder_sees_what_the_narrow_one_sees(script: ModuleType) -> None:
