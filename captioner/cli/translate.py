@@ -61,6 +61,9 @@ def add_command(commands: Commands) -> None:
     out.add_argument(
         "--head", type=int, help="of a Transformer: one head, from 0 (default: the mean of all)"
     )
+    out.add_argument(
+        "--pieces", action="store_true", help="show subwords as they are, not put together to words"
+    )
     parser.set_defaults(run=run)
 
 
@@ -74,7 +77,9 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.translate import TranslationSearch, load_translator
 
     file = _open(arguments.file)
-    alignment = AlignmentFile(Path(arguments.alignment)) if arguments.alignment else None
+    alignment = None
+    if arguments.alignment:
+        alignment = AlignmentFile(Path(arguments.alignment), arguments.pieces)
     device = choose_device(arguments.device)
     translator = load_translator(model_folder(arguments.model), device)
     translator.choose_alignment(arguments.layer, arguments.head)

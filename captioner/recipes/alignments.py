@@ -25,12 +25,15 @@ class AlignmentFile:
 
     A picture is of one sentence: of several, each has its own, with its number before the suffix
     ("map.png", "map-2.png", ...).
+    pieces: show the tokens of subwords as they are; by default they are put together to words. JSON
+        has both.
 
     Raises `UserError`, before anything is written, for another end of the name, and for a place
     that cannot be written to.
     """
 
     path: Path
+    pieces: bool = False
     _records: list[dict[str, Any]] = field(default_factory=list)
     _items: list[AlignmentItem] = field(default_factory=list)
 
@@ -52,12 +55,8 @@ class AlignmentFile:
         if self._suffix == ".json":
             self._records.append({"source": sentence, **translation.as_dict()})
             return
-        item = AlignmentItem(
-            translation.source_tokens,
-            translation.tokens,
-            translation.alignment.numpy(),
-            translation.text,
-        )
+        shown = translation.by_token() if self.pieces else translation.by_word()
+        item = AlignmentItem(shown.source, shown.target, shown.weights.numpy(), translation.text)
         self._items.append(item)
         if self._suffix in HEAT_MAP_SUFFIXES and translation.tokens:
             number = len(self._items)

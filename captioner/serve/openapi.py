@@ -252,6 +252,9 @@ def _schemas() -> dict[str, Any]:
         "log_probability": number,
         "token_log_probabilities": _list(number),
         "alignment": _list(_list(number), description="a row for each token that was written"),
+        "source_words": _list(text),
+        "words": _list(text) | {"description": "what the tokens are together"},
+        "word_alignment": _list(_list(number), description="a row for each word"),
     }
     truncated = {"truncated": whole | {"description": "tokens at the end that were not read"}}
     translated = {

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from captioner.errors import UserError
 from captioner.text.plain_text import CASES, plain_text
+from captioner.text.text_vocabulary import Word
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 METHODS = ("unigram", "bpe")
@@ -136,6 +137,18 @@ class SubwordVocabulary:
         """Pieces as they are: a low bar stands for a space before them."""
         return list(tokens)
 
+    def words(self, tokens: Sequence[str]) -> list[Word]:
+        """Pieces up to the next space; signs are apart from letters and digits, as in "dog" "."."""
+        groups: list[list[str]] = []
+        for piece in tokens:
+            before = groups[-1][-1] if groups else ""
+            apart = _is_sign(piece) or _is_sign(before)
+            if not groups or piece.startswith(SPACE) or (apart and before != SPACE):
+                groups.append([])
+            groups[-1].append(piece)
+        # A piece that is not of this vocabulary, such as a copied one, keeps its space when joined.
+        return [Word(self.join(group).removeprefix(SPACE), len(group)) for group in groups]
+
     def to_json(self) -> dict[str, Any]:
         """See `TextVocabulary.to_json`. The model is in base64."""
         model = base64.b64encode(self.model).decode("ascii")
@@ -155,6 +168,11 @@ class SubwordVocabulary:
             return cls(content, str(value.get("case")))
         except UserError as error:
             raise UserError(f"{source} is ill-formed: {error}") from None
+
+
+def _is_sign(piece: str) -> bool:
+    """Whether a piece has neither letters nor digits; one for a byte may be part of a letter."""
+    return not any(letter.isalnum() for letter in piece)
 
 
 def _sentencepiece() -> Any:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from captioner.errors import UserError
 from captioner.files import read_json, write_json
+
+
+class Word(NamedTuple):
+    """A word as a person reads it, and how many tokens it is made of."""
+
+    text: str
+    count: int
 
 
 class TextVocabulary(Protocol):
@@ -38,6 +45,10 @@ class TextVocabulary(Protocol):
 
     def shown(self, tokens: Iterable[str]) -> list[str]:
         """Tokens as a person reads them beside an alignment."""
+        ...
+
+    def words(self, tokens: Sequence[str]) -> list[Word]:
+        """The words that tokens make, in order; their counts sum to that of the tokens."""
         ...
 
     def to_json(self) -> dict[str, Any]:

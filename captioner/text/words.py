@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from captioner.errors import UserError
 from captioner.text.plain_text import CASES, plain_text
+from captioner.text.text_vocabulary import Word
 from captioner.text.vocabulary import Vocabulary
 
 JOINER = "\N{HALFWIDTH BLACK SQUARE}"
@@ -145,6 +146,10 @@ class WordVocabulary:
     def shown(self, tokens: Iterable[str]) -> list[str]:
         """Words without joiners."""
         return [token.strip(JOINER) for token in tokens]
+
+    def words(self, tokens: Sequence[str]) -> list[Word]:
+        """Every token is a word, or a sign."""
+        return [Word(text, 1) for text in self.shown(tokens)]
 
     def to_json(self) -> dict[str, Any]:
         """See `TextVocabulary.to_json`."""

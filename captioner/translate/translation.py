@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
+
+from captioner.text.text_vocabulary import Word
+
+
+class Alignment(NamedTuple):
+    """Where the model looked for each of T tokens, or words, written, among S that were read.
+
+    source: S, the last of which is "<end>". target: T. weights: (T, S).
+    """
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    weights: Tensor
 
 
 @dataclass(frozen=True)
@@ -19,6 +33,7 @@ class Translation:
     alignment: (T, S), float32 on the CPU: row t is where the model looked as it wrote token t.
         (T, 0) for a model without attention.
     truncated: how many tokens at the end of the source were not read, as it was too long.
+    source_words, words: what tokens are together the words that a person reads.
     alternatives: the other translations asked for (n-best), best first; empty otherwise.
 
     Two translations are equal when all but their alignments is.
@@ -30,21 +45,52 @@ class Translation:
     log_probability: float
     token_log_probabilities: tuple[float, ...]
     alignment: Tensor = field(compare=False)
+    source_words: tuple[Word, ...]
+    words: tuple[Word, ...]
     truncated: int = 0
     alternatives: tuple[Translation, ...] = ()
 
+    def by_token(self) -> Alignment:
+        """The alignment of tokens, with what it is of."""
+        return Alignment(self.source_tokens, self.tokens, self.alignment)
+
+    def by_word(self) -> Alignment:
+        """The alignment of words: what all tokens of a word read were given, added up, on average
+        over the tokens of a word written. Rows sum to what those of `alignment` do.
+        """
+        read = [word.count for word in self.source_words]
+        written = [word.count for word in self.words]
+        weights = self.alignment  # (T, S)
+        if weights.shape[1] > 0:
+            added = [part.sum(dim=1) for part in weights.split(read, dim=1)]
+            weights = torch.stack(added, dim=1)  # (T, S')
+        means = [part.mean(dim=0) for part in weights.split(written)]
+        return Alignment(
+            tuple(word.text for word in self.source_words),
+            tuple(word.text for word in self.words),
+            torch.stack(means) if means else weights,  # (T', S')
+        )
+
     def as_dict(self) -> dict[str, Any]:
-        """The plain form for JSON, the alignment with it, rounded to four places."""
+        """The plain form for JSON, alignments of tokens and of words with it, to four places."""
+        by_word = self.by_word()
         plain: dict[str, Any] = {
             "translation": self.text,
             "source_tokens": list(self.source_tokens),
             "tokens": list(self.tokens),
             "log_probability": self.log_probability,
             "token_log_probabilities": list(self.token_log_probabilities),
-            "alignment": [[round(weight, 4) for weight in row] for row in self.alignment.tolist()],
+            "alignment": _rounded(self.alignment),
+            "source_words": list(by_word.source),
+            "words": list(by_word.target),
+            "word_alignment": _rounded(by_word.weights),
         }
         if self.truncated:
             plain["truncated"] = self.truncated
         if self.alternatives:
             plain["alternatives"] = [other.as_dict() for other in self.alternatives]
         return plain
+
+
+def _rounded(weights: Tensor) -> list[list[float]]:
+    return [[round(weight, 4) for weight in row] for row in weights.tolist()]

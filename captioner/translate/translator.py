@@ -12,13 +12,15 @@ from torch import Tensor
 from captioner.caption.captioner import SearchOptions
 from captioner.decoding import CoveragePenalty, Hypothesis, LengthNormalisation, decode
 from captioner.errors import UserError
-from captioner.text.text_vocabulary import TextVocabulary, truncated
+from captioner.text.text_vocabulary import TextVocabulary, Word, truncated
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.translate.batch import collate_sources
 from captioner.translate.config import TranslationModelConfig
 from captioner.translate.model import TranslationModel
 from captioner.translate.transformer import Transformer
 from captioner.translate.translation import Translation
+
+_END = Word(SPECIAL_WORDS[Vocabulary.end], 1)
 
 
 @dataclass(frozen=True)
@@ -191,11 +193,13 @@ class Translator:
             tokens = copied(tokens, hypothesis.tokens, source, alignment)
         return Translation(
             text=self.target.join(tokens),
-            source_tokens=(*self.source.shown(source), SPECIAL_WORDS[Vocabulary.end]),
+            source_tokens=(*self.source.shown(source), _END.text),
             tokens=tuple(self.target.shown(tokens)),
             log_probability=hypothesis.log_probability,
             token_log_probabilities=tuple(hypothesis.token_log_probabilities[:-1]),
             alignment=alignment if self.attends else alignment[:, :0],
+            source_words=(*self.source.words(source), _END),
+            words=tuple(self.target.words(tokens)),
         )
 
 
@@ -215,9 +219,7 @@ def copied(
 
 
 def _nothing(length: int) -> Translation:
-    return Translation(
-        "", (SPECIAL_WORDS[Vocabulary.end],), (), 0.0, (), torch.empty(0, length + 1)
-    )
+    return Translation("", (_END.text,), (), 0.0, (), torch.empty(0, length + 1), (_END,), ())
 
 
 def _with_truncated(translation: Translation, lost: int) -> Translation:

@@ -98,6 +98,8 @@ def test_alignments(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str
     assert [record["source"] for record in records] == ["A dog.", "The man runs!"]
     assert records[0]["source_tokens"] == ["a", "dog", ".", "<end>"]
     assert [len(row) for row in records[0]["alignment"]] == [4] * len(records[0]["tokens"])
+    assert records[0]["source_words"] == ["a", "dog", ".", "<end>"]
+    assert len(records[0]["word_alignment"]) == len(records[0]["words"])
     assert "<table>" in (tmp_path / "a.html").read_text()
     assert (tmp_path / "a.png").exists()
     assert (tmp_path / "a-2.png").exists()

@@ -53,6 +53,32 @@ def test_common_words_are_pieces() -> None:
     assert KEPT.shown(["▁walk", "ing"]) == ["▁walk", "ing"]
 
 
+@pytest.mark.parametrize(
+    ("pieces", "words"),
+    [
+        (["▁w", "ant", "s"], [("wants", 3)]),
+        (["▁a", "▁hat", "."], [("a", 1), ("hat", 1), (".", 1)]),
+        (["▁", "1", "2", "▁(", "T", "-", "shirt", "s", ")"], None),
+        (["▁\"", "no", "\""], [('"', 1), ("no", 1), ('"', 1)]),
+        (["▁", "<0xC3>", "<0xA9>"], [("é", 3)]),
+        ([], []),
+    ],
+)
+def test_pieces_make_words(pieces: list[str], words: list[tuple[str, int]] | None) -> None:
+    if words is None:
+        words = [("12", 3), ("(", 1), ("T", 1), ("-", 1), ("shirts", 2), (")", 1)]
+    assert KEPT.words(pieces) == words
+
+
+@given(text=st.text() | st.text("aA ,.-é\"犬"))
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_words_hold_all_pieces_of_any_text(text: str) -> None:
+    pieces = KEPT.split(text)
+    words = KEPT.words(pieces)
+    assert sum(word.count for word in words) == len(pieces)
+    assert all(word.count > 0 for word in words)
+
+
 def test_no_text_ends_or_pads_a_sentence() -> None:
     for text in ("<end>", "<pad> <start> <unk>", "</s>"):
         assert min(encode(KEPT, text)) > 3

@@ -114,6 +114,7 @@ def test_unknown_words_and_special_ones() -> None:
 def test_words_are_shown_without_joiners() -> None:
     vocabulary = WordVocabulary.learn(TEXTS, 1)
     assert vocabulary.shown(["l'￭", "homme", "￭!"]) == ["l'", "homme", "!"]
+    assert vocabulary.words(["l'￭", "homme", "￭!"]) == [("l'", 1), ("homme", 1), ("!", 1)]
 
 
 def test_the_order_of_texts_does_not_matter() -> None:

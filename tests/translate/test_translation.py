@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import torch
+
+from captioner.text.text_vocabulary import Word
+from captioner.translate import Translation
+
+# "wants" is read in two pieces and "möchte" written in two.
+READ = (Word("He", 1), Word("wants", 2), Word("<end>", 1))
+WRITTEN = (Word("Er", 1), Word("möchte", 2))
+WEIGHTS = torch.tensor([[0.7, 0.1, 0.1, 0.1], [0.1, 0.2, 0.3, 0.4], [0.0, 0.5, 0.5, 0.0]])
+
+
+def translation(weights: torch.Tensor, words: tuple[Word, ...] = WRITTEN) -> Translation:
+    tokens = ("▁Er", "▁möch", "te")[: sum(word.count for word in words)]
+    read = ("▁He", "▁want", "s", "<end>")
+    return Translation("Er möchte", read, tokens, -1.0, (), weights, READ, words)
+
+
+def test_pieces_read_are_added_and_pieces_written_averaged() -> None:
+    source, target, weights = translation(WEIGHTS).by_word()
+    assert (source, target) == (("He", "wants", "<end>"), ("Er", "möchte"))
+    torch.testing.assert_close(weights, torch.tensor([[0.7, 0.2, 0.1], [0.05, 0.75, 0.2]]))
+    plain = translation(WEIGHTS).as_dict()
+    assert plain["word_alignment"] == [[0.7, 0.2, 0.1], [0.05, 0.75, 0.2]]
+    assert plain["source_words"] == ["He", "wants", "<end>"]
+    assert len(plain["alignment"]) == len(plain["tokens"]) == 3
+
+
+def test_the_alignment_of_tokens_is_as_it_was() -> None:
+    source, target, weights = translation(WEIGHTS).by_token()
+    assert (source[1], target[2]) == ("▁want", "te")
+    assert weights is not None
+    assert torch.equal(weights, WEIGHTS)
+
+
+def test_nothing_written_and_nothing_looked_at() -> None:
+    assert translation(WEIGHTS[:0], ()).by_word().weights.shape == (0, 3)
+    assert translation(WEIGHTS[:, :0]).by_word().weights.shape == (2, 0)
