@@ -11,10 +11,10 @@ from captioner.files import read_json, write_json
 
 
 class Word(NamedTuple):
-    """A word as a person reads it, and how many tokens it is made of."""
+    """A word as a person reads it, and of how many tokens it is made."""
 
     text: str
-    count: int
+    size: int
 
 
 class TextVocabulary(Protocol):
@@ -48,7 +48,7 @@ class TextVocabulary(Protocol):
         ...
 
     def words(self, tokens: Sequence[str]) -> list[Word]:
-        """The words that tokens make, in order; their counts sum to that of the tokens."""
+        """The words that tokens make, in order; their sizes sum to the number of tokens."""
         ...
 
     def to_json(self) -> dict[str, Any]:

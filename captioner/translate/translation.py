@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -58,17 +59,16 @@ class Translation:
         """The alignment of words: what all tokens of a word read were given, added up, on average
         over the tokens of a word written. Rows sum to what those of `alignment` do.
         """
-        read = [word.count for word in self.source_words]
-        written = [word.count for word in self.words]
-        weights = self.alignment  # (T, S)
+        weights, read = self.alignment, self.source_words
         if weights.shape[1] > 0:
-            added = [part.sum(dim=1) for part in weights.split(read, dim=1)]
-            weights = torch.stack(added, dim=1)  # (T, S')
-        means = [part.mean(dim=0) for part in weights.split(written)]
+            added = weights.new_zeros(weights.shape[0], len(read))
+            weights = added.index_add_(1, _numbers(read), weights)  # (T, S')
+        sizes = weights.new_tensor([word.size for word in self.words]).unsqueeze(1)  # (T', 1)
+        added = weights.new_zeros(len(self.words), weights.shape[1])
         return Alignment(
-            tuple(word.text for word in self.source_words),
+            tuple(word.text for word in read),
             tuple(word.text for word in self.words),
-            torch.stack(means) if means else weights,  # (T', S')
+            added.index_add_(0, _numbers(self.words), weights) / sizes,  # (T', S')
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -90,6 +90,12 @@ class Translation:
         if self.alternatives:
             plain["alternatives"] = [other.as_dict() for other in self.alternatives]
         return plain
+
+
+def _numbers(words: Sequence[Word]) -> Tensor:
+    """Of which word each token is: (T,), long."""
+    sizes = torch.tensor([word.size for word in words], dtype=torch.long)  # (T',)
+    return torch.repeat_interleave(torch.arange(len(words)), sizes)  # (T,)
 
 
 def _rounded(weights: Tensor) -> list[list[float]]:

@@ -12,7 +12,7 @@ WEIGHTS = torch.tensor([[0.7, 0.1, 0.1, 0.1], [0.1, 0.2, 0.3, 0.4], [0.0, 0.5, 0
 
 
 def translation(weights: torch.Tensor, words: tuple[Word, ...] = WRITTEN) -> Translation:
-    tokens = ("▁Er", "▁möch", "te")[: sum(word.count for word in words)]
+    tokens = ("▁Er", "▁möch", "te")[: sum(word.size for word in words)]
     read = ("▁He", "▁want", "s", "<end>")
     return Translation("Er möchte", read, tokens, -1.0, (), weights, READ, words)
 
