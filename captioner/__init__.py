@@ -16,8 +16,8 @@ from captioner.errors import UserError
 
 if TYPE_CHECKING:
     from captioner.caption import Caption, Captioner, SearchOptions
-    from captioner.models import load
-    from captioner.translate import Translation, TranslationSearch, Translator, load_translator
+    from captioner.models import load, load_translator
+    from captioner.translate import Translation, TranslationSearch, Translator
 
 __version__ = "0.1.0"
 __all__ = [
@@ -34,15 +34,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "load":
-        from captioner.models import load
+    if name in ("load", "load_translator"):
+        from captioner import models
 
-        return load
+        return getattr(models, name)
     if name in ("Caption", "Captioner", "SearchOptions"):
         from captioner import caption
 
         return getattr(caption, name)
-    if name in ("Translation", "TranslationSearch", "Translator", "load_translator"):
+    if name in ("Translation", "TranslationSearch", "Translator"):
         from captioner import translate
 
         return getattr(translate, name)

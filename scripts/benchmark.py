@@ -378,15 +378,16 @@ def main() -> int:
             every = ", ".join((*known, *SECTIONS))
             raise UserError(f"--only {name!r} is not one of {every}, on this machine")
     print(described(machine.device))
-    results: list[Any] = []
+    results: dict[str, Sequence[Any]] = {}
     if own := [name for name in names if name in known]:
-        results += report(machine, known, own)
+        results["captioning"] = report(machine, known, own)
     for name, section in SECTIONS.items():
         if name in names:
             print(f"\n{name}")
-            results += section(machine)
+            results[name] = section(machine)
     if arguments.json is not None:
-        write_json(arguments.json, [asdict(result) for result in results])
+        found = {name: list(map(asdict, section)) for name, section in results.items()}
+        write_json(arguments.json, found)
     return 0
 
 

@@ -296,9 +296,18 @@ def main() -> None:
     parser.add_argument("--device", default="auto", help="default: %(default)s")
     arguments = parser.parse_args()
 
+    if arguments.start_width is not None and arguments.start_from is None:
+        raise UserError("--start-width is of the weights that --start-from names")
+    if (arguments.decoder is None) != (arguments.captions is None):
+        raise UserError("--decoder and --captions, which it reads, are given together")
+    if arguments.decoder is not None and arguments.mix:
+        raise UserError("--decoder reads captions of photos, which --mix overlays by others")
     device = choose_device(arguments.device)
     names = read_text(arguments.train, "list of photos").split()
     held_out = read_text(arguments.validation, "list of photos").split()[:VALIDATION_PHOTOS]
+    words = None
+    if arguments.decoder is not None:
+        words = TeacherWords(arguments.decoder, arguments.captions, names).to(device)
     photos = load_photos(names, arguments.photos)
     validation_photos = load_photos(held_out, arguments.photos)
     torch.manual_seed(arguments.seed)
@@ -306,20 +315,8 @@ def main() -> None:
     classifier = None
     if arguments.classifier is not None:
         classifier = Classifier(arguments.classifier).to(device, memory_format=torch.channels_last)
-    words = None
-    if arguments.decoder is not None:
-        if arguments.captions is None:
-            raise UserError("--decoder needs --captions to read")
-        if arguments.mix:
-            raise UserError("--decoder reads captions of photos, which --mix overlays by others")
-        words = TeacherWords(
-            arguments.decoder, arguments.captions, arguments.photos, arguments.train
-        ).to(device)
-        assert words.names == names  # Both are of that file, in its order.
     config = VGGConfig(arguments.name, arguments.width)
     student = Student(config, words)
-    if arguments.start_width is not None and arguments.start_from is None:
-        raise UserError("--start-width is of the weights that --start-from names")
     if arguments.start_from is not None:
         width = arguments.start_width or arguments.width
         if width > arguments.width:

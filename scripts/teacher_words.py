@@ -9,6 +9,7 @@ where the error of the map itself counts all it shows alike.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,10 +19,9 @@ from torch import Tensor
 from captioner.caption import ShowAttendTellDecoder
 from captioner.caption.model_folder import load_model
 from captioner.data.batches import collate
-from captioner.data.examples import CaptionExample, encode_captions
+from captioner.data.examples import CaptionExample, caption_words, encode_captions
+from captioner.data.flickr8k import read_flickr8k
 from captioner.errors import UserError
-from captioner.recipes.sources import read_split
-from captioner.vision.vgg import ANNOTATION_SIZE
 
 MAXIMUM_LENGTH = 30
 
@@ -44,31 +44,28 @@ class Read(NamedTuple):
 class TeacherWords:
     """A trained decoder and captions of N photos for it to read.
 
+    model: its folder. captions: a token file of Flickr8k's kind. names: the photos, in order.
     captions_read: K, how many of a photo's captions are read at a time, drawn at random.
-    Raises `UserError` for captions that miss a photo or have fewer than K of one, and for a decoder
-    of other annotation vectors than the teacher's 512 numbers.
+    Raises `UserError` as both readers do, and for a photo with fewer than K captions.
     """
 
     def __init__(
-        self, model: Path, captions: Path, photos: Path, split: Path, captions_read: int = 2
+        self, model: Path, captions: Path, names: Sequence[str], captions_read: int = 2
     ) -> None:
         captioner = load_model(model)
         self.decoder: ShowAttendTellDecoder = captioner.decoder.eval().requires_grad_(False)
-        if self.decoder.config.memory_size != ANNOTATION_SIZE:
-            raise UserError(
-                f"the decoder of {model} reads {self.decoder.config.memory_size} numbers, not "
-                f"{ANNOTATION_SIZE}"
-            )
-        source = read_split("flickr8k", captions, photos, str(split))
-        encoded = encode_captions(source.words, captioner.vocabulary, MAXIMUM_LENGTH)
-        self.names = source.names
-        self.captions: list[list[CaptionExample]] = [[] for _ in source.names]
+        found = read_flickr8k(captions, captions.parent, check_files=False).images
+        words = {image.image_id: caption_words(image) for image in found}
+        for name in names:
+            if len(words.get(name, ())) < captions_read:
+                raise UserError(f"{captions} has fewer than {captions_read} captions of {name}")
+        encoded = encode_captions(
+            (words[name] for name in names), captioner.vocabulary, MAXIMUM_LENGTH
+        )
+        self.captions: list[list[CaptionExample]] = [[] for _ in names]
         for example in encoded.examples:
             self.captions[example.row].append(example)
         self.captions_read = captions_read
-        for name, own in zip(self.names, self.captions, strict=True):
-            if len(own) < captions_read:
-                raise UserError(f"{captions}: {name} has {len(own)} captions, not {captions_read}")
 
     def to(self, device: torch.device | str) -> TeacherWords:
         """Move the decoder."""

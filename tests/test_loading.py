@@ -12,7 +12,8 @@ from captioner.errors import UserError
 
 
 def test_the_package_lists_what_it_has() -> None:
-    assert {"load", "Caption", "Captioner", "SearchOptions", "UserError"} <= set(dir(captioner))
+    wanted = {"load", "Caption", "Captioner", "SearchOptions", "UserError"}
+    assert wanted | {"load_translator", "Translator", "Translation"} <= set(dir(captioner))
 
 
 def test_a_device_may_be_left_to_the_machine(
@@ -24,6 +25,22 @@ def test_a_device_may_be_left_to_the_machine(
     assert captioner.load(tiny_model, torch.device("cpu")).device == torch.device("cpu")
     with pytest.raises(UserError, match="tpu7"):
         captioner.load(tiny_model, "tpu7")
+
+
+def test_a_translator_is_found_by_name_or_folder(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    packaged = captioner.load_translator(device="auto")
+    folder = Path(captioner.__file__).parent / "models" / "english_german"
+    found = captioner.load_translator(folder, torch.device("cpu"))
+    assert found.config == packaged.config
+    assert found.target == packaged.target
+    with pytest.raises(UserError, match="not the config of a translation model"):
+        captioner.load_translator(tiny_model)
+    with pytest.raises(UserError, match="neither a folder nor one of the packaged models"):
+        captioner.load_translator("english_klingon")
 
 
 def test_the_folder_of_a_training_run_is_told_from_its_model(tiny_model: Path) -> None:

@@ -30,7 +30,8 @@ def test_the_wheel_captions_the_demo_photo_on_its_own(tmp_path: Path) -> None:
         names = set(archive.namelist())
         archive.extractall(site)
     for name in ("model.safetensors", "config.json", "vocabulary.json", "README.md"):
-        assert f"captioner/models/default/{name}" in names
+        for model in ("default", "english_german"):
+            assert f"captioner/models/{model}/{name}" in names
     assert {"captioner/py.typed", "captioner/data/coco_synonyms.txt"} <= names
     page = {path.name for path in (ROOT / "captioner" / "serve" / "static").iterdir()}
     assert {f"captioner/serve/static/{name}" for name in page} <= names
@@ -38,15 +39,21 @@ def test_the_wheel_captions_the_demo_photo_on_its_own(tmp_path: Path) -> None:
     assert not any(name.startswith(("tests/", "scripts/")) for name in names)
     # The unpacked wheel comes first on the path, before the tree that the tests run from.
     code = "import sys; from captioner.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "caption", "--demo", "--overlay", "demo.png"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(site)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "grace_hopper.jpg: " in done.stdout
+
+    def run(*arguments: str, given: str = "") -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(site)},
+            input=given,
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "grace_hopper.jpg: " in run("caption", "--demo", "--overlay", "demo.png")
+    assert "Hund" in run("translate", given="A dog runs.\n")
     with Image.open(tmp_path / "demo.png") as picture:
         assert picture.width > 500

@@ -9,7 +9,8 @@ from captioner.cli.options import Commands, add_parser
 DESCRIPTION = """\
 Says what a model is, of captions or translations: its parts, its size, its model card.
 
-  captioner info                 the packaged model
+  captioner info                 the packaged captioner
+  captioner info english_german  the packaged translator
   captioner info runs/coco/model
 """
 
@@ -18,7 +19,11 @@ def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
     parser = add_parser(commands, "info", "say what a model is", DESCRIPTION)
     parser.add_argument(
-        "model", nargs="?", default="default", metavar="MODEL", help="a folder or a packaged model"
+        "model",
+        nargs="?",
+        default="default",
+        metavar="MODEL",
+        help="a folder or a packaged model (default: %(default)s)",
     )
     parser.set_defaults(run=run)
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import TYPE_CHECKING
 
 from captioner.cli.options import Commands, add_device, add_parser
 from captioner.errors import UserError
-
-if TYPE_CHECKING:
-    from captioner.translate import Translator
+from captioner.models import DEFAULT_TRANSLATOR
 
 DESCRIPTION = """\
 Opens a page on this machine: drop photos, read their captions, point at a word and see where the
-model looked. The same is there for programs; /api/openapi.json describes it.
+model looked, or write a sentence and see the same of its translation. Programs find all of it there
+as well; /api/openapi.json describes it.
 
   captioner serve                                    the page, at http://127.0.0.1:8765/
-  captioner serve --translator runs/multi30k/model   with a tab that translates
+  captioner serve --translator runs/multi30k/model   another translator than the packaged one
   captioner serve --model runs/coco/model --port 80
   captioner serve --host 0.0.0.0                     for everybody who can reach this machine
   curl -F photo=@photo.jpg http://127.0.0.1:8765/api/caption
@@ -41,7 +39,15 @@ def add_command(commands: Commands) -> None:
     parser.add_argument(
         "--translator",
         metavar="MODEL",
-        help="a folder of a translation model (default: a packaged one, if there is one)",
+        default=DEFAULT_TRANSLATOR,
+        help="a folder of a translation model, or a packaged one (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--no-translator",
+        dest="translator",
+        action="store_const",
+        const=None,
+        help="leave out the tab that translates",
     )
     add_device(parser)
     parser.add_argument(
@@ -106,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(
             'captioner serve needs more packages: pip install "captioner[serve]"'
         ) from None
-    from captioner import __version__, load
+    from captioner import __version__, load, load_translator
     from captioner.demo import demo_photo
 
     given = {
@@ -120,7 +126,8 @@ def run(arguments: argparse.Namespace) -> int:
     listener = listen(arguments.host, arguments.port)
     try:
         model = load(arguments.model, arguments.device)
-        translator = _translator(arguments.translator, arguments.device)
+        name = arguments.translator
+        translator = None if name is None else load_translator(name, arguments.device)
         try:
             demo = demo_photo()
         except UserError:
@@ -147,19 +154,3 @@ def run(arguments: argparse.Namespace) -> int:
 def _times(value: float | None, unit: int) -> float | None:
     """A limit in its own unit; None where none was given, and as it is where it is no number."""
     return int(value * unit) if value is not None and math.isfinite(value) else value
-
-
-def _translator(name: str | None, device: str) -> Translator | None:
-    """The translator asked for, or a packaged one; None where there is none."""
-    from captioner.devices import choose_device
-    from captioner.models import model_folder, packaged_models
-    from captioner.translate import load_translator
-    from captioner.translate.model_folder import is_translator
-
-    if name is not None:
-        return load_translator(model_folder(name), choose_device(device))
-    for packaged in packaged_models():
-        folder = model_folder(packaged)
-        if is_translator(folder):
-            return load_translator(folder, choose_device(device))
-    return None

@@ -20,14 +20,15 @@ from captioner.cli.options import (
 )
 from captioner.cli.report import report
 from captioner.errors import UserError
+from captioner.models import DEFAULT_TRANSLATOR
 
 DESCRIPTION = """\
 Translates text, one sentence a line, from standard input or a file. As many lines come out.
 
-  echo "A man runs." | captioner translate --model runs/multi30k/model
-  captioner translate --model runs/multi30k/model text.en > text.de
-  captioner translate --model runs/multi30k/model text.en --beam 8 --n-best 3
-  captioner translate --model runs/multi30k/model text.en --alignment page.html
+  echo "A man runs." | captioner translate          the packaged model, English to German
+  captioner translate text.en > text.de
+  captioner translate text.en --beam 8 --n-best 3
+  captioner translate text.en --alignment page.html
   captioner translate --model runs/multi30k/model text.en --alignment map.png --layer 2 --head 0
 
 With --n-best, each comes on a line of its own: the number of the sentence, its log-probability and
@@ -42,7 +43,11 @@ def add_command(commands: Commands) -> None:
     parser.add_argument(
         "file", nargs="?", default="-", metavar="FILE", help="a text file (default: standard input)"
     )
-    parser.add_argument("--model", required=True, help="a model folder")
+    parser.add_argument(
+        "--model",
+        default=DEFAULT_TRANSLATOR,
+        help="a model folder, or a packaged model (default: %(default)s)",
+    )
     add_device(parser)
     parser.add_argument(
         "--batch-size",
@@ -71,17 +76,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Translate all lines; 2 when one could not be read."""
     if arguments.batch_size < 1:
         raise UserError(f"--batch-size {arguments.batch_size} is not at least 1")
-    from captioner.devices import choose_device
-    from captioner.models import model_folder
+    from captioner.models import load_translator
     from captioner.recipes.alignments import AlignmentFile
-    from captioner.translate import TranslationSearch, load_translator
+    from captioner.translate import TranslationSearch
 
     file = _open(arguments.file)
+    if arguments.pieces and not arguments.alignment:
+        raise UserError("--pieces has no meaning without --alignment")
     alignment = None
     if arguments.alignment:
         alignment = AlignmentFile(Path(arguments.alignment), arguments.pieces)
-    device = choose_device(arguments.device)
-    translator = load_translator(model_folder(arguments.model), device)
+    translator = load_translator(arguments.model, arguments.device)
     translator.choose_alignment(arguments.layer, arguments.head)
     search = search_options(arguments, translator.search)
     assert isinstance(search, TranslationSearch)

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     import torch
 
     from captioner.caption import Captioner
+    from captioner.translate import Translator
 
 DEFAULT = "default"
+DEFAULT_TRANSLATOR = "english_german"
 
 
 def packaged_models() -> list[str]:
@@ -56,3 +58,17 @@ def load(
 
     chosen = choose_device(device) if isinstance(device, str) else device
     return load_model(model_folder(name_or_path), chosen)
+
+
+def load_translator(
+    name_or_path: str | os.PathLike[str] = DEFAULT_TRANSLATOR, device: torch.device | str = "cpu"
+) -> Translator:
+    """Load a translator: the packaged one by default, another by name or folder.
+
+    device: as for `load`. Raises `UserError` likewise.
+    """
+    from captioner.devices import choose_device
+    from captioner.translate import load_translator as load_from
+
+    chosen = choose_device(device) if isinstance(device, str) else device
+    return load_from(model_folder(name_or_path), chosen)

@@ -87,7 +87,7 @@ class ParallelData:
 class TextConfig:
     """How text is cut into tokens, learned from the training text.
 
-    kind: `words`, or `subwords`, which need the package sentencepiece.
+    kind: `words`, or `subwords`.
     joint: one vocabulary for both sides.
     case: `keep`; `lower`, small letters for all; or, of words, `sentence`: see
         `captioner.text.words.WordVocabulary`.

@@ -252,9 +252,11 @@ def _schemas() -> dict[str, Any]:
         "log_probability": number,
         "token_log_probabilities": _list(number),
         "alignment": _list(_list(number), description="a row for each token that was written"),
-        "source_words": _list(text),
-        "words": _list(text) | {"description": "what the tokens are together"},
-        "word_alignment": _list(_list(number), description="a row for each word"),
+        "source_words": _list(text, description="what the source's tokens make"),
+        "words": _list(text, description="what the tokens that were written make"),
+        "word_alignment": _list(
+            _list(number), description="a row for each word, a column for each word of the source"
+        ),
     }
     truncated = {"truncated": whole | {"description": "tokens at the end that were not read"}}
     translated = {

@@ -5,7 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import io
-from collections.abc import Iterable, Sequence
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, ClassVar
 
 from captioner.errors import UserError
@@ -14,6 +17,8 @@ from captioner.text.text_vocabulary import Word
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 METHODS = ("unigram", "bpe")
+
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
 """What stands for a space in a piece."""
@@ -26,7 +31,6 @@ class SubwordVocabulary:
     is `plain_text(x, case)`.
 
     Kudo and Richardson 2018, *SentencePiece*; Kudo 2018 (`unigram`), Sennrich et al. 2016 (`bpe`).
-    Needs the package sentencepiece.
     """
 
     kind: ClassVar[str] = "subwords"
@@ -140,14 +144,21 @@ class SubwordVocabulary:
     def words(self, tokens: Sequence[str]) -> list[Word]:
         """Pieces up to the next space; signs are apart from letters and digits, as in "dog" "."."""
         groups: list[list[str]] = []
-        for piece in tokens:
-            before = groups[-1][-1] if groups else ""
-            apart = _is_sign(piece) or _is_sign(before)
-            if not groups or piece.startswith(SPACE) or (apart and before != SPACE):
+        before = _BLANK
+        for unit in _units(tokens):
+            kind = _kind(self._read(unit))
+            apart = unit[0].startswith(SPACE) or _SIGN in (kind, before)
+            if not groups or (apart and before != _BLANK):
                 groups.append([])
-            groups[-1].append(piece)
-        # A piece that is not of this vocabulary, such as a copied one, keeps its space when joined.
-        return [Word(self.join(group).removeprefix(SPACE), len(group)) for group in groups]
+            groups[-1] += unit
+            before = kind
+        if len(groups) > 1 and before == _BLANK:  # A space behind the last word.
+            groups[-2:] = [groups[-2] + groups[-1]]
+        return [Word(self._read(group) or SPACE, len(group)) for group in groups]
+
+    def _read(self, pieces: Sequence[str]) -> str:
+        """Their text. One that is not of this vocabulary, as a copied one, would keep its space."""
+        return self.join(pieces).replace(SPACE, " ").strip()
 
     def to_json(self) -> dict[str, Any]:
         """See `TextVocabulary.to_json`. The model is in base64."""
@@ -170,17 +181,32 @@ class SubwordVocabulary:
             raise UserError(f"{source} is ill-formed: {error}") from None
 
 
-def _is_sign(piece: str) -> bool:
-    """Whether a piece has neither letters nor digits; one for a byte may be part of a letter."""
-    return not any(letter.isalnum() for letter in piece)
+_BLANK, _SIGN, _LETTERS = "blank", "sign", "letters"
+
+
+def _units(tokens: Sequence[str]) -> Iterator[list[str]]:
+    """Pieces one by one, but for those of bytes: a run of them is read together."""
+    for is_byte, run in groupby(tokens, lambda piece: bool(_BYTE.fullmatch(piece))):
+        if is_byte:
+            yield list(run)
+        else:
+            yield from ([piece] for piece in run)
+
+
+def _kind(text: str) -> str:
+    """Whether a text is nothing, signs alone (punctuation, symbols), or has letters or digits."""
+    if not text:
+        return _BLANK
+    signs = all(unicodedata.category(letter)[0] in "PSZ" for letter in text)
+    return _SIGN if signs else _LETTERS
 
 
 def _sentencepiece() -> Any:
     """The package. Raises `UserError` when it is missing."""
     try:
-        import sentencepiece  # Imported here: few have it.
+        import sentencepiece  # Imported here: it takes time.
     except ImportError:
         raise UserError(
-            'subwords need the package sentencepiece: pip install "captioner[translate]"'
+            "subwords need the package sentencepiece: pip install sentencepiece"
         ) from None
     return sentencepiece

@@ -11,11 +11,12 @@ from captioner.translate.model_folder import load_translator, save_translator
 from captioner.translate.sequence_to_sequence import SequenceToSequence, SequenceToSequenceConfig
 from captioner.translate.training import TranslationLoss, TranslationObjective
 from captioner.translate.transformer import Transformer, TransformerConfig
-from captioner.translate.translation import Translation
+from captioner.translate.translation import Alignment, Translation
 from captioner.translate.translator import TranslationSearch, Translator
 
 __all__ = [
     "GNMT",
+    "Alignment",
     "Bahdanau",
     "BahdanauConfig",
     "GNMTConfig",

@@ -71,15 +71,15 @@ class Embeddings(nn.Module):
         self.sizes = source_size, target_size
         self.factor = math.sqrt(embedding_size) if scale else 1.0
         self.dropout = nn.Dropout(dropout)
-        self.target_embedding = nn.Embedding(target_size, embedding_size)
-        self.source_embedding = nn.Embedding(source_size, embedding_size) if tie != "all" else None
+        self.target_embedding = _table(target_size, embedding_size)
+        self.source_embedding = _table(source_size, embedding_size) if tie != "all" else None
         # What is tied is in the weights once, under one name, and so a saved model has it once.
         self.output = Linear(output_size, target_size) if tie == "none" else None
         self.output_bias = None if tie == "none" else nn.Parameter(torch.zeros(target_size))
         # Read by the output layer too, or multiplied by sqrt(E), rows should have a norm of one.
         deviation = embedding_size**-0.5 if scale or tie != "none" else 0.1
         for table in (self.target_embedding, self.source_embedding):
-            if table is not None:
+            if table is not None and not table.weight.is_meta:
                 nn.init.normal_(table.weight, std=deviation)
 
     @classmethod
@@ -113,3 +113,11 @@ class Embeddings(nn.Module):
             logits: Tensor = self.output(vectors)
             return logits
         return functional.linear(vectors, self.target_embedding.weight, self.output_bias)
+
+
+def _table(size: int, embedding_size: int) -> nn.Embedding:
+    """Embeddings (V, E). Drawing what has no memory would make torch import its compiler."""
+    if torch.empty(0).is_meta:
+        weight = torch.empty(size, embedding_size)
+        return nn.Embedding.from_pretrained(weight, freeze=False)  # type: ignore[no-any-return, no-untyped-call]
+    return nn.Embedding(size, embedding_size)

@@ -15,7 +15,8 @@ from captioner.text.text_vocabulary import Word
 class Alignment(NamedTuple):
     """Where the model looked for each of T tokens, or words, written, among S that were read.
 
-    source: S, the last of which is "<end>". target: T. weights: (T, S).
+    source: S, the last of which is "<end>". target: T. weights: (T, S), or (T, 0) for a model
+    without attention.
     """
 
     source: tuple[str, ...]
@@ -34,7 +35,8 @@ class Translation:
     alignment: (T, S), float32 on the CPU: row t is where the model looked as it wrote token t.
         (T, 0) for a model without attention.
     truncated: how many tokens at the end of the source were not read, as it was too long.
-    source_words, words: what tokens are together the words that a person reads.
+    source_words, words: the words that the tokens make, each with the number of its tokens; of the
+        source, with "<end>".
     alternatives: the other translations asked for (n-best), best first; empty otherwise.
 
     Two translations are equal when all but their alignments is.
@@ -56,8 +58,10 @@ class Translation:
         return Alignment(self.source_tokens, self.tokens, self.alignment)
 
     def by_word(self) -> Alignment:
-        """The alignment of words: what all tokens of a word read were given, added up, on average
-        over the tokens of a word written. Rows sum to what those of `alignment` do.
+        """The alignment (T', S') of T' words written and S' words read.
+
+        What all tokens of a word read were given, added up, on average over the tokens of a word
+        written; rows sum to what those of `alignment` do.
         """
         weights, read = self.alignment, self.source_words
         if weights.shape[1] > 0:

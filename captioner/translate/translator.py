@@ -50,7 +50,7 @@ class TranslationSearch(SearchOptions):
 class Translator:
     """A model and the vocabularies of both its sides: all that translating takes, together.
 
-    Made by `captioner.translate.load_translator` from a model folder, or from its parts.
+    Made by `captioner.load_translator` from a model folder, or from its parts.
     config: what `model` was made from. source, target: how text is cut; the same object for a
     joint vocabulary. maximum_source_length: tokens; a longer source is cut there, with a warning.
     search: the options used where a call gives none. card: the text of the model card.

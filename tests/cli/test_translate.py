@@ -105,6 +105,22 @@ def test_alignments(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str
     assert (tmp_path / "a-2.png").exists()
 
 
+def test_alignments_are_of_words_unless_pieces_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text").write_text("The boy wants to jump.\n")  # The packaged model's subwords.
+    arguments = (str(tmp_path / "text"), "--alignment")
+    assert translate(*arguments, str(tmp_path / "words.html")) == 0
+    assert translate(*arguments, str(tmp_path / "pieces.html"), "--pieces") == 0
+    words, pieces = ((tmp_path / f"{n}.html").read_text() for n in ("words", "pieces"))
+    assert "<span>wants</span>" in words
+    assert "▁" not in words
+    assert "<span>▁boy</span>" in pieces
+    assert "<span>wants</span>" not in pieces
+    assert translate(str(tmp_path / "text"), "--pieces") == 2
+    assert "--pieces has no meaning without --alignment" in capsys.readouterr().err
+
+
 def test_a_layer_and_a_head(tmp_path: Path) -> None:
     model = make_model(tmp_path, "transformer")
     (tmp_path / "text").write_text("A man sees a dog.\n")

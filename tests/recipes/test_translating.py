@@ -80,7 +80,6 @@ def test_a_resumed_run_comes_to_the_same_numbers(tmp_path: Path) -> None:
 def test_files_subwords_and_one_vocabulary(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
     english = ["A man walks his dog.", "Two women sit on a bench.", "A dog runs.", "Look!"] * 4
     german = [
         "Ein Mann und sein Hund.",

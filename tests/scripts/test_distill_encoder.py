@@ -82,7 +82,8 @@ def test_an_encoder_learns_to_mean_the_same_to_a_decoder(photos: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--decoder", "model"], "--decoder needs --captions to read"),
+        (["--decoder", "model"], "--decoder and --captions, which it reads, are given together"),
+        (["--captions", "c.txt"], "--decoder and --captions, which it reads, are given together"),
         (["--decoder", "model", "--captions", "c.txt", "--mix"], "--mix overlays by others"),
     ],
 )

@@ -5,7 +5,6 @@ from types import ModuleType
 
 import pytest
 import torch
-from samples import save_photo
 from scripts_samples import ROOT, save_decoder
 from torch.nn import functional
 
@@ -24,15 +23,12 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    for number, name in enumerate(CAPTIONS):
-        save_photo(tmp_path / "photos" / name, seed=number)
     lines = [
         f"{name}#{number}\t{caption}\n"
         for name, captions in CAPTIONS.items()
         for number, caption in enumerate(captions)
     ]
     (tmp_path / "captions.txt").write_text("".join(lines))
-    (tmp_path / "train.txt").write_text("1.jpg\n0.jpg\n")
     save_decoder(tmp_path / "model")
     return tmp_path
 
@@ -40,9 +36,7 @@ def data(tmp_path: Path) -> Path:
 def test_the_same_map_means_the_same_and_another_map_something_else(
     script: ModuleType, data: Path
 ) -> None:
-    files = data / "model", data / "captions.txt", data / "photos", data / "train.txt"
-    words = script.TeacherWords(*files)
-    assert words.names == ["1.jpg", "0.jpg"]
+    words = script.TeacherWords(data / "model", data / "captions.txt", ["1.jpg", "0.jpg"])
     maps = torch.rand(2, 512, 3, 3)
     read = words.read(maps, torch.tensor([0, 1]), torch.Generator().manual_seed(0))
     # Two captions of each photo, in an order drawn: 3, 4 and 4, 6 steps with the end.
@@ -66,7 +60,9 @@ def test_the_same_map_means_the_same_and_another_map_something_else(
     assert words.divergence(step, read).item() < apart.item()
 
 
-def test_captions_that_are_too_few_are_refused(script: ModuleType, data: Path) -> None:
-    files = data / "model", data / "captions.txt", data / "photos", data / "train.txt"
-    with pytest.raises(UserError, match=r"captions\.txt: 1\.jpg has 2 captions, not 3"):
-        script.TeacherWords(*files, captions_read=3)
+def test_what_cannot_be_read_is_refused(script: ModuleType, data: Path) -> None:
+    files = data / "model", data / "captions.txt"
+    with pytest.raises(UserError, match=r"captions\.txt has fewer than 3 captions of 1\.jpg"):
+        script.TeacherWords(*files, ["1.jpg"], captions_read=3)
+    with pytest.raises(UserError, match=r"captions\.txt has fewer than 2 captions of 7\.jpg"):
+        script.TeacherWords(*files, ["7.jpg"])

@@ -178,14 +178,14 @@ def test_a_sentence_is_translated_and_its_alignment_shown(open_page: Open) -> No
         for place, version in enumerate(found["translations"]):
             card.locator(".other").nth(place).click()
             expect(card.locator(".whole")).to_have_text(version["translation"])
-            assert card.locator(".target .token").all_inner_texts() == version["tokens"]
+            assert card.locator(".target .token").all_inner_texts() == version["words"]
             cells = card.locator(".cell").all_inner_texts()
-            weights = [f"{weight:.2f}" for row in version["alignment"] for weight in row]
+            weights = [f"{weight:.2f}" for row in version["word_alignment"] for weight in row]
             differences = [abs(float(a) - float(b)) for a, b in zip(cells, weights, strict=True)]
             assert max(differences) <= 0.0101
     card, version = cards.first, translations[0]["translations"][1]
     card.locator(".target .token").nth(1).focus()
-    row = version["alignment"][1]
+    row = version["word_alignment"][1]
     lit = card.locator(".source .token").evaluate_all(
         "tokens => tokens.map((token) => parseFloat(token.style.getPropertyValue('--weight')))"
     )
@@ -203,7 +203,7 @@ def test_a_tapped_word_of_a_translation_keeps_its_alignment(open_page: Open) -> 
     page.fill("#text", "The dog sees a man.")
     with page.expect_response("**/api/translate") as answered:
         page.get_by_role("button", name="Translate").tap()
-    alignment = answered.value.json()["translations"][0]["translations"][0]["alignment"]
+    alignment = answered.value.json()["translations"][0]["translations"][0]["word_alignment"]
     card = page.locator(".translation")
     words, rows = card.locator(".target .token"), card.locator("table tr")
     sources = card.locator(".source .token")
@@ -244,7 +244,7 @@ def test_a_word_of_a_translation_is_kept_by_a_click_and_let_go_by_escape(open_pa
 def test_without_a_translator_there_is_no_second_tab(
     open_page: Open, saved_models: tuple[Path, Path]
 ) -> None:
-    with running("--model", str(saved_models[0])) as server:
+    with running("--model", str(saved_models[0]), "--no-translator") as server:
         page = open_page(server.address)
         expect(page.locator("#tabs")).to_be_hidden()
         server.process.terminate()

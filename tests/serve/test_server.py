@@ -28,6 +28,13 @@ def test_it_serves_the_page_and_both_models(server: Running) -> None:
         assert client.post("/api/caption", files=sent).json()["photos"][0]["captions"]
 
 
+def test_it_serves_without_a_translator(saved_models: tuple[Path, Path]) -> None:
+    with running("--model", str(saved_models[0]), "--no-translator") as server:
+        found = httpx.get(f"{server.address}api/model").json()
+        assert found["captioner"]
+        assert found["translator"] is None
+
+
 def under_way(server: Running) -> tuple[socket.socket, bytes]:
     """A request of which the server has the head and waits for the content, which comes along."""
     boundary = b"--x\r\n"

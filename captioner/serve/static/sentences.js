@@ -5,16 +5,6 @@ import { complain, copyOf, range, saveJson, say } from "./common.js";
 
 const find = (id) => document.getElementById(id);
 
-const SPACE = "▁"; // what subword models write for the space before a word
-
-// A token as it is shown: whether it goes on the word before it, and its text.
-const shown = (token, pieces) => {
-  if (token === "<end>") return { text: "end", joined: false };
-  if (!pieces) return { text: token, joined: false };
-  const first = token.startsWith(SPACE);
-  return { text: first ? token.slice(1) || "·" : token, joined: !first };
-};
-
 const element = (name, text, parent, className = "") => {
   const made = document.createElement(name);
   made.textContent = text;
@@ -41,22 +31,20 @@ export const startSentences = (model) => {
   wanted.value = translator.search.n_best;
 
   const draw = (root, translation) => {
-    const { source_tokens: read, tokens: written, alignment } = translation;
+    const { source_words: read, words: written, word_alignment: alignment } = translation;
     root.querySelector(".whole").textContent = translation.translation || "(nothing)";
-    const pieces = [...read, ...written].some((token) => token.startsWith(SPACE));
     const lines = [
       [".source", read, "span"],
       [".target", written, "button"],
-    ].map(([place, tokens, name]) => {
+    ].map(([place, words, name]) => {
       const line = root.querySelector(place);
       line.replaceChildren();
-      return tokens.map((token, number) => {
-        const { text, joined } = shown(token, pieces && token !== "<unknown>");
-        if (number > 0 && !joined) line.append(" ");
-        const made = element(name, text, line, "token");
+      return words.map((word, number) => {
+        const end = word === "<end>";
+        if (number > 0) line.append(" ");
+        const made = element(name, end ? "end" : word, line, "token");
         if (name === "button") made.type = "button";
-        made.classList.toggle("joined", joined);
-        made.classList.toggle("special", token === "<end>");
+        made.classList.toggle("special", end);
         return made;
       });
     });

@@ -1,0 +1,77 @@
+"""The translator in the package: there, small enough, described, and looking at the words."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import captioner
+from captioner.evaluation.translations import evaluate_translations
+from captioner.models import DEFAULT_TRANSLATOR, model_folder, packaged_models
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "multi30k"
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the real data are not at hand")
+
+
+@pytest.fixture(scope="module")
+def model() -> captioner.Translator:
+    return captioner.load_translator()
+
+
+def test_it_is_there_and_small_enough() -> None:
+    assert DEFAULT_TRANSLATOR in packaged_models()
+    size = sum(path.stat().st_size for path in model_folder(DEFAULT_TRANSLATOR).iterdir())
+    assert size <= 15e6
+
+
+def test_its_card_says_what_a_user_must_know() -> None:
+    card = (model_folder(DEFAULT_TRANSLATOR) / "README.md").read_text(encoding="utf-8")
+    for heading in ("Data", "Recipe", "Scores", "Limits", "Licence"):
+        assert re.search(rf"^## {heading}", card, flags=re.MULTILINE), heading
+    assert "Multi30k" in card
+
+
+def test_it_translates_and_looks_at_the_word_it_translates(model: captioner.Translator) -> None:
+    (found,) = model.translate(["A brown dog runs through the tall grass."])
+    source, target, weights = found.by_word()
+    assert {"brauner", "Hund", "Gras"} <= set(target)
+    for read, written in (("brown", "brauner"), ("dog", "Hund"), ("grass", "Gras")):
+        row = weights[target.index(written)]
+        assert int(row[:-1].argmax()) == source.index(read), written
+    torch.testing.assert_close(weights.sum(dim=1), torch.ones(len(target)))
+
+
+def test_a_batch_equals_the_sentences_one_at_a_time(model: captioner.Translator) -> None:
+    sentences = ["A dog.", "Two men in hats sit on a bench and read the newspaper.", "", "A dog."]
+    together = model.translate(sentences)
+    alone = [model.translate([sentence])[0] for sentence in sentences]
+    assert [each.text for each in together] == [each.text for each in alone]
+    assert together[0].text == together[3].text
+    assert together[2].text == ""
+
+
+def test_loading_and_translating_imports_nothing_heavy_besides_torch() -> None:
+    code = (
+        "import sys, captioner; captioner.load_translator().translate(['A dog runs.']); "
+        "heavy = {'sympy', 'torch._dynamo', 'torchvision', 'nltk', 'matplotlib', 'sacrebleu'}; "
+        "print(sorted(heavy & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.data
+@needs_data
+def test_its_translations_of_validation_sentences(model: captioner.Translator) -> None:
+    texts = {}
+    for language in ("en", "de"):
+        with gzip.open(DATA / f"val.{language}.gz", "rt", encoding="utf-8") as file:
+            texts[language] = file.read().splitlines()[:100]
+    found = [each.text for each in model.translate(texts["en"])]
+    assert evaluate_translations(found, texts["de"]).bleu > 30  # 38.3 on all; see the card.
