@@ -22,6 +22,7 @@ from starlette.types import ASGIApp
 
 from captioner.caption import Captioner
 from captioner.serve.server import configuration, listen
+from captioner.text.subwords import SubwordVocabulary
 from captioner.text.words import WordVocabulary
 from captioner.translate import (
     LuongConfig,
@@ -46,7 +47,7 @@ def make_captioner() -> Captioner:
 
 
 def make_translator(attends: bool = True) -> Translator:
-    """A translator of random weights."""
+    """A translator of random weights, from subwords to words."""
     if attends:
         luong = LuongConfig(
             embedding_size=8, hidden_size=12, attention_size=10, window=2, dropout=0.0
@@ -55,7 +56,7 @@ def make_translator(attends: bool = True) -> Translator:
     else:
         plain = SequenceToSequenceConfig("gru", 8, 12, 2, dropout=0.0)
         config = TranslationModelConfig(sequence_to_sequence=plain)
-    source = WordVocabulary.learn(SENTENCES, 1)
+    source = SubwordVocabulary.learn(SENTENCES, 300)
     target = WordVocabulary.learn(["Ein Mann läuft.", "Der Hund, er sieht <b>ihn</b>"], 1)
     torch.manual_seed(0)
     model = config.make(len(source), len(target))
@@ -64,7 +65,7 @@ def make_translator(attends: bool = True) -> Translator:
             if parameter.dim() > 1:
                 parameter.mul_(6)
     search = TranslationSearch(beam=3, minimum_length=2, maximum_length=7)
-    return Translator(config, model, source, target, 20, search)
+    return Translator(config, model, source, target, 30, search)
 
 
 def photo_bytes(seed: int = 0, size: tuple[int, int] = (120, 90), kind: str = "PNG") -> bytes:
