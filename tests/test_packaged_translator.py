@@ -47,6 +47,15 @@ def test_it_translates_and_looks_at_the_word_it_translates(model: captioner.Tran
     torch.testing.assert_close(weights.sum(dim=1), torch.ones(len(target)))
 
 
+def test_it_gives_what_the_readme_shows(model: captioner.Translator) -> None:
+    (found,) = model.translate(["A girl in a pink dress is trying to catch a ball."])
+    assert found.text == "Ein Mädchen in einem rosa Kleid versucht, einen Ball zu fangen."
+    source, target, weights = found.by_word()
+    looked = [source[int(row.argmax())] for row in weights]
+    assert looked[target.index("fangen")] == "catch"  # Which stands before what "Ball" is of.
+    assert looked[target.index("Ball")] == "ball"
+
+
 def test_a_batch_equals_the_sentences_one_at_a_time(model: captioner.Translator) -> None:
     sentences = ["A dog.", "Two men in hats sit on a bench and read the newspaper.", "", "A dog."]
     together = model.translate(sentences)

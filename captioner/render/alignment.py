@@ -67,7 +67,7 @@ def save_heat_map(path: str | os.PathLike[str], item: AlignmentItem) -> None:
     FigureCanvasAgg(figure)
     draw_heat_map(figure.subplots(), weights, item.source, item.target)
     with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=150)
+        figure.savefig(temporary, dpi=150, bbox_inches="tight", pad_inches=0.1)
 
 
 def check_heat_map_path(path: str | os.PathLike[str]) -> None:

@@ -62,7 +62,7 @@ def draw_heat_map(
     axis.tick_params(length=0)
     axis.set_xticks(np.arange(cells.shape[1] + 1) - 0.5, minor=True)
     axis.set_yticks(np.arange(cells.shape[0] + 1) - 0.5, minor=True)
-    axis.grid(which="minor", color=_LINE, linewidth=0.5)
+    axis.grid(which="minor", color=_LINE, linewidth=0.5, clip_on=False)  # Those at the ends too.
     axis.tick_params(which="minor", length=0)
     axis.spines[:].set_visible(False)
     if numbers:
