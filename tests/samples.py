@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy
@@ -43,3 +45,13 @@ def save_photo(path: Path, seed: int = 0, size: tuple[int, int] = (120, 90)) -> 
     colours = numpy.random.default_rng(seed).integers(0, 255, (6, 8, 3), dtype=numpy.uint8)
     Image.fromarray(colours).resize(size, Image.Resampling.BICUBIC).save(path)
     return path
+
+
+def heavy_imports(code: str, *arguments: str) -> str:
+    """Which of what takes time to import is there when a fresh Python has run `code`: "[]"."""
+    heavy = {"sympy", "triton", "torch._dynamo", "torch._inductor", "torch.onnx"}
+    heavy |= {"torchvision", "nltk", "matplotlib", "pycocotools", "sacrebleu"}
+    shown = f"; import sys; print(sorted({heavy!r} & sys.modules.keys()))"
+    command = [sys.executable, "-c", code + shown, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
