@@ -1,0 +1,101 @@
+"""The table of translators: what each scores alone, with the exponent it does best with."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from scripts_samples import ROOT, run
+
+from captioner.recipes.translation_scoring import TranslationReport, score_translator
+from captioner.text.words import WordVocabulary
+from captioner.translate import (
+    LuongConfig,
+    TranslationModelConfig,
+    TranslationSearch,
+    Translator,
+    load_translator,
+    save_translator,
+)
+
+SCRIPT = str(ROOT / "scripts/compare_translators.py")
+SOURCES = ["a man sees a dog .", "the dog runs !", "a dog .", "the man sees the dog and runs ."]
+EXPONENTS = (0.0, 1.0, 3.0)
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> list[Path]:
+    """Two translators of random weights, whose runs are called first and second."""
+    folders = []
+    for seed, run_name in enumerate(("first", "second")):
+        torch.manual_seed(seed)
+        words = WordVocabulary.learn(SOURCES, 1)
+        config = TranslationModelConfig(
+            luong=LuongConfig(embedding_size=4, hidden_size=8 * seed + 4)
+        )
+        model = config.make(len(words), len(words))
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter)
+        search = TranslationSearch(beam=2, maximum_length=8)
+        folder = tmp_path / f"runs/{run_name}/model"
+        save_translator(Translator(config, model, words, words, 20, search), folder)
+        folders.append(folder)
+    return folders
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> tuple[Path, Path]:
+    source, references = tmp_path / "val.en", tmp_path / "val.de"
+    source.write_text("\n".join(SOURCES) + "\n")
+    references.write_text("\n".join(SOURCES) + "\n")
+    return source, references
+
+
+def alone(folder: Path, texts: tuple[Path, Path], exponent: float) -> TranslationReport:
+    translator = load_translator(folder)
+    search = replace(translator.search, beam=3, length_normalisation=exponent)
+    return score_translator(translator, *texts, search)
+
+
+def test_each_has_the_scores_it_has_alone(
+    tmp_path: Path, models: list[Path], texts: tuple[Path, Path]
+) -> None:
+    source, references = map(str, texts)
+    said = run(
+        *(tmp_path, SCRIPT, *map(str, models), "--source", source, "--references", references),
+        *("--beam", "3", "--length-normalisation", *map(str, EXPONENTS)),
+        *("--picture", "lengths.svg", "--json", "all.json"),
+    )
+    found = json.loads((tmp_path / "all.json").read_text())
+    assert list(found) == ["first", "second"]
+    lines = said.splitlines()
+    for place, (name, folder) in enumerate(zip(found, models, strict=True)):
+        by_exponent = {at: alone(folder, texts, at) for at in EXPONENTS}
+        bleu = {at: report.scores.bleu for at, report in by_exponent.items()}
+        best = max(EXPONENTS, key=lambda at: bleu[at])
+        assert found[name]["length_normalisation"] == best
+        assert found[name]["BLEU by length_normalisation"] == {
+            f"{at:g}": pytest.approx(score) for at, score in bleu.items()
+        }
+        wanted = by_exponent[best].as_dict()
+        assert {key: found[name][key] for key in wanted} == wanted
+        weights = sum(weight.numel() for weight in load_translator(folder).model.parameters())
+        assert found[name]["parameters"] == weights
+        cells = [cell.strip() for cell in lines[2 + place].strip("|").split("|")]
+        assert cells[:3] == [name, f"{weights / 1e6:.2f}", f"{bleu[best]:.1f}"]
+    assert "| words of the source (sentences) | 1 to 5 (2) | 6 to 10 (2) |" in lines
+    assert any(line.startswith("BLEU nrefs:1|") for line in lines)
+    assert "<!-- second" in (tmp_path / "lengths.svg").read_text()
+
+
+def test_two_of_one_name_are_refused(
+    tmp_path: Path, models: list[Path], texts: tuple[Path, Path]
+) -> None:
+    with pytest.raises(AssertionError, match="two of the models are called first"):
+        run(
+            *(tmp_path, SCRIPT, str(models[0]), str(models[0].parent / "model")),
+            *("--source", str(texts[0]), "--references", str(texts[1])),
+        )
