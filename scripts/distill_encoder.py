@@ -14,7 +14,8 @@ was trained on block 11 reads captions from the student's map as well as from th
 to say the same next word; see `scripts/teacher_words.py`.
 
 OUT gets `encoder.safetensors`, the encoder of the best epoch, which `encoder.weights` of a config
-may name, and the checkpoint and log of the run. A stopped run goes on with --resume.
+may name, and the checkpoint and log of the run; with --decoder also `model`, that decoder with
+these eyes, which captions, and which `start_from` may name. A stopped run goes on with --resume.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.transforms.v2 import functional as transforms
 
+from captioner.caption import save_model
 from captioner.cli.program import run_program
 from captioner.devices import choose_device
 from captioner.errors import UserError
@@ -334,6 +336,10 @@ def main() -> None:
         tensors = {name: t.cpu().contiguous() for name, t in student.encoder.state_dict().items()}
         with atomic_path(arguments.out / "encoder.safetensors") as temporary:
             save_file(tensors, temporary)
+        if words is not None:
+            encoder = VGGEncoder(config)
+            encoder.load_state_dict(tensors)
+            save_model(words.seeing_with(encoder), arguments.out / "model", torch.float32)
 
     steps = len(photos) // arguments.batch_size * arguments.epochs
     train(

@@ -10,18 +10,20 @@ where the error of the map itself counts all it shows alike.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from captioner.caption import ShowAttendTellDecoder
+from captioner.caption import Captioner, ShowAttendTellDecoder
 from captioner.caption.model_folder import load_model
 from captioner.data.batches import collate
 from captioner.data.examples import CaptionExample, caption_words, encode_captions
 from captioner.data.flickr8k import read_flickr8k
 from captioner.errors import UserError
+from captioner.vision.vgg import VGGEncoder
 
 MAXIMUM_LENGTH = 30
 
@@ -52,7 +54,7 @@ class TeacherWords:
     def __init__(
         self, model: Path, captions: Path, names: Sequence[str], captions_read: int = 2
     ) -> None:
-        captioner = load_model(model)
+        self.captioner = captioner = load_model(model)
         self.decoder: ShowAttendTellDecoder = captioner.decoder.eval().requires_grad_(False)
         found = read_flickr8k(captions, captions.parent, check_files=False).images
         words = {image.image_id: caption_words(image) for image in found}
@@ -71,6 +73,12 @@ class TeacherWords:
         """Move the decoder."""
         self.decoder.to(device)
         return self
+
+    def seeing_with(self, encoder: VGGEncoder) -> Captioner:
+        """The decoder, on the CPU, with other eyes than it learned from."""
+        decoder = deepcopy(self.decoder).cpu()
+        own = self.captioner
+        return Captioner(encoder, decoder, own.vocabulary, own.preprocessing, own.search)
 
     def read(self, block_11: Tensor, rows: Tensor, generator: torch.Generator) -> Read:
         """Let the decoder read K captions of photos (B) from the teacher's maps (B, 512, h, w)."""

@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from samples import save_photo
 from scripts_samples import ROOT, mobile_net, run, save_decoder
 
+from captioner.caption import load_model
 from captioner.errors import UserError
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
@@ -77,6 +78,15 @@ def test_an_encoder_learns_to_mean_the_same_to_a_decoder(photos: Path) -> None:
     assert record["train_words"] > 0
     learned = load_file(photos / "run/encoder.safetensors")  # The decoder is no part of it.
     assert learned.keys() == VGGEncoder(VGGConfig("vgg11_bn", 0.1)).state_dict().keys()
+    # That decoder, unchanged, with these eyes is a model.
+    given, model = load_model(photos / "model"), load_model(photos / "run/model")
+    torch.testing.assert_close(model.encoder.state_dict(), learned)
+    assert not torch.equal(
+        given.encoder.state_dict()["features.0.weight"], learned["features.0.weight"]
+    )
+    torch.testing.assert_close(model.decoder.state_dict(), given.decoder.state_dict())
+    assert model.vocabulary.words == given.vocabulary.words
+    assert model.preprocessing == given.preprocessing
 
 
 @pytest.mark.parametrize(
