@@ -35,11 +35,15 @@ SCORES = ("block 11", "block 12", "BLEU-1", "BLEU-4", "ROUGE-L", "CIDEr-D")
 
 @dataclass(frozen=True)
 class Step:
-    """One step: a name, what it does in a line, and the command, with --resume if it was begun."""
+    """One step: a name, what it does in a line, and the command, with --resume if it was begun.
+
+    before: a command that comes first; it goes on by itself where it was stopped.
+    """
 
     name: str
     purpose: str
     command: list[str]
+    before: list[str] | None = None
 
 
 def steps_of(data: Path, teachers: Path, out: Path) -> list[Step]:
@@ -62,7 +66,11 @@ def steps_of(data: Path, teachers: Path, out: Path) -> list[Step]:
         file = str(CONFIGS / f"{config}.yaml")
         return [sys.executable, "-m", "captioner", "train", file, *read, *given]
 
-    eyes = out / "wider_eyes" / "encoder.safetensors"
+    features, words, eyes = out / "teacher_features", out / "words", out / "full_eyes"
+    stored = [
+        f"features.folder={features}",
+        f"encoder.weights={features / 'stand_in.safetensors'}",
+    ]
     return [
         Step(
             "eyes",
@@ -79,29 +87,31 @@ def steps_of(data: Path, teachers: Path, out: Path) -> list[Step]:
             ],
         ),
         Step(
-            "first_words",
-            "a decoder learns to caption what these eyes see",
-            train("default_model_first_words", f"encoder.weights={eyes}"),
-        ),
-        Step(
-            "together",
-            "both learn together, from photos cut, mirrored and coloured by chance",
-            train("default_model_together", f"start_from={out / 'first_words' / 'model'}"),
-        ),
-        Step(
             "words",
-            "a decoder from nothing on what the eyes have become",
-            train("default_model", f"encoder.weights={out / 'together' / 'model'}"),
+            "a decoder learns to caption what the teacher sees",
+            train("default_model", *stored),
+            before=[
+                *(sys.executable, str(SCRIPTS / "teacher_features.py")),
+                *(str(CONFIGS / "default_model.yaml"), *teacher, *read),
+                *(f"--set={change}" for change in stored),
+            ],
+        ),
+        Step(
+            "full_eyes",
+            "at full width, it goes on learning, and to mean the same to that decoder",
+            [
+                *(*distil, *classifier, "--width", "1.0", "--start-width", "0.75"),
+                *("--start-from", str(out / "wider_eyes" / "encoder.safetensors")),
+                *("--epochs", "12", "--learning-rate", "0.001"),
+                *("--decoder", str(words / "model"), "--captions", str(places["annotations"])),
+            ],
         ),
         Step(
             "self_critical",
-            "what is said is held against what people say",
+            "that decoder with these eyes: what is said is held against what people say",
             train(
                 "default_model_self_critical",
-                *(
-                    f"{field}={out / 'words' / 'model'}"
-                    for field in ("start_from", "encoder.weights")
-                ),
+                *(f"{field}={eyes / 'model'}" for field in ("start_from", "encoder.weights")),
             ),
         ),
     ]
@@ -126,11 +136,16 @@ def do(step: Step, out: Path) -> None:
         command = [*step.command, "--out", str(folder)]
         if (folder / "last.safetensors").exists():
             command.append("--resume")
-        print("  " + shlex.join(command), flush=True)
         start = time.monotonic()
-        code = subprocess.run(command).returncode
-        if code:
-            raise UserError(f"step {step.name} ended with exit code {code}; see what it said above")
+        for part in (step.before, command):
+            if part is None:
+                continue
+            print("  " + shlex.join(part), flush=True)
+            code = subprocess.run(part).returncode
+            if code:
+                raise UserError(
+                    f"step {step.name} ended with exit code {code}; see what it said above"
+                )
         write_text(done, f"{(time.monotonic() - start) / 60:.0f} minutes since it was last begun\n")
     print(f"  {figures(folder)}; {done.read_text(encoding='utf-8').strip()}", flush=True)
 

@@ -211,7 +211,7 @@ def test_n_best_prints_as_many_captions(
         (["caption", "PHOTO", "--overlay", "PHOTO"], "one of the photos to caption"),
         (["caption", ""], "an empty path"),
         (["caption", "https://example.org/a.jpg"], "https://example.org/a.jpg is an address"),
-        (["features", "configs/default_model.yaml"], "give --out"),
+        (["features", "configs/default_model_self_critical.yaml"], "give --out"),
         (["features", "configs/coco_soft.yaml", "--processes", "0"], "--processes 0"),
         (["evaluate", "--model", "M", "--format", "coco", "--annotations", "a"], "photos"),
         (["evaluate", "--results", "a.json", "--references", "absent.json"], "a.json"),

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
+from itertools import chain
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -32,6 +34,8 @@ class Machine:
 
     def __call__(self, command: list[str]) -> SimpleNamespace:
         self.commands.append(command)
+        if "--out" not in command:  # It only fills the stores that the next one reads.
+            return SimpleNamespace(returncode=self.code)
         folder = Path(command[command.index("--out") + 1])
         (folder / "model").mkdir(parents=True, exist_ok=True)
         (folder / "model" / "config.json").write_text(folder.name)
@@ -56,8 +60,12 @@ def test_steps_are_done_once_each_and_in_order(
     script: ModuleType, machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script.main()
-    names = [Path(command[command.index("--out") + 1]).name for command in machine.commands]
-    assert names == ["eyes", "wider_eyes", "first_words", "together", "words", "self_critical"]
+    names = [
+        Path(command[command.index("--out") + 1] if "--out" in command else command[1]).name
+        for command in machine.commands
+    ]
+    own = ["words", "full_eyes", "self_critical"]
+    assert names == ["eyes", "wider_eyes", "teacher_features.py", *own]
     assert not any("--resume" in command for command in machine.commands)
     assert (tmp_path / "model/config.json").read_text() == "self_critical"
     said = capsys.readouterr().out
@@ -80,16 +88,27 @@ def test_a_step_that_was_stopped_goes_on_and_its_failure_is_named(
     assert ["--resume" in command for command in machine.commands] == [False, True, *[False] * 5]
 
 
+def test_what_comes_before_a_step_must_end_well_too(
+    script: ModuleType, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", [*sys.argv, "--only", "words"])
+    machine.code = 2
+    with pytest.raises(UserError, match="step words ended with exit code 2"):
+        script.main()
+    assert [Path(command[1]).name for command in machine.commands] == ["teacher_features.py"]
+
+
 def test_steps_go_on_from_what_those_before_them_leave(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
     given: list[str] = []
     for step in script.steps_of(DATA, TEACHERS, Path("runs/default_model")):
-        for part in step.command:
+        commands = [step.command] if step.before is None else [step.before, step.command]
+        for part in chain(*commands):
             for place in part.split("=")[1:] or [part]:
                 if place.startswith("runs/default_model/"):
-                    given.append(Path(place).parts[2])
+                    given.append("/".join(Path(place).parts[2:]))
         if "captioner" in step.command:
             typed = step.command[step.command.index("captioner") + 1 :]
             arguments = build_parser().parse_args([*typed, "--out", "runs/x"])
@@ -98,8 +117,15 @@ def test_steps_go_on_from_what_those_before_them_leave(
             # What the configs name by themselves is what the script puts there.
             plain = read_recipe(arguments.config)
             assert (plain.start_from, plain.encoder) == (recipe.start_from, recipe.encoder)
-    # Of the words, both: what is started from, and its eyes.
-    assert given == ["eyes", "wider_eyes", "first_words", "together", "words", "words"]
+            assert plain.features == recipe.features
+    stored = ["teacher_features", "teacher_features/stand_in.safetensors"]
+    assert given == [
+        "eyes/encoder.safetensors",
+        *stored,  # Filled, then read.
+        *stored,
+        *("wider_eyes/encoder.safetensors", "words/model"),
+        *("full_eyes/model", "full_eyes/model"),  # What is started from, and its eyes.
+    ]
 
 
 def test_an_unknown_step_is_named(
@@ -107,6 +133,8 @@ def test_an_unknown_step_is_named(
 ) -> None:
     arguments = ["build", "--data", "d", "--teachers", "t", "--out", str(tmp_path)]
     monkeypatch.setattr("sys.argv", [*arguments, "--only", "ears"])
-    with pytest.raises(UserError, match="--only ears is not one of eyes, wider_eyes, first_words"):
+    with pytest.raises(
+        UserError, match="--only ears is not one of eyes, wider_eyes, words, full_eyes"
+    ):
         script.main()
     assert machine.commands == []
