@@ -66,7 +66,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def fill(modules: Mapping[str, nn.Module], tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Put tensors, named as `stored` names them, into modules, in the types these have.
+    """Put tensors, named as `stored` names them, into modules, in the types and the memory format
+    that these have.
 
     path: of the file they come from, for messages. Modules may have been made on the device `meta`,
         without memory.
@@ -90,7 +91,15 @@ def fill(modules: Mapping[str, nn.Module], tensors: Mapping[str, Tensor], path: 
             )
     for part, module in modules.items():
         own = {
-            name: tensors[f"{part}.{name}"].to(tensor.dtype)
+            name: _like(tensor, tensors[f"{part}.{name}"])
             for name, tensor in module.state_dict().items()
         }
         module.load_state_dict(own, assign=True)
+
+
+def _like(wanted: Tensor, stored: Tensor) -> Tensor:
+    """What is stored, on the CPU, in the type and with the strides of another of its shape."""
+    if stored.dtype == wanted.dtype and stored.stride() == wanted.stride():
+        return stored
+    # Not by `empty_like`, which for tensors without memory imports torch's reference functions.
+    return torch.empty_strided(wanted.shape, wanted.stride(), dtype=wanted.dtype).copy_(stored)

@@ -87,7 +87,7 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     # Made without memory and without drawing initial weights, which the file's replace.
     with torch.device("meta"):
-        encoder = VGGEncoder(config.encoder)
+        encoder = VGGEncoder(config.encoder).to(memory_format=torch.channels_last)
         decoder = ShowAttendTellDecoder(config.decoder, len(vocabulary))
         confidence = None if config.confidence is None else Confidence(config.confidence)
     tensors = read_tensors(folder / WEIGHTS)
@@ -98,7 +98,6 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     else:  # A calibration that was stopped, or a model saved over one that was calibrated.
         tensors, confidence = bare, None
     fill(modules, tensors, folder / WEIGHTS)
-    encoder.to(memory_format=torch.channels_last)
     card = read_card(folder)
     try:
         captioner = Captioner(

@@ -1,4 +1,4 @@
-"""Words that keep their period: "st.", "mr.", and, before a number, "no."."""
+"""Words that keep their period: "st.", "mr.", and, before a number, "no."; and ones that are two."""
 
 from __future__ import annotations
 
@@ -85,3 +85,6 @@ SENTENCE_START = (
     f"(?:{'|'.join(f'{word[0]}(?i:{word[1:]})' for word in SENTENCE_STARTS)}" r"|M(?i:[rs])\.)"
 )
 """One of them, its first letter a capital, as a regular expression; or "Mr." or "Ms."."""
+
+SPLIT_WORDS = ("cannot", "gonna", "gotta", "gimme", "lemme", "wanna")
+"""Words that are two, the first of three letters: "can not"."""

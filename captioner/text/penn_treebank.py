@@ -16,6 +16,7 @@ from captioner.text.abbreviations import (
     ENDING_ABBREVIATION,
     NUMBER_ABBREVIATION,
     SENTENCE_START,
+    SPLIT_WORDS,
     TITLE_ABBREVIATION,
     any_case,
 )
@@ -68,9 +69,6 @@ CAPITALS_AND = r"[A-Z]+(?:(?:&(?i:amp);|[&+])[A-Z]+)+"
 """"AT&T", "A+B"."""
 
 NUMBER = rf"[-+]?(?:[{DIGITS}]*(?:[.:,\xad\u066b\u066c][{DIGITS}]+)+|[{DIGITS}]+)"
-
-SPLIT_WORDS = ("cannot", "gonna", "gotta", "gimme", "lemme", "wanna")
-"""Words that are two, the first of three letters: "can not"."""
 
 TAG_NAME = r"[A-Za-z][A-Za-z0-9_:.-]*"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from captioner.text.abbreviations import ABBREVIATIONS
-from captioner.text.penn_treebank import SPLIT_WORDS, tokens
+from captioner.text.abbreviations import ABBREVIATIONS, SPLIT_WORDS
 
 PUNCTUATION = frozenset({"''", "'", "``", "`", ".", "?", "!", ",", ":", "-", "--", "...", ";"})
 """Tokens that the evaluation leaves out. Its list has -LRB- and other brackets as well, but comes
@@ -98,6 +97,9 @@ def tokenize_unsplit(caption: str) -> list[str]:
 
 
 def _kept_tokens(caption: str) -> list[str]:
+    # Imported here: who captions a photo reads no text, and the rules take time to compile.
+    from captioner.text.penn_treebank import tokens
+
     return [token for token in tokens(caption) if token not in PUNCTUATION]
 
 
