@@ -1,4 +1,4 @@
-"""Words that keep their period: "st.", "mr.", and, before a number, "no."; and ones that are two."""
+"""Words that keep their period: "st.", "mr.", before a number "no."; and words that are two."""
 
 from __future__ import annotations
 
