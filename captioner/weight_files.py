@@ -91,15 +91,18 @@ def fill(modules: Mapping[str, nn.Module], tensors: Mapping[str, Tensor], path: 
             )
     for part, module in modules.items():
         own = {
-            name: _like(tensor, tensors[f"{part}.{name}"])
+            name: _in_format_of(tensor, tensors[f"{part}.{name}"])
             for name, tensor in module.state_dict().items()
         }
         module.load_state_dict(own, assign=True)
 
 
-def _like(wanted: Tensor, stored: Tensor) -> Tensor:
-    """What is stored, on the CPU, in the type and with the strides of another of its shape."""
-    if stored.dtype == wanted.dtype and stored.stride() == wanted.stride():
-        return stored
-    # Not by `empty_like`, which for tensors without memory imports torch's reference functions.
-    return torch.empty_strided(wanted.shape, wanted.stride(), dtype=wanted.dtype).copy_(stored)
+def _in_format_of(wanted: Tensor, given: Tensor) -> Tensor:
+    """A tensor on the CPU in the type and with the strides of another one of its shape.
+
+    The same tensor, where it is so already.
+    """
+    if given.dtype == wanted.dtype and given.stride() == wanted.stride():
+        return given
+    # Not by `empty_like`, which imports sympy for tensors without memory: half a second.
+    return torch.empty_strided(wanted.shape, wanted.stride(), dtype=wanted.dtype).copy_(given)

@@ -9,7 +9,9 @@ each step gives on validation photos is printed when it is done.
 
 The data folder holds Flickr8k.token.txt, images/, train.txt and val.txt (one photo name a line);
 the folder of the teachers mobilenet_v1_1.0_224.safetensors and mobilenet_v1_0.75_224.safetensors.
-OUT/model is what is packaged, with the card in captioner/models/default.
+OUT/model is what is packaged, with the card in captioner/models/default. OUT/teacher_features and
+OUT/self_critical hold annotation vectors, 2.6 GB each. What is in the package came from these steps
+but for what its card says of them, so a rebuild gives a model like it, not the same.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ SCORES = ("block 11", "block 12", "BLEU-1", "BLEU-4", "ROUGE-L", "CIDEr-D")
 class Step:
     """One step: a name, what it does in a line, and the command, with --resume if it was begun.
 
-    before: a command that comes first; it goes on by itself where it was stopped.
+    before: a command that comes first, and again whenever the step is not done; it goes on where it
+        was stopped without being told.
     """
 
     name: str

@@ -15,77 +15,82 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import captioner
 from captioner.cli.program import run_program
 from captioner.devices import choose_device
 from captioner.errors import UserError
 from captioner.files import write_json
 from captioner.recipes.translation_scoring import TranslationReport, score_translator
-from captioner.render.length_curves import save_length_curves
-from captioner.translate import load_translator
+from captioner.render.curves import check_curves_path
+from captioner.render.length_curves import LINES, save_length_curves
 
 BATCH_SIZE = 100
 MODEL = "model"
 
 
 @dataclass(frozen=True)
-class Compared:
+class Comparison:
     """A translator, the exponent chosen for it, and what it scores with that.
 
-    parameters: weights, counted once where they are shared. tried: BLEU by exponent.
+    parameters: weights, counted once where they are shared.
     """
 
     name: str
     parameters: int
     exponent: float
-    tried: dict[float, float]
-    found: TranslationReport
+    bleu_by_exponent: dict[float, float]
+    report: TranslationReport
 
 
 def name_of(folder: Path) -> str:
     """The name of a run, from the folder of its model."""
-    resolved = Path(os.path.abspath(folder))
-    return resolved.parent.name if resolved.name == MODEL else resolved.name
+    whole = Path(os.path.abspath(folder))
+    return whole.parent.name if whole.name == MODEL else whole.name
 
 
 def compare(
-    folder: Path, source: Path, references: Path, exponents: list[float], beam: int
-) -> Compared:
-    """Translate with each exponent, and keep what scores best; the first of equals."""
-    translator = load_translator(folder, choose_device("auto"))
+    model: Path, source: Path, references: Path, exponents: list[float], beam: int
+) -> Comparison:
+    """Translate with each exponent of the length normalisation, and keep what scores best.
+
+    model: a folder, or the name of a packaged model. Of equals, the first exponent is kept. Raises
+    `UserError` as loading the model, its search options and scoring do.
+    """
+    translator = captioner.load_translator(model, choose_device("auto"))
     reports = {}
     for exponent in exponents:
         search = replace(translator.search, beam=beam, length_normalisation=exponent)
         reports[exponent] = score_translator(translator, source, references, search, BATCH_SIZE)
-    tried = {exponent: report.scores.bleu for exponent, report in reports.items()}
-    best = max(exponents, key=lambda exponent: tried[exponent])
+    bleu = {exponent: report.scores.bleu for exponent, report in reports.items()}
+    best = max(exponents, key=lambda exponent: bleu[exponent])
     parameters = sum(weight.numel() for weight in translator.model.parameters())
-    return Compared(name_of(folder), parameters, best, tried, reports[best])
+    return Comparison(name_of(model), parameters, best, bleu, reports[best])
 
 
-def scores_row(each: Compared) -> str:
+def scores_row(each: Comparison) -> str:
     """A line of the first table."""
-    scores = each.found.scores
+    scores = each.report.scores
     cells = (
         f"{each.parameters / 1e6:.2f}",
         f"{scores.bleu:.1f}",
         f"{scores.chrf:.1f}",
         f"{scores.brevity_penalty:.3f}",
         f"{each.exponent:g}",
-        ", ".join(f"{exponent:g}: {bleu:.1f}" for exponent, bleu in each.tried.items()),
+        ", ".join(f"{exponent:g}: {bleu:.1f}" for exponent, bleu in each.bleu_by_exponent.items()),
     )
     return f"| {each.name} | {' | '.join(cells)} |"
 
 
-def lengths_table(compared: list[Compared]) -> str:
+def lengths_table(compared: list[Comparison]) -> str:
     """BLEU for sentences of each length."""
     columns = [
         f"{bucket.first} to {bucket.last} ({bucket.sentences:,})"
-        for bucket in compared[0].found.lengths
+        for bucket in compared[0].report.lengths
     ]
     lines = [f"| words of the source (sentences) | {' | '.join(columns)} |"]
     lines.append(f"|---|{'---|' * len(columns)}")
     for each in compared:
-        cells = [f"{bucket.bleu:.1f}" for bucket in each.found.lengths]
+        cells = [f"{bucket.bleu:.1f}" for bucket in each.report.lengths]
         lines.append(f"| {each.name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -95,10 +100,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help="a model's folder")
+    parser.add_argument(
+        "models", nargs="+", type=Path, metavar="MODEL", help="a folder, or a packaged model's name"
+    )
     parser.add_argument("--source", type=Path, required=True, metavar="FILE", help="to translate")
-    parser.add_argument("--references", type=Path, required=True, metavar="FILE")
-    parser.add_argument("--beam", type=int, default=5)
+    parser.add_argument(
+        "--references", type=Path, required=True, metavar="FILE", help="what people made of it"
+    )
+    parser.add_argument("--beam", type=int, default=5, help="beam size (default: %(default)s)")
     parser.add_argument(
         "--length-normalisation",
         type=float,
@@ -114,6 +123,10 @@ def main() -> None:
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"two of the models are called {name}")
+    if arguments.picture:
+        check_curves_path(arguments.picture)
+        if len(names) > len(LINES):
+            raise UserError(f"--picture can tell {len(LINES)} models apart, not {len(names)}")
     print("| | weights, M | BLEU | chrF | brevity penalty | exponent | BLEU by exponent |")
     print("|---|---|---|---|---|---|---|", flush=True)
     compared = []
@@ -128,8 +141,8 @@ def main() -> None:
         compared.append(each)
         print(scores_row(each), flush=True)
     print(f"\n{lengths_table(compared)}\n")
-    print(f"BLEU {compared[0].found.scores.bleu_signature}")
-    print(f"chrF {compared[0].found.scores.chrf_signature}", flush=True)
+    print(f"BLEU {compared[0].report.scores.bleu_signature}")
+    print(f"chrF {compared[0].report.scores.chrf_signature}", flush=True)
     if arguments.json:
         write_json(
             arguments.json,
@@ -138,15 +151,15 @@ def main() -> None:
                     "parameters": each.parameters,
                     "length_normalisation": each.exponent,
                     "BLEU by length_normalisation": {
-                        f"{at:g}": to for at, to in each.tried.items()
+                        f"{exponent:g}": bleu for exponent, bleu in each.bleu_by_exponent.items()
                     },
-                    **each.found.as_dict(),
+                    **each.report.as_dict(),
                 }
                 for each in compared
             },
         )
     if arguments.picture:
-        lengths = {each.name: each.found.lengths for each in compared}
+        lengths = {each.name: each.report.lengths for each in compared}
         save_length_curves(arguments.picture, lengths)
 
 

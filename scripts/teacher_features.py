@@ -1,13 +1,13 @@
 """Fill the feature stores of a config with a teacher's annotation vectors in place of VGG's.
 
-For development where no VGG weights can be had: the decoder is then trained on what a good network
-sees, 14x14 vectors of 512 numbers, and everything behind the encoder is what it is with VGG. Each
-channel is divided by its standard deviation over the first training photos, so that all count
-alike.
+Where no VGG weights can be had: the decoder is then trained on what a good network sees, 14x14
+vectors of 512 numbers, and everything behind the encoder is what it is with VGG. Each channel is
+divided by its standard deviation over the first training photos, so that all count alike.
 
 The config's `encoder.weights` names a file that is written where there is none: weights drawn at
 random, which stand for the teacher's. A model that is trained on these stores can be validated
-and measured on them, but cannot caption a photo: its own encoder does not see.
+and measured on them, but cannot caption a photo: its own encoder does not see. Eyes that stand for
+the teacher's are what `scripts/distill_encoder.py --decoder` gives it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a decoder says when it looks at a teacher's map: another thing for a student to reproduce.
 
 The decoder was trained on the teacher's block 11 (`scripts/teacher_features.py`, then `captioner
-train configs/teacher_soft.yaml`) and stays as it is. It reads captions once from the teacher's map
+train configs/default_model.yaml`) and stays as it is. It reads captions once from the teacher's map
 and once from the student's, and what it says of the next word should be the same (Hinton et al.
 2015, *Distilling the Knowledge in a Neural Network*). So the student learns best what words need,
 where the error of the map itself counts all it shows alike.
@@ -75,7 +75,7 @@ class TeacherWords:
         return self
 
     def seeing_with(self, encoder: VGGEncoder) -> Captioner:
-        """The decoder, on the CPU, with other eyes than it learned from."""
+        """The decoder, on the CPU, with other eyes than it learned from; no card, no confidence."""
         decoder = deepcopy(self.decoder).cpu()
         own = self.captioner
         return Captioner(encoder, decoder, own.vocabulary, own.preprocessing, own.search)

@@ -15,7 +15,7 @@ LEAST_DIVERGENCE = 0.02
 """Below this mean divergence, in bits, a model's maps do not move.
 
 Measured: models with random weights or hardly trained have 0.001 at most; trained ones 0.06 (after
-one epoch or two) to 0.34; of the packaged model, 0.23, 0.015 is left when three quarters of each
+one epoch or two) to 0.34; of one that had 0.23, 0.015 is left when three quarters of each
 map are replaced by the caption's mean map. Two wide spots (Gaussians with a standard deviation of
 three cells) one cell apart have 0.017: a difference that nobody sees in a picture.
 """

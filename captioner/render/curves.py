@@ -14,7 +14,7 @@ from captioner.errors import UserError
 from captioner.files import atomic_path
 
 CURVE_SUFFIXES = (".png", ".pdf", ".svg")
-"""Ends of file names that `save_curves` knows."""
+"""Ends of file names of pictures of curves."""
 
 ATTENDED_COLOUR = "#c2410c"
 RANDOM_COLOUR = "#4b5563"
@@ -81,6 +81,6 @@ def save_curves(
 
 
 def check_curves_path(path: str | os.PathLike[str]) -> None:
-    """Raise `UserError` where `save_curves` would for the end of a file's name."""
+    """Raise `UserError` for a file name whose end is not one of `CURVE_SUFFIXES`."""
     if Path(path).suffix.lower() not in CURVE_SUFFIXES:
         raise UserError(f"cannot write {path}: its name must end in {', '.join(CURVE_SUFFIXES)}")

@@ -29,8 +29,9 @@ def save_length_curves(
 
     models: what each is called, and its buckets; all of the same sentences, so that one axis names
     the lengths and how many sentences have them. caption: a line below. Raises `UserError` for an
-    end of the name that is not a picture's and when the file cannot be written, and `ValueError`
-    without models, for more than can be told apart, and where their buckets differ.
+    end of the name that is not one of `captioner.render.curves.CURVE_SUFFIXES` and when the file
+    cannot be written, and `ValueError` without models, for more than `LINES` has, and where their
+    buckets differ.
     """
     check_curves_path(path)
     if not 1 <= len(models) <= len(LINES):

@@ -80,6 +80,12 @@ def test_everything_but_the_weights_comes_back(tiny_captioner: Captioner, tiny_m
     assert not loaded.encoder.training
     assert not loaded.decoder.training
     assert all(parameter.requires_grad for parameter in loaded.decoder.parameters())
+    # As convolutions on a CPU are quickest.
+    convolutions = [weight for weight in loaded.encoder.parameters() if weight.dim() == 4]
+    assert convolutions
+    for weight in convolutions:
+        assert weight.dtype == torch.float32
+        assert weight.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_the_package_loads_a_folder(tiny_captioner: Captioner, tiny_model: Path) -> None:

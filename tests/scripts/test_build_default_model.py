@@ -89,13 +89,22 @@ def test_a_step_that_was_stopped_goes_on_and_its_failure_is_named(
 
 
 def test_what_comes_before_a_step_must_end_well_too(
-    script: ModuleType, machine: Machine, monkeypatch: pytest.MonkeyPatch
+    script: ModuleType, machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("sys.argv", [*sys.argv, "--only", "words"])
     machine.code = 2
     with pytest.raises(UserError, match="step words ended with exit code 2"):
         script.main()
     assert [Path(command[1]).name for command in machine.commands] == ["teacher_features.py"]
+    # Begun again, both are; only what has a checkpoint is told so.
+    machine.code = 0
+    (tmp_path / "words").mkdir()
+    (tmp_path / "words/last.safetensors").write_bytes(b"")
+    script.main()
+    _, before, training = machine.commands
+    assert before == machine.commands[0]
+    assert "--resume" not in before
+    assert training[-1] == "--resume"
 
 
 def test_steps_go_on_from_what_those_before_them_leave(

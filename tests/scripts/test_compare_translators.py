@@ -85,10 +85,46 @@ def test_each_has_the_scores_it_has_alone(
         weights = sum(weight.numel() for weight in load_translator(folder).model.parameters())
         assert found[name]["parameters"] == weights
         cells = [cell.strip() for cell in lines[2 + place].strip("|").split("|")]
-        assert cells[:3] == [name, f"{weights / 1e6:.2f}", f"{bleu[best]:.1f}"]
+        scores = by_exponent[best].scores
+        assert cells == [
+            *(name, f"{weights / 1e6:.2f}", f"{scores.bleu:.1f}", f"{scores.chrf:.1f}"),
+            *(f"{scores.brevity_penalty:.3f}", f"{best:g}"),
+            ", ".join(f"{at:g}: {score:.1f}" for at, score in bleu.items()),
+        ]
+        buckets = [f"{bucket.bleu:.1f}" for bucket in by_exponent[best].lengths]
+        assert f"| {name} | {' | '.join(buckets)} |" in lines
     assert "| words of the source (sentences) | 1 to 5 (2) | 6 to 10 (2) |" in lines
     assert any(line.startswith("BLEU nrefs:1|") for line in lines)
     assert "<!-- second" in (tmp_path / "lengths.svg").read_text()
+
+
+def test_of_equal_exponents_the_first_is_kept(
+    tmp_path: Path, models: list[Path], texts: tuple[Path, Path]
+) -> None:
+    """Greedy search has one hypothesis, whatever it is ranked by."""
+    said = run(
+        *(tmp_path, SCRIPT, str(models[0]), "--source", str(texts[0])),
+        *("--references", str(texts[1]), "--beam", "1", "--length-normalisation", "3", "1"),
+    )
+    assert said.splitlines()[2].split(" | ")[5] == "3"
+
+
+@pytest.mark.parametrize(
+    ("models_given", "picture", "message"),
+    [
+        (1, "lengths.gif", "cannot write lengths.gif: its name must end in"),
+        (9, "lengths.png", "--picture can tell 8 models apart, not 9"),
+    ],
+)
+def test_a_picture_that_cannot_be_drawn_is_refused_before_any_work(
+    tmp_path: Path, models_given: int, picture: str, message: str
+) -> None:
+    absent = [f"runs/{number}/model" for number in range(models_given)]
+    with pytest.raises(AssertionError, match=message):
+        run(
+            *(tmp_path, SCRIPT, *absent, "--source", "absent", "--references", "absent"),
+            *("--picture", picture),
+        )
 
 
 def test_two_of_one_name_are_refused(

@@ -13,7 +13,9 @@ from scripts_samples import ROOT, mobile_net, run, save_decoder
 
 from captioner.caption import load_model
 from captioner.errors import UserError
+from captioner.recipes.start import read_start
 from captioner.vision.vgg import VGGConfig, VGGEncoder
+from captioner.vision.weights import build_encoder
 
 
 @pytest.fixture
@@ -87,6 +89,9 @@ def test_an_encoder_learns_to_mean_the_same_to_a_decoder(photos: Path) -> None:
     torch.testing.assert_close(model.decoder.state_dict(), given.decoder.state_dict())
     assert model.vocabulary.words == given.vocabulary.words
     assert model.preprocessing == given.preprocessing
+    # A run that names the model twice, as where it starts and as its eyes, takes both.
+    eyes = build_encoder(VGGConfig("vgg11_bn", 0.1), str(photos / "run/model"))
+    read_start(photos / "run/model").put_into(model.decoder, eyes, trained=False)
 
 
 @pytest.mark.parametrize(
