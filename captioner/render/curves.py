@@ -6,12 +6,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from captioner.errors import UserError
 from captioner.files import atomic_path
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CURVE_SUFFIXES = (".png", ".pdf", ".svg")
 """Ends of file names of pictures of curves."""
@@ -74,6 +78,14 @@ def save_curves(
         axis.legend(frameon=False, loc="best")
     axes[0].set_ylabel("probability of the word")
     axes[0].set_ylim(bottom=0)
+    write_figure(figure, path, caption)
+
+
+def write_figure(figure: Figure, path: str | os.PathLike[str], caption: str = "") -> None:
+    """Write a picture of curves into a file whose end `check_curves_path` knows, atomically.
+
+    caption: a line below it. Raises `UserError` when the file cannot be written.
+    """
     if caption:
         figure.supxlabel(caption, fontsize=9, color="#4b5563")
     with atomic_path(path) as temporary:

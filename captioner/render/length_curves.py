@@ -6,8 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from captioner.evaluation.translation_lengths import LengthBucket
-from captioner.files import atomic_path
-from captioner.render.curves import check_curves_path
+from captioner.render.curves import check_curves_path, write_figure
 
 LINES = (
     ("#c2410c", "-", "o"),
@@ -59,7 +58,4 @@ def save_length_curves(
     axis.grid(alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, loc="best")
-    if caption:
-        figure.supxlabel(caption, fontsize=9, color="#4b5563")
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=150)
+    write_figure(figure, path, caption)
