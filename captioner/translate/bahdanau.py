@@ -32,6 +32,7 @@ class BahdanauConfig:
     output_state: the decoder's state in the output layer: `previous`, s_(i-1), as appendix A.2.2
         has it, or `new`, s_i, as equation 4 has it.
     tie_embeddings: `none`, `target` or `all`; see `captioner.translate.embeddings`.
+    scale_embeddings: multiply embeddings by sqrt(E), of use where they are tied; see there.
     dropout: probability, on embeddings, annotations and before the output layer; 0 in the paper.
 
     Raises `UserError` for values out of range.
@@ -43,6 +44,7 @@ class BahdanauConfig:
     output_size: int = 512
     output_state: str = "previous"
     tie_embeddings: str = "none"
+    scale_embeddings: bool = False
     dropout: float = 0.3
 
     def __post_init__(self) -> None:

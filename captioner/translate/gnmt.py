@@ -34,6 +34,7 @@ class GNMTConfig:
     residual_from: the lowest layer, counted from 1, whose input is added to its output; 3 in the
         paper, at least 3 since below that inputs have other sizes.
     tie_embeddings: `none`, `target` or `all`; see `captioner.translate.embeddings`.
+    scale_embeddings: multiply embeddings by sqrt(E), of use where they are tied; see there.
     dropout: probability, on embeddings and on the input of every layer above the bottom one.
 
     Raises `UserError` for values out of range.
@@ -45,6 +46,7 @@ class GNMTConfig:
     layers: int = 4
     residual_from: int = 3
     tie_embeddings: str = "none"
+    scale_embeddings: bool = False
     dropout: float = 0.3
 
     def __post_init__(self) -> None:

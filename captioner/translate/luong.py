@@ -52,6 +52,7 @@ class LuongConfig:
         2 D + 1 words are looked at; 10 in the paper.
     input_feeding: feed h~ into the next step, section 3.3.
     tie_embeddings: `none`, `target` or `all`; see `captioner.translate.embeddings`.
+    scale_embeddings: multiply embeddings by sqrt(E), of use where they are tied; see there.
     dropout: probability, on embeddings, between layers and on h~; 0.2 in the paper.
 
     Raises `UserError` for values out of range.
@@ -68,6 +69,7 @@ class LuongConfig:
     window: int = 10
     input_feeding: bool = True
     tie_embeddings: str = "none"
+    scale_embeddings: bool = False
     dropout: float = 0.3
 
     def __post_init__(self) -> None:

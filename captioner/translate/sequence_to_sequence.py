@@ -30,6 +30,7 @@ class SequenceToSequenceConfig:
     reverse_source: read the source backwards, which brings its first words near the first ones of
         the translation (Sutskever et al. 2014, section 3.3).
     tie_embeddings: `none`, `target` or `all`; see `captioner.translate.embeddings`.
+    scale_embeddings: multiply embeddings by sqrt(E), of use where they are tied; see there.
     dropout: probability, on embeddings, between layers and before the output layer.
 
     Raises `UserError` for values out of range.
@@ -41,6 +42,7 @@ class SequenceToSequenceConfig:
     layers: int = 2
     reverse_source: bool = True
     tie_embeddings: str = "none"
+    scale_embeddings: bool = False
     dropout: float = 0.3
 
     def __post_init__(self) -> None:
