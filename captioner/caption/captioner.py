@@ -23,6 +23,7 @@ from captioner.decoding import (
     decode,
 )
 from captioner.errors import UserError
+from captioner.text.function_words import FUNCTION_WORDS
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.images import ImageSource, load_image
@@ -37,6 +38,8 @@ class SearchOptions:
     beam: beam size K; 1 is greedy search. n_best: captions returned for a photo, at most K.
     length_normalisation: alpha of GNMT's formula; 0 for none.
     minimum_length, maximum_length: words. block_ngrams: no n-gram twice; 0 for no such rule.
+    repeat_distance: a word is not said again among the so many after it, but for function words
+        ("a", "in"; of captions only); 0 for no such rule.
     sample: draw captions instead of searching for the most probable one: n_best of them, with
         temperature, top_k and top_p as in `captioner.decoding.Sampling`, from `seed`.
 
@@ -49,6 +52,7 @@ class SearchOptions:
     minimum_length: int = 1
     maximum_length: int = 40
     block_ngrams: int = 0
+    repeat_distance: int = 0
     sample: bool = False
     temperature: float = 1.0
     top_k: int = 0
@@ -87,9 +91,18 @@ class SearchOptions:
             generator or self.generator(), self.n_best, self.temperature, self.top_k, self.top_p
         )
 
-    def constraints(self, forbidden: tuple[int, ...]) -> Constraints:
-        """The constraints these options describe."""
-        return Constraints(self.minimum_length, self.maximum_length, self.block_ngrams, forbidden)
+    def constraints(
+        self, forbidden: tuple[int, ...], repeatable: tuple[int, ...] = ()
+    ) -> Constraints:
+        """The constraints these options describe, with tokens never chosen and free to repeat."""
+        return Constraints(
+            self.minimum_length,
+            self.maximum_length,
+            self.block_ngrams,
+            forbidden,
+            self.repeat_distance,
+            repeatable,
+        )
 
 
 @dataclass
@@ -215,7 +228,10 @@ class Captioner:
             start=vocabulary.start,
             end=vocabulary.end,
             strategy=options.strategy(generator),
-            constraints=options.constraints((vocabulary.pad, vocabulary.start, vocabulary.unknown)),
+            constraints=options.constraints(
+                (vocabulary.pad, vocabulary.start, vocabulary.unknown),
+                tuple(vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))),
+            ),
             length_normalisation=LengthNormalisation(options.length_normalisation),
         )
         unusual = self.confidence.unusualness(annotations) if self.confidence else []

@@ -16,7 +16,7 @@ SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
 SEARCH = (
     *("beam", "n_best", "length_normalisation", "minimum_length", "maximum_length"),
-    *("block_ngrams", "sample", *SAMPLING),
+    *("block_ngrams", "repeat_distance", "sample", *SAMPLING),
 )
 """All options that `add_search` adds; None where not given."""
 
@@ -72,6 +72,12 @@ def add_search(
     )
     search.add_argument(
         "--block-ngrams", type=int, metavar="N", help="no N words in a row twice; 0 for no rule"
+    )
+    search.add_argument(
+        "--repeat-distance",
+        type=int,
+        metavar="N",
+        help="no word among the N after it, but for a caption's function words; 0 for no rule",
     )
     search.add_argument(
         "--sample", action="store_true", default=None, help=f"draw {what} instead of searching"

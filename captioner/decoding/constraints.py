@@ -1,4 +1,4 @@
-"""Which tokens may come next: minimum and maximum length, forbidden tokens, n-gram blocking."""
+"""Which tokens may come next: minimum and maximum length, forbidden tokens, no repetitions."""
 
 from __future__ import annotations
 
@@ -24,15 +24,19 @@ class Constraints:
     maximum_length: after this many tokens only the end token is left, so every search ends, and
         ends with whole hypotheses.
     block_ngrams: n; no n-gram occurs twice in a hypothesis. 0 blocks none.
+    repeat_distance: no token is among the so many after it. 0 lets all repeat at once.
+    repeatable: tokens free of that rule (articles, prepositions).
     forbidden: tokens that are never chosen (padding, start, unknown).
 
-    Raises `UserError` for lengths or an n out of range.
+    Raises `UserError` for lengths, an n or a distance out of range.
     """
 
     minimum_length: int = 0
     maximum_length: int = 50
     block_ngrams: int = 0
     forbidden: tuple[int, ...] = ()
+    repeat_distance: int = 0
+    repeatable: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.maximum_length < 1:
@@ -44,6 +48,8 @@ class Constraints:
             )
         if self.block_ngrams < 0:
             raise UserError(f"length {self.block_ngrams} of blocked n-grams is negative")
+        if self.repeat_distance < 0:
+            raise UserError(f"repeat distance {self.repeat_distance} is negative")
 
     def apply(self, log_probabilities: Tensor, history: Tensor, end: int) -> Tensor:
         """Log-probabilities (B, K, V) and tokens so far (B, K, t) -> (B, K, V), blocked at -inf.
@@ -63,12 +69,21 @@ class Constraints:
         if length < self.minimum_length:
             allowed[..., end] = BLOCKED
         if self.block_ngrams:
+            self._block_ngrams(allowed, history)
+        if self.repeat_distance and length:
             self._block_repeats(allowed, history)
         nothing_left = allowed.amax(dim=-1) == BLOCKED  # (B, K)
         allowed[..., end] = torch.where(nothing_left, ending, allowed[..., end])
         return allowed
 
     def _block_repeats(self, allowed: Tensor, history: Tensor) -> None:
+        """Block the last `repeat_distance` tokens of each row, but those that may repeat."""
+        recent = history[..., -self.repeat_distance :]  # (B, K, at most repeat_distance)
+        blocked = torch.zeros_like(allowed, dtype=torch.bool).scatter_(-1, recent, True)
+        blocked[..., list(self.repeatable)] = False
+        allowed.masked_fill_(blocked, BLOCKED)
+
+    def _block_ngrams(self, allowed: Tensor, history: Tensor) -> None:
         """Block every token that would complete an n-gram already in its row's history."""
         n, length = self.block_ngrams, history.shape[-1]
         if length < n:

@@ -109,6 +109,25 @@ def test_a_text_is_a_sentence_and_words_are_the_vocabulary_s(
     assert "'s" in caption.text.replace(" 's", "")
 
 
+def test_content_words_are_not_said_again_so_soon_and_function_words_may_be(
+    tiny_captioner: Captioner, photos: list[Image.Image]
+) -> None:
+    with torch.no_grad():
+        for word in ("a", "runs"):
+            tiny_captioner.decoder.output.bias[tiny_captioner.vocabulary.encode([word])] += 6
+    said = {}
+    for distance in (0, 2):
+        options = SearchOptions(minimum_length=8, maximum_length=8, repeat_distance=distance)
+        said[distance] = tiny_captioner.caption(photos[:1], options)[0].words
+    assert any(
+        "runs" in said[0][place + 1 : place + 3] for place in range(7) if said[0][place] == "runs"
+    )
+    assert said[2].count("runs") >= 2
+    for place, word in enumerate(said[2]):
+        assert word == "a" or word not in said[2][place + 1 : place + 3]
+    assert any(pair == ("a", "a") for pair in zip(said[2], said[2][1:], strict=False))
+
+
 def test_maps_are_distributions_over_the_places(
     tiny_captioner: Captioner, photos: list[Image.Image]
 ) -> None:

@@ -118,6 +118,9 @@ def allowed_next(
             continue
         if token == END and len(tokens) < constraints.minimum_length:
             continue
+        soon = tokens[max(0, len(tokens) - constraints.repeat_distance) :]
+        if constraints.repeat_distance and token in soon and token not in constraints.repeatable:
+            continue
         if n and token != END and has_repeat([*tokens, token], n):
             continue
         allowed.append(token)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -67,6 +68,24 @@ def test_ngram_blocking_by_hand(n, tokens, blocked) -> None:
     assert left(Constraints(block_ngrams=n), tokens) == expected
 
 
+@pytest.mark.parametrize(
+    ("distance", "tokens", "blocked"),
+    [
+        (1, [], []),
+        (1, [2, 3], [3]),
+        (2, [2, 3], [2, 3]),
+        (2, [2, 3, 4], [3]),  # 4 may repeat
+        (3, [2, 0, 3, 4, 4], [3]),
+        (9, [2, 2, 3], [2, 3]),
+        (0, [2, 2], []),
+    ],
+)
+def test_no_word_again_so_soon_by_hand(distance, tokens, blocked) -> None:
+    expected = [token for token in range(5) if token not in blocked]
+    constraints = Constraints(repeat_distance=distance, repeatable=(4, END))
+    assert left(constraints, tokens) == expected
+
+
 def test_rows_are_blocked_apart() -> None:
     history = torch.tensor([[[2, 3], [3, 4]], [[4, 0], [0, 0]]])
     allowed = Constraints(block_ngrams=1).apply(torch.zeros(2, 2, 5), history, END)
@@ -103,14 +122,20 @@ def test_an_ending_the_model_rules_out_counts_as_impossible() -> None:
     n=st.integers(0, 4),
     minimum=st.integers(0, 4),
     forbidden=st.sets(st.integers(0, 3)),
+    distance=st.integers(0, 4),
+    repeatable=st.sets(st.integers(0, 3)),
 )
-@settings(max_examples=150, deadline=None, derandomize=True)
-def test_equals_the_rule_written_plainly(tokens, n, minimum, forbidden) -> None:
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_equals_the_rule_written_plainly(
+    tokens, n, minimum, forbidden, distance, repeatable
+) -> None:
     constraints = Constraints(
         minimum_length=minimum,
         maximum_length=9,
         block_ngrams=n,
         forbidden=tuple(sorted(forbidden)),
+        repeat_distance=distance,
+        repeatable=tuple(sorted(repeatable)),
     )
     if not (n and has_repeat(tokens, n)):
         assert left(constraints, tokens, 4) == allowed_next(tokens, [-2.0] * 4, constraints)
@@ -125,6 +150,7 @@ def test_equals_the_rule_written_plainly(tokens, n, minimum, forbidden) -> None:
         Constraints(maximum_length=6, forbidden=(0, 3)),
         *(Constraints(minimum_length=6, maximum_length=8, block_ngrams=n) for n in (2, 3)),
         Constraints(minimum_length=2, maximum_length=8, block_ngrams=1),
+        Constraints(minimum_length=6, maximum_length=8, repeat_distance=1),
     ],
     ids=str,
 )
@@ -147,6 +173,8 @@ def test_every_hypothesis_obeys(constraints, how) -> None:
             assert not set(tokens) & set(constraints.forbidden)
             if constraints.block_ngrams:
                 assert not has_repeat(tokens, constraints.block_ngrams)
+            if constraints.repeat_distance:
+                assert all(a != b for a, b in pairwise(tokens))
     if constraints.block_ngrams:  # free, the same decoder does repeat itself
         free = Constraints(constraints.minimum_length, constraints.maximum_length)
         found = decode(
@@ -182,6 +210,7 @@ def test_blocking_that_uses_up_the_vocabulary_still_answers(width) -> None:
         ({"maximum_length": 0}, "maximum length 0 is not at least 1"),
         ({"minimum_length": -1}, "minimum length -1 is not between 0 and the maximum length, 50"),
         ({"minimum_length": 6, "maximum_length": 5}, "minimum length 6 is not between 0 and"),
+        ({"repeat_distance": -2}, "repeat distance -2 is negative"),
         ({"block_ngrams": -1}, "length -1 of blocked n-grams is negative"),
     ],
 )
