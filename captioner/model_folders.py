@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,14 @@ def is_of_format(folder: str | Path, format: str) -> bool:
     return path.is_file() and _format_of(read_json(path, "model config")) == format
 
 
-def read_model_config(folder: Path, format: str, kind: str) -> dict[str, Any]:
+def read_model_config(
+    folder: Path, format: str, kind: str, later: Mapping[str, Any]
+) -> dict[str, Any]:
     """The config of a model folder, as JSON has it.
 
     format: what it says in the field of that name. kind: what such a model is called.
+    later: fields that older folders do not have, with what these mean by that; a mapping where
+        they are in a section, which is left alone where it is not there itself.
     Raises `UserError` for a folder that is missing, and naming the file where it cannot be read or
     is of another format.
     """
@@ -33,14 +38,23 @@ def read_model_config(folder: Path, format: str, kind: str) -> dict[str, Any]:
     mapping = read_json(path, "model config")
     if _format_of(mapping) != format:
         raise UserError(f"{path} is not the config of a {kind} model (format {format!r})")
-    found: dict[str, Any] = mapping
-    return found
+    return _with_later_fields(mapping, later)
 
 
 def read_card(folder: Path) -> str:
     """The text of the model card; empty where there is none. Raises `UserError` as `read_text`."""
     path = folder / CARD
     return read_text(path, "model card") if path.is_file() else ""
+
+
+def _with_later_fields(mapping: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(mapping)
+    for name, value in later.items():
+        if not isinstance(value, Mapping):
+            found.setdefault(name, value)
+        elif isinstance(found.get(name), Mapping):
+            found[name] = _with_later_fields(found[name], value)
+    return found
 
 
 def _format_of(mapping: Any) -> object:

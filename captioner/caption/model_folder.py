@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +28,11 @@ from captioner.weight_files import fill, read_tensors, stored, write_tensors
 FORMAT = "captioner caption model 1"
 VOCABULARY = "vocabulary.json"
 _CONFIDENCE = "confidence"
+_LATER = {
+    "confidence": None,
+    "decoder": {"standardise": False, "temperature": 1.0},
+    "search": {"repeat_distance": 0},
+}
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,8 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     """
     folder = Path(folder)
     path = folder / CONFIG
-    mapping = read_model_config(folder, FORMAT, "caption")
-    config = from_mapping(ModelConfig, _with_later_fields(mapping), str(path), complete=True)
+    mapping = read_model_config(folder, FORMAT, "caption", _LATER)
+    config = from_mapping(ModelConfig, mapping, str(path), complete=True)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     # Made without memory and without drawing initial weights, which the file's replace.
     with torch.device("meta"):
@@ -112,14 +116,6 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     return captioner.to(device)
-
-
-def _with_later_fields(mapping: dict[str, Any]) -> dict[str, Any]:
-    """A config with what models that were saved before such fields were there mean by them."""
-    found = {"confidence": None, **mapping}
-    if isinstance(found.get("decoder"), dict):
-        found["decoder"] = {"standardise": False, "temperature": 1.0, **found["decoder"]}
-    return found
 
 
 def save_confidence(confidence: Confidence, folder: str | Path) -> None:

@@ -28,6 +28,16 @@ from captioner.translate.translator import TranslationSearch, Translator
 from captioner.weight_files import read_weights, write_weights
 
 FORMAT = "captioner translation model 1"
+_UNSCALED = {"scale_embeddings": False}
+_LATER = {
+    "model": {
+        "sequence_to_sequence": _UNSCALED,
+        "bahdanau": _UNSCALED,
+        "luong": _UNSCALED,
+        "gnmt": _UNSCALED,
+    },
+    "search": {"repeat_distance": 0},
+}
 JOINT, SOURCE, TARGET = "vocabulary.json", "source.json", "target.json"
 
 
@@ -81,7 +91,7 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
     """
     folder = Path(folder)
     path = folder / CONFIG
-    mapping = read_model_config(folder, FORMAT, "translation")
+    mapping = read_model_config(folder, FORMAT, "translation", _LATER)
     config = from_mapping(TranslatorConfig, mapping, str(path), complete=True)
     if config.joint_vocabulary:
         source = target = load_text_vocabulary(folder / JOINT)

@@ -144,6 +144,21 @@ def test_saved_and_loaded(tmp_path: Path, joint: bool) -> None:
     assert names == {"model.safetensors", "config.json", "README.md", *vocabularies}
 
 
+@pytest.mark.parametrize("name", ["gru", "bahdanau", "dot", "gnmt", "transformer"])
+def test_a_model_saved_before_a_field_was_there_loads(tmp_path: Path, name: str) -> None:
+    translator = make_translator(name)
+    save_translator(translator, tmp_path / "model", torch.float32)
+    path = tmp_path / "model" / "config.json"
+    mapping = json.loads(path.read_text())
+    del mapping["search"]["repeat_distance"]
+    for section in mapping["model"].values():
+        if section is not None:
+            section.pop("scale_embeddings", None)
+    path.write_text(json.dumps(mapping))
+    again = load_translator(tmp_path / "model")
+    assert (again.config, again.search) == (translator.config, translator.search)
+
+
 def test_folders_that_do_not_load(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="does not exist"):
         load_translator(tmp_path / "none")
