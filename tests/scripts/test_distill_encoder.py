@@ -262,7 +262,7 @@ def test_a_teacher_of_other_sizes_is_refused_by_name(
         (
             "depthwise5.weight",
             torch.zeros(64, 1, 3, 3),
-            r"'depthwise5\.weight' is of 64 channels, and gets 128",
+            r"'depthwise5\.weight' is of 64 channels, and gets 256",
         ),
         ("depthwise9.bias", torch.zeros(7), r"'depthwise9\.bias' is \(7,\), not \(512,?\)"),
         ("conv1.weight", torch.tensor(1.0), r"'conv1\.weight' is \(\), not \(any, 3, 3, 3\)"),
