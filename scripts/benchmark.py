@@ -5,11 +5,13 @@ Each is timed in turn with the plain way of `benchmark_reference.py`, in this pr
 largest matrix product in the type used, or a copy of memory, whichever would hold the work up
 longer; and how near to it we are. Weights and features are random.
 
-Then come what a layer costs against the length of a sentence (`benchmark_length.py`) and how many
-tokens a second each translation model is trained on and decodes (`benchmark_translation.py`).
+Then come what a photo and loading take the packaged model (`benchmark_packaged.py`), what a layer
+costs against the length of a sentence (`benchmark_length.py`) and how many tokens a second each
+translation model is trained on and decodes (`benchmark_translation.py`).
 
   OMP_NUM_THREADS=2 python scripts/benchmark.py
   python scripts/benchmark.py --only decoding-64 --json decoding.json
+  python scripts/benchmark.py --only packaged --repeat 20
   python scripts/benchmark.py --only length translation
   python scripts/benchmark.py --device cuda
 """
@@ -28,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import benchmark_length
+import benchmark_packaged
 import benchmark_reference as reference
 import benchmark_translation
 import torch
@@ -52,10 +55,11 @@ WORDS, LENGTH, PLACES, SIZE = 10_000, 16, 196, 512
 START, END, BEAM = 1, 2, 5
 
 SECTIONS: dict[str, Callable[[Machine], Sequence[Any]]] = {
+    "packaged": benchmark_packaged.report,
     "length": benchmark_length.report,
     "translation": benchmark_translation.report,
 }
-"""What has a program of its own; printed behind what is measured here."""
+"""What has a module of its own; printed behind what is measured here."""
 
 
 @dataclass(frozen=True)
@@ -363,7 +367,7 @@ def main() -> int:
         metavar="NAME",
         nargs="+",
         help=f"of {', '.join(measurements('cpu', True))}; "
-        f"on cuda of {', '.join(measurements('cuda', True))}; and {' and '.join(SECTIONS)}",
+        f"on cuda of {', '.join(measurements('cuda', True))}; and {', '.join(SECTIONS)}",
     )
     add_machine_options(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as well")

@@ -28,34 +28,32 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from distill_photos import augment, load_photos, mixed, photo_names
 from safetensors.torch import save_file
 from teacher import Classifier, Teacher
 from teacher_words import Read, TeacherWords
 from torch import Tensor, nn
 from torch.nn import functional
-from torchvision.transforms.v2 import functional as transforms
 
 from captioner.caption import save_model
 from captioner.cli.program import run_program
 from captioner.devices import choose_device
 from captioner.errors import UserError
-from captioner.files import atomic_path, read_text
+from captioner.files import atomic_path, check_writable
 from captioner.training import TrainingConfig, Validation, train
-from captioner.vision.augmentation import Augmentation
-from captioner.vision.images import load_image
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
 from captioner.vision.weights import build_encoder
 
-PHOTO_SIZE = 224
+LEAST_SIZE = 32
+"""Pixels of a crop of which block 12 has a single place."""
+LARGEST_SEED = 2**32 - 1
 VALIDATION_PHOTOS = 300
 CLASSES = 1000
 CLASSES_WEIGHT = 0.15
 """Of the divergence, in nats, beside the errors of the maps, which start at one each."""
 WORDS_WEIGHT = 2.0
 """Of the divergence of what a decoder says, in nats a word, likewise."""
-
-AUGMENTATION = Augmentation(crop=0.3, mirror=True, colour=0.3)
 
 
 class DistillationBatch(NamedTuple):
@@ -105,10 +103,14 @@ class Student(nn.Module):
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Pixels (B, 3, S, S) in [0, 1] -> its blocks 11 and 12, and logits (B, 1000)."""
-        block_11 = self.encoder.features((pixels - self.mean) / self.deviation)
-        deeper = self.head(functional.pad(block_11, (0, 1, 0, 1)))  # (B, 1024, S/32, S/32)
+        block_11 = self.encoder.features(  # (B, 512, S/16, S/16)
+            (pixels - self.mean) / self.deviation
+        )
+        padded = functional.pad(block_11, (0, 1, 0, 1))  # (B, 512, S/16 + 1, S/16 + 1)
+        deeper = self.head(padded)  # (B, 1024, S/32, S/32)
         block_12 = functional.relu(self.block_12(deeper))  # (B, 1024, S/32, S/32)
-        return block_11, block_12, self.classifier(deeper.mean(dim=(2, 3)))
+        pooled = deeper.mean(dim=(2, 3))  # (B, 1024)
+        return block_11, block_12, self.classifier(pooled)
 
     def loss(self, batch: DistillationBatch) -> dict[str, Tensor]:
         """Mean squared errors of both maps and, if any, the divergences from classes and words."""
@@ -155,41 +157,6 @@ def widened(narrow: VGGEncoder, config: VGGConfig, noise: float = 0.05) -> VGGEn
                 own = new.state_dict()[name]
                 own.copy_(values[sources] if values.ndim else values)
     return wide
-
-
-def load_photos(names: list[str], folder: Path) -> Tensor:
-    """All photos, squashed to one size: (N, 3, 224, 224), uint8."""
-    photos = torch.empty(len(names), 3, PHOTO_SIZE, PHOTO_SIZE, dtype=torch.uint8)
-    for index, name in enumerate(names):
-        photo = transforms.pil_to_tensor(load_image(folder / name))  # (3, height, width)
-        photos[index] = transforms.resize(photo, [PHOTO_SIZE, PHOTO_SIZE], antialias=True)
-    return photos
-
-
-def augment(photos: Tensor, size: int, generator: torch.Generator) -> Tensor:
-    """Photos (B, 3, S, S), uint8, changed as `AUGMENTATION` says: (B, 3, size, size) in [0, 1]."""
-    changed = []
-    for photo in photos:
-        cut = AUGMENTATION(transforms.to_pil_image(photo), generator)
-        pixels = transforms.pil_to_tensor(cut)  # (3, height, width)
-        changed.append(transforms.resize(pixels, [size, size], antialias=True))
-    return torch.stack(changed).float() / 255  # (B, 3, size, size)
-
-
-def mixed(pixels: Tensor, generator: torch.Generator) -> Tensor:
-    """Half of the pictures (B, 3, S, S) blended with another one, or with part of it pasted in."""
-    count, _, size, _ = pixels.shape
-    others = pixels.roll(1, dims=0)  # (B, 3, S, S)
-    result = pixels.clone()
-    for index in range(0, count, 2):
-        paste, share, top, left = torch.rand(4, generator=generator).tolist()
-        if paste < 0.5:
-            result[index] = torch.lerp(pixels[index], others[index], share / 2)
-            continue
-        side = round(size * (0.2 + 0.5 * share))
-        rows, columns = (slice(n, n + side) for n in (int(top * size), int(left * size)))
-        result[index, :, rows, columns] = others[index, :, rows, columns]
-    return result
 
 
 @dataclass(frozen=True)
@@ -259,6 +226,37 @@ def evaluate(
     return {**scores, "mean": sum(scores.values()) / 2}
 
 
+def check_options(arguments: argparse.Namespace) -> None:
+    """Raise `UserError`, before any work, for options that cannot be or do not go together."""
+    for name, least in (("epochs", 1), ("batch_size", 1), ("size", LEAST_SIZE), ("seed", 0)):
+        value = getattr(arguments, name)
+        if value < least:
+            raise UserError(f"--{name.replace('_', '-')} {value} is not at least {least}")
+    if arguments.seed > LARGEST_SEED:
+        raise UserError(f"--seed {arguments.seed} is above {LARGEST_SEED}")
+    if not 0 < arguments.learning_rate < float("inf"):
+        raise UserError(f"--learning-rate {arguments.learning_rate} is not above 0 and finite")
+    if arguments.batch_size == 1 and arguments.size < 2 * LEAST_SIZE:
+        raise UserError(
+            f"--batch-size 1 needs --size {2 * LEAST_SIZE} or more: of one vector there is nothing "
+            "to normalise"
+        )
+    VGGConfig(arguments.name, arguments.width)
+    if arguments.start_width is not None:
+        if arguments.start_from is None:
+            raise UserError("--start-width is of the weights that --start-from names")
+        VGGConfig(arguments.name, arguments.start_width)
+        if arguments.start_width > arguments.width:
+            raise UserError(
+                f"--start-width {arguments.start_width} is above --width {arguments.width}"
+            )
+    if (arguments.decoder is None) != (arguments.captions is None):
+        raise UserError("--decoder and --captions, which it reads, are given together")
+    if arguments.decoder is not None and arguments.mix:
+        raise UserError("--decoder reads captions of photos, which --mix overlays by others")
+    check_writable("--out", arguments.out)
+
+
 def main() -> None:
     """Distil."""
     parser = argparse.ArgumentParser(
@@ -298,36 +296,47 @@ def main() -> None:
     parser.add_argument("--device", default="auto", help="default: %(default)s")
     arguments = parser.parse_args()
 
-    if arguments.start_width is not None and arguments.start_from is None:
-        raise UserError("--start-width is of the weights that --start-from names")
-    if (arguments.decoder is None) != (arguments.captions is None):
-        raise UserError("--decoder and --captions, which it reads, are given together")
-    if arguments.decoder is not None and arguments.mix:
-        raise UserError("--decoder reads captions of photos, which --mix overlays by others")
+    check_options(arguments)
     device = choose_device(arguments.device)
-    names = read_text(arguments.train, "list of photos").split()
-    held_out = read_text(arguments.validation, "list of photos").split()[:VALIDATION_PHOTOS]
+    names = photo_names(arguments.train)
+    held_out = photo_names(arguments.validation)[:VALIDATION_PHOTOS]
+    if arguments.batch_size > len(names):
+        raise UserError(
+            f"--batch-size {arguments.batch_size} is more than the {len(names)} photos of "
+            f"{arguments.train}"
+        )
+    steps = len(names) // arguments.batch_size * arguments.epochs
+    training = TrainingConfig(
+        epochs=arguments.epochs,
+        batch_size=arguments.batch_size,
+        learning_rate=arguments.learning_rate,
+        weight_decay=1e-2,
+        clip_norm=0.0,
+        schedule="cosine",
+        warmup_steps=steps // 10,
+        patience=0,
+        precision="bfloat16",
+        seed=arguments.seed,
+    )
+    config = VGGConfig(arguments.name, arguments.width)
     words = None
     if arguments.decoder is not None:
         words = TeacherWords(arguments.decoder, arguments.captions, names).to(device)
-    photos = load_photos(names, arguments.photos)
-    validation_photos = load_photos(held_out, arguments.photos)
     torch.manual_seed(arguments.seed)
     teacher = Teacher(arguments.teacher).to(device, memory_format=torch.channels_last)
     classifier = None
     if arguments.classifier is not None:
         classifier = Classifier(arguments.classifier).to(device, memory_format=torch.channels_last)
-    config = VGGConfig(arguments.name, arguments.width)
     student = Student(config, words)
     if arguments.start_from is not None:
         width = arguments.start_width or arguments.width
-        if width > arguments.width:
-            raise UserError(f"--start-width {width} is above --width {arguments.width}")
         start = build_encoder(VGGConfig(arguments.name, width), arguments.start_from)
         if width < arguments.width:
             start = widened(start, config)
         student.encoder.load_state_dict(start.state_dict())
     student.to(device, memory_format=torch.channels_last)
+    photos = load_photos(names, arguments.photos)
+    validation_photos = load_photos(held_out, arguments.photos)
     with torch.no_grad():
         sample = teacher(photos[:VALIDATION_PHOTOS].to(device).float() / 255)
     scales = [m.std(dim=(0, 2, 3)).clamp(min=1e-2).view(1, -1, 1, 1) for m in sample]
@@ -341,7 +350,6 @@ def main() -> None:
             encoder.load_state_dict(tensors)
             save_model(words.seeing_with(encoder), arguments.out / "model", torch.float32)
 
-    steps = len(photos) // arguments.batch_size * arguments.epochs
     train(
         student,
         Crops(
@@ -356,18 +364,7 @@ def main() -> None:
             arguments.seed,
             device,
         ),
-        TrainingConfig(
-            epochs=arguments.epochs,
-            batch_size=arguments.batch_size,
-            learning_rate=arguments.learning_rate,
-            weight_decay=1e-2,
-            clip_norm=0.0,
-            schedule="cosine",
-            warmup_steps=steps // 10,
-            patience=0,
-            precision="bfloat16",
-            seed=arguments.seed,
-        ),
+        training,
         arguments.out,
         Validation(
             lambda: evaluate(student, teacher, scales, validation_photos, device), "mean", keep

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy
+import pytest
 import torch
 from PIL import Image
+from torch import Tensor
 
 from captioner.caption import Captioner, DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.captioner import SearchOptions
@@ -45,6 +49,27 @@ def save_photo(path: Path, seed: int = 0, size: tuple[int, int] = (120, 90)) -> 
     colours = numpy.random.default_rng(seed).integers(0, 255, (6, 8, 3), dtype=numpy.uint8)
     Image.fromarray(colours).resize(size, Image.Resampling.BICUBIC).save(path)
     return path
+
+
+def publish_weights(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, state: dict[str, Tensor]
+) -> Path:
+    """Put weights into torchvision's folder as if they were those it publishes for a VGG.
+
+    The real files, of half a gigabyte, cannot be had in a test. Only what torchvision says of them
+    changes, their address, which ends in the digest; that of this file is its own, and is checked.
+    """
+    from torchvision.models import get_model_weights  # Heavy, so not at the top.
+
+    entry: Any = get_model_weights(name)
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.save(state, folder / "made.pth")
+    digest = hashlib.sha256((folder / "made.pth").read_bytes()).hexdigest()
+    place = (folder / "made.pth").rename(folder / f"{name}-{digest[:8]}.pth")
+    monkeypatch.setattr(
+        entry.IMAGENET1K_V1.value, "url", f"https://download.pytorch.org/models/{place.name}"
+    )
+    return place
 
 
 def heavy_imports(code: str, *arguments: str) -> str:

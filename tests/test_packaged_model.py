@@ -12,6 +12,7 @@ from PIL import Image
 from samples import heavy_imports
 
 import captioner
+from captioner.data.outliers import OUTLIER_KINDS, draw_outliers
 from captioner.demo import demo_photo
 from captioner.models import model_folder, packaged_models
 from captioner.recipes.captioning import scores_of
@@ -62,6 +63,24 @@ def test_a_batch_equals_the_photos_one_at_a_time(model: captioner.Captioner) -> 
     assert [caption.text for caption in together] == [caption.text for caption in alone]
     for one, other in zip(together, alone, strict=True):
         assert torch.allclose(one.attention, other.attention, atol=1e-4)
+
+
+def test_it_says_how_far_to_trust_its_captions(model: captioner.Captioner) -> None:
+    """As it is shipped: its confidence is low, and said to be, of what is no photo."""
+    noise = Image.fromarray(
+        numpy.random.default_rng(0).integers(0, 255, (240, 320, 3), dtype=numpy.uint8)
+    )
+    kinds = [kind for kind in OUTLIER_KINDS if kind.family == "screenshots"]
+    screenshots = [draw_outliers(kind, 1, 0)[0] for kind in kinds]
+    assert len(screenshots) >= 3
+    demo, *others = model.caption([demo_photo(), noise, Image.new("RGB", (320, 240)), *screenshots])
+    # It lies close to the limit: on which side of it is not asked.
+    assert demo.confidence is not None
+    assert 0 <= demo.confidence <= 1
+    for caption in others:
+        assert caption.confidence is not None
+        assert 0 <= caption.confidence < demo.confidence
+        assert caption.doubt.startswith("not sure")
 
 
 def test_loading_it_and_captioning_imports_nothing_heavy_besides_torch() -> None:

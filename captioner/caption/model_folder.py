@@ -57,9 +57,12 @@ def save_model(
 
     dtype: what floating-point weights are stored as; they are computed with in float32. The
         confidence's tensors are always stored as they are.
+    A stop leaves a folder of which no file is half written, and whose config never names a
+    confidence that its weights lack.
     Raises `UserError` when the folder cannot be written.
     """
     folder = Path(folder)
+    _forget_confidence(folder)
     config = ModelConfig(
         FORMAT,
         captioner.encoder.config,
@@ -82,7 +85,8 @@ def save_model(
 def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captioner:
     """Read a captioner from a folder that `save_model` wrote.
 
-    Raises `UserError` naming the file, and the field or tensor, that is missing or does not fit.
+    Raises `UserError` naming the file, and the field or tensor, that is missing or does not fit;
+    the tensors of a confidence that the config names among them.
     """
     folder = Path(folder)
     path = folder / CONFIG
@@ -97,10 +101,15 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     tensors = read_tensors(folder / WEIGHTS)
     modules: dict[str, nn.Module] = {"encoder": encoder, "decoder": decoder}
     bare = _without_confidence(tensors)
-    if confidence is not None and len(bare) < len(tensors):
+    if confidence is None:
+        tensors = bare  # Of a calibration that was stopped there may be tensors without numbers.
+    elif len(bare) == len(tensors):
+        raise UserError(
+            f"{folder / WEIGHTS}: the tensors of the confidence that {path} names are missing; "
+            f"without the field 'confidence' the model loads, and captioner calibrate gives it one"
+        )
+    else:
         modules[_CONFIDENCE] = confidence
-    else:  # A calibration that was stopped, or a model saved over one that was calibrated.
-        tensors, confidence = bare, None
     fill(modules, tensors, folder / WEIGHTS)
     card = read_card(folder)
     try:
@@ -127,10 +136,24 @@ def save_confidence(confidence: Confidence, folder: str | Path) -> None:
     folder = Path(folder)
     mapping = dict(read_json(folder / CONFIG, "model config"))
     tensors = _without_confidence(read_tensors(folder / WEIGHTS))
-    if mapping.pop("confidence", None) is not None:  # New tensors with old numbers would mislead.
-        write_json(folder / CONFIG, mapping)
+    _forget_confidence(folder)
+    mapping.pop("confidence", None)
     write_tensors(folder / WEIGHTS, tensors | _stored_confidence(confidence))
     write_json(folder / CONFIG, {**mapping, "confidence": to_mapping(confidence.config)})
+
+
+def _forget_confidence(folder: Path) -> None:
+    """Take the numbers of a confidence out of a folder's config, before its tensors change.
+
+    Old numbers with new tensors would mislead, and with none the folder would not load. A config
+    that cannot be read is left to what replaces it.
+    """
+    try:
+        mapping = read_json(folder / CONFIG, "model config")
+    except UserError:
+        return
+    if isinstance(mapping, dict) and mapping.pop("confidence", None) is not None:
+        write_json(folder / CONFIG, mapping)
 
 
 def _stored_confidence(confidence: Confidence | None) -> dict[str, Tensor]:

@@ -107,6 +107,7 @@ class VGGEncoder(nn.Module):
             feature_map = self.features(images)  # (B, 512, height / 16, width / 16)
         else:
             with torch.no_grad():
+                # (B, C, height / 2**n, width / 2**n), behind n frozen blocks and their poolings.
                 feature_map = self.features[:first](images)
             feature_map = self.features[first:](feature_map)  # (B, 512, height / 16, width / 16)
         return feature_map.flatten(start_dim=2).transpose(1, 2)  # (B, L, 512)

@@ -42,10 +42,13 @@ def build_encoder(config: VGGConfig, weights: str) -> VGGEncoder:
 
 
 def imagenet_weights(config: VGGConfig) -> dict[str, Tensor]:
-    """Torchvision's ImageNet weights, downloaded on first use, checked by hash and kept.
+    """Torchvision's ImageNet weights, downloaded on first use and kept.
 
-    Raises `UserError` for a network narrower than the published one and, without a network
-    connection, with the address to fetch and the place to put it.
+    Their SHA-256 is held against the digits of it that the file's name ends in, whether they were
+    downloaded just now or lay in their place already, put there by hand or by another program.
+
+    Raises `UserError` for a network narrower than the published one, for a file of other content
+    and, without a network connection, with the address to fetch and the place to put it.
     """
     if config.width != 1.0:
         raise UserError(
@@ -57,6 +60,8 @@ def imagenet_weights(config: VGGConfig) -> dict[str, Tensor]:
 
     entry: Any = get_model_weights(config.name).IMAGENET1K_V1
     place = Path(torch.hub.get_dir()) / "checkpoints" / Path(entry.url).name
+    if place.exists():  # Torch checks only what it downloads itself.
+        _check_digest(place, config.name, entry.url)
     try:
         state: dict[str, Tensor] = entry.get_state_dict(
             progress=True, check_hash=True, map_location="cpu", weights_only=True
@@ -111,6 +116,27 @@ def fingerprint(encoder: VGGEncoder) -> str:
         # float16 is what a model folder keeps, so a saved and loaded encoder is the same one.
         digest.update(tensor.detach().cpu().half().contiguous().numpy().tobytes())
     return digest.hexdigest()
+
+
+def _check_digest(place: Path, name: str, url: str) -> None:
+    """Raise `UserError` unless a file's SHA-256 begins as its name says: `vgg19-dcbb9e9d.pth`."""
+    expected = place.stem.rpartition("-")[2]
+    digest = hashlib.sha256()
+    try:
+        with place.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise UserError(
+            f"the ImageNet weights {place} cannot be read ({error.strerror or error})"
+        ) from None
+    found = digest.hexdigest()[: len(expected)]
+    if found != expected:
+        raise UserError(
+            f"{place} does not hold the ImageNet weights of {name}: its SHA-256 begins with "
+            f"{found}, not with {expected}; delete {place} and try again, or put there what "
+            f"{url} gives"
+        )
 
 
 def _convolutions(state: dict[str, Tensor], encoder: VGGEncoder, source: str) -> dict[str, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from captioner.caption.confidence import (
 from captioner.caption.familiarity import Familiarity, FamiliarityConfig, pooled_features
 from captioner.caption.model_folder import save_confidence
 from captioner.errors import UserError
+from captioner.text import vocabulary as vocabulary_module
 
 WEIGHTS = ConfidenceWeights(1.0, 0.5, 0.25, -0.125, -0.2, -3.0)
 FAMILIARITY = FamiliarityConfig(2, 0.1, 1.0, 0.0, 1.0, 2.0)
@@ -227,16 +229,60 @@ def test_a_stop_while_writing_leaves_a_folder_that_loads(
     assert load_model(calibrated).confidence is None
 
 
+@pytest.mark.parametrize("stop", [1, 2, 3])
+@pytest.mark.parametrize("with_confidence", [False, True])
 def test_a_model_saved_over_a_calibrated_one_loads_at_any_stop(
-    calibrated: Path, tiny_captioner: Captioner, monkeypatch: pytest.MonkeyPatch
+    calibrated: Path,
+    tiny_captioner: Captioner,
+    monkeypatch: pytest.MonkeyPatch,
+    stop: int,
+    with_confidence: bool,
 ) -> None:
-    def stopped(*_: object) -> None:
-        raise KeyboardInterrupt
+    """Stopped after its first, second or third file: numbers taken out, tensors, vocabulary."""
+    if with_confidence:
+        tiny_captioner.confidence = make_confidence(tiny_captioner, 0.4)
+    written = []
 
-    monkeypatch.setattr(model_folder_module, "write_json", stopped)
+    def stopped(path: Path) -> None:
+        written.append(path.name)
+        if len(written) > stop:
+            raise KeyboardInterrupt
+
+    for module, name in (
+        (model_folder_module, "write_json"),
+        (model_folder_module, "write_tensors"),
+        (vocabulary_module, "write_json"),
+    ):
+        write = getattr(module, name)
+
+        def write_or_stop(
+            path: Path, value: object, write: Callable[..., None] = write, **options: object
+        ) -> None:
+            stopped(path)
+            write(path, value, **options)
+
+        monkeypatch.setattr(module, name, write_or_stop)
     with pytest.raises(KeyboardInterrupt):
         save_model(tiny_captioner, calibrated)
-    assert load_model(calibrated).confidence is None  # The old numbers, and no tensors.
+    files = ["config.json", "model.safetensors", "vocabulary.json", "config.json"]
+    assert written == files[: stop + 1]
+    assert load_model(calibrated).confidence is None
+
+
+def test_numbers_without_their_tensors_are_refused(calibrated: Path) -> None:
+    """Otherwise a calibrated model would be taken for one that was not, and say nothing of it."""
+    path = calibrated / "model.safetensors"
+    bare = {key: each for key, each in load_file(path).items() if not key.startswith("confidence.")}
+    save_file(bare, path)
+    with pytest.raises(UserError, match=r"tensors of the confidence that .* are missing") as error:
+        load_model(calibrated)
+    assert str(path) in str(error.value)
+    assert str(calibrated / "config.json") in str(error.value)
+    # What the sentence says helps.
+    config = json.loads((calibrated / "config.json").read_text())
+    del config["confidence"]
+    (calibrated / "config.json").write_text(json.dumps(config))
+    assert load_model(calibrated).confidence is None
 
 
 @pytest.mark.parametrize(

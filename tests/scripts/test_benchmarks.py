@@ -117,5 +117,34 @@ def test_the_benchmark_of_captioning_prints_those_of_translation_as_well(
     (speed,) = found["translation"]
     assert speed["decoding"] > 0
     monkeypatch.setattr(sys, "argv", [*arguments, "nothing"])
-    with pytest.raises(UserError, match=r"nothing.*is not one of training.*, length, translation"):
+    with pytest.raises(UserError, match=r"nothing.*is not one of training.*, packaged, length"):
         benchmark.main()
+
+
+def test_the_packaged_model_is_timed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    import benchmark
+
+    file = tmp_path / "found.json"
+    options = ["--repeat", "2", "--only", "packaged", "--json", str(file)]
+    monkeypatch.setattr(sys, "argv", ["benchmark.py", *options])
+    assert benchmark.main() == 0
+    found = json.loads(file.read_text())["packaged"]
+    assert [(each["limit"], each["times"]) for each in found] == [(0.15, 2), (0.1, 2)]
+    header, *lines = capsys.readouterr().out.splitlines()[-3:]
+    assert header.split()[-4:] == ["median", "largest", "limit", "of"]
+    for each, line in zip(found, lines, strict=True):
+        assert 0 < each["median"] <= each["largest"]
+        assert line.startswith(each["name"])
+        assert line.split()[-4:-2] == [f"{each['median']:.3f}", f"{each['largest']:.3f}"]
+
+
+def test_the_median_and_the_largest_of_so_many_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    import benchmark_packaged
+
+    seconds = iter([0.3, 0.1, 0.9])
+    found = benchmark_packaged.timing("x", 0.5, 3, lambda: next(seconds))
+    assert (found.median, found.largest, found.limit, found.times) == (0.3, 0.9, 0.5, 3)

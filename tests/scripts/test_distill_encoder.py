@@ -94,27 +94,84 @@ def test_an_encoder_learns_to_mean_the_same_to_a_decoder(photos: Path) -> None:
     read_start(photos / "run/model").put_into(model.decoder, eyes, trained=False)
 
 
+def refused(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, folder: Path, *options: str
+) -> str:
+    """The sentence with which the script refuses to begin in a folder."""
+    monkeypatch.chdir(folder)
+    given = ["--photos", "photos", "--train", "train.txt", "--validation", "validation.txt"]
+    given += ["--teacher", "teacher.safetensors", "--out", "run", "--device", "cpu"]
+    monkeypatch.setattr(sys, "argv", ["distill_encoder.py", *given, *options])
+    with pytest.raises(UserError) as error:
+        script.main()
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--decoder", "model"], "--decoder and --captions, which it reads, are given together"),
         (["--captions", "c.txt"], "--decoder and --captions, which it reads, are given together"),
         (["--decoder", "model", "--captions", "c.txt", "--mix"], "--mix overlays by others"),
+        (["--batch-size", "0"], "--batch-size 0 is not at least 1"),
+        (["--batch-size", "-3"], "--batch-size -3 is not at least 1"),
+        (["--batch-size", "1", "--size", "63"], "--batch-size 1 needs --size 64 or more"),
+        (["--size", "0"], "--size 0 is not at least 32"),
+        (["--size", "8"], "--size 8 is not at least 32"),
+        (["--epochs", "0"], "--epochs 0 is not at least 1"),
+        (["--seed", "-1"], "--seed -1 is not at least 0"),
+        (["--seed", str(2**32)], "--seed 4294967296 is above 4294967295"),
+        (["--learning-rate", "0"], "--learning-rate 0.0 is not above 0 and finite"),
+        (["--learning-rate", "nan"], "--learning-rate nan is not above 0 and finite"),
+        (["--width", "2"], "encoder width 2.0 is not above 0 and at most 1"),
+        (["--name", "vgg12"], "encoder name 'vgg12' is not one of"),
+        (["--start-width", "0.1"], "--start-width is of the weights that --start-from names"),
+        (["--start-from", "x", "--start-width", "0"], "encoder width 0.0 is not above 0"),
+        (["--start-from", "x", "--start-width", "0.6"], "--start-width 0.6 is above --width 0.5"),
+        (["--out", "train.txt"], "--out needs"),
     ],
 )
-def test_a_decoder_needs_captions_of_the_photos(
-    photos: Path,
+def test_options_are_checked_before_anything_is_read(
+    tmp_path: Path,
     script: ModuleType,
     options: list[str],
     message: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.chdir(photos)
-    given = ["--photos", "photos", "--train", "train.txt", "--validation", "validation.txt"]
-    given += ["--teacher", "teacher.safetensors", "--out", "run", "--device", "cpu"]
-    monkeypatch.setattr(sys, "argv", ["distill_encoder.py", *given, *options])
-    with pytest.raises(UserError, match=message):
-        script.main()
+    (tmp_path / "train.txt").write_text("never looked at")
+    assert message in refused(script, monkeypatch, tmp_path, *options)
+
+
+def test_too_few_photos_are_refused_before_any_is_read(
+    photos: Path,
+    script: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    monkeypatch.setattr(script, "load_photos", lambda *_: pytest.fail("photos were read"))
+    for name in ("train.txt", "validation.txt"):
+        whole = (photos / name).read_text()
+        (photos / name).write_text(" \n\n")
+        sentence = refused(script, monkeypatch, photos, "--batch-size", "3")
+        assert sentence == f"list of photos {name} names none"
+        (photos / name).write_text(whole)
+    sentence = refused(script, monkeypatch, photos, "--batch-size", "7")
+    assert sentence == "--batch-size 7 is more than the 6 photos of train.txt"
+    assert not recwarn.list
+
+
+def test_names_of_photos_may_hold_blanks(script: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_bytes(b"a dog.jpg\r\n\n b.jpg \nc.jpg")
+    assert script.photo_names(tmp_path / "names.txt") == ["a dog.jpg", "b.jpg", "c.jpg"]
+
+
+def test_a_crop_of_the_least_size_is_seen(script: ModuleType) -> None:
+    student = script.Student(VGGConfig("vgg11_bn", 0.05))
+    shapes = [tuple(each.shape) for each in student(torch.rand(2, 3, 32, 32))]
+    assert shapes == [(2, 512, 2, 2), (2, 1024, 1, 1), (2, 1000)]
+    shapes = [tuple(each.shape) for each in student(torch.rand(1, 3, 64, 64))]
+    assert shapes == [(1, 512, 4, 4), (1, 1024, 2, 2), (1, 1000)]
 
 
 def test_a_widened_encoder_sees_what_the_narrow_one_sees(script: ModuleType) -> None:
@@ -189,3 +246,57 @@ def test_a_teacher_of_other_sizes_is_refused_by_name(
         Classifier(tmp_path / "cut.safetensors")
     block_11, block_12 = Teacher(tmp_path / "cut.safetensors")(torch.rand(2, 3, 64, 64))
     assert (block_11.shape, block_12.shape) == ((2, 512, 4, 4), (2, 1024, 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "message"),
+    [
+        ("depthwise3.bias", None, r"has no tensor 'depthwise3\.bias'"),
+        ("conv1.weight", None, r"has no tensor 'conv1\.weight'"),
+        ("pointwise7.weight", None, r"has no tensor 'pointwise7\.weight'"),
+        (
+            "pointwise4.weight",
+            torch.zeros(128, 100, 1, 1),
+            r"'pointwise4\.weight' is \(128, 100, 1, 1\), not \(128, 128, 1, 1\)",
+        ),
+        (
+            "depthwise5.weight",
+            torch.zeros(64, 1, 3, 3),
+            r"'depthwise5\.weight' is of 64 channels, and gets 256",
+        ),
+        ("depthwise9.bias", torch.zeros(7), r"'depthwise9\.bias' is \(7,\), not \(512,?\)"),
+        ("conv1.weight", torch.tensor(1.0), r"'conv1\.weight' is \(\), not \(any, 3, 3, 3\)"),
+        ("pointwise11.weight", torch.tensor(1.0), r"'pointwise11\.weight' of 512 channels"),
+    ],
+)
+def test_every_layer_of_a_teacher_is_checked(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    name: str,
+    tensor: torch.Tensor | None,
+    message: str,
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    from teacher import Teacher
+
+    tensors = mobile_net(1.0, last=12)
+    if name == "depthwise5.weight":
+        tensors["depthwise5.bias"] = torch.zeros(64)
+    changed = {key: each for key, each in tensors.items() if key != name}
+    save_file(changed if tensor is None else {**changed, name: tensor}, tmp_path / "t.safetensors")
+    with pytest.raises(UserError, match=rf"t\.safetensors.*{message}"):
+        Teacher(tmp_path / "t.safetensors")
+
+
+@pytest.mark.parametrize("name", ["logits.bias", "depthwise13.weight", "pointwise13.bias"])
+def test_every_layer_of_a_classifier_is_checked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    from teacher import Classifier
+
+    tensors = mobile_net(0.25, last=13)
+    del tensors[name]
+    save_file(tensors, tmp_path / "c.safetensors")
+    with pytest.raises(UserError, match=rf"c\.safetensors has no tensor '{name}'"):
+        Classifier(tmp_path / "c.safetensors")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import io
 import os
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
+from samples import publish_weights
 from torch import Tensor
 
 from captioner.errors import UserError
@@ -212,26 +214,53 @@ def test_a_damaged_file_from_before_is_to_be_deleted(
     place.write_bytes(content)
     with pytest.raises(UserError) as error:
         build_encoder(FULL, "imagenet")
-    assert "weights of vgg11 are damaged" in str(error.value)
+    found = hashlib.sha256(content).hexdigest()[:8]
+    assert f"{place} does not hold the ImageNet weights of vgg11" in str(error.value)
+    assert f"its SHA-256 begins with {found}, not with 8a719046" in str(error.value)
     assert f"delete {place} and try again" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_other_weights_put_in_their_place_are_refused(
+    place: Path, server: Callable[[Any], None]
+) -> None:
+    """Whole, and of the right shapes, but not those that were published."""
+    server(AssertionError("no download is due"))
+    torch.save(VGGEncoder(FULL).state_dict(), place)
+    with pytest.raises(UserError, match=r"vgg11-8a719046\.pth does not hold .*not with 8a719046"):
+        build_encoder(FULL, "imagenet")
+
+
+def test_weights_that_cannot_be_read_are_named(place: Path) -> None:
+    place.mkdir()
+    with pytest.raises(UserError, match=r"vgg11-8a719046\.pth cannot be read \(Is a directory\)"):
+        build_encoder(FULL, "imagenet")
 
 
 def test_code_in_a_downloaded_file_is_not_run(
-    place: Path, server: Callable[[Any], None], tmp_path: Path
+    place: Path, server: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server(AssertionError("no download is due"))
-    torch.save({"features.0.weight": RunsCode(tmp_path / "made")}, place)
+    state: dict[str, Any] = {"features.0.weight": RunsCode(tmp_path / "made")}
+    publish_weights(monkeypatch, place.parent, "vgg11", state)
     with pytest.raises(UserError, match="never run"):
         build_encoder(FULL, "imagenet")
     assert not (tmp_path / "made").exists()
 
 
-def test_weights_put_in_their_place_are_used(place: Path, server: Callable[[Any], None]) -> None:
+def test_the_weights_put_in_their_place_are_used(
+    place: Path, server: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     server(AssertionError("no download is due"))
     state = VGGEncoder(FULL).state_dict()
-    torch.save({**state, "classifier.6.bias": torch.zeros(1000)}, place)
+    whole = {**state, "classifier.6.bias": torch.zeros(1000)}
+    published = publish_weights(monkeypatch, place.parent, "vgg11", whole)
     loaded = build_encoder(FULL, "imagenet").state_dict()
     assert all(torch.equal(tensor, state[name]) for name, tensor in loaded.items())
+    with published.open("ab") as file:  # Not a tensor of it is changed.
+        file.write(b"x")
+    with pytest.raises(UserError, match=r"its SHA-256 begins with"):
+        build_encoder(FULL, "imagenet")
 
 
 def test_a_narrower_network_has_no_imagenet_weights() -> None:

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import re
+import shlex
+from itertools import pairwise
+
+import pytest
+from scripts_samples import ROOT
+
+from captioner.recipes.config import read_recipe
+
+
+class WorkBeginsError(Exception):
+    """The options were accepted: work would begin."""
+
+
+def test_the_command_in_the_readme_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    monkeypatch.chdir(ROOT)
+    import caption_baselines
+
+    def begins(*arguments: object) -> None:
+        raise WorkBeginsError
+
+    monkeypatch.setattr(caption_baselines, "read_sources", begins)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = re.findall(r"`python (scripts/caption_baselines\.py[^`]*)`", readme)
+    assert len(commands) == 1
+    typed = shlex.split(commands[0])
+    monkeypatch.setattr("sys.argv", typed)
+    with pytest.raises(WorkBeginsError):
+        caption_baselines.main()
+    changes = [value for option, value in pairwise(typed) if option == "--set"]
+    assert read_recipe(typed[1], changes).training.epochs == 6
