@@ -15,14 +15,18 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import captioner
+from captioner.cli.options import add_device
 from captioner.cli.program import run_program
+from captioner.data.parallel import read_parallel
 from captioner.devices import choose_device
 from captioner.errors import UserError
-from captioner.files import write_json
+from captioner.files import check_output, write_json
+from captioner.models import load_translator, model_folder
 from captioner.recipes.translation_scoring import TranslationReport, score_translator
 from captioner.render.curves import check_curves_path
 from captioner.render.length_curves import LINES, save_length_curves
+from captioner.translate import TranslationSearch, Translator
+from captioner.translate.model_folder import model_files
 
 BATCH_SIZE = 100
 MODEL = "model"
@@ -48,23 +52,52 @@ def name_of(folder: Path) -> str:
     return whole.parent.name if whole.name == MODEL else whole.name
 
 
+def searches(own: TranslationSearch, beam: int, exponents: list[float]) -> list[TranslationSearch]:
+    """A model's own search with this beam, and with each exponent of the length normalisation.
+
+    Raises `UserError` for values out of range.
+    """
+    return [replace(own, beam=beam, length_normalisation=exponent) for exponent in exponents]
+
+
 def compare(
-    model: Path, source: Path, references: Path, exponents: list[float], beam: int
+    name: str,
+    translator: Translator,
+    source: Path,
+    references: Path,
+    exponents: list[float],
+    beam: int,
 ) -> Comparison:
     """Translate with each exponent of the length normalisation, and keep what scores best.
 
-    model: a folder, or the name of a packaged model. Of equals, the first exponent is kept. Raises
-    `UserError` as loading the model, its search options and scoring do.
+    name: what the translator is called. Of equals, the first exponent is kept. Raises `UserError`
+    as its search options and scoring do.
     """
-    translator = captioner.load_translator(model, choose_device("auto"))
-    reports = {}
-    for exponent in exponents:
-        search = replace(translator.search, beam=beam, length_normalisation=exponent)
-        reports[exponent] = score_translator(translator, source, references, search, BATCH_SIZE)
+    reports = {
+        search.length_normalisation: score_translator(
+            translator, source, references, search, BATCH_SIZE
+        )
+        for search in searches(translator.search, beam, exponents)
+    }
     bleu = {exponent: report.scores.bleu for exponent, report in reports.items()}
     best = max(exponents, key=lambda exponent: bleu[exponent])
     parameters = sum(weight.numel() for weight in translator.model.parameters())
-    return Comparison(name_of(model), parameters, best, bleu, reports[best])
+    return Comparison(name, parameters, best, bleu, reports[best])
+
+
+def check_outputs(arguments: argparse.Namespace) -> None:
+    """Raise `UserError` for a file to write that is a folder, or one that is read or written."""
+    folders = map(model_folder, arguments.models)
+    read = {
+        "--source": [arguments.source],
+        "--references": [arguments.references],
+        "a file of a model": [file for folder in folders for file in model_files(folder)],
+    }
+    if arguments.json:
+        check_output("--json", arguments.json, read)
+        read["--json"] = [arguments.json]
+    if arguments.picture:
+        check_output("--picture", arguments.picture, read)
 
 
 def scores_row(each: Comparison) -> str:
@@ -107,6 +140,7 @@ def main() -> None:
     parser.add_argument(
         "--references", type=Path, required=True, metavar="FILE", help="what people made of it"
     )
+    add_device(parser)
     parser.add_argument("--beam", type=int, default=5, help="beam size (default: %(default)s)")
     parser.add_argument(
         "--length-normalisation",
@@ -127,12 +161,21 @@ def main() -> None:
         check_curves_path(arguments.picture)
         if len(names) > len(LINES):
             raise UserError(f"--picture can tell {len(LINES)} models apart, not {len(names)}")
+    check_outputs(arguments)
+    device = choose_device(arguments.device)
+    translators = []
+    for folder in arguments.models:  # All of them, before the first is put to work.
+        translator = load_translator(folder, device)
+        searches(translator.search, arguments.beam, arguments.length_normalisation)
+        translators.append(translator)
+    read_parallel(arguments.source, arguments.references)
     print("| | weights, M | BLEU | chrF | brevity penalty | exponent | BLEU by exponent |")
     print("|---|---|---|---|---|---|---|", flush=True)
     compared = []
-    for folder in arguments.models:
+    for name, translator in zip(names, translators, strict=True):
         each = compare(
-            folder,
+            name,
+            translator,
             arguments.source,
             arguments.references,
             arguments.length_normalisation,

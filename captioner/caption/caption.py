@@ -40,6 +40,8 @@ class Caption:
     region: left, top, right, bottom, in pixels of the photo: what the model saw of it, and what
         the maps cover. None when annotation vectors were captioned, not a photo.
     alternatives: the other captions asked for (n-best), best first; empty otherwise.
+    score: what captions of a search are ranked by: the log-probability after length normalisation.
+        None for a caption that no search found.
     confidence: the share of the caption's content words that are expected among the words with
         which people describe the photo, from 0 to 1; see `captioner.caption.confidence`. None for
         a model that was not calibrated, and for a caption that no search found.
@@ -56,6 +58,7 @@ class Caption:
     attention: Tensor = field(compare=False)
     region: tuple[float, float, float, float] | None = None
     alternatives: tuple[Caption, ...] = field(default=())
+    score: float | None = None
     confidence: float | None = None
     sure: bool | None = None
     familiar: bool | None = None
@@ -75,6 +78,8 @@ class Caption:
             "log_probability": self.log_probability,
             "word_log_probabilities": list(self.word_log_probabilities),
         }
+        if self.score is not None:
+            plain["score"] = self.score
         if self.confidence is not None:
             plain["confidence"] = self.confidence
             plain["sure"] = self.sure

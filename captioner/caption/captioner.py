@@ -320,12 +320,13 @@ class Captioner:
     def _caption(
         self, hypothesis: Hypothesis, region: tuple[float, float, float, float] | None
     ) -> Caption:
-        return self._with_maps(
+        caption = self._with_maps(
             [self.vocabulary.words[token] for token in hypothesis.tokens],
             hypothesis.token_log_probabilities,
             hypothesis.attention,
             region,
         )
+        return replace(caption, score=hypothesis.score)
 
     def _with_maps(
         self,

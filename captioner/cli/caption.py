@@ -20,6 +20,9 @@ Captions photos. For every word the model keeps a map of where it looked; the ma
   find . -name '*.jpg' | captioner caption - --json out.json
   captioner caption photo.jpg --n-best 3 --beam 10   the three best captions
 
+With --n-best, each has behind it the score by which they are ranked, and its log-probability. The
+score is the log-probability made fair to longer captions, as --length-normalisation says.
+
 A model that was calibrated (captioner calibrate) says "(not sure)" behind a caption of low
 confidence, or "(not sure: unlike the photos this model was trained on)"; --json has the numbers.
 
@@ -116,7 +119,10 @@ def run(arguments: argparse.Namespace) -> int:
                 continue
             captions = (item.caption, *item.caption.alternatives)
             for caption in captions:
-                notes = [f"{caption.log_probability:.2f}"] if len(captions) > 1 else []
+                notes = []
+                if len(captions) > 1:
+                    notes.append(f"score {caption.score:.2f}")
+                    notes.append(f"log-probability {caption.log_probability:.2f}")
                 notes += [caption.doubt] if caption.doubt else []
                 behind = f"  ({', '.join(notes)})" if notes else ""
                 print(f"{item.path}: {caption.text}{behind}", flush=True)

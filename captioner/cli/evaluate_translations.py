@@ -7,7 +7,7 @@ from typing import Any
 
 from captioner.cli import evaluate_captions, evaluate_maps
 from captioner.cli.options import SEARCH, TRANSLATION_SEARCH, refuse, search_options
-from captioner.cli.report import report
+from captioner.cli.report import report_cut, report_too_long
 from captioner.errors import UserError
 
 DESCRIPTION = """\
@@ -16,6 +16,9 @@ against the length of the source. A model translates --source; or they come from
 
   captioner evaluate --model runs/multi30k_en_de/model --source val.en --references val.de
   captioner evaluate --hypotheses found.de --references val.de --source val.en --json scores.json
+
+A source that is longer than the model reads is cut, and so is a translation that is longer than
+--maximum-length; each is reported, and the exit code stays 0.
 """
 
 OWN = ("hypotheses", "source", "lower_case", "length_width")
@@ -101,8 +104,7 @@ def _of_model(arguments: argparse.Namespace, options: dict[str, Any]) -> Any:
         translator, arguments.source, arguments.references, search, batch_size, **options
     )
     for line, lost in found.truncated.items():
-        report(
-            f"line {line} is too long: its last {lost:,} tokens are not read, since the model "
-            f"reads {translator.maximum_source_length:,}"
-        )
+        report_too_long(arguments.source, line, lost, translator.maximum_source_length)
+    for line in found.cut:
+        report_cut(arguments.source, line, search.maximum_length)
     return found

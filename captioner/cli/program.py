@@ -19,11 +19,16 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
     0, or what `main` returns: all went well. 2: something the person gave is wrong, which is said
     in one sentence behind the program's `name` on standard error. 130: stopped by Ctrl-C or
     SIGTERM, either of which `main` meets as `KeyboardInterrupt`. 141: nobody reads the output.
+
+    Standard output is UTF-8 unless it is a terminal, which has its own encoding.
     """
     for stream in (sys.stdout, sys.stderr):
         # File names need not be text that the terminal can show.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    if hasattr(sys.stdout, "reconfigure") and not sys.stdout.isatty():
+        # A file or pipe, whatever the locale's encoding.
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         with _termination_as_interrupt():
             code = main() or 0

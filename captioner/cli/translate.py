@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 import warnings
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from captioner.cli.options import (
     Commands,
@@ -18,7 +19,8 @@ from captioner.cli.options import (
     add_translation_search,
     search_options,
 )
-from captioner.cli.report import report
+from captioner.cli.report import report, report_cut, report_too_long
+from captioner.data.parallel import text_bytes
 from captioner.errors import UserError
 from captioner.models import DEFAULT_TRANSLATOR
 
@@ -31,9 +33,19 @@ Translates text, one sentence a line, from standard input or a file. As many lin
   captioner translate text.en --alignment page.html
   captioner translate --model runs/multi30k/model text.en --alignment map.png --layer 2 --head 0
 
-With --n-best, each comes on a line of its own: the number of the sentence, its log-probability and
-the text, with tabs between them. A line that is not UTF-8 is reported, and an empty line comes out
-for it; the exit code is then 2. A sentence longer than the model reads is cut, and that is said.
+With --n-best, each comes on a line of its own, with tabs between: the number of the sentence, the
+rank, the score by which it is ranked, the log-probability, and the text. The score is the
+log-probability made fair to longer translations, with the coverage penalty added.
+
+A line that is not UTF-8 is reported, and an empty line comes out for it; the exit code is then 2.
+With --n-best it has one row, of rank 1, without numbers and text. An empty line is translated as
+one empty row with score and log-probability 0, since there is nothing to choose from.
+
+A sentence longer than the model reads is cut, and so is a translation longer than --maximum-length;
+each is reported, and the exit code stays 0. Where a line has no picture, that is reported too.
+
+A file that ends in .gz is unpacked. What comes out is UTF-8, unless it goes to a terminal. What is
+read is never written over.
 """
 
 
@@ -41,7 +53,11 @@ def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
     parser = add_parser(commands, "translate", "translate text, and draw alignments", DESCRIPTION)
     parser.add_argument(
-        "file", nargs="?", default="-", metavar="FILE", help="a text file (default: standard input)"
+        "file",
+        nargs="?",
+        default="-",
+        metavar="FILE",
+        help="a text file; .gz as well (default: standard input)",
     )
     parser.add_argument(
         "--model",
@@ -76,16 +92,23 @@ def run(arguments: argparse.Namespace) -> int:
     """Translate all lines; 2 when one could not be read."""
     if arguments.batch_size < 1:
         raise UserError(f"--batch-size {arguments.batch_size} is not at least 1")
-    from captioner.models import load_translator
+    from captioner.models import load_translator, model_folder
     from captioner.recipes.alignments import AlignmentFile
     from captioner.translate import TranslationSearch
+    from captioner.translate.model_folder import model_files
 
+    shown = "standard input" if arguments.file == "-" else arguments.file
     file = _open(arguments.file)
     if arguments.pieces and not arguments.alignment:
         raise UserError("--pieces has no meaning without --alignment")
     alignment = None
     if arguments.alignment:
-        alignment = AlignmentFile(Path(arguments.alignment), arguments.pieces)
+        text = "/dev/stdin" if arguments.file == "-" else arguments.file
+        read = {
+            "the text to translate": [Path(text)],
+            "a file of the model": model_files(model_folder(arguments.model)),
+        }
+        alignment = AlignmentFile(Path(arguments.alignment), arguments.pieces, read)
     translator = load_translator(arguments.model, arguments.device)
     translator.choose_alignment(arguments.layer, arguments.head)
     search = search_options(arguments, translator.search)
@@ -95,30 +118,34 @@ def run(arguments: argparse.Namespace) -> int:
     generator = search.generator()
     # A person at the keyboard wants each line's translation before the next.
     batch_size = 1 if file.isatty() else arguments.batch_size
-    lines = _lines(file, arguments.file)
-    failed = 0
+    lines = _lines(file)
+    failed = False
     done = 0
     try:
         while batch := list(islice(lines, batch_size)):
-            failed += batch.count(None)
-            sentences = [line or "" for line in batch]
+            sentences = ["" if isinstance(line, _Unreadable) else line for line in batch]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # Said below, with the line.
                 found = translator.translate(sentences, search, batch_size, generator)
-            for sentence, translation in zip(sentences, found, strict=True):
+            for line, translation in zip(batch, found, strict=True):
                 done += 1
+                if isinstance(line, _Unreadable):
+                    failed = True
+                    report(f"{shown}, line {done}: {line.error}")
+                    print(f"{done}\t1\t\t\t" if search.n_best > 1 else "")
+                    if alignment is not None and (lacking := alignment.add_unreadable(line.error)):
+                        report(lacking)
+                    continue
                 if translation.truncated:
-                    report(
-                        f"line {done} is too long: its last {translation.truncated:,} tokens are "
-                        f"not read, since the model reads {translator.maximum_source_length:,}"
-                    )
-                if search.n_best == 1:
-                    print(translation.text)
-                else:
-                    for each in (translation, *translation.alternatives):
-                        print(f"{done}\t{each.log_probability:.4f}\t{each.text}")
-                if alignment is not None:
-                    alignment.add(sentence, translation)
+                    reads = translator.maximum_source_length
+                    report_too_long(shown, done, translation.truncated, reads)
+                for rank, each in enumerate((translation, *translation.alternatives), start=1):
+                    if each.cut:
+                        report_cut(shown, done, search.maximum_length, rank)
+                    numbers = f"{done}\t{rank}\t{each.score:.4f}\t{each.log_probability:.4f}\t"
+                    print(f"{numbers if search.n_best > 1 else ''}{each.text}")
+                if alignment is not None and (lacking := alignment.add(line, translation)):
+                    report(lacking)
             sys.stdout.flush()
     finally:  # An interruption loses nothing that is done.
         if alignment is not None:
@@ -126,9 +153,17 @@ def run(arguments: argparse.Namespace) -> int:
     return 2 if failed else 0
 
 
+class _Unreadable(NamedTuple):
+    """A line that cannot be read, and why."""
+
+    error: str
+
+
 def _open(path: str) -> BinaryIO:
     if path == "-":
         return sys.stdin.buffer
+    if Path(path).suffix == ".gz":
+        return io.BytesIO(text_bytes(path))
     try:
         return open(path, "rb")
     except FileNotFoundError:
@@ -137,12 +172,10 @@ def _open(path: str) -> BinaryIO:
         raise UserError(f"cannot read text file {path}: {error.strerror or error}") from None
 
 
-def _lines(file: BinaryIO, name: str) -> Iterator[str | None]:
-    """The lines without their ends; None, which is reported, for one that is not UTF-8."""
-    shown = "standard input" if name == "-" else name
+def _lines(file: BinaryIO) -> Iterator[str | _Unreadable]:
+    """The lines, without their ends."""
     for number, line in enumerate(file, start=1):
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
-            report(f"{shown}, line {number}: byte {error.start + 1} is not UTF-8 text")
-            yield None
+            yield _Unreadable(f"byte {error.start + 1} is not UTF-8 text")

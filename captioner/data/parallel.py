@@ -81,6 +81,25 @@ def read_lines(path: str | Path) -> list[str]:
     Unicode takes for line ends may stand inside a sentence. Raises `UserError` that names the file,
     and the line that is not UTF-8.
     """
+    lines = text_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    if lines[-1] == b"":
+        lines.pop()
+    found = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            found.append(line.decode("utf-8").removesuffix("\r"))
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{path}, line {number}: byte {error.start + 1} is not UTF-8 text"
+            ) from None
+    return found
+
+
+def text_bytes(path: str | Path) -> bytes:
+    """What is in a text file; one that ends in .gz is unpacked.
+
+    Raises `UserError` that names the file, for one that cannot be read or unpacked.
+    """
     path = Path(path)
     try:
         content = path.read_bytes()
@@ -94,15 +113,4 @@ def read_lines(path: str | Path) -> list[str]:
         raise UserError(
             f"cannot read text file {path}: {getattr(error, 'strerror', None) or error}"
         ) from None
-    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    if lines[-1] == b"":
-        lines.pop()
-    found = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            found.append(line.decode("utf-8").removesuffix("\r"))
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"{path}, line {number}: byte {error.start + 1} is not UTF-8 text"
-            ) from None
-    return found
+    return content

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from captioner.errors import UserError
-from captioner.files import check_writable, write_json
+from captioner.files import check_output, write_json
 from captioner.render.alignment import (
     HEAT_MAP_SUFFIXES,
     AlignmentItem,
@@ -27,41 +32,81 @@ class AlignmentFile:
     ("map.png", "map-2.png", ...).
     pieces: show the tokens of subwords as they are; by default they are put together to words. JSON
         has both.
+    read: the files that are read, by what they are to the person; none is written over.
 
-    Raises `UserError`, before anything is written, for another end of the name, and for a place
-    that cannot be written to.
+    Raises `UserError`, before anything is written, for another end of the name, for a file or
+    numbered picture that is one of those read or a folder, and for a place that cannot be written
+    to.
     """
 
     path: Path
     pieces: bool = False
+    read: InitVar[Mapping[str, Iterable[Path]] | None] = None
     _records: list[dict[str, Any]] = field(default_factory=list)
     _items: list[AlignmentItem] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, read: Mapping[str, Iterable[Path]] | None) -> None:
         known = (".json", *PAGE_SUFFIXES, *HEAT_MAP_SUFFIXES)
         if self._suffix not in known:
             raise UserError(f"--alignment {self.path} must end in {', '.join(known)}")
-        check_writable(f"--alignment {self.path}", self.path.parent)
+        check_output("--alignment", self.path, read)
+        for picture in self._numbered():
+            check_output("--alignment", picture, read)
 
     @property
     def _suffix(self) -> str:
         return self.path.suffix.lower()
 
-    def add(self, sentence: str, translation: Translation) -> None:
+    def _numbered(self) -> Iterator[Path]:
+        """What is there under the names of the second picture and those after it."""
+        if self._suffix not in HEAT_MAP_SUFFIXES or not self.path.parent.is_dir():
+            return
+        stem, suffix = map(re.escape, (self.path.stem, self.path.suffix))
+        name = re.compile(f"{stem}-[1-9][0-9]*{suffix}")
+        yield from (path for path in self.path.parent.iterdir() if name.fullmatch(path.name))
+
+    def add(self, sentence: str, translation: Translation) -> str:
         """Take in one sentence with its translation; a picture of it is drawn at once.
 
-        Of the empty sentence there is no picture. Raises `UserError` when it cannot be written.
+        Returns a sentence about what a picture lacks; empty where it lacks nothing. Of an empty
+        translation there is no picture. Raises `UserError` when it cannot be written.
         """
         if self._suffix == ".json":
             self._records.append({"source": sentence, **translation.as_dict()})
-            return
+            return ""
         shown = translation.by_token() if self.pieces else translation.by_word()
         item = AlignmentItem(shown.source, shown.target, shown.weights.numpy(), translation.text)
         self._items.append(item)
-        if self._suffix in HEAT_MAP_SUFFIXES and translation.tokens:
-            number = len(self._items)
-            name = f"{self.path.stem}-{number}{self.path.suffix}"
-            save_heat_map(self.path if number == 1 else self.path.with_name(name), item)
+        if self._suffix in PAGE_SUFFIXES:
+            return ""
+        if not translation.tokens:
+            return self._without_picture("its translation is empty")
+        if missing := save_heat_map(self._picture, item):
+            letters = " ".join(missing)
+            return f"{self._picture} has boxes in place of letters that no font here has: {letters}"
+        return ""
+
+    def add_unreadable(self, error: str) -> str:
+        """Take in a line that could not be read, with what says why; returns as `add` does.
+
+        JSON has that as `error`, and neither score nor log-probability; a page has it as the
+        heading; there is no picture.
+        """
+        nothing = Translation("", (), (), 0.0, (), torch.empty(0, 0), (), ())
+        unknown = {"score": None, "log_probability": None}
+        self._records.append({"source": "", **nothing.as_dict(), **unknown, "error": error})
+        self._items.append(AlignmentItem([], [], np.empty((0, 0)), f"({error})"))
+        return self._without_picture(error) if self._suffix in HEAT_MAP_SUFFIXES else ""
+
+    @property
+    def _picture(self) -> Path:
+        """The picture of the sentence that was taken in last."""
+        number = len(self._items)
+        name = f"{self.path.stem}-{number}{self.path.suffix}"
+        return self.path if number == 1 else self.path.with_name(name)
+
+    def _without_picture(self, reason: str) -> str:
+        return f"there is no picture {self._picture} of line {len(self._items)}: {reason}"
 
     def finish(self) -> None:
         """Write the file that holds all. Raises `UserError` when it cannot be written."""

@@ -153,7 +153,7 @@ class Outputs:
         if self.html:
             photo, _, _, region = _look(item)
             versions = [
-                PageCaption(one.words, one.attention, one.log_probability)
+                PageCaption(one.words, one.attention, one.log_probability, one.score)
                 for one in (item.caption, *item.caption.alternatives)
                 if one.words
             ]
@@ -178,14 +178,14 @@ class Outputs:
         """
         table = io.StringIO()
         writer = csv.writer(table, lineterminator="\n")
-        columns = ["caption", "log_probability"]
+        columns = ["caption", "log_probability", "score"]
         if any("confidence" in record for record in self._records):
             columns += ["confidence", "sure", "familiar"]
         writer.writerow(["image", "rank", *columns])
         for record in self._records:
             versions = [record, *record.get("alternatives", [])]
             for rank, version in enumerate(versions, start=1):
-                writer.writerow([record["image"], rank, *(version[name] for name in columns)])
+                writer.writerow([record["image"], rank, *(version.get(name) for name in columns)])
         return table.getvalue()
 
     def _word_folder(self, name: str) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,14 @@ class TranslationReport:
 
     scores: of all. sentences: how many. lengths: BLEU against the sources' lengths; empty where the
     sources are not known. truncated: by line, from 1, how many tokens of a source that was too long
-    for the model were not read.
+    for the model were not read. cut: the lines whose translation had to end at the longest length.
     """
 
     scores: TranslationScores
     sentences: int
     lengths: list[LengthBucket] = field(default_factory=list)
     truncated: dict[int, int] = field(default_factory=dict)
+    cut: list[int] = field(default_factory=list)
 
     def table(self) -> str:
         """In lines a person reads."""
@@ -71,6 +72,8 @@ class TranslationReport:
             ]
         if self.truncated:
             plain["truncated"] = len(self.truncated)
+        if self.cut:
+            plain["cut"] = len(self.cut)
         return plain
 
 
@@ -99,7 +102,7 @@ def score_hypotheses(
         sources, wanted = [pair.source for pair in pairs], [pair.target for pair in pairs]
     found = read_lines(hypotheses)
     check_line_by_line(hypotheses, found, references, wanted)
-    return _report(found, wanted, sources, lower_case, width, {})
+    return _report(found, wanted, sources, lower_case, width)
 
 
 def score_translator(
@@ -124,7 +127,9 @@ def score_translator(
         found = translator.translate(sources, search, batch_size)
     texts = [translation.text for translation in found]
     lost = {n: each.truncated for n, each in enumerate(found, start=1) if each.truncated}
-    return _report(texts, wanted, sources, lower_case, width, lost)
+    report = _report(texts, wanted, sources, lower_case, width)
+    cut = [number for number, each in enumerate(found, start=1) if each.cut]
+    return replace(report, truncated=lost, cut=cut)
 
 
 def _report(
@@ -133,7 +138,6 @@ def _report(
     sources: Sequence[str] | None,
     lower_case: bool,
     width: int,
-    truncated: dict[int, int],
 ) -> TranslationReport:
     found = [text.strip() for text in found]
     references = [text.strip() for text in references]
@@ -141,4 +145,4 @@ def _report(
     if sources is not None:
         lengths = bleu_by_length(found, references, sources, width, lower_case)
     scores = evaluate_translations(found, references, lower_case)
-    return TranslationReport(scores, len(references), lengths, truncated)
+    return TranslationReport(scores, len(references), lengths)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy.typing as npt
 
 from captioner.errors import UserError
 from captioner.files import atomic_path, write_text
+from captioner.render.families import families_for
 from captioner.render.heat_map import draw_heat_map
 from captioner.render.typography import printable
 
@@ -47,9 +49,10 @@ class AlignmentItem:
             )
 
 
-def save_heat_map(path: str | os.PathLike[str], item: AlignmentItem) -> None:
+def save_heat_map(path: str | os.PathLike[str], item: AlignmentItem) -> str:
     """Draw a heat map with words on both axes; white is 0, the full colour is 1.
 
+    Returns the letters, each once, that no font here has: boxes stand in their place.
     Raises `UserError` for an end of the name that is not one of `HEAT_MAP_SUFFIXES`, for an empty
     translation, of which there is nothing to draw, and when the file cannot be written.
     """
@@ -65,9 +68,15 @@ def save_heat_map(path: str | os.PathLike[str], item: AlignmentItem) -> None:
     width, height = sides
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
-    draw_heat_map(figure.subplots(), weights, item.source, item.target)
-    with atomic_path(path) as temporary:
+    axis = figure.subplots()
+    draw_heat_map(axis, weights, item.source, item.target)
+    families, missing = families_for(printable("".join([*item.source, *item.target])))
+    for label in (*axis.get_xticklabels(), *axis.get_yticklabels()):
+        label.set_fontfamily(families)
+    with atomic_path(path) as temporary, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # One for each letter that is missing.
         figure.savefig(temporary, dpi=150, bbox_inches="tight", pad_inches=0.1)
+    return missing
 
 
 def check_heat_map_path(path: str | os.PathLike[str]) -> None:

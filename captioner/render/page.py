@@ -38,11 +38,13 @@ class PageCaption:
     words: the T words.
     attention: (T, rows, columns), the map of each word.
     log_probability: of the whole caption, in nats; written beside it.
+    score: what captions of a photo are ranked by; written beside each where there are several.
     """
 
     words: Sequence[str]
     attention: npt.ArrayLike
     log_probability: float | None = None
+    score: float | None = None
 
 
 @dataclass(frozen=True)
@@ -82,14 +84,14 @@ class PageItem:
 
     photo: the photo itself.
     map_shape: rows and columns of the maps.
-    captions: for each caption its words and its log-probability.
+    captions: for each caption its words, and the numbers that are written beside it.
     maps: for each caption its maps (T, rows * columns), int32, in units of `UNIT`.
     name: a line under the photo, such as the name of its file.
     """
 
     photo: PagePhoto
     map_shape: tuple[int, int]
-    captions: Sequence[tuple[tuple[str, ...], float | None]]
+    captions: Sequence[tuple[tuple[str, ...], str]]
     maps: Sequence[npt.NDArray[np.int32]]
     name: str = ""
 
@@ -114,7 +116,7 @@ class PageItem:
         return cls(
             photo=PagePhoto.of(photo, region),
             map_shape=shapes.pop(),
-            captions=[(tuple(caption.words), caption.log_probability) for caption in captions],
+            captions=[(tuple(each.words), _beside(each, len(captions) > 1)) for each in captions],
             maps=[
                 np.rint(weights.reshape(len(weights), -1) / UNIT).astype(np.int32)
                 for weights in maps
@@ -207,7 +209,7 @@ def _article(item: PageItem, position: int) -> str:
     width, height = item.photo.size
     alternative = html.escape(" ".join(printable(word) for word in item.captions[0][0]))
     name = html.escape(printable(item.name))
-    captions = "".join(_caption(words, score) for words, score in item.captions)
+    captions = "".join(_caption(words, numbers) for words, numbers in item.captions)
     return f"""<article class="item" id="item-{position}">
 <figure>
 <div class="stage" style="--ratio:{width / height:.4f}">
@@ -222,15 +224,22 @@ def _article(item: PageItem, position: int) -> str:
 """
 
 
-def _caption(words: Sequence[str], log_probability: float | None) -> str:
+def _beside(caption: PageCaption, ranked: bool) -> str:
+    parts = []
+    if ranked and caption.score is not None:
+        parts.append(f"score {caption.score:.2f}")
+    if caption.log_probability is not None:
+        parts.append(f"log-probability {caption.log_probability:.2f}")
+    return ", ".join(parts)
+
+
+def _caption(words: Sequence[str], numbers: str) -> str:
     buttons = "\n".join(
         f'<button class="word" type="button" aria-pressed="false">'
         f"{html.escape(printable(word) or '?')}</button>"
         for word in words
     )
-    score = ""
-    if log_probability is not None:
-        score = f'<span class="score">log-probability {log_probability:.2f}</span>'
+    score = f'<span class="score">{numbers}</span>' if numbers else ""
     return f"""<li class="caption">
 <div class="words" dir="auto">
 {buttons}

@@ -225,6 +225,7 @@ def _list(items: dict[str, Any], **more: Any) -> dict[str, Any]:
 def _schemas() -> dict[str, Any]:
     text, number, whole = {"type": "string"}, {"type": "number"}, {"type": "integer"}
     flag: dict[str, Any] = {"type": "boolean"}
+    score = number | {"description": "what they are ranked by: the log-probability, normalised"}
     share = {"type": "number", "minimum": 0, "maximum": 1}
     maps = _list(_list(_list(share)), description="for each word a map, row by row")
     confidence = {
@@ -236,6 +237,7 @@ def _schemas() -> dict[str, Any]:
     caption = {
         "caption": text,
         "words": _list(text),
+        "score": score,
         "log_probability": number | {"description": "natural logarithm, the ending included"},
         "word_log_probabilities": _list(number),
     }
@@ -251,6 +253,7 @@ def _schemas() -> dict[str, Any]:
         "translation": text,
         "source_tokens": _list(text),
         "tokens": _list(text),
+        "score": score,
         "log_probability": number,
         "token_log_probabilities": _list(number),
         "alignment": _list(_list(number), description="a row for each token that was written"),
@@ -260,10 +263,13 @@ def _schemas() -> dict[str, Any]:
             _list(number), description="a row for each word, a column for each word of the source"
         ),
     }
-    truncated = {"truncated": whole | {"description": "tokens at the end that were not read"}}
+    shortened = {
+        "truncated": whole | {"description": "tokens at the end that were not read"},
+        "cut": flag | {"description": "whether it had to end at the longest length"},
+    }
     translated = {
         "source": text,
-        "translations": _list(_object(translation, truncated), minItems=1),
+        "translations": _list(_object(translation, shortened), minItems=1),
     }
     either = {"anyOf": [_object(photo, {"preview": text}), _object({"name": text, "error": text})]}
     models = {

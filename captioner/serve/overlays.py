@@ -27,19 +27,21 @@ class Written:
     """A caption with all that drawing it takes.
 
     words: the T words. maps: (T, rows, columns). log_probability, word_log_probabilities: natural
-    logarithms, where they are known.
+    logarithms, where they are known. score: what captions are ranked by, likewise.
     """
 
     words: tuple[str, ...]
     maps: npt.NDArray[np.float64]
     log_probability: float | None = None
     word_log_probabilities: tuple[float, ...] | None = None
+    score: float | None = None
 
     @classmethod
     def of(cls, caption: Caption) -> Written:
         """A caption that the model gave."""
         maps = caption.attention.double().numpy()
-        return cls(caption.words, maps, caption.log_probability, caption.word_log_probabilities)
+        terms = caption.word_log_probabilities
+        return cls(caption.words, maps, caption.log_probability, terms, caption.score)
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,10 @@ def _html(drawings: Sequence[Drawing], strength: float) -> bytes:
         PageItem.of(
             drawing.photo,
             drawing.region,
-            [PageCaption(each.words, each.maps, each.log_probability) for each in drawing.captions],
+            [
+                PageCaption(each.words, each.maps, each.log_probability, each.score)
+                for each in drawing.captions
+            ],
             drawing.name,
         )
         for drawing in drawings
@@ -142,8 +147,11 @@ def _caption(value: Any, limits: Limits) -> Written:
         if not isinstance(terms, list) or len(terms) != len(words):
             raise field_problem("captions", "needs as many 'word_log_probabilities' as words")
         terms = tuple(_log_probability(term) for term in terms)
-    total = value.get("log_probability")
-    return Written(tuple(words), weights, None if total is None else _log_probability(total), terms)
+    total, score = (
+        None if value.get(name) is None else _log_probability(value[name])
+        for name in ("log_probability", "score")
+    )
+    return Written(tuple(words), weights, total, terms, score)
 
 
 def _log_probability(value: Any) -> float:

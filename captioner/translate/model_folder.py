@@ -55,6 +55,11 @@ class TranslatorConfig:
     search: TranslationSearch = field(default_factory=TranslationSearch)
 
 
+def model_files(folder: str | Path) -> list[Path]:
+    """The files that `load_translator` may read of a folder, whether or not they are there."""
+    return [Path(folder) / name for name in (WEIGHTS, CONFIG, CARD, JOINT, SOURCE, TARGET)]
+
+
 def is_translator(folder: str | Path) -> bool:
     """Whether a folder holds a translation model, and no other, as far as its config says."""
     return is_of_format(folder, FORMAT)

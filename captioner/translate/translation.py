@@ -32,9 +32,13 @@ class Translation:
     tokens: T tokens that were written, in words or pieces.
     log_probability: natural logarithm of the translation's probability, its ending included.
     token_log_probabilities: T numbers, one a token.
+    score: what translations are ranked by: the log-probability after length normalisation, and
+        the coverage penalty added. Equal to the log-probability where there is neither.
     alignment: (T, S), float32 on the CPU: row t is where the model looked as it wrote token t.
         (T, 0) for a model without attention.
     truncated: how many tokens at the end of the source were not read, as it was too long.
+    cut: whether it was ended at the longest length of the search, where the model held going on
+        for likelier than ending.
     source_words, words: the words that the tokens make, each with the number of its tokens; of the
         source, with "<end>".
     alternatives: the other translations asked for (n-best), best first; empty otherwise.
@@ -50,7 +54,9 @@ class Translation:
     alignment: Tensor = field(compare=False)
     source_words: tuple[Word, ...]
     words: tuple[Word, ...]
+    score: float = 0.0
     truncated: int = 0
+    cut: bool = False
     alternatives: tuple[Translation, ...] = ()
 
     def by_token(self) -> Alignment:
@@ -82,6 +88,7 @@ class Translation:
             "translation": self.text,
             "source_tokens": list(self.source_tokens),
             "tokens": list(self.tokens),
+            "score": self.score,
             "log_probability": self.log_probability,
             "token_log_probabilities": list(self.token_log_probabilities),
             "alignment": _rounded(self.alignment),
@@ -91,6 +98,8 @@ class Translation:
         }
         if self.truncated:
             plain["truncated"] = self.truncated
+        if self.cut:
+            plain["cut"] = True
         if self.alternatives:
             plain["alternatives"] = [other.as_dict() for other in self.alternatives]
         return plain

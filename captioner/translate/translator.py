@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -122,7 +123,8 @@ class Translator:
         generator: what sampling draws from; by default a new one from the options' seed.
 
         A sentence without a token is translated as the empty sentence. One that is too long is cut
-        with a `UserWarning` that names it, and says so in `Translation.truncated`. Raises
+        with a `UserWarning` that names it, and says so in `Translation.truncated`. A translation
+        that had to end at the search's longest length says so in `Translation.cut`. Raises
         `UserError` where `copy_unknown` is asked of a model without attention.
         """
         if isinstance(sentences, str):
@@ -182,11 +184,14 @@ class Translator:
         )
         translations = []
         for source, hypotheses in zip(sources, found, strict=True):
-            n_best = [self._translation(source, each) for each in hypotheses[: options.n_best]]
+            n_best = [
+                self._translation(source, each, options.maximum_length)
+                for each in hypotheses[: options.n_best]
+            ]
             translations.append(replace(n_best[0], alternatives=tuple(n_best[1:])))
         return translations
 
-    def _translation(self, source: list[str], hypothesis: Hypothesis) -> Translation:
+    def _translation(self, source: list[str], hypothesis: Hypothesis, longest: int) -> Translation:
         alignment = hypothesis.attention[:, : len(source) + 1]  # (T, S), without padding
         tokens = self.target.tokens(hypothesis.tokens)
         if self.attends:
@@ -200,6 +205,8 @@ class Translator:
             alignment=alignment if self.attends else alignment[:, :0],
             source_words=(*self.source.words(source), _END),
             words=tuple(self.target.words(tokens)),
+            score=hypothesis.score,
+            cut=was_cut(hypothesis, longest),
         )
 
 
@@ -216,6 +223,16 @@ def copied(
         if index == Vocabulary.unknown and source:
             found[place] = source[int(alignment[place, : len(source)].argmax())]
     return found
+
+
+def was_cut(hypothesis: Hypothesis, longest: int) -> bool:
+    """Whether a hypothesis had to end at the longest length, in tokens, that its search allowed.
+
+    One that is as long and would have ended there by itself is whole: the model held the end for at
+    least as likely as all other tokens together.
+    """
+    ending = hypothesis.token_log_probabilities[-1]
+    return len(hypothesis.tokens) >= longest and ending < math.log(0.5)
 
 
 def _nothing(length: int) -> Translation:

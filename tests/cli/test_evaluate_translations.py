@@ -91,18 +91,32 @@ def test_a_model_is_scored_on_what_a_user_would_get(
     files = ("--model", "model", "--source", "source", "--references", "references")
     assert evaluate(*files, "--beam", "2", "--batch-size", "2", "--json", "scores.json") == 0
     printed = capsys.readouterr()
-    assert printed.err == (
-        "captioner: line 3 is too long: its last 6 tokens are not read, since the model reads 6\n"
-    )
     with pytest.warns(UserWarning, match="sentence 3 has 12 tokens"):
         found = load_translator("model").translate(
             SOURCE, TranslationSearch(beam=2, maximum_length=5)
         )
+    assert printed.err == (
+        "captioner: source, line 3, is too long: its last 6 tokens are not read, since the model "
+        "reads 6\n"
+    )
     wanted = sacrebleu.corpus_chrf([each.text for each in found], [REFERENCES])
     scores = json.loads((folder / "scores.json").read_text())
     assert scores["chrF"] == pytest.approx(wanted.score)
     assert scores["truncated"] == 1
+    assert "cut" not in scores
     assert sum(each["sentences"] for each in scores["lengths"]) == 3
+
+
+def test_translations_that_are_cut_are_counted(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of weights this small, no token is likely, and so not the end."""
+    files = ("--model", "model", "--source", "source", "--references", "references")
+    assert evaluate(*files, "--minimum-length", "5", "--json", "scores.json") == 0
+    said = capsys.readouterr().err
+    for line in (1, 2, 3):
+        assert f"captioner: source: translation of line {line} was cut at 5 tokens\n" in said
+    assert json.loads((folder / "scores.json").read_text())["cut"] == 3
 
 
 @pytest.mark.parametrize(

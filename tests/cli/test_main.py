@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -185,6 +186,25 @@ def test_n_best_prints_as_many_captions(
     photo = save_photo(tmp_path / "photo.jpg")
     assert main(["caption", str(photo), "--model", str(tiny_model), "--n-best", "4"]) == 0
     assert len(set(capsys.readouterr().out.splitlines())) == 4
+
+
+def test_n_best_shows_what_it_is_ranked_by(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    photo = save_photo(tmp_path / "photo.jpg")
+    command = ["caption", str(photo), "--model", str(tiny_model), "--n-best", "4"]
+    out = str(tmp_path / "out.json")
+    assert main([*command, "--length-normalisation", "2", "--json", out]) == 0
+    said = re.findall(r"\(score (\S+), log-probability (\S+)\)$", capsys.readouterr().out, re.M)
+    scores = [float(score) for score, _ in said]
+    assert scores == sorted(scores, reverse=True)
+    assert len(scores) == 4
+    (record,) = json.loads((tmp_path / "out.json").read_text())
+    found = [record, *record["alternatives"]]
+    assert [(f"{each['score']:.2f}", f"{each['log_probability']:.2f}") for each in found] == said
+    for each in found:
+        lengths = ((5 + len(each["words"]) + 1) / 6) ** 2
+        assert each["score"] == pytest.approx(each["log_probability"] / lengths)
 
 
 @pytest.mark.parametrize(

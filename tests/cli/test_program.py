@@ -74,6 +74,19 @@ def test_a_name_that_is_not_text_can_be_printed(monkeypatch: pytest.MonkeyPatch)
     assert written.getvalue() == b"caf\\udce9.png" + os.linesep.encode()
 
 
+def test_a_terminal_keeps_its_encoding_and_a_file_gets_utf_8(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Terminal(io.BytesIO):
+        def isatty(self) -> bool:
+            return True
+
+    for written, expected in ((io.BytesIO(), "möchte\n".encode()), (Terminal(), b"m\xf6chte\n")):
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="latin-1"))
+        assert run_program(lambda: print("möchte")) == 0
+        assert written.getvalue() == expected
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

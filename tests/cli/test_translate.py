@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import os
+import subprocess
 import sys
+import warnings
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 import torch
 
 from captioner.cli.main import main
+from captioner.text.vocabulary import Vocabulary
 from captioner.text.words import WordVocabulary
 from captioner.translate import (
     LuongConfig,
@@ -22,6 +28,8 @@ from captioner.translate import (
     save_translator,
 )
 
+ROOT = Path(__file__).resolve().parents[2]
+
 CONFIGS = {
     "luong": TranslationModelConfig(luong=LuongConfig("gru", 8, 8, 1, score="dot")),
     "plain": TranslationModelConfig(sequence_to_sequence=SequenceToSequenceConfig("gru", 8, 8, 1)),
@@ -29,12 +37,14 @@ CONFIGS = {
 }
 
 
-def make_model(folder: Path, name: str = "luong") -> str:
+def make_model(folder: Path, name: str = "luong", ends: bool = True) -> str:
     vocabulary = WordVocabulary.learn(["A man sees a dog.", "The dog runs!"], 1)
     torch.manual_seed(0)
     model = CONFIGS[name].make(len(vocabulary), len(vocabulary))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
+    if not ends:
+        model.embeddings.output.bias.data[Vocabulary.end] -= 100.0
     search = TranslationSearch(beam=3, maximum_length=5)
     translator = Translator(CONFIGS[name], model, vocabulary, vocabulary, 6, search)
     save_translator(translator, folder / name, torch.float32)
@@ -71,8 +81,139 @@ def test_the_best_few(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     arguments = ("--model", make_model(tmp_path), str(tmp_path / "text"), "--n-best", "2")
     assert translate(*arguments, "--coverage-penalty", "0.2") == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert [row[0] for row in rows] == ["1", "1", "2", "2"]
-    assert all(float(row[1]) < 0 and row[2] for row in rows)
+    assert [row[:2] for row in rows] == [["1", "1"], ["1", "2"], ["2", "1"], ["2", "2"]]
+    assert all(float(row[2]) < float(row[3]) < 0 and row[4] for row in rows)
+    for best, other in (rows[:2], rows[2:]):
+        assert float(best[2]) >= float(other[2])
+
+
+def test_a_line_that_cannot_be_read_is_not_taken_for_an_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, out = make_model(tmp_path), tmp_path / "out.json"
+    for file in (out, tmp_path / "out.html"):
+        give(monkeypatch, b"A dog.\n\xff\n\n")
+        assert translate("--model", model, "--n-best", "2", "--alignment", str(file)) == 2
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[2:4] == ["2\t1\t\t\t", "3\t1\t0.0000\t0.0000\t"]
+    records = json.loads(out.read_text())
+    assert [record.get("error") for record in records] == [None, "byte 1 is not UTF-8 text", None]
+    assert [record["log_probability"] for record in records[1:]] == [None, 0.0]
+    assert records[1]["score"] is None
+    assert set(records[1]) == {*records[2], "error"}
+    assert "<h2>2. (byte 1 is not UTF-8 text)</h2>" in (tmp_path / "out.html").read_text()
+
+
+def test_a_translation_that_is_cut_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, out = tmp_path / "text", tmp_path / "out.json"
+    text.write_text("A dog.\n")
+    model = make_model(tmp_path, ends=False)
+    assert translate("--model", model, str(text), "--n-best", "2", "--alignment", str(out)) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        f"captioner: {text}: translation of line 1 was cut at 5 tokens",
+        f"captioner: {text}: translation 2 of line 1 was cut at 5 tokens",
+    ]
+    (record,) = json.loads(out.read_text())
+    assert [each["cut"] for each in (record, *record["alternatives"])] == [True, True]
+
+
+def test_an_input_that_is_packed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, text = make_model(tmp_path), b"A man sees a dog.\nThe dog runs!\n"
+    (tmp_path / "text").write_bytes(text)
+    (tmp_path / "text.gz").write_bytes(gzip.compress(text))
+    (tmp_path / "broken.gz").write_bytes(gzip.compress(text)[:-9])
+    printed = []
+    for name in ("text", "text.gz"):
+        assert translate("--model", model, str(tmp_path / name)) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert translate("--model", model, str(tmp_path / "broken.gz")) == 2
+    assert "broken.gz is not a whole gzip file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "out", "is_what"),
+    [
+        ("in.json", "in.json", "the text to translate"),
+        ("in.json", "sub/../in.json", "the text to translate"),
+        ("in.json", "linked.json", "the text to translate"),
+        ("map-12.png", "map.png", "the text to translate"),
+        ("in.json", "luong/config.json", "a file of the model"),
+    ],
+)
+def test_what_is_read_is_never_written_over(
+    tmp_path: Path, text: str, out: str, is_what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = make_model(tmp_path)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / text).write_text("A dog.\n" * 12)
+    (tmp_path / "linked.json").symlink_to(tmp_path / text)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    arguments = (str(tmp_path / text), "--alignment", str(tmp_path / out))
+    assert translate("--model", model, *arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert f"which is {is_what}; give another place" in printed.err
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def test_standard_input_is_not_written_over_either(tmp_path: Path) -> None:
+    (tmp_path / "in.json").write_text("A dog.\n")
+    with (tmp_path / "in.json").open("rb") as file:
+        done = in_a_process(["--alignment", "in.json"], tmp_path, file)
+    assert done.returncode == 2
+    assert b"would replace in.json, which is the text to translate" in done.stderr
+    assert (tmp_path / "in.json").read_text() == "A dog.\n"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_file_gets_utf_8_whatever_the_locale(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "in").write_bytes(b"A girl in a pink dress is trying to catch a ball.\n")
+    with (tmp_path / "in").open("rb") as file:
+        done = in_a_process([], tmp_path, file, PYTHONIOENCODING=encoding)
+    assert done.returncode == 0
+    assert "ä" in done.stdout.decode("utf-8")
+
+
+def in_a_process(
+    arguments: list[str], folder: Path, file: BinaryIO, **environment: str
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "captioner", "translate", "--device", "cpu", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        stdin=file,
+        capture_output=True,
+    )
+
+
+def test_pictures_that_are_not_drawn_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give(monkeypatch, b"A dog.\n\n\xff\nThe dog runs!\n")
+    map_file = tmp_path / "map.png"
+    assert translate("--model", make_model(tmp_path), "--alignment", str(map_file)) == 2
+    said = capsys.readouterr().err
+    assert f"no picture {tmp_path / 'map-2.png'} of line 2: its translation is empty\n" in said
+    assert f"no picture {tmp_path / 'map-3.png'} of line 3: byte 1 is not UTF-8 text\n" in said
+    assert {path.name for path in tmp_path.glob("*.png")} == {"map.png", "map-4.png"}
+
+
+def test_letters_that_no_font_has_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("captioner.render.families._installed", tuple)
+    (tmp_path / "text").write_text("A \u2f00\u72ac dog.\n", encoding="utf-8")
+    out = tmp_path / "map.svg"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        arguments = (str(tmp_path / "text"), "--alignment", str(out))
+        assert translate("--model", "english_german", *arguments) == 0
+    assert capsys.readouterr().err == (
+        f"captioner: {out} has boxes in place of letters that no font here has: \u2f00 \u72ac\n"
+    )
 
 
 def test_bad_and_long_lines(
@@ -82,7 +223,7 @@ def test_bad_and_long_lines(
     assert translate("--model", make_model(tmp_path)) == 2
     printed = capsys.readouterr()
     assert "standard input, line 2: byte 1 is not UTF-8 text" in printed.err
-    assert "line 3 is too long: its last 2 tokens are not read" in printed.err
+    assert "standard input, line 3, is too long: its last 2 tokens are not read" in printed.err
     assert len(printed.out.splitlines()) == 3
     assert printed.out.splitlines()[1] == ""
 
@@ -138,6 +279,7 @@ def test_a_layer_and_a_head(tmp_path: Path) -> None:
     [
         ("luong", ["none.txt"], "text file none.txt does not exist"),
         ("luong", ["TEXT", "--alignment", "a.doc"], "--alignment a.doc must end in"),
+        ("luong", ["TEXT", "--alignment", "FOLDER"], "folder.json is a folder, not a file"),
         ("luong", ["TEXT", "--batch-size", "0"], "--batch-size 0 is not at least 1"),
         ("luong", ["TEXT", "--layer", "0"], "is of a Transformer, which this is not"),
         ("luong", ["TEXT", "--beam", "0"], "beam size 0"),
@@ -156,9 +298,12 @@ def test_one_sentence_for_an_error(
     tmp_path: Path, name, arguments, message, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "text").write_text("A dog.\n")
-    given = [str(tmp_path / "text") if each == "TEXT" else each for each in arguments]
+    (tmp_path / "folder.json").mkdir()
+    places = {"TEXT": str(tmp_path / "text"), "FOLDER": str(tmp_path / "folder.json")}
+    given = [places.get(each, each) for each in arguments]
     assert translate("--model", make_model(tmp_path, name), *given) == 2
     printed = capsys.readouterr()
+    assert printed.out == ""
     assert message in printed.err
     assert len(printed.err.splitlines()) == 1
 

@@ -45,10 +45,13 @@ def test_everything_is_written(tmp_path: Path) -> None:
         assert record["caption"] == caption.text
         assert record["words"] == list(caption.words)
         assert record["log_probability"] == pytest.approx(caption.log_probability)
+        assert record["score"] == pytest.approx(caption.score)
         assert len(record["alternatives"]) == 1
     with (tmp_path / "out.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["image"], row["rank"]) for row in rows] == [(p, r) for p in paths for r in "12"]
+    shown = [one.score for caption in captions for one in (caption, *caption.alternatives)]
+    assert [float(row["score"]) for row in rows] == pytest.approx(shown)
     # Two photos of one name do not overwrite each other.
     assert sorted(p.name for p in (tmp_path / "overlays").iterdir()) == ["same-2.png", "same.png"]
     assert sorted(p.name for p in (tmp_path / "gifs").iterdir()) == ["same-2.gif", "same.gif"]

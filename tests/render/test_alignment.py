@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -7,12 +8,14 @@ import pytest
 from PIL import Image
 
 from captioner.errors import UserError
+from captioner.render import families
 from captioner.render.alignment import (
     AlignmentItem,
     alignment_page,
     save_alignment_page,
     save_heat_map,
 )
+from captioner.render.families import OWN, families_for
 
 ITEM = AlignmentItem(
     ["a", "man", "<end>"], ["ein", "$\\frac$"], [[1.0, 0.0, 0.0], [0.0, 0.75, 0.25]], "ein <b>"
@@ -31,6 +34,29 @@ def test_a_heat_map_is_dark_where_was_looked(tmp_path: Path) -> None:
 def test_other_formats(tmp_path: Path, suffix: str) -> None:
     save_heat_map(tmp_path / f"map{suffix}", ITEM)
     assert (tmp_path / f"map{suffix}").stat().st_size > 1000
+
+
+def test_letters_are_drawn_with_whatever_font_has_them(tmp_path: Path) -> None:
+    """matplotlib's own font lacks the arc, which another of those that come with it has."""
+    item = AlignmentItem(["\u2312"], ["a"], [[1.0]])
+    assert families_for("a b") == ([OWN], "")
+    found, missing = families_for("a \u2312")
+    assert found[0] == OWN
+    assert len(found) == 2
+    assert missing == ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert save_heat_map(tmp_path / "map.png", item) == ""
+
+
+def test_letters_without_a_font_are_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(families, "_installed", tuple)
+    item = AlignmentItem(["\u72ac\u2312"], ["a \u2312"], [[1.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert save_heat_map(tmp_path / "map.png", item) == "\u2312\u72ac"
 
 
 def test_what_cannot_be_drawn(tmp_path: Path) -> None:

@@ -108,6 +108,13 @@ def test_several_photos_and_alternatives(photo: Image.Image, attention: Attentio
     assert page.text["span"] == "log-probability -3.25"
 
 
+def test_the_score_is_said_of_several_captions(photo: Image.Image, attention: Attention) -> None:
+    captions = [PageCaption([word], attention(1), -3.25, -1.5) for word in ("dog", "cat")]
+    for given in (1, 2):
+        page = html_page([PageItem.of(photo, REGION, captions[:given])])
+        assert page.count("score -1.50, log-probability -3.25") == (0, 2)[given - 1]
+
+
 def test_everything_is_escaped(photo: Image.Image, attention: Attention) -> None:
     name = "</script><b>\"'&\udc80\u2028.jpg"
     text = html_page([_item(photo, attention, NASTY, name)], title="</title><script>x</script>")
@@ -188,6 +195,6 @@ def test_an_item_holds_no_pixels_but_its_jpeg(attention: Attention) -> None:
     with Image.open(io.BytesIO(item.photo.jpeg)) as stored:
         assert stored.size == (1000, 500)
     assert item.photo.region == pytest.approx((0.25, 0, 0.75, 1))
-    assert item.captions == [(("sea",), -1.5)]
+    assert item.captions == [(("sea",), "log-probability -1.50")]
     assert [weights.shape for weights in item.maps] == [(1, 196)]
     assert not any(isinstance(value, Image.Image) for value in vars(item).values())

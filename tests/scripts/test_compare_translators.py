@@ -127,6 +127,45 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_any_work(
         )
 
 
+@pytest.mark.parametrize(
+    ("option", "place", "is_what"),
+    [
+        ("--json", "val.en", "which is --source"),
+        ("--picture", "val.png", "which is --references"),
+        ("--json", "runs/first/model/config.json", "which is a file of a model"),
+    ],
+)
+def test_what_is_read_is_never_written_over(
+    tmp_path: Path,
+    models: list[Path],
+    texts: tuple[Path, Path],
+    option: str,
+    place: str,
+    is_what: str,
+) -> None:
+    (tmp_path / "val.png").write_bytes(texts[1].read_bytes())
+    before = (tmp_path / place).read_bytes()
+    with pytest.raises(AssertionError, match=f"{option} would replace {place}, {is_what}"):
+        run(
+            *(tmp_path, SCRIPT, str(models[0]), "--source", "val.en"),
+            *("--references", "val.png", option, place),
+        )
+    assert (tmp_path / place).read_bytes() == before
+
+
+def test_all_models_are_opened_before_the_first_translates(
+    tmp_path: Path, models: list[Path]
+) -> None:
+    """What is to be translated is not there: that of the models is said all the same."""
+    (models[1] / "model.safetensors").write_bytes(b"")
+    texts = ("--source", "absent", "--references", "absent")
+    for second, message in ((str(models[1]), "model.safetensors"), ("none", "'none' is neither")):
+        with pytest.raises(AssertionError, match=message):
+            run(tmp_path, SCRIPT, str(models[0]), second, *texts)
+    with pytest.raises(AssertionError, match="device"):
+        run(tmp_path, SCRIPT, str(models[0]), *texts, "--device", "absent")
+
+
 def test_two_of_one_name_are_refused(
     tmp_path: Path, models: list[Path], texts: tuple[Path, Path]
 ) -> None:

@@ -18,9 +18,8 @@ def made(
     sure = None if confidence is None else confidence >= 0.25
     maps = torch.tensor([[[0.25, 0.75]], [[1 / 3, 2 / 3]]])
     known = None if confidence is None else familiar
-    return Caption(
-        "a dog", ("a", "dog"), -3.0, (-1.0, -1.5), maps, None, others, confidence, sure, known
-    )
+    words, terms = ("a", "dog"), (-1.0, -1.5)
+    return Caption("a dog", words, -3.0, terms, maps, None, others, -2.0, confidence, sure, known)
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,10 @@ def test_a_page_holds_all_photos_and_captions(client: httpx.Client) -> None:
             photo(seed),
             region(seed),
             [
-                PageCaption(each["words"], np.array(each["maps"]), each["log_probability"])
+                PageCaption(
+                    *(each["words"], np.array(each["maps"])),
+                    *(each["log_probability"], each["score"]),
+                )
                 for each in of_photo
             ],
             f"{seed}.png",
@@ -96,6 +99,7 @@ def test_a_page_holds_all_photos_and_captions(client: httpx.Client) -> None:
         for seed, of_photo in zip((1, 2), given, strict=True)
     ]
     assert answer.text == html_page(items)
+    assert f"score {given[0][1]['score']:.2f}, log-probability" in answer.text
 
 
 def test_what_people_write_into_captions_stays_text(client: httpx.Client) -> None:
@@ -137,6 +141,7 @@ GOOD: dict[str, Any] = {"words": ["a", "dog"], "maps": [[[0.5, 0.5]], [[0.0, 1.0
         ([{**GOOD, "log_probability": 1}], "log-probability"),
         ([{**GOOD, "log_probability": True}], "log-probability"),
         ([{**GOOD, "log_probability": "x"}], "log-probability"),
+        ([{**GOOD, "score": "x"}], "log-probability"),
         ([{**GOOD, "word_log_probabilities": [-1]}], "as many"),
         ([{**GOOD, "word_log_probabilities": [-1, float("nan")]}], "log-probability"),
     ],

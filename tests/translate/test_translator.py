@@ -79,6 +79,33 @@ def test_the_best_few() -> None:
     assert len(found.as_dict()["alternatives"]) == 2
 
 
+def test_the_score_is_what_they_are_ranked_by() -> None:
+    translator = make_translator()
+    search = replace(translator.search, n_best=3, length_normalisation=2.0)
+    (found,) = translator.translate(["A man runs."], search)
+    ranked = [found, *found.alternatives]
+    scores = [each.score for each in ranked]
+    assert scores == sorted(scores, reverse=True)
+    for each in ranked:
+        fair = each.log_probability / ((5 + len(each.tokens) + 1) / 6) ** 2
+        assert each.score == pytest.approx(fair)
+        assert each.as_dict()["score"] == each.score
+
+
+def test_a_translation_that_had_to_end_says_so() -> None:
+    translator = make_translator()
+    (found,) = translator.translate(["A man runs."], replace(translator.search, maximum_length=1))
+    assert found.cut
+    assert found.as_dict()["cut"] is True
+    with torch.no_grad():
+        translator.model.embeddings.output.bias[2] += 100.0  # It wants to end.
+    one = replace(translator.search, minimum_length=1, maximum_length=1)
+    (found,) = translator.translate(["A man runs."], one)
+    assert len(found.tokens) == 1
+    assert not found.cut
+    assert "cut" not in found.as_dict()
+
+
 def test_too_long_a_source_is_cut_and_said() -> None:
     translator = make_translator()
     translator.maximum_source_length = 3

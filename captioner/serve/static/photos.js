@@ -51,7 +51,7 @@ export const startPhotos = (model) => {
     sure.textContent = place === 0 ? capital(caption.confidence_in_words ?? "") : "";
     sure.hidden = !sure.textContent;
     sure.classList.toggle("unsure", caption.sure === false);
-    const score = `log-probability ${caption.log_probability.toFixed(2)}`;
+    const score = `score ${caption.score.toFixed(2)}, log-probability ${caption.log_probability.toFixed(2)}`;
     row.querySelector(".score").textContent = item.answer.captions.length > 1 ? score : "";
     row.querySelector(".play").setAttribute("aria-label", `Play caption ${place + 1}`);
     return row;

@@ -124,17 +124,19 @@ export const startSentences = (model) => {
     const root = copyOf("translation-template");
     const [best] = answer.translations;
     root.setAttribute("aria-label", answer.source);
+    const notes = [];
     if (best.truncated) {
       const lost = best.truncated;
-      root.querySelector(".state").textContent =
-        `The last ${lost} of its tokens were not read: it is too long for this model.`;
+      notes.push(`The last ${lost} of its tokens were not read: it is too long for this model.`);
     }
+    if (best.cut) notes.push(`The translation was cut at ${best.tokens.length} tokens.`);
+    root.querySelector(".state").textContent = notes.join(" ");
     const others = root.querySelector(".others");
     const buttons = answer.translations.map((each) => {
       const button = element("button", "", others, "other");
       button.type = "button";
       element("span", each.translation || "(nothing)", button);
-      element("span", each.log_probability.toFixed(2), button, "score");
+      element("span", each.score.toFixed(2), button, "score");
       return button;
     });
     const choose = (place) => {
