@@ -11,7 +11,7 @@ from typing import cast
 import torch
 
 from captioner.data.numbers import number_pairs
-from captioner.data.pairs import encode_pairs
+from captioner.data.pairs import encode_pairs, report_cut_sources
 from captioner.data.parallel import ParallelText, SentencePair, read_parallel
 from captioner.data.problems import OnProblem, Problems
 from captioner.errors import UserError
@@ -73,6 +73,7 @@ def train_translator(
             if engine.main and not resumed:
                 _save_vocabularies(folder, source, target)
             maximum_length = recipe.data.maximum_length
+            pairs = validation.pairs[: recipe.validation.sentences or None]
             encoded = encode_pairs(training.pairs, source, target, maximum_length)
             for name, text in (("training", training), ("validation", validation)):
                 print(f"{name}: {len(text.pairs):,} pairs of sentences")
@@ -80,13 +81,14 @@ def train_translator(
                     print(text.problems.summary())
             print(f"vocabulary: {len(source):,} source and {len(target):,} target tokens")
             if encoded.truncated:
-                print(encoded.report(maximum_length))
+                print(f"training: {encoded.report(maximum_length)}")
+            if cut := report_cut_sources(pairs, source, maximum_length):
+                print(f"validation: {cut}")
             torch.manual_seed(recipe.training.seed)
             model = recipe.model.make(len(source), len(target)).to(engine.device)
             translator = Translator(
                 recipe.model, model, source, target, maximum_length, recipe.search
             )
-        pairs = validation.pairs[: recipe.validation.sentences or None]
         judge = TranslationJudge(translator, pairs, recipe, folder, engine)
         batches = TranslationBatches(
             encoded.examples, recipe.data.batch_tokens, recipe.training.seed
@@ -215,7 +217,7 @@ def free_running(
     batches = [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
     own: dict[int, str] = {}
     with engine.together(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # Long sources, which were counted before.
+        warnings.simplefilter("ignore", UserWarning)  # Long sources, which were told before.
         for batch in batches[engine.rank :: engine.size]:
             found = translator.translate([sources[place] for place in batch], None, batch_size)
             own |= zip(batch, (translation.text for translation in found), strict=True)
