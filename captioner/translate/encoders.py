@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from captioner.errors import UserError
 from captioner.translate.memory import RecurrentState
 
 
@@ -46,17 +47,22 @@ class RecurrentEncoder(nn.Module):
 
         True stands before False in every row of the mask. Padding has no effect: the backward
         direction begins at each sentence's own last token, the final states are those there, and
-        outputs at padding are 0.
+        outputs at padding are 0. Raises `UserError` for a source without tokens.
         """
         length = embedded.shape[1]
+        if length == 0:
+            raise UserError("encoder: there is nothing to read, S is 0")
         if mask is None:
             outputs, final = self.network(embedded)
         else:
-            lengths = mask.sum(dim=1).cpu()
+            lengths = mask.sum(dim=1).cpu()  # (B,)
+            if not bool(lengths.all()):
+                row = int(lengths.argmin())
+                raise UserError(f"encoder mask: row {row} has no token that may be read")
             packed: Any = pack_padded_sequence(
                 embedded, lengths, batch_first=True, enforce_sorted=False
             )
-            given, final = self.network(packed)
+            given, final = self.network(packed)  # (tokens of all B, D), (layers * directions, B, .)
             outputs, _ = pad_packed_sequence(given, batch_first=True, total_length=length)
         states = final if isinstance(final, tuple) else (final,)
         return outputs, tuple(self._by_source(each) for each in states)
