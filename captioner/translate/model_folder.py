@@ -35,7 +35,8 @@ JOINT, SOURCE, TARGET = "vocabulary.json", "source.json", "target.json"
 class TranslatorConfig:
     """What `config.json` holds, every field of it: a default may change, a saved model may not.
 
-    joint_vocabulary: whether both sides have the tokens of `vocabulary.json`.
+    joint_vocabulary: whether both sides have the tokens of `vocabulary.json`. capitals: as of the
+    translator; folders saved before there was this field have none, and mean `keep`.
     """
 
     format: str
@@ -43,6 +44,7 @@ class TranslatorConfig:
     joint_vocabulary: bool
     maximum_source_length: int
     search: TranslationSearch = field(default_factory=TranslationSearch)
+    capitals: str = "keep"
 
 
 def is_translator(folder: str | Path) -> bool:
@@ -67,7 +69,12 @@ def save_translator(
         save_text_vocabulary(translator.source, folder / SOURCE)
         save_text_vocabulary(translator.target, folder / TARGET)
     config = TranslatorConfig(
-        FORMAT, translator.config, joint, translator.maximum_source_length, translator.search
+        FORMAT,
+        translator.config,
+        joint,
+        translator.maximum_source_length,
+        translator.search,
+        translator.capitals,
     )
     write_json(folder / CONFIG, to_mapping(config))
     if translator.card:
@@ -81,7 +88,7 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
     """
     folder = Path(folder)
     path = folder / CONFIG
-    mapping = read_model_config(folder, FORMAT, "translation")
+    mapping = {"capitals": "keep", **read_model_config(folder, FORMAT, "translation")}
     config = from_mapping(TranslatorConfig, mapping, str(path), complete=True)
     if config.joint_vocabulary:
         source = target = load_text_vocabulary(folder / JOINT)
@@ -92,9 +99,17 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
     with torch.device("meta"):
         model = config.model.make(len(source), len(target))
     read_weights(folder / WEIGHTS, {"model": model})
-    length, card = config.maximum_source_length, read_card(folder)
     try:
-        translator = Translator(config.model, model, source, target, length, config.search, card)
+        translator = Translator(
+            config.model,
+            model,
+            source,
+            target,
+            config.maximum_source_length,
+            config.search,
+            read_card(folder),
+            config.capitals,
+        )
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     return translator.to(device)
