@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -26,6 +27,7 @@ from captioner.recipes.run_folder import check_run, processes_of_run, taken_fold
 from captioner.recipes.translation_batches import TranslationBatches
 from captioner.recipes.translation_config import ParallelData, TextConfig, TranslationRecipe
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
+from captioner.text.capitals import as_sentence
 from captioner.text.text_vocabulary import load_text_vocabulary, save_text_vocabulary
 from captioner.training import CHECKPOINT, Engine, Shown, Validation, train
 from captioner.translate import TranslationLoss, Translator, save_translator
@@ -82,12 +84,20 @@ def train_translator(
             print(f"vocabulary: {len(source):,} source and {len(target):,} target tokens")
             if encoded.truncated:
                 print(f"training: {encoded.report(maximum_length)}")
-            if cut := report_cut_sources(pairs, source, maximum_length):
+            capitals = recipe.text.capitals
+            read = (replace(each, source=as_sentence(each.source, capitals).text) for each in pairs)
+            if cut := report_cut_sources(read, source, maximum_length):
                 print(f"validation: {cut}")
             torch.manual_seed(recipe.training.seed)
             model = recipe.model.make(len(source), len(target)).to(engine.device)
             translator = Translator(
-                recipe.model, model, source, target, maximum_length, recipe.search
+                recipe.model,
+                model,
+                source,
+                target,
+                maximum_length,
+                recipe.search,
+                capitals=capitals,
             )
         judge = TranslationJudge(translator, pairs, recipe, folder, engine)
         batches = TranslationBatches(
