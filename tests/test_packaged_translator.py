@@ -11,6 +11,7 @@ import torch
 from samples import heavy_imports
 
 import captioner
+from captioner.cli.main import main
 from captioner.evaluation.translations import evaluate_translations
 from captioner.models import DEFAULT_TRANSLATOR, model_folder, packaged_models
 
@@ -62,6 +63,28 @@ def test_a_batch_equals_the_sentences_one_at_a_time(model: captioner.Translator)
     assert [each.text for each in together] == [each.text for each in alone]
     assert together[0].text == together[3].text
     assert together[2].text == ""
+
+
+def test_capitals_do_not_break_it(model: captioner.Translator) -> None:
+    usual, loud, title = model.translate(
+        [
+            "A man is playing the guitar.",
+            "A MAN IS PLAYING THE GUITAR.",
+            "A Man Is Playing The Guitar.",
+        ]
+    )
+    assert usual.text == title.text == "Ein Mann spielt Gitarre."
+    assert loud.text == "EIN MANN SPIELT GITARRE."
+    assert loud.by_word().target == ("EIN", "MANN", "SPIELT", "GITARRE", ".")
+    assert loud.by_word().source[:3] == ("A", "MAN", "IS")
+
+
+def test_an_option_without_effect_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text").write_text("A dog.\n")
+    assert main(["translate", str(tmp_path / "text"), "--copy-unknown"]) == 2
+    assert "copy_unknown has no effect on this model" in capsys.readouterr().err
 
 
 def test_loading_and_translating_imports_nothing_heavy_besides_torch() -> None:

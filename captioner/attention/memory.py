@@ -66,7 +66,7 @@ class Memory:
             mask = torch.cat([each.full_mask() for each in (self, more)], dim=-1)  # (B, L + M)
         prepared = None
         if self.prepared is not None and more.prepared is not None:
-            prepared = torch.cat([self.prepared, more.prepared], dim=-2)
+            prepared = torch.cat([self.prepared, more.prepared], dim=-2)  # (B, [N,] L + M, ...)
         return Memory(
             torch.cat([self.values, more.values], dim=-2),  # (B, [N,] L + M, D)
             torch.cat([self.keys, more.keys], dim=-2),  # (B, [N,] L + M, A)
@@ -91,7 +91,7 @@ def refuse_empty_rows(mask: Tensor) -> None:
         raise UserError(
             f"attention mask must be boolean (True = may be attended), not {mask.dtype}"
         )
-    attendable = mask.any(dim=-1)
+    attendable = mask.any(dim=-1)  # (...), the mask's but its last dimension
     if not bool(attendable.all()):
         row = (~attendable).nonzero()[0].tolist()
         raise UserError(f"attention mask: row {row} has no position that may be attended")

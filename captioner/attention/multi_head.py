@@ -48,7 +48,7 @@ class MultiHeadAttention(nn.Module):
         Raises `UserError` when a row has no position that may be attended.
         """
         keys = self._split(self.key_projection(values))  # (B, N, L, A / N)
-        return Memory(self._split(self.value_projection(values)), keys, mask)
+        return Memory(self._split(self.value_projection(values)), keys, mask)  # (B, N, L, A / N)
 
     def forward(self, query: Tensor, memory: Memory, mask: Tensor | None = None) -> Attended:
         """Queries (B, Q, H) -> contexts (B, Q, H), weights and scores (B, N, Q, L).
@@ -66,5 +66,7 @@ class MultiHeadAttention(nn.Module):
     def _split(self, projected: Tensor) -> Tensor:
         """(B, L, A) -> (B, N, L, A / N)."""
         batch_size, length, size = projected.shape
-        apart = projected.view(batch_size, length, self.heads, size // self.heads)
+        apart = projected.view(
+            batch_size, length, self.heads, size // self.heads
+        )  # (B, L, N, A / N)
         return apart.transpose(1, 2)  # (B, N, L, A / N)

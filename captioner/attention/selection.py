@@ -133,7 +133,7 @@ class HardSelection(nn.Module):
     def choose(self, log_weights: Tensor, generator: torch.Generator | None) -> Tensor:
         """Logarithms of the weights (..., Q, L) -> a position for each query, (..., Q)."""
         if not self.training:
-            return log_weights.argmax(dim=-1)
+            return log_weights.argmax(dim=-1)  # (..., Q)
         rows = log_weights.exp().float().flatten(end_dim=-2)  # (... * Q, L)
         if generator is not None:
             rows = rows.to(generator.device)

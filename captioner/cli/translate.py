@@ -80,7 +80,10 @@ def add_command(commands: Commands) -> None:
         "--layer", type=int, help="of a Transformer: the decoder layer to take it from, from 0"
     )
     out.add_argument(
-        "--head", type=int, help="of a Transformer: one head, from 0 (default: the mean of all)"
+        "--head",
+        type=lambda text: int(text) if text.removeprefix("-").isdecimal() else text,
+        metavar="HEAD",
+        help="of a Transformer: one head, from 0, or mean, that of all (default: the model's own)",
     )
     out.add_argument(
         "--pieces", action="store_true", help="show subwords as they are, not put together to words"
@@ -113,6 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     translator.choose_alignment(arguments.layer, arguments.head)
     search = search_options(arguments, translator.search)
     assert isinstance(search, TranslationSearch)
+    translator.check_search(search)
     if alignment is not None and not translator.attends:
         raise UserError("--alignment has no meaning for a model without attention")
     generator = search.generator()

@@ -12,6 +12,9 @@ from captioner.text.text_vocabulary import TextVocabulary, truncated
 from captioner.text.vocabulary import Vocabulary
 from captioner.translate.batch import TranslationBatch, collate_sources
 
+_NAMED = 10
+"""Lines named of those that are cut."""
+
 
 @dataclass(frozen=True)
 class PairExample:
@@ -30,18 +33,21 @@ class PairExample:
 class PairExamples:
     """Encoded pairs, in order.
 
-    truncated: how many were longer than the maximum, on either side, and lost their last tokens.
+    truncated: the lines of those that were longer than the maximum, on either side, and lost their
+        last tokens.
     """
 
     examples: list[PairExample]
-    truncated: int
+    truncated: list[int]
 
     def report(self, maximum_length: int) -> str:
         """What is to be said of the pairs that were cut; empty where none was."""
-        if not self.truncated:
+        cut = self.truncated
+        if not cut:
             return ""
-        pairs = "pair" if self.truncated == 1 else "pairs"
-        return f"{self.truncated:,} {pairs} of sentences cut to {maximum_length:,} tokens a side"
+        pairs = "pair" if len(cut) == 1 else "pairs"
+        tokens = f"{maximum_length:,} tokens a side"
+        return f"{len(cut):,} {pairs} of sentences cut to {tokens}: {_named(cut)}"
 
 
 def encode_pairs(
@@ -56,13 +62,37 @@ def encode_pairs(
     `UserError` when it is below 1.
     """
     examples: list[PairExample] = []
-    cut = 0
+    cut: list[int] = []
     for pair in pairs:
         first, lost = truncated(source.split(pair.source), maximum_length)
         second, lost_too = truncated(target.split(pair.target), maximum_length)
         examples.append(PairExample(source.indices(first), target.indices(second)))
-        cut += lost + lost_too > 0
+        if lost or lost_too:
+            cut.append(pair.line)
     return PairExamples(examples, cut)
+
+
+def report_cut_sources(
+    pairs: Iterable[SentencePair], source: TextVocabulary, maximum_length: int
+) -> str:
+    """What is to be said of sources that a model reads in part; empty where it reads them whole.
+
+    maximum_length: tokens that it reads. Raises `UserError` when it is below 1.
+    """
+    cut = [
+        pair.line for pair in pairs if truncated(source.split(pair.source), maximum_length)[1] > 0
+    ]
+    if not cut:
+        return ""
+    sources = "source" if len(cut) == 1 else "sources"
+    return f"{len(cut):,} {sources} cut to {maximum_length:,} tokens: {_named(cut)}"
+
+
+def _named(lines: Sequence[int]) -> str:
+    """The numbers of the first few of one or more lines, and how many more there are."""
+    named = ", ".join(f"{line:,}" for line in lines[:_NAMED])
+    more = f" and {len(lines) - _NAMED:,} more" if len(lines) > _NAMED else ""
+    return f"{'line' if len(lines) == 1 else 'lines'} {named}{more}"
 
 
 def collate_pairs(examples: Sequence[PairExample]) -> TranslationBatch:

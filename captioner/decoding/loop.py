@@ -66,11 +66,12 @@ def decode(
         chosen = parents * own.shape[-1] + tokens  # (B, K'), into the K * V continuations
         gained = allowed.flatten(start_dim=1).gather(1, chosen)  # (B, K')
         totals = totals.gather(1, parents) + gained  # (B, K')
-        history = history.gather(1, parents.unsqueeze(-1).expand(-1, -1, history.shape[-1]))
+        past = parents.unsqueeze(-1).expand(-1, -1, history.shape[-1])  # (B, K', t)
+        history = history.gather(1, past)  # (B, K', t)
         history = torch.cat([history, tokens.unsqueeze(-1)], dim=-1)  # (B, K', t + 1)
         ending = live & (tokens == end)  # (B, K')
         trail.append(parents, tokens, gained, step.weights if looks_needed else None, ending)
-        ended = ended + ending.sum(dim=-1)
+        ended = ended + ending.sum(dim=-1)  # (B,)
         live = live & ~ending
         if not bool(live.any()):
             break
@@ -160,7 +161,7 @@ class _Trail:
                     sequence.reverse()
                 total = sum(terms)
                 score = normalisation.score(total, len(path))
-                attention = torch.stack(looked) if weights else torch.empty(len(path), 0)
+                attention = torch.stack(looked) if weights else torch.empty(len(path), 0)  # (T, L)
                 if coverage.beta > 0:
                     own = None if mask is None else mask[source].cpu()  # (L,)
                     score += coverage.score(attention, own)

@@ -8,4 +8,4 @@ from torch import Tensor
 def select_rows(tensor: Tensor, rows: Tensor) -> Tensor:
     """A tensor (B, K, ...) and rows (B, K'), each an index into its source's K -> (B, K', ...)."""
     index = rows.view(*rows.shape, *(1,) * (tensor.dim() - 2))  # (B, K', 1, ...)
-    return tensor.gather(1, index.expand(*rows.shape, *tensor.shape[2:]))
+    return tensor.gather(1, index.expand(*rows.shape, *tensor.shape[2:]))  # (B, K', ...)

@@ -64,10 +64,10 @@ def most_probable(steps: Tensor, count: int) -> tuple[Tensor, Tensor]:
     chosen = divided.amax(dim=-1).topk(count, dim=-1).indices  # (..., count)
     inside = torch.arange(part, device=steps.device)  # (part)
     near = (chosen.unsqueeze(-1) * part + inside).flatten(start_dim=-2)  # (..., count * part)
-    rest = torch.arange(cut, size, device=steps.device).expand(*near.shape[:-1], -1)
+    rest = torch.arange(cut, size, device=steps.device).expand(*near.shape[:-1], -1)  # (..., rest)
     near = torch.cat([near, rest], dim=-1)  # (..., count * part + rest), places in V
     values, index = steps.gather(-1, near).topk(count, dim=-1)  # (..., count)
-    return values, near.gather(-1, index)
+    return values, near.gather(-1, index)  # (..., count) both
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import torch
 
 from captioner.data.numbers import number_pairs
-from captioner.data.pairs import encode_pairs
+from captioner.data.pairs import encode_pairs, report_cut_sources
 from captioner.data.parallel import ParallelText, SentencePair, read_parallel
 from captioner.data.problems import OnProblem, Problems
 from captioner.errors import UserError
@@ -26,6 +27,7 @@ from captioner.recipes.run_folder import check_run, processes_of_run, taken_fold
 from captioner.recipes.translation_batches import TranslationBatches
 from captioner.recipes.translation_config import ParallelData, TextConfig, TranslationRecipe
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
+from captioner.text.capitals import as_sentence
 from captioner.text.text_vocabulary import load_text_vocabulary, save_text_vocabulary
 from captioner.training import CHECKPOINT, Engine, Shown, Validation, train
 from captioner.translate import TranslationLoss, Translator, save_translator
@@ -73,6 +75,7 @@ def train_translator(
             if engine.main and not resumed:
                 _save_vocabularies(folder, source, target)
             maximum_length = recipe.data.maximum_length
+            pairs = validation.pairs[: recipe.validation.sentences or None]
             encoded = encode_pairs(training.pairs, source, target, maximum_length)
             for name, text in (("training", training), ("validation", validation)):
                 print(f"{name}: {len(text.pairs):,} pairs of sentences")
@@ -80,13 +83,22 @@ def train_translator(
                     print(text.problems.summary())
             print(f"vocabulary: {len(source):,} source and {len(target):,} target tokens")
             if encoded.truncated:
-                print(encoded.report(maximum_length))
+                print(f"training: {encoded.report(maximum_length)}")
+            capitals = recipe.text.capitals
+            read = (replace(each, source=as_sentence(each.source, capitals).text) for each in pairs)
+            if cut := report_cut_sources(read, source, maximum_length):
+                print(f"validation: {cut}")
             torch.manual_seed(recipe.training.seed)
             model = recipe.model.make(len(source), len(target)).to(engine.device)
             translator = Translator(
-                recipe.model, model, source, target, maximum_length, recipe.search
+                recipe.model,
+                model,
+                source,
+                target,
+                maximum_length,
+                recipe.search,
+                capitals=capitals,
             )
-        pairs = validation.pairs[: recipe.validation.sentences or None]
         judge = TranslationJudge(translator, pairs, recipe, folder, engine)
         batches = TranslationBatches(
             encoded.examples, recipe.data.batch_tokens, recipe.training.seed
@@ -215,7 +227,7 @@ def free_running(
     batches = [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
     own: dict[int, str] = {}
     with engine.together(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # Long sources, which were counted before.
+        warnings.simplefilter("ignore", UserWarning)  # Long sources, which were told before.
         for batch in batches[engine.rank :: engine.size]:
             found = translator.translate([sources[place] for place in batch], None, batch_size)
             own |= zip(batch, (translation.text for translation in found), strict=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from captioner.data.numbers import LARGEST
 from captioner.errors import UserError
 from captioner.field_checks import check_choice, check_sizes
+from captioner.text.capitals import CAPITALS
 from captioner.text.plain_text import CASES
 from captioner.text.subwords import METHODS
 from captioner.text.words import WORD_CASES
@@ -91,6 +94,9 @@ class TextConfig:
     joint: one vocabulary for both sides.
     case: `keep`; `lower`, small letters for all; or, of words, `sentence`: see
         `captioner.text.words.WordVocabulary`.
+    capitals: which lines in capitals are read as sentences by the translator, `keep` for none,
+        `lines`, or `titles`: see `captioner.text.capitals.as_sentence`. Training text is learned
+        from as it is.
     minimum_count: of words: how often one must occur. size, method: of subwords: how many, of both
         sides together where joint, and `unigram` or `bpe`.
 
@@ -100,6 +106,7 @@ class TextConfig:
     kind: str = "words"
     joint: bool = False
     case: str = "keep"
+    capitals: str = "keep"
     minimum_count: int = 2
     size: int = 8000
     method: str = "unigram"
@@ -109,6 +116,7 @@ class TextConfig:
         section = "text"
         check_choice(section, self, "kind", ("words", "subwords"))
         check_choice(section, self, "case", cases)
+        check_choice(section, self, "capitals", CAPITALS)
         check_choice(section, self, "method", METHODS)
         check_sizes(section, self, "minimum_count", "size")
 
@@ -145,7 +153,8 @@ class TranslationRecipe:
         `transformer`.
     training: of it `batch_size` and `encoder_learning_rate` have no meaning here.
 
-    Raises `UserError` for values out of range, and for a field that has no effect.
+    Raises `UserError` for values out of range, and for a field that has no effect and is set to
+    another value than its default.
     """
 
     task: str
@@ -164,5 +173,32 @@ class TranslationRecipe:
             raise UserError("training batch_size has no effect: data batch_tokens is for that")
         if self.training.encoder_learning_rate is not None:
             raise UserError("training encoder_learning_rate has no effect on a translation model")
-        if self.search.copy_unknown and self.model.sequence_to_sequence is not None:
-            raise UserError("search copy_unknown needs a model with attention")
+        for name, section, names, reason in self._without_effect():
+            for each in names:
+                if getattr(section, each) != _default(section, each):
+                    raise UserError(f"{name} {each} has no effect: {reason}")
+
+    def _without_effect(self) -> Iterator[tuple[str, Any, tuple[str, ...], str]]:
+        """Sections by their names, those of their fields that have no effect, and why."""
+        names: tuple[str, ...] = ("numbers",)
+        if self.data.format == "numbers":
+            names = ("source", "target", "validation_source", "validation_target", "on_problem")
+        yield "data", self.data, names, f"data format is {self.data.format}"
+        names = ("size", "method") if self.text.kind == "words" else ("minimum_count",)
+        yield "text", self.text, names, f"text kind is {self.text.kind}"
+        if self.text.kind == "subwords":
+            yield "search", self.search, ("copy_unknown",), "no word is unknown to text of subwords"
+        if self.model.sequence_to_sequence is not None:
+            names = ("copy_unknown", "coverage_penalty")
+            yield "search", self.search, names, "it needs a model with attention"
+        luong = self.model.luong
+        if luong is not None and luong.score != "concat":
+            yield "luong", luong, ("attention_size",), f"luong score is {luong.score}"
+        if luong is not None and luong.attention == "global":
+            yield "luong", luong, ("window",), "luong attention is global"
+
+
+def _default(section: Any, name: str) -> Any:
+    """What a field of a dataclass is where it is not given."""
+    (found,) = (field for field in fields(section) if field.name == name)
+    return found.default if found.default_factory is MISSING else found.default_factory()

@@ -114,6 +114,11 @@ class SubwordVocabulary:
     def __hash__(self) -> int:
         return hash((self.model, self.case))
 
+    @property
+    def complete(self) -> bool:
+        """Whether there are pieces for bytes, as there are in all that `learn` gives."""
+        return bool(self._processor.IsByte(self._processor.PieceToId("<0x00>")))
+
     def split(self, text: str) -> list[str]:
         """See `TextVocabulary.split`."""
         pieces: list[str] = self._processor.EncodeAsPieces(plain_text(text, self.case))

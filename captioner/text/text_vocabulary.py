@@ -27,6 +27,11 @@ class TextVocabulary(Protocol):
         """V, the four special tokens included."""
         ...
 
+    @property
+    def complete(self) -> bool:
+        """Whether any text has tokens here, so that none is unknown."""
+        ...
+
     def split(self, text: str) -> list[str]:
         """The tokens of a text, as strings that `join` puts together again."""
         ...

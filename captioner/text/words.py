@@ -114,6 +114,11 @@ class WordVocabulary:
     def __hash__(self) -> int:
         return hash((self.vocabulary, self.case))
 
+    @property
+    def complete(self) -> bool:
+        """Never: there is always another word."""
+        return False
+
     def split(self, text: str) -> list[str]:
         """See `TextVocabulary.split`."""
         words = split_words(plain_text(text, _letters(self.case)))

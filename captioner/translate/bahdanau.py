@@ -87,7 +87,7 @@ class Bahdanau(TranslationModel):
 
     def remember(self, source: Tensor, mask: Tensor | None = None) -> Memory:
         """Source tokens (B, S) and mask (B, S) -> annotations (B, S, 2H). Equation 7."""
-        annotations, _ = self.encoder(self.embeddings.source(source), mask)
+        annotations, _ = self.encoder(self.embeddings.source(source), mask)  # (B, S, 2H)
         return self.attention.remember(self.dropout(annotations), mask)
 
     def start(self, memory: Memory) -> BahdanauState:
@@ -108,7 +108,7 @@ class Bahdanau(TranslationModel):
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
         ahead = self.cell.ahead(embedded)  # (B, K, T, 3H)
         states, contexts, looks = [state.hidden], [], []
-        for now in ahead.unbind(dim=2):
+        for now in ahead.unbind(dim=2):  # (B, K, 3H)
             context, weights, state = self._recur(now, state)
             states.append(state.hidden)
             contexts.append(context)
@@ -120,7 +120,7 @@ class Bahdanau(TranslationModel):
     def _recur(self, ahead: Tensor, state: BahdanauState) -> tuple[Tensor, Tensor, BahdanauState]:
         """The gates of the last words (B, K, 3H) -> context (B, K, 2H), weights, new state."""
         attended = self.attention(state.hidden, state.memory)
-        (hidden,) = self.cell(ahead, attended.context, (state.hidden,))
+        (hidden,) = self.cell(ahead, attended.context, (state.hidden,))  # (B, K, H)
         return attended.context, attended.weights, state._replace(hidden=hidden)
 
     def _say(self, embedded: Tensor, hidden: Tensor, context: Tensor) -> Tensor:

@@ -43,4 +43,4 @@ def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     for place, source in enumerate(sources):
         tokens[place, : len(source) + 1] = torch.tensor([*source, Vocabulary.end])
     lengths = torch.tensor([len(source) + 1 for source in sources])  # (B,)
-    return tokens, torch.arange(longest) < lengths.unsqueeze(1)
+    return tokens, torch.arange(longest) < lengths.unsqueeze(1)  # (B, S) both

@@ -37,8 +37,9 @@ class RecurrentStack(nn.Module):
             inputs.flatten(end_dim=1), before[0] if len(before) == 1 else before
         )  # (B * K, T, H)
         after = (after,) if len(before) == 1 else after
-        return outputs.unflatten(0, (batch_size, rows)), tuple(
-            each.transpose(0, 1).unflatten(0, (batch_size, rows)) for each in after
+        return outputs.unflatten(0, (batch_size, rows)), tuple(  # (B, K, T, H)
+            each.transpose(0, 1).unflatten(0, (batch_size, rows))  # (B, K, layers, H)
+            for each in after
         )
 
 
@@ -76,7 +77,7 @@ class FedCell(nn.Module):
         within = self.hidden(state[0])  # (..., gates)
         if self.kind == "gru":
             reset, update, candidate = ahead.chunk(3, dim=-1)  # (..., H) each
-            own_reset, own_update, own_candidate = within.chunk(3, dim=-1)
+            own_reset, own_update, own_candidate = within.chunk(3, dim=-1)  # (..., H) each
             new = torch.tanh(candidate + torch.sigmoid(reset + own_reset) * own_candidate)
             kept = torch.sigmoid(update + own_update)
             return (new + kept * (state[0] - new),)  # Under autocast they differ in type.

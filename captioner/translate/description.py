@@ -8,6 +8,12 @@ from captioner.fields import to_mapping
 from captioner.model_folders import WEIGHTS
 from captioner.translate.translator import Translator
 
+_CAPITALS = {
+    "keep": "read as they are",
+    "lines": "a line all in capitals is read as a sentence",
+    "titles": "a line all in capitals, or a title, is read as a sentence",
+}
+
 
 def describe_translator(translator: Translator, folder: Path) -> str:
     """Model, sizes, vocabularies, search and card of the model in `folder`, as text."""
@@ -19,6 +25,7 @@ def describe_translator(translator: Translator, folder: Path) -> str:
         f"source         {len(translator.source):,} tokens{joint}",
         f"target         {len(translator.target):,} tokens{joint}",
         f"reads          {translator.maximum_source_length:,} tokens at most",
+        f"capitals       {_CAPITALS[translator.capitals]}",
     ]
     for name, config in to_mapping(translator.config).items():
         if config is not None:

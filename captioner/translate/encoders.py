@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from captioner.errors import UserError
 from captioner.translate.memory import RecurrentState
 
 
@@ -46,32 +47,40 @@ class RecurrentEncoder(nn.Module):
 
         True stands before False in every row of the mask. Padding has no effect: the backward
         direction begins at each sentence's own last token, the final states are those there, and
-        outputs at padding are 0.
+        outputs at padding are 0. Raises `UserError` for a source without tokens.
         """
         length = embedded.shape[1]
+        if length == 0:
+            raise UserError("encoder: there is nothing to read, S is 0")
         if mask is None:
-            outputs, final = self.network(embedded)
+            outputs, final = self.network(embedded)  # (B, S, D)
         else:
-            lengths = mask.sum(dim=1).cpu()
+            lengths = mask.sum(dim=1).cpu()  # (B,)
+            if not bool(lengths.all()):
+                row = int(lengths.argmin())
+                raise UserError(f"encoder mask: row {row} has no token that may be read")
             packed: Any = pack_padded_sequence(
                 embedded, lengths, batch_first=True, enforce_sorted=False
             )
             given, final = self.network(packed)
-            outputs, _ = pad_packed_sequence(given, batch_first=True, total_length=length)
+            outputs, _ = pad_packed_sequence(
+                given, batch_first=True, total_length=length
+            )  # (B, S, D)
         states = final if isinstance(final, tuple) else (final,)
         return outputs, tuple(self._by_source(each) for each in states)
 
     def _by_source(self, state: Tensor) -> Tensor:
         """(layers * directions, B, D / directions) -> (B, layers, D)."""
-        apart = state.view(self.network.num_layers, -1, *state.shape[1:])
-        # (layers, directions, B, D / directions)
+        apart = state.view(
+            self.network.num_layers, -1, *state.shape[1:]
+        )  # (layers, directions, B, D / directions)
         return apart.permute(2, 0, 1, 3).flatten(start_dim=2)  # (B, layers, D)
 
 
 def reversed_in_place_of_padding(tokens: Tensor, mask: Tensor | None) -> Tensor:
     """Tokens (B, S) in reverse order, the padding left behind them."""
     if mask is None:
-        return tokens.flip(1)
+        return tokens.flip(1)  # (B, S)
     lengths = mask.sum(dim=1, keepdim=True)  # (B, 1)
     places = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)  # (B, S)
-    return tokens.gather(1, torch.where(mask, lengths - 1 - places, places))
+    return tokens.gather(1, torch.where(mask, lengths - 1 - places, places))  # (B, S)

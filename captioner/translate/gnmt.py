@@ -102,12 +102,15 @@ class GNMT(TranslationModel):
         The final states are (B, layers, H).
         """
         outputs, final = self.bottom_encoder(self.embeddings.source(source), mask)  # (B, S, 2H)
-        finals = [tuple(each[:, :, self.config.hidden_size :] for each in final)]
+        finals = [tuple(each[:, :, self.config.hidden_size :] for each in final)]  # (B, 1, H)
         for layer, encoder in enumerate(self.encoders, start=2):
             above, final = encoder(self.dropout(outputs), mask)  # (B, S, H)
             outputs = self._with_residual(layer, above, outputs)
             finals.append(final)
-        together = tuple(torch.cat(each, dim=1) for each in zip(*finals, strict=True))
+        together = tuple(
+            torch.cat(each, dim=1)  # (B, layers, H)
+            for each in zip(*finals, strict=True)
+        )
         return SourceMemory.of(self.attention.remember(outputs, mask), together)
 
     def start(self, memory: Memory) -> GNMTState:
@@ -123,8 +126,8 @@ class GNMT(TranslationModel):
 
     def step(self, tokens: Tensor, state: GNMTState) -> Step:
         """Last tokens (B, K) -> logits (B, K, V), state, weights (B, K, S)."""
-        said, state = self._run(tokens.unsqueeze(-1), state)
-        return Step(said.logits.squeeze(2), state, said.weights.squeeze(2))
+        said, state = self._run(tokens.unsqueeze(-1), state)  # of tokens (B, K, 1)
+        return Step(said.logits.squeeze(2), state, said.weights.squeeze(2))  # (B, K, V), (B, K, S)
 
     def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
         """See `TranslationModel.forward`: only the bottom layer and its looks go step by step."""
@@ -136,7 +139,7 @@ class GNMT(TranslationModel):
         ahead = self.bottom_decoder.ahead(self.embeddings.target(tokens))  # (B, K, T, 4H)
         bottom = state.recurrent[0]
         hiddens, contexts, looks = [], [], []
-        for now in ahead.unbind(dim=2):
+        for now in ahead.unbind(dim=2):  # (B, K, 4H)
             attended = self.attention(bottom[0], state.memory)
             bottom = self.bottom_decoder(now, attended.context, bottom)
             hiddens.append(bottom[0])
@@ -146,7 +149,7 @@ class GNMT(TranslationModel):
         after = [bottom]
         for layer, decoder in enumerate(self.decoders, start=2):
             fed = torch.cat([self.dropout(outputs), context], dim=-1)  # (B, K, T, 2H)
-            above, own = decoder(fed, state.recurrent[layer - 1])
+            above, own = decoder(fed, state.recurrent[layer - 1])  # (B, K, T, H)
             outputs = self._with_residual(layer, above, outputs)
             after.append(own)
         logits = self.embeddings.logits(self.dropout(outputs))  # (B, K, T, V)

@@ -147,7 +147,9 @@ class Luong(TranslationModel):
         assert isinstance(memory, SourceMemory)
         recurrent = tuple(each.unsqueeze(1) for each in memory.final)  # (B, 1, layers, H)
         attentional = torch.zeros_like(recurrent[0][:, :, 0])  # (B, 1, H)
-        time = torch.zeros(attentional.shape[:2], dtype=torch.long, device=attentional.device)
+        time = torch.zeros(
+            attentional.shape[:2], dtype=torch.long, device=attentional.device
+        )  # (B, 1)
         return LuongState(memory, recurrent, attentional, time)
 
     def step(self, tokens: Tensor, state: LuongState) -> Step:
@@ -156,7 +158,7 @@ class Luong(TranslationModel):
         if self.config.input_feeding:
             state, weights = self._recur_fed(self._first_cell.ahead(embedded), state)
         else:
-            hidden, recurrent = self.decoder(embedded.unsqueeze(2), state.recurrent)
+            hidden, recurrent = self.decoder(embedded.unsqueeze(2), state.recurrent)  # (B, K, 1, H)
             hidden = hidden.squeeze(2)  # (B, K, H)
             attended = self._look(hidden, state.memory, state.time)
             state = state._replace(
@@ -186,7 +188,7 @@ class Luong(TranslationModel):
         hidden, _ = self.decoder(embedded, state.recurrent)  # (B, K, T, H)
         times = torch.arange(steps, device=tokens.device).expand(tokens.shape)  # (B, K, T)
         queries = hidden.flatten(1, 2)  # (B, K * T, H)
-        attended = self._look(queries, memory, times.flatten(start_dim=1))
+        attended = self._look(queries, memory, times.flatten(start_dim=1))  # times (B, K * T)
         context, weights = look_of_all_steps(attended, rows)  # (B, K, T, H), (B, K, T, S)
         logits = self.embeddings.logits(self._attentional(context, hidden))  # (B, K, T, V)
         return TeacherForced(logits, weights)
@@ -210,7 +212,10 @@ class Luong(TranslationModel):
             hidden = layers[-1][0]
         attended = self._look(hidden, state.memory, state.time)
         after = state._replace(
-            recurrent=tuple(stacked(list(each)) for each in zip(*layers, strict=True)),
+            recurrent=tuple(
+                stacked(list(each))  # (B, K, layers, H)
+                for each in zip(*layers, strict=True)
+            ),
             attentional=self._attentional(attended.context, hidden),
             time=state.time + 1,
         )

@@ -87,7 +87,7 @@ def _selected(value: Any, rows: Tensor) -> Any:
 def look_of_all_steps(attended: Attended, rows: int) -> tuple[Tensor, Tensor]:
     """A look with K * T queries a source -> contexts (B, K, T, D) and weights (B, K, T, L)."""
     context, weights = (
-        each.view(each.shape[0], rows, -1, each.shape[-1])
+        each.view(each.shape[0], rows, -1, each.shape[-1])  # (B, K, T, .)
         for each in (attended.context, attended.weights)
     )
     return context, weights
@@ -95,4 +95,4 @@ def look_of_all_steps(attended: Attended, rows: int) -> tuple[Tensor, Tensor]:
 
 def stacked(steps: list[Tensor]) -> Tensor:
     """What T steps gave, (B, K, ...) each -> (B, K, T, ...)."""
-    return torch.stack(steps, dim=2)
+    return torch.stack(steps, dim=2)  # (B, K, T, ...)

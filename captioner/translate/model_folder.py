@@ -37,6 +37,7 @@ _LATER = {
         "gnmt": _UNSCALED,
     },
     "search": {"repeat_distance": 0},
+    "capitals": "keep",
 }
 JOINT, SOURCE, TARGET = "vocabulary.json", "source.json", "target.json"
 
@@ -45,7 +46,8 @@ JOINT, SOURCE, TARGET = "vocabulary.json", "source.json", "target.json"
 class TranslatorConfig:
     """What `config.json` holds, every field of it: a default may change, a saved model may not.
 
-    joint_vocabulary: whether both sides have the tokens of `vocabulary.json`.
+    joint_vocabulary: whether both sides have the tokens of `vocabulary.json`. capitals: as of the
+    translator; folders saved before there was this field have none, and mean `keep`.
     """
 
     format: str
@@ -53,6 +55,7 @@ class TranslatorConfig:
     joint_vocabulary: bool
     maximum_source_length: int
     search: TranslationSearch = field(default_factory=TranslationSearch)
+    capitals: str = "keep"
 
 
 def model_files(folder: str | Path) -> list[Path]:
@@ -82,7 +85,12 @@ def save_translator(
         save_text_vocabulary(translator.source, folder / SOURCE)
         save_text_vocabulary(translator.target, folder / TARGET)
     config = TranslatorConfig(
-        FORMAT, translator.config, joint, translator.maximum_source_length, translator.search
+        FORMAT,
+        translator.config,
+        joint,
+        translator.maximum_source_length,
+        translator.search,
+        translator.capitals,
     )
     write_json(folder / CONFIG, to_mapping(config))
     if translator.card:
@@ -107,9 +115,17 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
     with torch.device("meta"):
         model = config.model.make(len(source), len(target))
     read_weights(folder / WEIGHTS, {"model": model})
-    length, card = config.maximum_source_length, read_card(folder)
     try:
-        translator = Translator(config.model, model, source, target, length, config.search, card)
+        translator = Translator(
+            config.model,
+            model,
+            source,
+            target,
+            config.maximum_source_length,
+            config.search,
+            read_card(folder),
+            config.capitals,
+        )
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     return translator.to(device)

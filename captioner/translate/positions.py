@@ -18,6 +18,8 @@ def sinusoidal_positions(first: int, count: int, like: Tensor) -> Tensor:
     size = like.shape[-1]
     positions = torch.arange(first, first + count, device=like.device).float()  # (count)
     halves = torch.arange(0, size, 2, device=like.device).float()  # (H / 2)
-    angles = positions.unsqueeze(-1) * torch.exp(halves * (-math.log(10000.0) / size))
+    angles = positions.unsqueeze(-1) * torch.exp(
+        halves * (-math.log(10000.0) / size)
+    )  # (count, H / 2)
     codes = torch.stack([angles.sin(), angles.cos()], dim=-1)  # (count, H / 2, 2)
     return codes.flatten(start_dim=1).to(like.dtype)  # (count, H)

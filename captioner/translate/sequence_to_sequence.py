@@ -84,7 +84,7 @@ class SequenceToSequence(TranslationModel):
         """Source tokens (B, S) and mask (B, S) -> the last state, a memory of length 1."""
         if self.config.reverse_source:
             source = reversed_in_place_of_padding(source, mask)
-        _, final = self.encoder(self.embeddings.source(source), mask)
+        _, final = self.encoder(self.embeddings.source(source), mask)  # (B, layers, H) each
         last = final[0][:, -1:]  # (B, 1, H)
         return SourceMemory(last, last, final=final)
 
@@ -96,8 +96,8 @@ class SequenceToSequence(TranslationModel):
 
     def step(self, tokens: Tensor, state: SequenceToSequenceState) -> Step:
         """Last tokens (B, K) -> logits (B, K, V), state, weights (B, K, 1)."""
-        said, state = self._run(tokens.unsqueeze(-1), state)
-        return Step(said.logits.squeeze(2), state, said.weights.squeeze(2))
+        said, state = self._run(tokens.unsqueeze(-1), state)  # of tokens (B, K, 1)
+        return Step(said.logits.squeeze(2), state, said.weights.squeeze(2))  # (B, K, V), (B, K, 1)
 
     def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
         """See `TranslationModel.forward`: all steps in one run of the network."""
@@ -108,7 +108,8 @@ class SequenceToSequence(TranslationModel):
         self, tokens: Tensor, state: SequenceToSequenceState
     ) -> tuple[TeacherForced, SequenceToSequenceState]:
         """Tokens (B, K, T) -> what is said of them, and the state behind them."""
-        hidden, recurrent = self.decoder(self.embeddings.target(tokens), state.recurrent)
+        embedded = self.embeddings.target(tokens)  # (B, K, T, E)
+        hidden, recurrent = self.decoder(embedded, state.recurrent)  # (B, K, T, H)
         logits = self.embeddings.logits(self.dropout(hidden))  # (B, K, T, V)
         weights = logits.new_ones(*tokens.shape, 1)  # (B, K, T, 1)
         return TeacherForced(logits, weights), state._replace(recurrent=recurrent)

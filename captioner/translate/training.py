@@ -46,7 +46,8 @@ class TranslationLoss(nn.Module):
         of this loss is a token. `cross_entropy`: the same without smoothing.
         """
         memory = self.translation_model.remember(batch.source, batch.source_mask)
-        said = self.translation_model(memory, batch.inputs.unsqueeze(1))  # one row a source
+        inputs = batch.inputs.unsqueeze(1)  # (B, 1, T), one row a source
+        said = self.translation_model(memory, inputs)
         logits = said.logits[:, 0]  # (B, T, V)
         tokens = batch.mask.sum().clamp(min=1)
         lost = cross_entropies(logits, batch.targets, batch.mask, self.objective.label_smoothing)

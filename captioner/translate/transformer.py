@@ -27,7 +27,8 @@ class TransformerConfig:
 
     embedding_size: H of everything, d_model of the paper; even. heads: N, a divisor of it.
     inner_size: of the network at each place. encoder_layers, decoder_layers: how many.
-    norm_first: pre-norm, which trains without a warm-up as well, or post-norm, as in the paper.
+    norm_first: pre-norm, which trains without a warm-up as well (Xiong et al. 2020, *On Layer
+        Normalization in the Transformer Architecture*), or post-norm, as in the paper.
     final_norm: one more norm behind each stack, which pre-norm needs, and which
         `torch.nn.Transformer` has in both; the paper's post-norm has none.
     tie_embeddings: `none`, `target` or `all`; see `captioner.translate.embeddings`.
@@ -104,7 +105,8 @@ class Transformer(TranslationModel):
     A step computes the newest token alone: keys and values of those before are kept in the state,
     and follow their rows through a beam.
 
-    alignment_layer, alignment_head: as in the config, and may be changed at any time.
+    alignment_layer, alignment_head: as in the config, and may be changed at any time. A search that
+    goes by weights, for its coverage penalty or to copy words, goes by those.
     """
 
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int) -> None:
@@ -131,6 +133,15 @@ class Transformer(TranslationModel):
         for name, parameter in self.named_parameters():
             if parameter.dim() > 1 and not name.startswith("embeddings."):
                 nn.init.xavier_uniform_(parameter)
+
+    @property
+    def alignment_is_own(self) -> bool:
+        """Whether alignments are of the layer and the head that the config names."""
+        layers, own = len(self.decoder), self.config
+        return (self.alignment_layer % layers, self.alignment_head) == (
+            own.alignment_layer % layers,
+            own.alignment_head,
+        )
 
     def remember(self, source: Tensor, mask: Tensor | None = None) -> Memory:
         """Source tokens (B, S) and mask (B, S) -> the encoder's outputs (B, S, H).
@@ -161,15 +172,15 @@ class Transformer(TranslationModel):
     def step(self, tokens: Tensor, state: TransformerState) -> Step:
         """Last tokens (B, K) -> logits (B, K, V), state, weights (B, K, S)."""
         embedded = self.embeddings.target(tokens.unsqueeze(-1))  # (B, K, 1, H)
-        placed = self._placed(embedded, state.keys[0].shape[-2])
-        outputs, weights, state = self.decode(placed, state)
+        placed = self._placed(embedded, state.keys[0].shape[-2])  # (B, K, 1, H)
+        outputs, weights, state = self.decode(placed, state)  # (B, K, 1, H), (B, K, 1, S)
         logits = self.embeddings.logits(outputs.squeeze(2))  # (B, K, V)
-        return Step(logits, state, weights.squeeze(2))
+        return Step(logits, state, weights.squeeze(2))  # (B, K, S)
 
     def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
         """See `TranslationModel.forward`: all steps at once, none of which sees a later one."""
         state = self.start_rows(memory, tokens)
-        placed = self._placed(self.embeddings.target(tokens), 0)
+        placed = self._placed(self.embeddings.target(tokens), 0)  # (B, K, T, H)
         outputs, weights, _ = self.decode(placed, state)
         return TeacherForced(self.embeddings.logits(outputs), weights)
 
@@ -192,12 +203,15 @@ class Transformer(TranslationModel):
         for number, layer in enumerate(self.decoder):
             seen = None
             if before:
-                flat = (each[number].flatten(end_dim=1) for each in (state.values, state.keys))
-                seen = Memory(*flat)  # (B * K, N, t, H / N)
+                flat = (
+                    each[number].flatten(end_dim=1)  # (B * K, N, t, H / N)
+                    for each in (state.values, state.keys)
+                )
+                seen = Memory(*flat)
             looked = layer(vectors, state.sources[number], seen, mask)
             vectors = looked.vectors
-            keys.append(looked.seen.keys.unflatten(0, (batch_size, rows)))
-            values.append(looked.seen.values.unflatten(0, (batch_size, rows)))
+            keys.append(looked.seen.keys.unflatten(0, (batch_size, rows)))  # (B, K, N, t, H / N)
+            values.append(looked.seen.values.unflatten(0, (batch_size, rows)))  # likewise
             if number == chosen:
                 weights = looked.weights  # (B, N, K, T, S)
         assert weights is not None

@@ -37,7 +37,8 @@ class FeedForward(nn.Module):
 class Sublayer(nn.Module):
     """What stands around each part of a layer: a residual connection, a norm, dropout.
 
-    norm_first: x + f(norm(x)) (pre-norm), or norm(x + f(x)) (post-norm, as in the paper).
+    norm_first: x + f(norm(x)) (pre-norm, Xiong et al. 2020, *On Layer Normalization in the
+    Transformer Architecture*, figure 1), or norm(x + f(x)) (post-norm, as in the paper).
     """
 
     def __init__(self, size: int, norm_first: bool, dropout: float) -> None:
@@ -148,16 +149,16 @@ class DecoderLayer(nn.Module):
             nonlocal together
             flat = normed.flatten(end_dim=1)  # (B * K, T, H)
             own = self.self_attention.remember(flat)
-            together = own if seen is None else seen.extended(own)
+            together = own if seen is None else seen.extended(own)  # (B * K, N, t, H / N)
             context: Tensor = self.self_attention(flat, together, mask).context  # (B * K, T, H)
-            return context.view(normed.shape)
+            return context.view(normed.shape)  # (B, K, T, H)
 
         def attend_source(normed: Tensor) -> Tensor:
             nonlocal weights
             found = self.cross_attention(normed.flatten(1, 2), source)  # queries (B, K * T, H)
             weights = found.weights.unflatten(2, (rows, steps))  # (B, N, K, T, S)
             context: Tensor = found.context  # (B, K * T, H)
-            return context.view(normed.shape)
+            return context.view(normed.shape)  # (B, K, T, H)
 
         vectors = self.around_attention(vectors, attend_self)
         vectors = self.around_cross(vectors, attend_source)

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,6 +14,8 @@ from torch import Tensor
 from captioner.caption.captioner import SearchOptions
 from captioner.decoding import CoveragePenalty, Hypothesis, LengthNormalisation, decode
 from captioner.errors import UserError
+from captioner.field_checks import check_choice
+from captioner.text.capitals import CAPITALS, as_sentence
 from captioner.text.text_vocabulary import TextVocabulary, Word, truncated
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.translate.batch import collate_sources
@@ -20,6 +23,9 @@ from captioner.translate.config import TranslationModelConfig
 from captioner.translate.model import TranslationModel
 from captioner.translate.transformer import Transformer
 from captioner.translate.translation import Translation
+
+MEAN: Literal["mean"] = "mean"
+"""In the place of a head: the mean of all."""
 
 _END = Word(SPECIAL_WORDS[Vocabulary.end], 1)
 
@@ -33,7 +39,7 @@ class TranslationSearch(SearchOptions):
     copy_unknown: let the model say that a word is unknown to it, and put the word of the source in
         its place at which it looked most (Luong et al. 2015, *Addressing the Rare Word Problem in
         Neural Machine Translation*, with attention in place of their pointers). Otherwise it has
-        to say something else. Needs a model with attention.
+        to say something else. Needs a model with attention, and a vocabulary that lacks words.
 
     Raises `UserError` for values out of range.
     """
@@ -55,6 +61,8 @@ class Translator:
     config: what `model` was made from. source, target: how text is cut; the same object for a
     joint vocabulary. maximum_source_length: tokens; a longer source is cut there, with a warning.
     search: the options used where a call gives none. card: the text of the model card.
+    capitals: which lines in capitals are read as sentences; see `captioner.text.capitals`. Of one
+        all in capitals, the translation and the words of the alignment are in capitals too.
 
     Raises `UserError` when the parts do not fit together.
     """
@@ -66,6 +74,7 @@ class Translator:
     maximum_source_length: int = 200
     search: TranslationSearch = field(default_factory=TranslationSearch)
     card: str = ""
+    capitals: str = "keep"
 
     def __post_init__(self) -> None:
         sizes = self.model.embeddings.sizes
@@ -76,6 +85,7 @@ class Translator:
             )
         if self.maximum_source_length < 1:
             raise UserError(f"maximum_source_length {self.maximum_source_length} is not at least 1")
+        check_choice("translator", self, "capitals", CAPITALS)
         self.model.eval()
 
     @property
@@ -93,21 +103,49 @@ class Translator:
         self.model.to(device)
         return self
 
-    def choose_alignment(self, layer: int | None, head: int | None) -> None:
+    def choose_alignment(self, layer: int | None, head: int | Literal["mean"] | None) -> None:
         """Take alignments from a decoder layer and a head of a Transformer, from now on.
 
-        layer: counted from 0, below 0 from the last; None leaves it. head: counted from 0; None
-        leaves it. Raises `UserError` where there is no such layer or head, and for another model.
+        layer: counted from 0, below 0 from the last; None leaves it. head: counted from 0, or
+        `mean`, the mean of all; None leaves it. Raises `UserError` where there is no such layer or
+        head, and for another model. `check_search` says which searches then do not work.
         """
         if layer is None and head is None:
             return
         if not isinstance(self.model, Transformer):
             raise UserError("a layer or head of alignments is of a Transformer, which this is not")
+        if isinstance(head, str) and head != MEAN:
+            raise UserError(f"alignment head {head!r} is neither a number nor {MEAN}")
         chosen = self.model.alignment_layer if layer is None else layer
-        self.model.config.check_alignment(chosen, head)
-        self.model.alignment_layer = chosen
-        if head is not None:
-            self.model.alignment_head = head
+        chosen_head = self.model.alignment_head if head is None else head
+        if isinstance(chosen_head, str):
+            chosen_head = None
+        self.model.config.check_alignment(chosen, chosen_head)
+        self.model.alignment_layer, self.model.alignment_head = chosen, chosen_head
+
+    def check_search(self, search: TranslationSearch) -> None:
+        """Raise `UserError` for options that cannot be had of this model, or have no effect on it.
+
+        An option without effect that was saved with the model is let be. With an alignment of
+        another layer or head than the model's own there is neither a coverage penalty nor copying,
+        which go by the alignment: what is drawn must not change what is said.
+        """
+        own = self.search
+        if search.copy_unknown and not self.attends:
+            raise UserError("copy_unknown needs a model with attention, and this one has none")
+        if search.coverage_penalty and not self.attends and not own.coverage_penalty:
+            raise UserError("coverage_penalty needs a model with attention, and this one has none")
+        if search.copy_unknown and self.target.complete and not own.copy_unknown:
+            raise UserError(
+                "copy_unknown has no effect on this model: no word is unknown to its subwords"
+            )
+        if isinstance(self.model, Transformer) and not self.model.alignment_is_own:
+            for name in ("coverage_penalty", "copy_unknown"):
+                if getattr(search, name):
+                    raise UserError(
+                        f"{name} goes by the alignment, and one of another layer or head than the "
+                        "model's own would change the translation: only one of the two can be had"
+                    )
 
     def translate(
         self,
@@ -125,20 +163,17 @@ class Translator:
         A sentence without a token is translated as the empty sentence. One that is too long is cut
         with a `UserWarning` that names it, and says so in `Translation.truncated`. A translation
         that had to end at the search's longest length says so in `Translation.cut`. Raises
-        `UserError` where `copy_unknown` is asked of a model without attention.
+        `UserError` as `check_search` does.
         """
         if isinstance(sentences, str):
             raise TypeError("translate() takes a list of sentences; put the one sentence in a list")
         if batch_size < 1:
             raise UserError(f"batch size {batch_size} is not at least 1")
         options = self.search if search is None else search
-        if options.copy_unknown and not self.attends:
-            raise UserError("copy_unknown needs a model with attention, and this one has none")
+        self.check_search(options)
         generator = generator or options.generator()
-        read = [
-            truncated(self.source.split(sentence), self.maximum_source_length)
-            for sentence in sentences
-        ]
+        texts = [as_sentence(sentence, self.capitals) for sentence in sentences]
+        read = [truncated(self.source.split(text), self.maximum_source_length) for text, _ in texts]
         for number, (tokens, lost) in enumerate(read, start=1):
             if lost:
                 warnings.warn(
@@ -158,7 +193,10 @@ class Translator:
             batch = self._translate([read[place][0] for place in places], options, generator)
             for place, translation in zip(places, batch, strict=True):
                 found[place] = _with_truncated(translation, read[place][1])
-        return [found[place] for place in range(len(read))]
+        return [
+            _in_capitals(found[place]) if capitals else found[place]
+            for place, (_, capitals) in enumerate(texts)
+        ]
 
     @torch.no_grad()
     def _translate(
@@ -237,6 +275,18 @@ def was_cut(hypothesis: Hypothesis, longest: int) -> bool:
 
 def _nothing(length: int) -> Translation:
     return Translation("", (_END.text,), (), 0.0, (), torch.empty(0, length + 1), (_END,), ())
+
+
+def _in_capitals(translation: Translation) -> Translation:
+    """Text and words in capitals; the tokens stay as the model read and wrote them."""
+    *read, end = translation.source_words
+    return replace(
+        translation,
+        text=translation.text.upper(),
+        source_words=(*(Word(text.upper(), size) for text, size in read), end),
+        words=tuple(Word(text.upper(), size) for text, size in translation.words),
+        alternatives=tuple(map(_in_capitals, translation.alternatives)),
+    )
 
 
 def _with_truncated(translation: Translation, lost: int) -> Translation:

@@ -266,12 +266,13 @@ def test_a_layer_and_a_head(tmp_path: Path) -> None:
     model = make_model(tmp_path, "transformer")
     (tmp_path / "text").write_text("A man sees a dog.\n")
     found = []
-    for choice in ((), ("--layer", "0"), ("--layer", "0", "--head", "1")):
+    for choice in ((), ("--layer", "0"), ("--layer", "0", "--head", "1"), ("--head", "mean")):
         out = str(tmp_path / "a.json")
         assert translate("--model", model, str(tmp_path / "text"), "--alignment", out, *choice) == 0
         found.append(json.loads((tmp_path / "a.json").read_text())[0])
     assert found[0]["translation"] == found[1]["translation"] == found[2]["translation"]
     assert found[0]["alignment"] != found[1]["alignment"] != found[2]["alignment"]
+    assert found[3] == found[0]
 
 
 @pytest.mark.parametrize(
@@ -286,6 +287,13 @@ def test_a_layer_and_a_head(tmp_path: Path) -> None:
         ("luong", ["TEXT", "--coverage-penalty", "-1"], "beta -1.0 is not between"),
         ("transformer", ["TEXT", "--layer", "2"], "alignment_layer 2 is not one of the 2"),
         ("transformer", ["TEXT", "--head", "2"], "alignment_head 2 is not one of the 2 heads"),
+        ("transformer", ["TEXT", "--head", "all"], "head 'all' is neither a number nor mean"),
+        (
+            "transformer",
+            ["TEXT", "--layer", "0", "--coverage-penalty", "1"],
+            "coverage_penalty goes by the alignment",
+        ),
+        ("plain", ["TEXT", "--coverage-penalty", "1"], "coverage_penalty needs a model with"),
         (
             "plain",
             ["TEXT", "--alignment", "a.json"],

@@ -25,6 +25,12 @@ def pair_of(data: ParallelData) -> tuple[str, str]:
     return languages[0], languages[1]
 
 
+def check_capitals(recipe: TranslationRecipe) -> None:
+    """German nouns have capitals: a sentence of nouns would be taken for a title."""
+    german = pair_of(recipe.data)[0] == "de"
+    assert recipe.text.capitals == ("lines" if german else "titles")
+
+
 def read(path: Path, changes: list[str]) -> TranslationRecipe:
     recipe = read_any_recipe(path, changes)
     assert isinstance(recipe, TranslationRecipe)
@@ -50,6 +56,8 @@ def test_its_comment_says_what_it_is_and_how_to_switch(path: Path) -> None:
     ((source, target),) = re.findall(r"as here (\w+) to (\w+):", comment)
     changes = re.findall(r"--set (\S+)", comment)
     before, after = pair_of(read(path, []).data), pair_of(read(path, changes).data)
+    check_capitals(read(path, []))
+    assert after[0] != "de" or read(path, changes).text.capitals == "lines"
     assert before == tuple(LANGUAGES[name] for name in own)
     assert after == (LANGUAGES[source], LANGUAGES[target])
     assert before != after

@@ -24,6 +24,9 @@ from captioner.translate import load_translator
 pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
 
 
+FILES = ("source", "target", "validation_source", "validation_target")
+
+
 def mapping(**changes: Any) -> dict[str, Any]:
     return {
         "task": "translate",
@@ -98,7 +101,7 @@ def test_files_subwords_and_one_vocabulary(
     }
     config = mapping(
         data=data,
-        text={"kind": "subwords", "joint": True, "size": 330},
+        text={"kind": "subwords", "joint": True, "size": 330, "capitals": "lines"},
         model={
             "transformer": {
                 "embedding_size": 8,
@@ -118,9 +121,11 @@ def test_files_subwords_and_one_vocabulary(
     assert main(["train", str(path), "--out", str(out), "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
     assert "training: 16 pairs of sentences" in printed
-    assert "pairs of sentences cut to 12 tokens a side" in printed
+    assert "training: 8 pairs of sentences cut to 12 tokens a side: lines 1, 2, 5, 6" in printed
+    assert "validation: 2 sources cut to 12 tokens: lines 1, 2\n" in printed  # Of the first 4.
     translator = load_translator(out / "model")
     assert translator.source is translator.target
+    assert translator.capitals == "lines"
     assert len((out / "translations.txt").read_text().splitlines()) == 4
 
 
@@ -167,8 +172,47 @@ def test_start_from_is_for_captioners(tmp_path: Path, capsys: pytest.CaptureFixt
         ({"task": "sing"}, "task 'sing' is not 'translate'"),
         (
             {"model": {"sequence_to_sequence": {}}, "search": {"copy_unknown": True}},
-            "copy_unknown needs a model with attention",
+            "search copy_unknown has no effect: it needs a model with attention",
         ),
+        (
+            {"model": {"sequence_to_sequence": {}}, "search": {"coverage_penalty": 0.2}},
+            "search coverage_penalty has no effect: it needs a model with attention",
+        ),
+        (
+            {"text": {"kind": "subwords"}, "search": {"copy_unknown": True}},
+            "search copy_unknown has no effect: no word is unknown",
+        ),
+        ({"text": {"size": 9000}}, "text size has no effect: text kind is words"),
+        ({"text": {"method": "bpe"}}, "text method has no effect: text kind is words"),
+        (
+            {"text": {"kind": "subwords", "minimum_count": 1}},
+            "text minimum_count has no effect: text kind is subwords",
+        ),
+        (
+            {"data": {"format": "numbers", "source": "a.en"}},
+            "data source has no effect: data format is numbers",
+        ),
+        (
+            {"data": {"format": "numbers", "on_problem": "skip"}},
+            "data on_problem has no effect: data format is numbers",
+        ),
+        (
+            {"data": {**dict.fromkeys(FILES, "a"), "numbers": {"seed": 1}}},
+            "data numbers has no effect: data format is parallel",
+        ),
+        (
+            {"model": {"luong": {"score": "dot", "attention_size": 256}}},
+            "luong attention_size has no effect: luong score is dot",
+        ),
+        (
+            {"model": {"luong": {"attention_size": 256}}},
+            "luong attention_size has no effect: luong score is general",
+        ),
+        (
+            {"model": {"luong": {"window": 5}}},
+            "luong window has no effect: luong attention is global",
+        ),
+        ({"text": {"capitals": "lower"}}, "text capitals 'lower' is not one of keep, lines"),
     ],
 )
 def test_fields_out_of_range_are_named(tmp_path: Path, changes: Any, message: str) -> None:
@@ -176,6 +220,20 @@ def test_fields_out_of_range_are_named(tmp_path: Path, changes: Any, message: st
     path.write_text(yaml.safe_dump(mapping(**changes)))
     with pytest.raises(UserError, match=f"config .*bad.yaml.*{message}"):
         read_any_recipe(path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": {"luong": {"score": "concat", "attention_size": 256}}},
+        {"model": {"luong": {"attention": "local-m", "window": 5}}},
+        {"model": {"sequence_to_sequence": {}}},
+        {"search": {"copy_unknown": True, "coverage_penalty": 0.2}},
+        {"text": {"kind": "subwords", "size": 300, "method": "bpe"}},
+    ],
+)
+def test_fields_that_have_an_effect_may_be_set(changes: Any) -> None:
+    recipe(**changes)
 
 
 def test_sides_have_their_own_words_unless_joint() -> None:

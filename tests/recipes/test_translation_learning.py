@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -40,31 +41,43 @@ MODELS = {
     "without attention": TranslationModelConfig(
         sequence_to_sequence=SequenceToSequenceConfig("gru", 32, 96, 1, dropout=0.0)
     ),
+    "without attention, lstm": TranslationModelConfig(
+        sequence_to_sequence=SequenceToSequenceConfig("lstm", 32, 96, 1, dropout=0.0)
+    ),
     "bahdanau": TranslationModelConfig(bahdanau=BahdanauConfig(32, 48, 32, 32, dropout=0.0)),
     "dot": luong(score="dot"),
     "general": luong(score="general"),
     "concat": luong(score="concat"),
+    "general, not fed": luong(score="general", input_feeding=False),
     "local, monotonic": luong(attention="local-m"),
     "local, predictive": luong(attention="local-p"),
     "gnmt": TranslationModelConfig(gnmt=GNMTConfig(32, 48, 32, 3, dropout=0.0)),
     "transformer": TranslationModelConfig(
         transformer=TransformerConfig(48, 4, 96, 2, 2, dropout=0.0)
     ),
+    "transformer, post-norm": TranslationModelConfig(
+        transformer=TransformerConfig(
+            48, 4, 96, 2, 2, norm_first=False, final_norm=False, dropout=0.0
+        )
+    ),
 }
+RISES: dict[str, dict[str, Any]] = {
+    "transformer, post-norm": {"learning_rate": 0.003, "warmup_steps": 100}
+}
+"""How the learning rate begins, where it is otherwise: post-norm needs a warm-up."""
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_it_reads_numbers_it_never_saw(name: str, tmp_path: Path) -> None:
     words = WordVocabulary.learn((pair.source for pair in LEARNED), 1, "keep")
     digits = WordVocabulary.learn((pair.target for pair in LEARNED), 1, "keep")
+    rise = RISES.get(name, {"learning_rate": 0.006, "warmup_steps": 20})
     torch.manual_seed(0)
     model = MODELS[name].make(len(words), len(digits))
     train(
         TranslationLoss(model),
         TranslationBatches(encode_pairs(LEARNED, words, digits, 50).examples, tokens=500),
-        TrainingConfig(
-            epochs=16, learning_rate=0.006, schedule="cosine", warmup_steps=20, clip_norm=1.0
-        ),
+        TrainingConfig(epochs=16, schedule="cosine", clip_norm=1.0, **rise),
         tmp_path,
     )
     model.eval()

@@ -213,6 +213,11 @@ def test_there_must_be_something_to_say_and_to_read(name: str) -> None:
     memory = model.remember(tokens(1, 4))
     with pytest.raises(UserError, match="T is 0"):
         model(memory, tokens(1, 1, 0))
+    for masked in (None, torch.ones(2, 0, dtype=torch.bool)):
+        with pytest.raises(UserError, match=r"is 0|row .* has no"):
+            model.remember(tokens(2, 0), masked)
+    with pytest.raises(UserError, match=r"row \[?1\]? has no"):
+        model.remember(tokens(2, 3), torch.tensor([[True, False, False], [False] * 3]))
 
 
 @every_model

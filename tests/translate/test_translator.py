@@ -9,6 +9,7 @@ import torch
 from translation_samples import CONFIGS
 
 from captioner.errors import UserError
+from captioner.text.subwords import SubwordVocabulary
 from captioner.text.words import WordVocabulary
 from captioner.translate import (
     Translation,
@@ -137,6 +138,72 @@ def test_copying_by_option() -> None:
         make_translator("gru").translate(["a"], options)
 
 
+def test_options_without_effect_are_refused_unless_saved_so() -> None:
+    options = TranslationSearch(maximum_length=3, coverage_penalty=0.2)
+    translator = make_translator("gru")
+    with pytest.raises(UserError, match="coverage_penalty needs a model with attention"):
+        translator.translate(["a"], options)
+    assert replace(translator, search=options).translate(["a"])
+    pieces = SubwordVocabulary.learn(SENTENCES, 300)
+    config = CONFIGS["general"]
+    translator = Translator(config, config.make(len(pieces), len(pieces)), pieces, pieces)
+    options = TranslationSearch(maximum_length=3, copy_unknown=True)
+    with pytest.raises(UserError, match="copy_unknown has no effect on this model"):
+        translator.translate(["a"], options)
+    assert replace(translator, search=options).translate(["a"])
+
+
+def test_the_alignment_that_is_shown_does_not_change_the_translation() -> None:
+    for name, options in (("coverage_penalty", 1.0), ("copy_unknown", True)):
+        translator = make_translator("transformer")
+        search = replace(translator.search, **{name: options})
+        before = translator.translate(SENTENCES, search)
+        translator.choose_alignment(1, None)  # Which is the last, its own.
+        assert translator.translate(SENTENCES, search) == before
+        for layer, head in ((0, None), (None, 1), (0, 1)):
+            translator = make_translator("transformer")
+            translator.choose_alignment(layer, head)
+            with pytest.raises(UserError, match=f"{name} goes by the alignment"):
+                translator.translate(SENTENCES, search)
+            translator.translate(SENTENCES)
+            translator.choose_alignment(-1, "mean")
+            assert translator.translate(SENTENCES, search) == before
+
+
+def test_the_mean_of_heads_can_be_had_of_a_model_that_was_saved_with_one() -> None:
+    translator = make_translator("transformer, post-norm")  # Its alignment_head is 1.
+    heads = []
+    for head in (0, 1, 2):
+        translator.choose_alignment(None, head)
+        heads.append(translator.translate(["A man runs."])[0].alignment)
+    translator.choose_alignment(0, None)
+    translator.choose_alignment(-1, "mean")
+    mean = translator.translate(["A man runs."])[0].alignment
+    torch.testing.assert_close(mean, torch.stack(heads).mean(dim=0))
+    with pytest.raises(UserError, match="alignment head 'all' is neither a number nor mean"):
+        translator.choose_alignment(None, "all")  # type: ignore[arg-type]
+
+
+def test_lines_in_capitals_are_read_as_sentences() -> None:
+    translator = replace(make_translator(joint=True), capitals="titles")
+    search = replace(translator.search, n_best=2)
+    usual, loud, title, other = translator.translate(
+        ["The dog sees a man.", "THE DOG SEES A MAN.", "The Dog Sees a Man.", "DOG"], search
+    )
+    assert title == usual
+    assert loud.text == usual.text.upper() != usual.text
+    assert [each.text for each in loud.alternatives] == [
+        each.text.upper() for each in usual.alternatives
+    ]
+    assert loud.tokens == usual.tokens
+    assert loud.by_word().source == ("THE", "DOG", "SEES", "A", "MAN", ".", "<end>")
+    assert loud.by_word().target == tuple(word.upper() for word in usual.by_word().target)
+    assert loud.by_word().weights.equal(usual.by_word().weights)
+    assert other.source_tokens == ("DOG", "<end>")
+    with pytest.raises(UserError, match="capitals 'off' is not one of keep, lines, titles"):
+        replace(translator, capitals="off")
+
+
 def test_without_attention_there_is_no_alignment() -> None:
     (found,) = make_translator("gru").translate(["A man runs."])
     assert found.alignment.shape == (len(found.tokens), 0)
@@ -158,12 +225,14 @@ def test_penalties_reach_the_search() -> None:
 @pytest.mark.parametrize("joint", [True, False])
 def test_saved_and_loaded(tmp_path: Path, joint: bool) -> None:
     translator = make_translator("transformer, post-norm" if joint else "gnmt", joint)
+    translator.capitals = "lines"
     save_translator(translator, tmp_path / "model", torch.float32)
     again = load_translator(tmp_path / "model")
     assert again.config == translator.config
     assert again.search == translator.search
     assert again.maximum_source_length == 20
     assert again.card == "# A card"
+    assert again.capitals == "lines"
     assert (again.source is again.target) is joint
     assert again.translate(SENTENCES) == translator.translate(SENTENCES)
     names = {path.name for path in (tmp_path / "model").iterdir()}
@@ -177,13 +246,14 @@ def test_a_model_saved_before_a_field_was_there_loads(tmp_path: Path, name: str)
     save_translator(translator, tmp_path / "model", torch.float32)
     path = tmp_path / "model" / "config.json"
     mapping = json.loads(path.read_text())
-    del mapping["search"]["repeat_distance"]
+    del mapping["search"]["repeat_distance"], mapping["capitals"]
     for section in mapping["model"].values():
         if section is not None:
             section.pop("scale_embeddings", None)
     path.write_text(json.dumps(mapping))
     again = load_translator(tmp_path / "model")
     assert (again.config, again.search) == (translator.config, translator.search)
+    assert again.capitals == "keep"
 
 
 def test_folders_that_do_not_load(tmp_path: Path) -> None:
