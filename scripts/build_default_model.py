@@ -299,6 +299,8 @@ def do(step: Step, wanted: Step, out: Path) -> None:
 def run_commands(step: Step, folder: Path) -> None:
     """Run what a step consists of. Raises `UserError` where a program fails."""
     if step.copied is not None:
+        if not (step.copied.parent / DONE).is_file():  # Of one under way it is the best so far.
+            raise UserError(f"step {step.name} needs the model of step {step.copied.parent.name}")
         # What a stopped calibration leaves may be half changed.
         shutil.rmtree(folder / "model", ignore_errors=True)
         copy_model(step.copied, folder / "model")

@@ -128,6 +128,16 @@ def lengths_table(compared: list[Comparison]) -> str:
     return "\n".join(lines)
 
 
+def cut_lines(compared: list[Comparison]) -> list[str]:
+    """What was cut, a line for each translator that cut anything."""
+    return [
+        f"{each.name} cut {len(each.report.truncated):,} sources, too long to be read whole, and "
+        f"{len(each.report.cut):,} translations, at the longest length"
+        for each in compared
+        if each.report.truncated or each.report.cut
+    ]
+
+
 def main() -> None:
     """Compare."""
     parser = argparse.ArgumentParser(
@@ -184,6 +194,8 @@ def main() -> None:
         compared.append(each)
         print(scores_row(each), flush=True)
     print(f"\n{lengths_table(compared)}\n")
+    for line in cut_lines(compared):
+        print(line)
     print(f"BLEU {compared[0].report.scores.bleu_signature}")
     print(f"chrF {compared[0].report.scores.chrf_signature}", flush=True)
     if arguments.json:

@@ -58,7 +58,7 @@ def save_model(
     dtype: what floating-point weights are stored as; they are computed with in float32. The
         confidence's tensors are always stored as they are.
     A stop leaves a folder of which no file is half written, and whose config never names a
-    confidence that its weights lack.
+    confidence that its weights lack; over a calibrated model it may leave that without one.
     Raises `UserError` when the folder cannot be written.
     """
     folder = Path(folder)

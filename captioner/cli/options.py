@@ -77,7 +77,8 @@ def add_search(
         "--repeat-distance",
         type=int,
         metavar="N",
-        help="no word among the N after it, but for a caption's function words; 0 for no rule",
+        help="no word (of translations, no token) among the N after it, but for a caption's "
+        "function words; 0 for no rule",
     )
     search.add_argument(
         "--sample", action="store_true", default=None, help=f"draw {what} instead of searching"

@@ -106,6 +106,10 @@ class AlignmentFile:
         return self.path if number == 1 else self.path.with_name(name)
 
     def _without_picture(self, reason: str) -> str:
+        try:
+            self._picture.unlink(missing_ok=True)  # One of an earlier run would be taken for it.
+        except OSError as error:
+            raise UserError(f"cannot remove {self._picture}: {error.strerror}") from None
         return f"there is no picture {self._picture} of line {len(self._items)}: {reason}"
 
     def finish(self) -> None:

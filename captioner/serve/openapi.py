@@ -19,7 +19,8 @@ _SEARCH = {
     "minimum_length": "words, at least",
     "maximum_length": "words, at most",
     "block_ngrams": "no so many words in a row twice; 0 for no such rule",
-    "repeat_distance": "no word among the so many after it, but for a caption's function words",
+    "repeat_distance": "no word (of translations, no token) among the so many after it, but for a "
+    "caption's function words; 0 for no such rule",
     "sample": "draw instead of searching",
     "temperature": "of sampling: below 1 is safer",
     "top_k": "of sampling: only so many of the likeliest words; 0 for all",
@@ -225,7 +226,10 @@ def _list(items: dict[str, Any], **more: Any) -> dict[str, Any]:
 def _schemas() -> dict[str, Any]:
     text, number, whole = {"type": "string"}, {"type": "number"}, {"type": "integer"}
     flag: dict[str, Any] = {"type": "boolean"}
-    score = number | {"description": "what they are ranked by: the log-probability, normalised"}
+    score = number | {
+        "description": "what they are ranked by: the log-probability after length "
+        "normalisation, and of translations the coverage penalty"
+    }
     share = {"type": "number", "minimum": 0, "maximum": 1}
     maps = _list(_list(_list(share)), description="for each word a map, row by row")
     confidence = {

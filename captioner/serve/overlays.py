@@ -146,16 +146,16 @@ def _caption(value: Any, limits: Limits) -> Written:
     if terms is not None:
         if not isinstance(terms, list) or len(terms) != len(words):
             raise field_problem("captions", "needs as many 'word_log_probabilities' as words")
-        terms = tuple(_log_probability(term) for term in terms)
+        terms = tuple(_not_above_0(term, "a log-probability") for term in terms)
     total, score = (
-        None if value.get(name) is None else _log_probability(value[name])
-        for name in ("log_probability", "score")
+        None if value.get(name) is None else _not_above_0(value[name], what)
+        for name, what in (("log_probability", "a log-probability"), ("score", "a score"))
     )
     return Written(tuple(words), weights, total, terms, score)
 
 
-def _log_probability(value: Any) -> float:
+def _not_above_0(value: Any, what: str) -> float:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not -1e9 <= value <= 0:
-        raise Problem(422, "field 'captions' has a log-probability that is not from -1e9 to 0")
+        raise Problem(422, f"field 'captions' has {what} that is not from -1e9 to 0")
     return float(value)

@@ -194,6 +194,8 @@ def test_pictures_that_are_not_drawn_are_named(
 ) -> None:
     give(monkeypatch, b"A dog.\n\n\xff\nThe dog runs!\n")
     map_file = tmp_path / "map.png"
+    for old in ("map-2.png", "map-3.png"):  # Those of another text would be taken for these.
+        (tmp_path / old).write_bytes(b"old")
     assert translate("--model", make_model(tmp_path), "--alignment", str(map_file)) == 2
     said = capsys.readouterr().err
     assert f"no picture {tmp_path / 'map-2.png'} of line 2: its translation is empty\n" in said

@@ -91,6 +91,9 @@ def test_each_has_the_scores_it_has_alone(
             *(f"{scores.brevity_penalty:.3f}", f"{best:g}"),
             ", ".join(f"{at:g}: {score:.1f}" for at, score in bleu.items()),
         ]
+        cut = len(by_exponent[best].cut)
+        assert (f"{name} cut 0 sources" in said) == bool(cut)
+        assert not cut or f" and {cut} translations, at the longest length\n" in said
         buckets = [f"{bucket.bleu:.1f}" for bucket in by_exponent[best].lengths]
         assert f"| {name} | {' | '.join(buckets)} |" in lines
     assert "| words of the source (sentences) | 1 to 5 (2) | 6 to 10 (2) |" in lines

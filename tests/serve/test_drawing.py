@@ -141,7 +141,7 @@ GOOD: dict[str, Any] = {"words": ["a", "dog"], "maps": [[[0.5, 0.5]], [[0.0, 1.0
         ([{**GOOD, "log_probability": 1}], "log-probability"),
         ([{**GOOD, "log_probability": True}], "log-probability"),
         ([{**GOOD, "log_probability": "x"}], "log-probability"),
-        ([{**GOOD, "score": "x"}], "log-probability"),
+        ([{**GOOD, "score": "x"}], "has a score that is not"),
         ([{**GOOD, "word_log_probabilities": [-1]}], "as many"),
         ([{**GOOD, "word_log_probabilities": [-1, float("nan")]}], "log-probability"),
     ],

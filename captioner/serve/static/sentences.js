@@ -124,23 +124,26 @@ export const startSentences = (model) => {
     const root = copyOf("translation-template");
     const [best] = answer.translations;
     root.setAttribute("aria-label", answer.source);
-    const notes = [];
-    if (best.truncated) {
-      const lost = best.truncated;
-      notes.push(`The last ${lost} of its tokens were not read: it is too long for this model.`);
-    }
-    if (best.cut) notes.push(`The translation was cut at ${best.tokens.length} tokens.`);
-    root.querySelector(".state").textContent = notes.join(" ");
+    const notesOf = (each) => {
+      const notes = [];
+      if (best.truncated) {
+        const lost = best.truncated;
+        notes.push(`The last ${lost} of its tokens were not read: it is too long for this model.`);
+      }
+      if (each.cut) notes.push(`The translation was cut at ${each.tokens.length} tokens.`);
+      return notes.join(" ");
+    };
     const others = root.querySelector(".others");
     const buttons = answer.translations.map((each) => {
       const button = element("button", "", others, "other");
       button.type = "button";
       element("span", each.translation || "(nothing)", button);
-      element("span", each.score.toFixed(2), button, "score");
+      element("span", `score ${each.score.toFixed(2)}`, button, "score");
       return button;
     });
     const choose = (place) => {
       buttons.forEach((each, number) => each.setAttribute("aria-pressed", String(number === place)));
+      root.querySelector(".state").textContent = notesOf(answer.translations[place]);
       draw(root, answer.translations[place]);
     };
     buttons.forEach((button, place) => button.addEventListener("click", () => choose(place)));
