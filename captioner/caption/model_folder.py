@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -134,10 +135,9 @@ def save_confidence(confidence: Confidence, folder: str | Path) -> None:
     Raises `UserError` when the folder's files cannot be read or written.
     """
     folder = Path(folder)
-    mapping = dict(read_json(folder / CONFIG, "model config"))
+    mapping = read_json(folder / CONFIG, "model config")
     tensors = _without_confidence(read_tensors(folder / WEIGHTS))
-    _forget_confidence(folder)
-    mapping.pop("confidence", None)
+    mapping = _written_without_confidence(folder, mapping)
     write_tensors(folder / WEIGHTS, tensors | _stored_confidence(confidence))
     write_json(folder / CONFIG, {**mapping, "confidence": to_mapping(confidence.config)})
 
@@ -152,8 +152,16 @@ def _forget_confidence(folder: Path) -> None:
         mapping = read_json(folder / CONFIG, "model config")
     except UserError:
         return
-    if isinstance(mapping, dict) and mapping.pop("confidence", None) is not None:
-        write_json(folder / CONFIG, mapping)
+    if isinstance(mapping, dict):
+        _written_without_confidence(folder, mapping)
+
+
+def _written_without_confidence(folder: Path, mapping: dict[str, Any]) -> dict[str, Any]:
+    """A config without the numbers of a confidence, written where it had them."""
+    without = {name: value for name, value in mapping.items() if name != "confidence"}
+    if without != mapping:
+        write_json(folder / CONFIG, without)
+    return without
 
 
 def _stored_confidence(confidence: Confidence | None) -> dict[str, Tensor]:

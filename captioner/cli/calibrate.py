@@ -7,7 +7,7 @@ from pathlib import Path
 
 from captioner.cli.options import Commands, add_device, add_parser
 from captioner.errors import UserError
-from captioner.files import check_writable, real_path
+from captioner.files import check_output, check_writable, real_path
 
 DESCRIPTION = """\
 Gives a trained model its confidence, so that captions say how far they are to be trusted: the share
@@ -105,10 +105,8 @@ def _check_files(arguments: argparse.Namespace, folder: Path) -> None:
         return
     if not arguments.json:
         raise UserError("--json is empty; it should name a file")
-    if Path(arguments.json).is_dir():
-        raise UserError(f"--json {arguments.json} is a folder, not a file")
+    check_output("--json", arguments.json)
     place = Path(real_path(arguments.json))
     for read in (arguments.annotations, arguments.images, folder):
         if read and place.exists() and place.is_relative_to(real_path(read)):
             raise UserError(f"--json would replace {arguments.json}, which may be read from {read}")
-    check_writable("--json", Path(arguments.json).parent)

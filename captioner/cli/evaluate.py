@@ -20,7 +20,7 @@ from captioner.cli.options import (
     refuse,
 )
 from captioner.errors import UserError
-from captioner.files import check_writable, file_keys, real_path
+from captioner.files import check_output, file_keys, real_path
 
 DESCRIPTION = """\
 Scores captions: BLEU-1 to BLEU-4, ROUGE-L and CIDEr-D, with the brevity penalty beside them; then
@@ -146,8 +146,7 @@ def check_files(arguments: argparse.Namespace) -> None:
     outputs = list(_given(arguments, OUTPUTS))
     places: dict[str, str] = {}
     for option, path in outputs:
-        if Path(path).is_dir():
-            raise UserError(f"{option} {path} is a folder, not a file")
+        check_output(option, path)
         for key in file_keys(path):
             if taken.setdefault(key, option) != option:
                 raise UserError(f"{taken[key]} and {option} are the same file, {path}")
@@ -158,7 +157,6 @@ def check_files(arguments: argparse.Namespace) -> None:
         for above in map(os.fspath, Path(real_path(path)).parents):
             if above in places:
                 raise UserError(f"{places[above]} {above} is a file, but {option} needs a folder")
-        check_writable(option, Path(path).parent)
 
 
 def _given(arguments: argparse.Namespace, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:

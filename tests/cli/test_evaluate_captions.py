@@ -130,7 +130,10 @@ def test_counting_and_scoring_at_once(folder: Path, capsys: pytest.CaptureFixtur
         ([*FILES, "--json", "x", "--csv", "./x"], "--json and --csv are the same file"),
         ([*FILES, "--json", "references.json"], "--references and --json are the same file"),
         ([*FILES, "--csv", ""], "--csv is empty"),
-        ([*FILES, "--csv", "results.json/x.csv"], "--csv needs results.json to be a folder"),
+        (
+            [*FILES, "--csv", "results.json/x.csv"],
+            "--csv results.json/x.csv needs results.json to be a folder",
+        ),
         ([*FILES, "--count", "3"], "--count has no meaning without --maps"),
         ([*MODEL, "--write-document-frequency", "d"], "--write-document-frequency has no meaning"),
         (
