@@ -132,10 +132,13 @@ def save_confidence(confidence: Confidence, folder: str | Path) -> None:
     """Write a confidence into the model folder that it was fitted for; all else stays as it is.
 
     A stop at any moment leaves a folder that loads: with the new confidence whole, or with none.
-    Raises `UserError` when the folder's files cannot be read or written.
+    Raises `UserError` when the folder's files cannot be read or written, or its config holds no
+    fields.
     """
     folder = Path(folder)
     mapping = read_json(folder / CONFIG, "model config")
+    if not isinstance(mapping, dict):
+        raise UserError(f"{folder / CONFIG}: expected fields with values, as a model config has")
     tensors = _without_confidence(read_tensors(folder / WEIGHTS))
     mapping = _written_without_confidence(folder, mapping)
     write_tensors(folder / WEIGHTS, tensors | _stored_confidence(confidence))

@@ -211,6 +211,15 @@ def test_it_is_written_into_a_folder_and_all_else_stays(tiny_model: Path) -> Non
     assert all((tiny_model / name).read_bytes() == content for name, content in others.items())
 
 
+def test_a_config_without_fields_is_refused_by_its_path(tiny_model: Path) -> None:
+    confidence = make_confidence(load_model(tiny_model), 0.4)
+    path = tiny_model / "config.json"
+    path.write_text("[]")
+    with pytest.raises(UserError, match="config.json: expected fields"):
+        save_confidence(confidence, tiny_model)
+    assert path.read_text() == "[]"
+
+
 def test_a_stop_while_writing_leaves_a_folder_that_loads(
     calibrated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
