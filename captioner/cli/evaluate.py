@@ -114,7 +114,7 @@ def add_command(commands: Commands) -> None:
         "--save-results", metavar="FILE", help="keep the captions, in COCO's result format"
     )
     add_device(model)  # type: ignore[arg-type]
-    add_translation_search(add_search(parser))
+    add_translation_search(add_search(parser, unit="words (of translations, tokens)"))
     evaluate_captions.add_options(parser)
     evaluate_maps.add_options(parser)
     evaluate_translations.add_options(parser)

@@ -49,11 +49,14 @@ def add_device(parser: argparse.ArgumentParser) -> None:
 
 
 def add_search(
-    parser: argparse.ArgumentParser, what: str = "captions", of: str = "photo"
+    parser: argparse.ArgumentParser,
+    what: str = "captions",
+    of: str = "photo",
+    unit: str = "words",
 ) -> argparse._ArgumentGroup:
     """Add the options of the search; those not given are the model's own. Gives their group.
 
-    what: what is searched for, in the plural. of: what each is of.
+    what: what is searched for, in the plural. of: what each is of. unit: what it is made of.
     """
     search = parser.add_argument_group("search (defaults: the model's own)")
     search.add_argument("--beam", type=int, help="beam size; 1 is greedy search")
@@ -65,26 +68,28 @@ def add_search(
         help="divide log-probabilities by ((5 + length) / 6) ** ALPHA; 0 for none",
     )
     search.add_argument(
-        "--minimum-length", type=int, metavar="WORDS", help=f"no {what[:-1]} has fewer words"
+        "--minimum-length", type=int, metavar="N", help=f"no {what[:-1]} has fewer {unit}"
     )
     search.add_argument(
-        "--maximum-length", type=int, metavar="WORDS", help=f"longer {what} are cut off there"
+        "--maximum-length",
+        type=int,
+        metavar="N",
+        help=f"{what} of more {unit} are cut off there",
     )
     search.add_argument(
-        "--block-ngrams", type=int, metavar="N", help="no N words in a row twice; 0 for no rule"
+        "--block-ngrams", type=int, metavar="N", help=f"no N {unit} in a row twice; 0 for no rule"
     )
     search.add_argument(
         "--repeat-distance",
         type=int,
         metavar="N",
-        help="no word (of translations, no token) among the N after it, but for a caption's "
-        "function words; 0 for no rule",
+        help=f"nothing again within N {unit}, but for a caption's function words; 0 for no rule",
     )
     search.add_argument(
         "--sample", action="store_true", default=None, help=f"draw {what} instead of searching"
     )
     search.add_argument("--temperature", type=float, help="of --sample: below 1 is safer")
-    search.add_argument("--top-k", type=int, help="of --sample: the K likeliest words only")
+    search.add_argument("--top-k", type=int, help=f"of --sample: the K likeliest {unit} only")
     search.add_argument("--top-p", type=float, help="of --sample: the likeliest P of the mass only")
     search.add_argument("--seed", type=int, help="of --sample")
     return search

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -12,6 +13,9 @@ from types import FrameType
 
 from captioner.errors import UserError
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What writing fails with when there is no room for it, or the device is broken."""
+
 
 def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
     """Do a program's work; returns the exit code.
@@ -20,8 +24,14 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
     in one sentence behind the program's `name` on standard error. 130: stopped by Ctrl-C or
     SIGTERM, either of which `main` meets as `KeyboardInterrupt`. 141: nobody reads the output.
 
-    Standard output is UTF-8 unless it is a terminal, which has its own encoding.
+    Standard output is UTF-8 unless it is a terminal, which has its own encoding. One that is closed
+    or cannot be written to, as on a full disk, is an error as those of exit code 2.
     """
+    if sys.stderr is None:  # Nothing can be said, and it must not go to standard output.
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stdout is None:
+        print(f"{name}: standard output is closed: there is no place to write to", file=sys.stderr)
+        return 2
     for stream in (sys.stdout, sys.stderr):
         # File names need not be text that the terminal can show.
         if hasattr(stream, "reconfigure"):
@@ -42,9 +52,14 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
         return 128 + signal.SIGINT
     except BrokenPipeError:
         # Whoever read the output has left; nothing more can be said to them.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 128 + 13
     except Exception as error:
+        # Files that are written are named in a `UserError`.
+        if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
+            print(f"{name}: cannot write standard output: {error.strerror}", file=sys.stderr)
+            _discard_output()
+            return 2
         # Imported here: it brings torch, which only those who train have loaded.
         from captioner.training import Interrupted
 
@@ -52,6 +67,11 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
             raise
         print(f"{name}: {error}", file=sys.stderr)
         return 128 + signal.SIGINT
+
+
+def _discard_output() -> None:
+    """Have what standard output still holds, which Python writes as it ends, go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

@@ -17,10 +17,11 @@ from captioner.cli.options import (
     add_parser,
     add_search,
     add_translation_search,
+    refuse,
     search_options,
 )
 from captioner.cli.report import report, report_cut, report_too_long
-from captioner.data.parallel import text_bytes
+from captioner.data.parallel import is_gzip, text_bytes
 from captioner.errors import UserError
 from captioner.models import DEFAULT_TRANSLATOR
 
@@ -43,6 +44,7 @@ one empty row with score and log-probability 0, since there is nothing to choose
 
 A sentence longer than the model reads is cut, and so is a translation longer than --maximum-length;
 each is reported, and the exit code stays 0. Where a line has no picture, that is reported too.
+Pictures and pages are of the best translation of each line; JSON has all that --n-best asks for.
 
 A file that ends in .gz is unpacked. What comes out is UTF-8, unless it goes to a terminal. What is
 read is never written over.
@@ -71,7 +73,7 @@ def add_command(commands: Commands) -> None:
         default=32,
         help="sentences worked on at a time (default: %(default)s)",
     )
-    add_translation_search(add_search(parser, "translations", "sentence"))
+    add_translation_search(add_search(parser, "translations", "sentence", "tokens"))
     out = parser.add_argument_group("alignment")
     out.add_argument(
         "--alignment", metavar="FILE", help="where it looked, as .png, .pdf, .svg, .json or .html"
@@ -86,7 +88,10 @@ def add_command(commands: Commands) -> None:
         help="of a Transformer: one head, from 0, or mean, that of all (default: the model's own)",
     )
     out.add_argument(
-        "--pieces", action="store_true", help="show subwords as they are, not put together to words"
+        "--pieces",
+        action="store_true",
+        default=None,
+        help="show subwords as they are, not put together to words",
     )
     parser.set_defaults(run=run)
 
@@ -102,16 +107,16 @@ def run(arguments: argparse.Namespace) -> int:
 
     shown = "standard input" if arguments.file == "-" else arguments.file
     file = _open(arguments.file)
-    if arguments.pieces and not arguments.alignment:
-        raise UserError("--pieces has no meaning without --alignment")
     alignment = None
-    if arguments.alignment:
+    if arguments.alignment is None:
+        refuse(arguments, ("layer", "head", "pieces"), "without --alignment")
+    else:
         text = "/dev/stdin" if arguments.file == "-" else arguments.file
         read = {
             "the text to translate": [Path(text)],
             "a file of the model": model_files(model_folder(arguments.model)),
         }
-        alignment = AlignmentFile(Path(arguments.alignment), arguments.pieces, read)
+        alignment = AlignmentFile(Path(arguments.alignment), bool(arguments.pieces), read)
     translator = load_translator(arguments.model, arguments.device)
     translator.choose_alignment(arguments.layer, arguments.head)
     search = search_options(arguments, translator.search)
@@ -165,8 +170,10 @@ class _Unreadable(NamedTuple):
 
 def _open(path: str) -> BinaryIO:
     if path == "-":
+        if sys.stdin is None:
+            raise UserError("standard input is closed: there is no text to translate")
         return sys.stdin.buffer
-    if Path(path).suffix == ".gz":
+    if is_gzip(path):
         return io.BytesIO(text_bytes(path))
     try:
         return open(path, "rb")

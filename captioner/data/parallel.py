@@ -95,6 +95,11 @@ def read_lines(path: str | Path) -> list[str]:
     return found
 
 
+def is_gzip(path: str | Path) -> bool:
+    """Whether a text file is one to be unpacked, by the end of its name."""
+    return Path(path).suffix.lower() == ".gz"
+
+
 def text_bytes(path: str | Path) -> bytes:
     """What is in a text file; one that ends in .gz is unpacked.
 
@@ -103,7 +108,7 @@ def text_bytes(path: str | Path) -> bytes:
     path = Path(path)
     try:
         content = path.read_bytes()
-        if path.suffix == ".gz":
+        if is_gzip(path):
             content = gzip.decompress(content)
     except FileNotFoundError:
         raise UserError(f"text file {path} does not exist") from None

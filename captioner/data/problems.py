@@ -87,7 +87,8 @@ class Problems:
     def settle(self) -> None:
         """Call when reading is over: under "refuse", raise `UserError` if there is a problem."""
         if self._problems and self.on_problem == "refuse":
-            raise UserError(f'{self.source} has {self._told()} (on_problem "skip" leaves them out)')
+            advice = 'in a config, on_problem "skip" leaves them out'
+            raise UserError(f"{self.source} has {self._told()} ({advice})")
 
     def _told(self) -> str:
         parts = []

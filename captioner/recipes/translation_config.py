@@ -181,6 +181,10 @@ class TranslationRecipe:
             raise UserError("training batch_size has no effect: data batch_tokens is for that")
         if self.training.encoder_learning_rate is not None:
             raise UserError("training encoder_learning_rate has no effect on a translation model")
+        for model in fields(self.model):
+            section = getattr(self.model, model.name)
+            if section is not None and section.tie_embeddings == "all" and not self.text.joint:
+                raise UserError(f"{model.name} tie_embeddings 'all' needs text joint to be true")
         for name, section, names, reason in self._without_effect():
             for each in names:
                 if getattr(section, each) != _default(section, each):
@@ -206,6 +210,9 @@ class TranslationRecipe:
             yield "luong", luong, ("attention_size",), f"luong score is {luong.score}"
         if luong is not None and luong.attention == "global":
             yield "luong", luong, ("window",), "luong attention is global"
+        gnmt = self.model.gnmt
+        if gnmt is not None and gnmt.residual_from > gnmt.layers:
+            yield "gnmt", gnmt, ("residual_from",), f"gnmt layers is {gnmt.layers}"
 
 
 def _default(section: Any, name: str) -> Any:

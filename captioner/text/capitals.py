@@ -13,6 +13,8 @@ CAPITALS = ("keep", "lines", "titles")
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _LEAST = 3
 """Words with a capital that a title has at least."""
+_LONG = 4
+"""Letters of the shortest word that is a line in capitals by itself: "STOP", but not "BBC"."""
 _SHARE = 0.6
 """Of a title's words, how many have a capital at least: "A Man Sits on a Wall Near the House"."""
 _SMALL = 3
@@ -30,9 +32,10 @@ def as_sentence(text: str, capitals: str = "titles") -> Sentence:
     """A line in capitals with small letters, but for its first one; any other as it is.
 
     capitals: one of `CAPITALS`. `keep`: no line is changed. `lines`: one whose letters are all
-    capitals, in two words or more. `titles`: also one with a capital at nearly every word, as in
-    "A Man Is Playing the Guitar": at three of them at least, at three fifths, and at all of more
-    than three letters. Words with more capitals, as in "NYC", stay as they are in a title.
+    capitals, in two words or more, or in one too long for an abbreviation. `titles`: also one with
+    a capital at nearly every word, as in "A Man Is Playing the Guitar": at three of them at least,
+    at three fifths, and at all of more than three letters. Words with more capitals, as in "NYC",
+    stay as they are in a title.
 
     `titles` is not for languages that write nouns with capitals, as German does. Names lose their
     capitals.
@@ -41,7 +44,7 @@ def as_sentence(text: str, capitals: str = "titles") -> Sentence:
         return Sentence(text, False)
     plain = plain_text(text)
     words = [match for match in _WORD.finditer(plain) if _has_case(match[0])]
-    if len(words) >= 2 and plain.isupper():
+    if plain.isupper() and (len(words) >= 2 or any(len(word[0]) >= _LONG for word in words)):
         first = words[0].start() + 1
         return Sentence(plain[:first] + plain[first:].lower(), True)
     if capitals == "titles" and _is_title([match[0] for match in words]):

@@ -101,6 +101,8 @@ class SubwordVocabulary:
             )
         except (RuntimeError, OSError) as error:
             reason = str(error).strip().rpartition("] ")[2]  # Behind the place in its source.
+            if least := re.search(rf"\b{size} vs (\d+)", reason):
+                reason = f"special tokens, bytes and its letters alone are {least[1]}"
             raise UserError(f"cannot learn {size} subwords from this text: {reason}") from None
         return cls(written.getvalue(), case)
 
@@ -141,9 +143,8 @@ class SubwordVocabulary:
         return [(way, float(sum(map(self._processor.GetScore, way)))) for way in ways]
 
     def join(self, tokens: Iterable[str]) -> str:
-        """See `TextVocabulary.join`."""
-        text: str = self._processor.DecodePieces(list(tokens))
-        return text
+        """See `TextVocabulary.join`. Of pieces for the bytes of line ends, a space is made."""
+        return plain_text(self._processor.DecodePieces(list(tokens)))
 
     def indices(self, tokens: Iterable[str]) -> list[int]:
         """See `TextVocabulary.indices`."""
@@ -163,23 +164,22 @@ class SubwordVocabulary:
         return list(tokens)
 
     def words(self, tokens: Sequence[str]) -> list[Word]:
-        """Pieces up to the next space; signs are apart from letters and digits, as in "dog" "."."""
+        """Pieces up to the next space; signs are apart from letters and digits, as in "dog" ".".
+
+        In scripts that put no spaces between words, every piece is taken for one.
+        """
         groups: list[list[str]] = []
         before = _BLANK
         for unit in _units(tokens):
-            kind = _kind(self._read(unit))
-            apart = unit[0].startswith(SPACE) or _SIGN in (kind, before)
+            kind = _kind(self.join(unit))
+            apart = unit[0].startswith(SPACE) or {kind, before} & {_SIGN, _WITHOUT_SPACES}
             if not groups or (apart and before != _BLANK):
                 groups.append([])
             groups[-1] += unit
             before = kind
         if len(groups) > 1 and before == _BLANK:  # A space behind the last word.
             groups[-2:] = [groups[-2] + groups[-1]]
-        return [Word(self._read(group) or SPACE, len(group)) for group in groups]
-
-    def _read(self, pieces: Sequence[str]) -> str:
-        """Their text. One that is not of this vocabulary, as a copied one, would keep its space."""
-        return self.join(pieces).replace(SPACE, " ").strip()
+        return [Word(self.join(group) or SPACE, len(group)) for group in groups]
 
     def to_json(self) -> dict[str, Any]:
         """See `TextVocabulary.to_json`. The model is in base64."""
@@ -196,13 +196,19 @@ class SubwordVocabulary:
             content = b""
         if not content:
             raise UserError(f'{source} has no "model" in base64')
+        _sentencepiece()  # If it is missing, that is no fault of the vocabulary.
         try:
             return cls(content, str(value.get("case")))
         except UserError as error:
             raise UserError(f"{source} is ill-formed: {error}") from None
 
 
-_BLANK, _SIGN, _LETTERS = "blank", "sign", "letters"
+_BLANK, _SIGN, _LETTERS, _WITHOUT_SPACES = "blank", "sign", "letters", "without spaces"
+
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai and Lao, Burmese, Khmer
+    "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"  # Kana, Han
+)
 
 
 def _units(tokens: Sequence[str]) -> Iterator[list[str]]:
@@ -215,9 +221,14 @@ def _units(tokens: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _kind(text: str) -> str:
-    """Whether a text is nothing, signs alone (punctuation, symbols), or has letters or digits."""
+    """What a text is: nothing, signs alone (punctuation, symbols), or with letters or digits.
+
+    Letters of a script that puts no spaces between words are a kind of their own.
+    """
     if not text:
         return _BLANK
+    if _UNSPACED.search(text):
+        return _WITHOUT_SPACES
     signs = all(unicodedata.category(letter)[0] in "PSZ" for letter in text)
     return _SIGN if signs else _LETTERS
 

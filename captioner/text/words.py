@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
@@ -17,7 +18,14 @@ JOINER = "\N{HALFWIDTH BLACK SQUARE}"
 
 WORD_CASES = (*CASES, "sentence")
 
-_LETTER = r"[\w\u0300-\u036f]"
+_MARKS = "".join(
+    character
+    for character in map(chr, range(0x300, 0x1E950))
+    if unicodedata.category(character).startswith("M")
+)
+"""Vowel signs, accents and the like of all scripts, which `\\w` leaves out."""
+
+_LETTER = rf"[\w\u200c\u200d{_MARKS}]"  # The joiners stand inside of words, as in Persian.
 _TOKEN = re.compile(
     rf"(?P<elided>(?<!\w)(?i:[ldjsncmt]|qu|jusqu|lorsqu|puisqu)['’](?={_LETTER}))"  # l'homme
     rf"|(?P<clitic>(?<=\w)['’](?i:s|t|d|m|re|ve|ll)(?!{_LETTER}))"  # the man's, he'll
@@ -29,8 +37,8 @@ _TOKEN = re.compile(
 def split_words(text: str) -> list[str]:
     """Words and signs of a `plain_text`, with a joiner where no space stands between two.
 
-    Words are runs of letters and digits; an elided article ("l'") and what is short for a word
-    ("'s") are tokens of their own. `join_words` gives the text back exactly.
+    Words are runs of letters, their marks, and digits; an elided article ("l'") and what is short
+    for a word ("'s") are tokens of their own. `join_words` gives the text back exactly.
     """
     found: list[str] = []
     end = -1
@@ -61,6 +69,8 @@ def join_words(tokens: Iterable[str]) -> str:
 
 class WordVocabulary:
     """The words of one language, or of two together, as `split_words` cuts them.
+
+    Of scripts that put no spaces between words, that is a sentence at once: they need subwords.
 
     case: `keep`; `lower`, small letters for all; or `sentence`: the first word of a text in small
     letters where the vocabulary has it so and not, or less often, with a capital ("The", but not

@@ -32,7 +32,7 @@ class GNMTConfig:
     layers: of the encoder, the bottom one of which reads in both directions, and of the decoder;
         8 in the paper, at least 2.
     residual_from: the lowest layer, counted from 1, whose input is added to its output; 3 in the
-        paper, at least 3 since below that inputs have other sizes.
+        paper, at least 3 since below that inputs have other sizes. With fewer layers none is.
     tie_embeddings: `none`, `target` or `all`; see `captioner.translate.embeddings`.
     scale_embeddings: multiply embeddings by sqrt(E), of use where they are tied; see there.
     dropout: probability, on embeddings and on the input of every layer above the bottom one.

@@ -215,7 +215,7 @@ def test_a_config_without_fields_is_refused_by_its_path(tiny_model: Path) -> Non
     confidence = make_confidence(load_model(tiny_model), 0.4)
     path = tiny_model / "config.json"
     path.write_text("[]")
-    with pytest.raises(UserError, match="config.json: expected fields"):
+    with pytest.raises(UserError, match=r"config\.json: expected fields"):
         save_confidence(confidence, tiny_model)
     assert path.read_text() == "[]"
 

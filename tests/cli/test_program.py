@@ -67,6 +67,42 @@ def test_termination_lets_the_work_be_kept() -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+def test_output_that_is_closed_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert run_program(raising(ZeroDivisionError()), "name") == 2  # type: ignore[arg-type]
+    assert "name: standard output is closed" in capsys.readouterr().err
+
+
+def test_errors_that_cannot_be_said_are_not_said_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    assert run_program(raising(UserError("no such photo")), "name") == 2  # type: ignore[arg-type]
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize("said", ["at the end", "at once"])
+def test_output_that_cannot_be_written_is_a_sentence(said: str) -> None:
+    code = f"""
+import sys
+sys.stdout.reconfigure(write_through={said == "at once"})
+from captioner.cli.program import run_program
+sys.exit(run_program(lambda: print("text"), "name"))
+"""
+    with open("/dev/full", "wb") as full:
+        run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=full, stderr=-1)
+    assert run.returncode == 2
+    assert run.stderr.decode() == ("name: cannot write standard output: No space left on device\n")
+
+
+def test_another_failure_of_the_system_is_not_hidden() -> None:
+    with pytest.raises(OSError, match="of its own"):
+        run_program(raising(OSError("of its own")))  # type: ignore[arg-type]
+
+
 def test_a_name_that_is_not_text_can_be_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="utf-8"))

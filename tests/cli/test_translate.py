@@ -125,10 +125,11 @@ def test_an_input_that_is_packed(tmp_path: Path, capsys: pytest.CaptureFixture[s
     (tmp_path / "text.gz").write_bytes(gzip.compress(text))
     (tmp_path / "broken.gz").write_bytes(gzip.compress(text)[:-9])
     printed = []
-    for name in ("text", "text.gz"):
+    (tmp_path / "TEXT.GZ").write_bytes(gzip.compress(text))
+    for name in ("text", "text.gz", "TEXT.GZ"):
         assert translate("--model", model, str(tmp_path / name)) == 0
         printed.append(capsys.readouterr().out)
-    assert printed[0] == printed[1]
+    assert printed[0] == printed[1] == printed[2]
     assert translate("--model", model, str(tmp_path / "broken.gz")) == 2
     assert "broken.gz is not a whole gzip file" in capsys.readouterr().err
 
@@ -166,6 +167,16 @@ def test_standard_input_is_not_written_over_either(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert b"would replace in.json, which is the text to translate" in done.stderr
     assert (tmp_path / "in.json").read_text() == "A dog.\n"
+
+
+def test_standard_input_may_be_closed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert translate() == 2
+    assert capsys.readouterr().err == (
+        "captioner: standard input is closed: there is no text to translate\n"
+    )
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
@@ -277,6 +288,9 @@ def test_a_layer_and_a_head(tmp_path: Path) -> None:
     assert found[3] == found[0]
 
 
+DRAWN = "--alignment", "DRAWN"
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
@@ -284,15 +298,27 @@ def test_a_layer_and_a_head(tmp_path: Path) -> None:
         ("luong", ["TEXT", "--alignment", "a.doc"], "--alignment a.doc must end in"),
         ("luong", ["TEXT", "--alignment", "FOLDER"], "folder.json is a folder, not a file"),
         ("luong", ["TEXT", "--batch-size", "0"], "--batch-size 0 is not at least 1"),
-        ("luong", ["TEXT", "--layer", "0"], "is of a Transformer, which this is not"),
+        ("luong", ["TEXT", "--alignment", ""], "must end in"),
+        ("luong", ["TEXT", "--pieces"], "--pieces has no meaning without --alignment"),
+        ("transformer", ["TEXT", "--layer", "0"], "--layer has no meaning without --alignment"),
+        ("transformer", ["TEXT", "--head", "mean"], "--head has no meaning without --alignment"),
+        ("luong", ["TEXT", *DRAWN, "--layer", "0"], "is of a Transformer, which this is not"),
         ("luong", ["TEXT", "--beam", "0"], "beam size 0"),
         ("luong", ["TEXT", "--coverage-penalty", "-1"], "beta -1.0 is not between"),
-        ("transformer", ["TEXT", "--layer", "2"], "alignment_layer 2 is not one of the 2"),
-        ("transformer", ["TEXT", "--head", "2"], "alignment_head 2 is not one of the 2 heads"),
-        ("transformer", ["TEXT", "--head", "all"], "head 'all' is neither a number nor mean"),
+        ("transformer", ["TEXT", *DRAWN, "--layer", "2"], "alignment_layer 2 is not one of the 2"),
         (
             "transformer",
-            ["TEXT", "--layer", "0", "--coverage-penalty", "1"],
+            ["TEXT", *DRAWN, "--head", "2"],
+            "alignment_head 2 is not one of the 2 heads",
+        ),
+        (
+            "transformer",
+            ["TEXT", *DRAWN, "--head", "all"],
+            "head 'all' is neither a number nor mean",
+        ),
+        (
+            "transformer",
+            ["TEXT", *DRAWN, "--layer", "0", "--coverage-penalty", "1"],
             "coverage_penalty goes by the alignment",
         ),
         ("plain", ["TEXT", "--coverage-penalty", "1"], "coverage_penalty needs a model with"),
@@ -309,7 +335,11 @@ def test_one_sentence_for_an_error(
 ) -> None:
     (tmp_path / "text").write_text("A dog.\n")
     (tmp_path / "folder.json").mkdir()
-    places = {"TEXT": str(tmp_path / "text"), "FOLDER": str(tmp_path / "folder.json")}
+    places = {
+        "TEXT": str(tmp_path / "text"),
+        "FOLDER": str(tmp_path / "folder.json"),
+        "DRAWN": str(tmp_path / "drawn.json"),
+    }
     given = [places.get(each, each) for each in arguments]
     assert translate("--model", make_model(tmp_path, name), *given) == 2
     printed = capsys.readouterr()

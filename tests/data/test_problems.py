@@ -22,7 +22,7 @@ def test_refuse_ends_in_one_sentence_with_counts_and_the_first_few() -> None:
     assert str(caught.value) == (
         "table t.csv has 5 empty captions (line 2 has no words; line 3 has no words; "
         "line 4 has no words; and 2 more), 1 missing image (image a has no file a.jpg) "
-        '(on_problem "skip" leaves them out)'
+        '(in a config, on_problem "skip" leaves them out)'
     )
 
 

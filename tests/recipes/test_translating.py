@@ -215,6 +215,14 @@ def test_start_from_is_for_captioners(tmp_path: Path, capsys: pytest.CaptureFixt
             {"model": {"luong": {"window": 5}}},
             "luong window has no effect: luong attention is global",
         ),
+        (
+            {"model": {"gnmt": {"layers": 3, "residual_from": 4}}},
+            "gnmt residual_from has no effect: gnmt layers is 3",
+        ),
+        (
+            {"model": {"gnmt": {"tie_embeddings": "all"}}},
+            "gnmt tie_embeddings 'all' needs text joint to be true",
+        ),
         ({"text": {"sampling": 0.2}}, "text sampling has no effect: text kind is words"),
         (
             {"text": {"kind": "subwords", "method": "bpe", "sampling": 0.2}},

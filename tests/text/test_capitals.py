@@ -13,6 +13,8 @@ from captioner.text.capitals import as_sentence
         ("A MAN IS PLAYING THE GUITAR.", "A man is playing the guitar."),
         ('  "TWO  DOGS," 3 CATS', '"Two dogs," 3 cats'),
         ("EIN MÄDCHEN LÄUFT", "Ein mädchen läuft"),
+        ("STOP!", "Stop!"),
+        ("3 DOGS", "3 Dogs"),
     ],
 )
 @pytest.mark.parametrize("capitals", ["lines", "titles"])

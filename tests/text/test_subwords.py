@@ -64,6 +64,8 @@ def test_common_words_are_pieces() -> None:
         (["▁", "▁a"], [("a", 2)]),
         (["▁a", "▁"], [("a", 2)]),
         (["▁a", "▁", "."], [("a", 1), (".", 2)]),
+        (["▁男", "の", "人が", "。"], [("男", 1), ("の", 1), ("人が", 1), ("。", 1)]),
+        (["▁a", "犬", "b"], [("a", 1), ("犬", 1), ("b", 1)]),
         (["▁"], [("▁", 1)]),
         ([], []),
     ],
@@ -102,9 +104,17 @@ def test_saved_and_loaded(tmp_path) -> None:
     assert encode(again, "Ein Hund") == encode(LOWER, "ein hund")
 
 
+def test_a_piece_of_a_line_end_ends_no_line() -> None:
+    assert KEPT.join(["▁a", "<0x0A>", "▁hat", "<0x0D>", "<0x09>"]) == "a hat"
+    assert KEPT.join(["▁a", "<0xE2>", "<0x80>", "<0xA8>", "hat"]) == "a hat"  # U+2028
+
+
 def test_what_cannot_be_learned() -> None:
-    with pytest.raises(UserError, match="cannot learn 100 subwords from this text"):
+    letters = 4 + 256 + len({letter for text in TEXTS for letter in text if letter != " "}) + 1
+    message = "cannot learn 100 subwords from this text: special tokens, bytes and its letters "
+    with pytest.raises(UserError, match=f"{message}alone are {letters}$"):
         SubwordVocabulary.learn(TEXTS, 100)
+    assert len(SubwordVocabulary.learn(TEXTS, letters)) == letters
     with pytest.raises(UserError, match="no text to learn subwords from"):
         SubwordVocabulary.learn(["", " "])
     with pytest.raises(UserError, match="method 'words' of subwords"):
@@ -129,3 +139,5 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
     with pytest.raises(UserError, match="pip install sentencepiece"):
         SubwordVocabulary(b"")
+    with pytest.raises(UserError, match=r"^subwords need"):  # The file is as it should be.
+        SubwordVocabulary.from_json(KEPT.to_json(), "v.json")
