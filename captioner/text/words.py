@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any, ClassVar
 
 from captioner.errors import UserError
@@ -18,20 +19,22 @@ JOINER = "\N{HALFWIDTH BLACK SQUARE}"
 
 WORD_CASES = (*CASES, "sentence")
 
-_MARKS = "".join(
-    character
-    for character in map(chr, range(0x300, 0x1E950))
-    if unicodedata.category(character).startswith("M")
-)
-"""Vowel signs, accents and the like of all scripts, which `\\w` leaves out."""
 
-_LETTER = rf"[\w\u200c\u200d{_MARKS}]"  # The joiners stand inside of words, as in Persian.
-_TOKEN = re.compile(
-    rf"(?P<elided>(?<!\w)(?i:[ldjsncmt]|qu|jusqu|lorsqu|puisqu)['’](?={_LETTER}))"  # l'homme
-    rf"|(?P<clitic>(?<=\w)['’](?i:s|t|d|m|re|ve|ll)(?!{_LETTER}))"  # the man's, he'll
-    rf"|(?P<word>{_LETTER}+)"
-    r"|(?P<sign>\S)"
-)
+@cache
+def _token() -> re.Pattern[str]:
+    """A token of text. Made when it is first needed: going through all marks takes time."""
+    marks = "".join(
+        character
+        for character in map(chr, range(0x300, 0x1E950))
+        if unicodedata.category(character).startswith("M")
+    )  # Vowel signs, accents and the like of all scripts, which `\w` leaves out.
+    letter = rf"[\w\u200c\u200d{marks}]"  # The joiners stand inside of words, as in Persian.
+    return re.compile(
+        rf"(?P<elided>(?<!\w)(?i:[ldjsncmt]|qu|jusqu|lorsqu|puisqu)['’](?={letter}))"  # l'homme
+        rf"|(?P<clitic>(?<=\w)['’](?i:s|t|d|m|re|ve|ll)(?!{letter}))"  # the man's, he'll
+        rf"|(?P<word>{letter}+)"
+        r"|(?P<sign>\S)"
+    )
 
 
 def split_words(text: str) -> list[str]:
@@ -43,7 +46,7 @@ def split_words(text: str) -> list[str]:
     found: list[str] = []
     end = -1
     before = ""
-    for match in _TOKEN.finditer(text):
+    for match in _token().finditer(text):
         token, kind = match[0], match.lastgroup or ""
         if match.start() == end:
             if kind in ("sign", "clitic") or before == "word":
