@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy
 import torch
 
 from captioner.data.parallel import SentencePair
-from captioner.text.subword_sampling import SubwordSampler
 from captioner.text.text_vocabulary import TextVocabulary, truncated
 from captioner.text.vocabulary import Vocabulary
 from captioner.translate.batch import TranslationBatch, collate_sources
@@ -72,29 +70,6 @@ def encode_pairs(
         if lost or lost_too:
             cut.append(pair.line)
     return PairExamples(examples, cut)
-
-
-@dataclass(frozen=True)
-class SampledPairs:
-    """Pairs whose subwords are drawn anew in every epoch.
-
-    maximum_length: tokens; a longer side is cut to its first so many. seed: of what is drawn.
-    """
-
-    pairs: Sequence[SentencePair]
-    source: SubwordSampler
-    target: SubwordSampler
-    maximum_length: int
-    seed: int = 0
-
-    def example(self, epoch: int, index: int) -> PairExample:
-        """Pair number `index` as it is in this epoch, whatever was asked for before."""
-        pair = self.pairs[index]
-        generator = numpy.random.default_rng((self.seed, epoch, index))
-        return PairExample(
-            self.source.indices(pair.source, generator)[: self.maximum_length],
-            self.target.indices(pair.target, generator)[: self.maximum_length],
-        )
 
 
 def report_cut_sources(

@@ -12,7 +12,7 @@ from typing import cast
 import torch
 
 from captioner.data.numbers import number_pairs
-from captioner.data.pairs import SampledPairs, encode_pairs, report_cut_sources
+from captioner.data.pairs import encode_pairs, report_cut_sources
 from captioner.data.parallel import ParallelText, SentencePair, read_parallel
 from captioner.data.problems import OnProblem, Problems
 from captioner.errors import UserError
@@ -28,7 +28,6 @@ from captioner.recipes.translation_batches import TranslationBatches
 from captioner.recipes.translation_config import ParallelData, TextConfig, TranslationRecipe
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.capitals import as_sentence
-from captioner.text.subword_sampling import SubwordSampler
 from captioner.text.text_vocabulary import load_text_vocabulary, save_text_vocabulary
 from captioner.training import CHECKPOINT, Engine, Shown, Validation, train
 from captioner.translate import TranslationLoss, Translator, save_translator
@@ -102,10 +101,7 @@ def train_translator(
             )
         judge = TranslationJudge(translator, pairs, recipe, folder, engine)
         batches = TranslationBatches(
-            encoded.examples,
-            recipe.data.batch_tokens,
-            recipe.training.seed,
-            sampled_pairs(training.pairs, source, target, recipe),
+            encoded.examples, recipe.data.batch_tokens, recipe.training.seed
         )
         train(
             TranslationLoss(model, recipe.objective),
@@ -147,23 +143,6 @@ def learn_vocabularies(
         both = _learn([*sides[0], *sides[1]], text)
         return both, both
     return _learn(sides[0], text), _learn(sides[1], text)
-
-
-def sampled_pairs(
-    pairs: Sequence[SentencePair],
-    source: TextVocabulary,
-    target: TextVocabulary,
-    recipe: TranslationRecipe,
-) -> SampledPairs | None:
-    """The training pairs in pieces that are drawn, where the config asks for that."""
-    exponent = recipe.text.sampling
-    if exponent is None:
-        return None
-    assert isinstance(source, SubwordVocabulary)  # Of no others does a config ask for that.
-    assert isinstance(target, SubwordVocabulary)
-    first = SubwordSampler(source, exponent)
-    second = first if target is source else SubwordSampler(target, exponent)
-    return SampledPairs(pairs, first, second, recipe.data.maximum_length, recipe.training.seed)
 
 
 def _learn(texts: list[str], text: TextConfig) -> TextVocabulary:

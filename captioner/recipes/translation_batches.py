@@ -11,7 +11,7 @@ import numpy
 import torch
 
 from captioner.data.batches import batches_by_tokens
-from captioner.data.pairs import PairExample, SampledPairs, collate_pairs
+from captioner.data.pairs import PairExample, collate_pairs
 from captioner.training import Part, Step
 from captioner.translate import TranslationBatch
 
@@ -20,9 +20,7 @@ from captioner.translate import TranslationBatch
 class TranslationBatches:
     """Pairs in batches of about so many tokens, of about the same length.
 
-    examples: the pairs. tokens: of a batch, padding included, on the longer side of its pairs.
-    seed: of their order. sampled: the same pairs in pieces that each epoch draws; batches stay as
-    they are for `examples`, whose pieces are fewer.
+    tokens: of a batch, padding included, on the longer side of its pairs. seed: of their order.
 
     Follows `captioner.training.SharedBatches`. What counts as an example is a token of the
     targets, since the loss is a mean over tokens: so the gradient is that of the whole batch,
@@ -33,7 +31,6 @@ class TranslationBatches:
     examples: list[PairExample]
     tokens: int
     seed: int = 0
-    sampled: SampledPairs | None = None
 
     def steps(self, epoch: int) -> int:
         """How many batches an epoch has; every epoch has as many."""
@@ -49,14 +46,11 @@ class TranslationBatches:
     ) -> Generator[Step, None, None]:
         """What process `rank` of so many does of each batch from number `first` on."""
         for indices in self._plan(epoch)[first:]:
-            chosen = [self._example(epoch, index) for index in indices]
+            chosen = [self.examples[index] for index in indices]
             cuts = range(rank, parts * processes, processes)
             yield Step(
                 [self._part(chosen, cut, parts * processes) for cut in cuts], _tokens(chosen)
             )
-
-    def _example(self, epoch: int, index: int) -> PairExample:
-        return self.sampled.example(epoch, index) if self.sampled else self.examples[index]
 
     @cached_property
     def _count(self) -> int:

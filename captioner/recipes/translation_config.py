@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
@@ -100,10 +99,6 @@ class TextConfig:
         from as it is.
     minimum_count: of words: how often one must occur. size, method: of subwords: how many, of both
         sides together where joint, and `unigram` or `bpe`.
-    sampling: of `unigram` subwords: training text is cut anew in every epoch, by chance, with
-        probabilities to this power; 0.1 to 0.5 in the paper, smaller is more even. By default it
-        is cut at its likeliest, as all other text always is. See
-        `captioner.text.subword_sampling`.
 
     Raises `UserError` for values out of range.
     """
@@ -115,7 +110,6 @@ class TextConfig:
     minimum_count: int = 2
     size: int = 8000
     method: str = "unigram"
-    sampling: float | None = None
 
     def __post_init__(self) -> None:
         cases = WORD_CASES if self.kind == "words" else CASES
@@ -125,8 +119,6 @@ class TextConfig:
         check_choice(section, self, "capitals", CAPITALS)
         check_choice(section, self, "method", METHODS)
         check_sizes(section, self, "minimum_count", "size")
-        if self.sampling is not None and not 0 < self.sampling < math.inf:
-            raise UserError(f"text sampling {self.sampling} is not above 0")
 
 
 @dataclass(frozen=True)
@@ -196,10 +188,8 @@ class TranslationRecipe:
         if self.data.format == "numbers":
             names = ("source", "target", "validation_source", "validation_target", "on_problem")
         yield "data", self.data, names, f"data format is {self.data.format}"
-        names = ("size", "method", "sampling") if self.text.kind == "words" else ("minimum_count",)
+        names = ("size", "method") if self.text.kind == "words" else ("minimum_count",)
         yield "text", self.text, names, f"text kind is {self.text.kind}"
-        if self.text.method == "bpe":
-            yield "text", self.text, ("sampling",), "text method is bpe"
         if self.text.kind == "subwords":
             yield "search", self.search, ("copy_unknown",), "no word is unknown to text of subwords"
         if self.model.sequence_to_sequence is not None:

@@ -126,22 +126,6 @@ class SubwordVocabulary:
         pieces: list[str] = self._processor.EncodeAsPieces(plain_text(text, self.case))
         return pieces
 
-    def likeliest(self, text: str, count: int) -> list[tuple[list[int], float]]:
-        """At most so many ways to cut a text into pieces, and the log-probability of each.
-
-        Of a text with pieces that stand for bytes, for letters that training text never had, there
-        is one way only. Raises `UserError` for pieces of `bpe`, which have no probabilities.
-        """
-        plain = plain_text(text, self.case)
-        first: list[int] = self._processor.EncodeAsIds(plain)
-        ways: list[list[int]] = [first]
-        if not any(self._processor.IsByte(index) for index in first):
-            try:
-                ways = self._processor.NBestEncodeAsIds(plain, count) or ways
-            except RuntimeError:
-                raise UserError("subwords of bpe have no probabilities; take unigram") from None
-        return [(way, float(sum(map(self._processor.GetScore, way)))) for way in ways]
-
     def join(self, tokens: Iterable[str]) -> str:
         """See `TextVocabulary.join`. Of pieces for the bytes of line ends, a space is made."""
         return plain_text(self._processor.DecodePieces(list(tokens)))

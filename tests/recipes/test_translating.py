@@ -65,19 +65,16 @@ def test_a_run_leaves_a_model_its_scores_and_its_translations(tmp_path: Path) ->
     assert {"train_loss", "BLEU", "chrF", "exact match"} <= log[-1].keys()
 
 
-@pytest.mark.parametrize(
-    "text", [{"minimum_count": 1}, {"kind": "subwords", "size": 300, "sampling": 0.2}]
-)
-def test_a_resumed_run_comes_to_the_same_numbers(tmp_path: Path, text: dict[str, Any]) -> None:
+def test_a_resumed_run_comes_to_the_same_numbers(tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    train_translator(recipe(text=text), whole)
-    train_translator(recipe(text=text, training={**mapping()["training"], "epochs": 1}), parts)
+    train_translator(recipe(), whole)
+    train_translator(recipe(training={**mapping()["training"], "epochs": 1}), parts)
     with pytest.raises(UserError, match="give --resume"):
-        train_translator(recipe(text=text), parts)
-    luong = {**mapping()["model"]["luong"], "score": "general"}
+        train_translator(recipe(), parts)
+    other = recipe(model={"luong": {**mapping()["model"]["luong"], "score": "general"}})
     with pytest.raises(UserError, match=r"made with model\.luong\.score 'dot', not 'general'"):
-        train_translator(recipe(text=text, model={"luong": luong}), parts, resume=True)
-    train_translator(recipe(text=text), parts, resume=True)
+        train_translator(other, parts, resume=True)
+    train_translator(recipe(), parts, resume=True)
     first, second = (load_file(each / "last.safetensors") for each in (whole, parts))
     assert first.keys() == second.keys()
     assert all(first[name].equal(second[name]) for name in first)
@@ -223,12 +220,6 @@ def test_start_from_is_for_captioners(tmp_path: Path, capsys: pytest.CaptureFixt
             {"model": {"gnmt": {"tie_embeddings": "all"}}},
             "gnmt tie_embeddings 'all' needs text joint to be true",
         ),
-        ({"text": {"sampling": 0.2}}, "text sampling has no effect: text kind is words"),
-        (
-            {"text": {"kind": "subwords", "method": "bpe", "sampling": 0.2}},
-            "text sampling has no effect: text method is bpe",
-        ),
-        ({"text": {"kind": "subwords", "sampling": 0}}, "text sampling 0.0 is not above 0"),
         ({"text": {"capitals": "lower"}}, "text capitals 'lower' is not one of keep, lines"),
     ],
 )
@@ -247,7 +238,6 @@ def test_fields_out_of_range_are_named(tmp_path: Path, changes: Any, message: st
         {"model": {"sequence_to_sequence": {}}},
         {"search": {"copy_unknown": True, "coverage_penalty": 0.2}},
         {"text": {"kind": "subwords", "size": 300, "method": "bpe"}},
-        {"text": {"kind": "subwords", "size": 300, "sampling": 0.2}},
     ],
 )
 def test_fields_that_have_an_effect_may_be_set(changes: Any) -> None:

@@ -3,11 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from captioner.data.pairs import PairExample, SampledPairs, encode_pairs
-from captioner.data.parallel import SentencePair
+from captioner.data.pairs import PairExample
 from captioner.recipes.translation_batches import TranslationBatches
-from captioner.text.subword_sampling import SubwordSampler
-from captioner.text.subwords import SubwordVocabulary
 from captioner.translate import LuongConfig, TranslationLoss, TranslationModelConfig
 
 EXAMPLES = [PairExample([4 + i % 5] * (1 + i % 7), [4 + i % 3] * (1 + i % 4)) for i in range(60)]
@@ -51,26 +48,3 @@ def test_the_gradient_is_that_of_the_whole_batch(processes: int, parts: int) -> 
             loss.backward()
     for parameter, gradient in zip(model.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, atol=1e-6, rtol=1e-4)
-
-
-def test_sampled_pairs_are_those_of_the_epoch_whoever_asks() -> None:
-    texts = ["the dog runs", "a dogged runner ran", "catching the cats", "running dogs"]
-    pairs = [SentencePair(text, text[::-1], n) for n, text in enumerate(texts * 5, start=1)]
-    both = SubwordVocabulary.learn([p.source for p in pairs] + [p.target for p in pairs], 310)
-    sampler = SubwordSampler(both, 0.1)
-    sampled = SampledPairs(pairs, sampler, sampler, 6, seed=3)
-    plain = encode_pairs(pairs, both, both, 6).examples
-    batches = TranslationBatches(plain, 30, 3, sampled)
-
-    def seen(epoch: int, first: int = 0) -> list[list[list[int]]]:
-        return [batch.source.tolist() for batch in batches.batches(epoch, first)]
-
-    assert seen(0) == seen(0)
-    assert seen(0)[2:] == seen(0, 2)
-    assert len(seen(0)) == len(seen(1)) == len(list(TranslationBatches(plain, 30, 3).batches(0, 0)))
-    assert {sampled.example(epoch, 1) != plain[1] for epoch in range(9)} == {False, True}
-    assert all(len(sampled.example(0, n).source) <= 6 for n in range(20))
-    for n, pair in enumerate(pairs):
-        example = SampledPairs(pairs, sampler, sampler, 99).example(2, n)
-        assert both.join(both.tokens(example.source)) == pair.source
-        assert both.join(both.tokens(example.target)) == pair.target
