@@ -100,4 +100,4 @@ def test_its_translations_of_validation_sentences(model: captioner.Translator) -
         with gzip.open(DATA / f"val.{language}.gz", "rt", encoding="utf-8") as file:
             texts[language] = file.read().splitlines()[:100]
     found = [each.text for each in model.translate(texts["en"])]
-    assert evaluate_translations(found, texts["de"]).bleu > 30  # 38.3 on all; see the card.
+    assert evaluate_translations(found, texts["de"]).bleu > 33  # 40.5 on all; see the card.
