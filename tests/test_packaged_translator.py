@@ -48,6 +48,9 @@ def test_it_translates_and_looks_at_the_word_it_translates(model: captioner.Tran
 
 
 def test_it_gives_what_the_readme_shows(model: captioner.Translator) -> None:
+    transformer = model.config.transformer
+    assert transformer is not None
+    assert (transformer.alignment_layer, transformer.alignment_head) == (-2, None)
     (found,) = model.translate(["A girl in a pink dress is trying to catch a ball."])
     assert found.text == "Ein Mädchen in einem rosa Kleid versucht, einen Ball zu fangen."
     source, target, weights = found.by_word()
@@ -100,4 +103,4 @@ def test_its_translations_of_validation_sentences(model: captioner.Translator) -
         with gzip.open(DATA / f"val.{language}.gz", "rt", encoding="utf-8") as file:
             texts[language] = file.read().splitlines()[:100]
     found = [each.text for each in model.translate(texts["en"])]
-    assert evaluate_translations(found, texts["de"]).bleu > 33  # 40.5 on all; see the card.
+    assert evaluate_translations(found, texts["de"]).bleu > 36.5  # 37.3; 40.5 on all; see the card.

@@ -47,10 +47,14 @@ NOT_RUN = {
 """Commands that these tests leave out, by their first word, and why."""
 
 
+RUN = ("captioner ", "printf ", "python scripts/")
+"""What the commands that these tests run begin with."""
+
+
 def commands() -> list[str]:
-    """Those of this package, and those that write a file for one of them."""
+    """Those of this package, its programs, and those that write a file for one of them."""
     parts = [part.strip() for line in lines() for part in line.split("#")[0].split("&&")]
-    return [part for part in parts if part.startswith(("captioner ", "printf "))]
+    return [part for part in parts if part.startswith(RUN)]
 
 
 def needs_large_data(command: str) -> bool:
@@ -108,9 +112,9 @@ def write_sentences(folder: Path) -> None:
 def test_no_command_is_left_out_without_a_reason() -> None:
     for line in lines():
         for part in line.split("#")[0].split("&&"):
-            first = part.split()[:1]
-            if first and first[0] not in ("captioner", "printf", "curl"):
-                assert first[0] in NOT_RUN, line
+            command = part.strip()
+            if command and not command.startswith((*RUN, "curl ")):
+                assert command.split()[0] in NOT_RUN, line
     downloads = [line for line in lines() if line.startswith("curl ") and "/api/" not in line]
     assert all("-C -" in line for line in downloads)  # They go on where they were stopped.
 
@@ -188,12 +192,19 @@ def test_the_small_commands_run_in_order(
 ) -> None:
     pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
     run = [command for command in commands() if not needs_large_data(command)]
-    assert len(run) >= 29
+    assert len(run) >= 45
+    assert any(command.startswith("python ") for command in run)
     for command in run:
         if command.startswith("printf "):
             subprocess.run(["bash", "-c", command], cwd=folder, check=True)
             continue
         words = shlex.split(command)[1:]
+        if command.startswith("python "):
+            program = [sys.executable, ROOT / words[0], *words[1:]]
+            subprocess.run(
+                program, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True
+            )
+            continue
         if "<" in words:
             place = words.index("<")
             monkeypatch.setattr(sys, "stdin", (folder / words[place + 1]).open())
@@ -218,7 +229,7 @@ def test_the_small_commands_run_in_order(
             out.write_text(capsys.readouterr().out)
     pictures = (
         *("demo.png", "maps.png", "maps.gif", "served.gif"),
-        *("curves.png", "alignment.png"),
+        *("curves.png", "alignment.png", "lengths.png"),
     )
     tables = ("captions.json", "captions.csv", "scores.json", "scores.csv", "frequency.json")
     pages = ("maps.html", "scores.html", "alignment.html")
@@ -235,7 +246,8 @@ def test_the_small_commands_run_in_order(
 
 
 def test_the_commands_that_need_large_data_are_understood(folder: Path) -> None:
-    large = [command for command in commands() if needs_large_data(command)]
+    own = [command for command in commands() if command.startswith("captioner ")]
+    large = [command for command in own if needs_large_data(command)]
     assert len(large) >= 5
     for command in large:
         arguments = build_parser().parse_args(shlex.split(command)[1:])

@@ -79,7 +79,10 @@ def add_command(commands: Commands) -> None:
         "--alignment", metavar="FILE", help="where it looked, as .png, .pdf, .svg, .json or .html"
     )
     out.add_argument(
-        "--layer", type=int, help="of a Transformer: the decoder layer to take it from, from 0"
+        "--layer",
+        type=int,
+        help="of a Transformer: the decoder layer to take it from, from 0, or from the last, -1 "
+        "(default: the model's own)",
     )
     out.add_argument(
         "--head",

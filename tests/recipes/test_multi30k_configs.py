@@ -41,6 +41,8 @@ def test_there_is_every_model_and_every_direction() -> None:
     recipes = {path.stem: read(path, []) for path in CONFIGS}
     transformers = [name for name, recipe in recipes.items() if recipe.model.transformer]
     assert {f"multi30k_{pair}" for pair in ("en_de", "de_en", "en_fr", "fr_en")} == {*transformers}
+    layers = [r.model.transformer.alignment_layer for r in recipes.values() if r.model.transformer]
+    assert layers == [-2] * 4
     english_german = [r.model for r in recipes.values() if pair_of(r.data) == ("en", "de")]
     for family in ("sequence_to_sequence", "bahdanau", "luong", "gnmt", "transformer"):
         assert any(getattr(model, family) for model in english_german), family
