@@ -51,6 +51,10 @@ RUN = ("captioner ", "printf ", "python scripts/")
 """What the commands that these tests run begin with."""
 
 
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+"""Of the programs that are run from another folder."""
+
+
 def commands() -> list[str]:
     """Those of this package, its programs, and those that write a file for one of them."""
     parts = [part.strip() for line in lines() for part in line.split("#")[0].split("&&")]
@@ -127,9 +131,7 @@ def test_the_readme_has_the_two_commands() -> None:
 def ask_what_the_readme_asks(words: list[str], folder: Path) -> None:
     """Start the server, send it the requests that the README sends with curl, and end it."""
     command = [sys.executable, "-m", "captioner", *words, "--host", "127.0.0.1", "--port", "0"]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
     try:
         assert process.stdout is not None
         found = re.search(r"http://\S+/", process.stdout.readline())
@@ -201,9 +203,7 @@ def test_the_small_commands_run_in_order(
         words = shlex.split(command)[1:]
         if command.startswith("python "):
             program = [sys.executable, ROOT / words[0], *words[1:]]
-            subprocess.run(
-                program, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True
-            )
+            subprocess.run(program, cwd=folder, env=ENVIRONMENT, check=True)
             continue
         if "<" in words:
             place = words.index("<")
@@ -268,7 +268,7 @@ def test_the_python_examples_run(folder: Path, number: int, said: str) -> None:
         text=True,
         check=False,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=ENVIRONMENT,
     )
     assert done.returncode == 0, done.stderr
     assert said in done.stdout
