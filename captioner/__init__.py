@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from captioner.errors import UserError
 
 if TYPE_CHECKING:
-    from captioner.caption import Caption, Captioner, SearchOptions
+    from captioner.caption import Caption, Captioner
+    from captioner.decoding import SearchOptions
     from captioner.models import load, load_translator
     from captioner.translate import Translation, TranslationSearch, Translator
 
@@ -38,10 +39,14 @@ def __getattr__(name: str) -> Any:
         from captioner import models
 
         return getattr(models, name)
-    if name in ("Caption", "Captioner", "SearchOptions"):
+    if name in ("Caption", "Captioner"):
         from captioner import caption
 
         return getattr(caption, name)
+    if name == "SearchOptions":
+        from captioner import decoding
+
+        return getattr(decoding, name)
     if name in ("Translation", "TranslationSearch", "Translator"):
         from captioner import translate
 

@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from captioner.caption import Captioner, DecoderConfig, ShowAttendTellDecoder
-from captioner.caption.captioner import SearchOptions
+from captioner.decoding import SearchOptions
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import VGGConfig, VGGEncoder

@@ -43,7 +43,7 @@ class Score(nn.Module):
 
 
 class DotScore(Score):
-    """q . k. Luong et al. 2015, equation 8, `dot`. Needs H = D."""
+    """q . k. Luong et al. 2015, section 3.1, `dot`. Needs H = D."""
 
     def forward(self, query: Tensor, keys: Tensor, prepared: Tensor | None = None) -> Tensor:
         """Queries (..., Q, D) and keys (..., L, D) -> scores (..., Q, L)."""
@@ -59,7 +59,7 @@ class ScaledDotProductScore(DotScore):
 
 
 class GeneralScore(DotScore):
-    """q^T W k. Luong et al. 2015, equation 8, `general`.
+    """q^T W k. Luong et al. 2015, section 3.1, `general`.
 
     W k is computed once a memory, so a step costs no more than the plain dot product.
     """
@@ -133,7 +133,7 @@ class AdditiveScore(Score):
 
 
 class ConcatScore(AdditiveScore):
-    """v^T tanh(W [q; k]). Luong et al. 2015, equation 8, `concat`.
+    """v^T tanh(W [q; k]). Luong et al. 2015, section 3.1, `concat`.
 
     W is kept as its two halves, W [q; k] = W_q q + W_k k, so that the half of the keys is computed
     once a memory. It differs from `AdditiveScore` in having no bias and in one shared initial

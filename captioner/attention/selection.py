@@ -14,7 +14,8 @@ class Attended(NamedTuple):
     """What a look at a memory gives, for Q queries of each of B sources.
 
     context: (B, Q, D), the context vectors z.
-    weights: (B, Q, L), the scores after normalisation: non-negative, each row sums to one.
+    weights: (B, Q, L), the scores after normalisation: non-negative, each row sums to one, or to
+        less where `LocalAttention` favours its centre.
     scores: (B, Q, L), before normalisation and before masking.
     positions: (B, Q), the drawn position, for hard selection; None for soft.
     log_weights: (B, Q, L), logarithms of the weights for hard selection, taken before the weights

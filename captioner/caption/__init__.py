@@ -1,7 +1,7 @@
 """Show, Attend and Tell: the decoder, its objectives, and the captioner a user holds."""
 
 from captioner.caption.caption import Caption
-from captioner.caption.captioner import Captioner, SearchOptions
+from captioner.caption.captioner import Captioner
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.hard_attention import HardAttentionLoss
 from captioner.caption.model_folder import load_model, save_model
@@ -18,7 +18,6 @@ __all__ = [
     "HardAttentionLoss",
     "ObjectiveConfig",
     "Reward",
-    "SearchOptions",
     "SelfCriticalConfig",
     "SelfCriticalLoss",
     "ShowAttendTellDecoder",

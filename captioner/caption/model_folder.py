@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from captioner.caption.captioner import Captioner, SearchOptions
+from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence, ConfidenceConfig
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
+from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.fields import from_mapping, to_mapping
 from captioner.files import read_json, write_json, write_text

@@ -27,7 +27,7 @@ Captions photos and shows, for every word, where the model looked.
   captioner caption photo.jpg --html photo.html   a page on which to point at words
   captioner caption holiday/ --json holiday.json  a whole folder
   captioner train configs/shapes_soft.yaml        train a model, in minutes, without data
-  captioner translate --model runs/numbers/model  translate lines of text, with a trained model
+  captioner translate sentences.en                translate lines of text, English to German
   captioner serve                                 a page of all that, on this machine
   captioner COMMAND --help                        what a command can do, with examples
 """

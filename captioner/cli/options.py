@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from captioner.errors import UserError
 
 if TYPE_CHECKING:
-    from captioner.caption import SearchOptions
+    from captioner.decoding import SearchOptions
 
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 """The options that say how to draw; None where not given."""

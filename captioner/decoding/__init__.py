@@ -5,6 +5,7 @@ from captioner.decoding.coverage import CoveragePenalty
 from captioner.decoding.length import LengthNormalisation
 from captioner.decoding.likelihood import CrossEntropies, cross_entropies, cross_entropy
 from captioner.decoding.loop import decode, greedy
+from captioner.decoding.options import SearchOptions
 from captioner.decoding.protocol import Decoder, Hypothesis, Step
 from captioner.decoding.rows import select_rows
 from captioner.decoding.strategies import BeamSearch, Choice, Sampling, Strategy
@@ -19,6 +20,7 @@ __all__ = [
     "Hypothesis",
     "LengthNormalisation",
     "Sampling",
+    "SearchOptions",
     "Step",
     "Strategy",
     "cross_entropies",

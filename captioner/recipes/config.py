@@ -10,9 +10,10 @@ from typing import Any
 
 import yaml
 
-from captioner.caption import DecoderConfig, ObjectiveConfig, SearchOptions
+from captioner.caption import DecoderConfig, ObjectiveConfig
 from captioner.data.readers import READERS
 from captioner.data.shapes import ShapesConfig
+from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.fields import from_mapping
 from captioner.files import read_text

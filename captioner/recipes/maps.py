@@ -26,7 +26,8 @@ from captioner.text.function_words import FUNCTION_WORDS
 from captioner.vision.blur import blur_places, blurred
 
 if TYPE_CHECKING:
-    from captioner.caption import Caption, Captioner, SearchOptions
+    from captioner.caption import Caption, Captioner
+    from captioner.decoding import SearchOptions
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from captioner.vision.find_images import find_images
 from captioner.vision.images import load_image
 
 if TYPE_CHECKING:
-    from captioner.caption import Caption, Captioner, SearchOptions
+    from captioner.caption import Caption, Captioner
+    from captioner.decoding import SearchOptions
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 

@@ -18,7 +18,8 @@ from captioner.text.tokenizer import tokenize
 from captioner.vision.images import load_image
 
 if TYPE_CHECKING:  # They bring torch, which scoring a file can do without.
-    from captioner.caption import Captioner, SearchOptions
+    from captioner.caption import Captioner
+    from captioner.decoding import SearchOptions
     from captioner.recipes.sources import Source
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from captioner.caption import Captioner, SearchOptions
+from captioner.caption import Captioner
 from captioner.data.grounding import Target
 from captioner.data.shapes import ShapesConfig, ShapesExample, generate
+from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.evaluation.grounded_maps import grounded_maps, word_maps
 

@@ -11,7 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from captioner.caption import Caption, SearchOptions
+from captioner.caption import Caption
+from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.fields import to_mapping
 from captioner.render import PagePhoto

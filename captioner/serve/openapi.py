@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, get_type_hints
 
-from captioner.caption import SearchOptions
+from captioner.decoding import SearchOptions
 from captioner.serve.limits import Limits
 from captioner.serve.overlays import FORMATS
 from captioner.translate import TranslationSearch

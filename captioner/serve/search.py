@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, TypeVar, get_type_hints
 
-from captioner.caption import SearchOptions
+from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.fields import from_mapping, to_mapping
 from captioner.serve.limits import Limits

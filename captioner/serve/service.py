@@ -12,7 +12,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from captioner.caption import Caption, Captioner, SearchOptions
+from captioner.caption import Caption, Captioner
+from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.render.region import Region
 from captioner.serve.batching import Batcher

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import io
 import re
 import unicodedata
@@ -176,7 +175,7 @@ class SubwordVocabulary:
         model = value.get("model") if isinstance(value, dict) else None
         try:
             content = base64.b64decode(model or "", validate=True)
-        except (TypeError, binascii.Error):
+        except (TypeError, ValueError):
             content = b""
         if not content:
             raise UserError(f'{source} has no "model" in base64')

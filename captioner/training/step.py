@@ -141,8 +141,8 @@ class Stepper:
         """What to say where there is not enough memory for a step."""
         return UserError(
             f"there is not enough memory on {self._device} for step {number + 1}, in epoch "
-            f"{epoch + 1}: lower training.batch_size, or cut the steps into parts by "
-            f"training.accumulate{self._from_before()}"
+            f"{epoch + 1}: lower training.batch_size (data.batch_tokens of translation), or cut "
+            f"the steps into parts by training.accumulate{self._from_before()}"
         )
 
     def sums(self) -> dict[str, float]:

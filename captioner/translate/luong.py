@@ -46,7 +46,7 @@ class LuongConfig:
     of the encoder; 1000 in the paper, as E. layers: of the encoder, and of the decoder; 4.
     bidirectional: read the source in both directions, each with half of H (the paper's reads it in
         one).
-    score: `dot`, `general` or `concat`, equation 8. attention_size: A, for `concat` alone.
+    score: `dot`, `general` or `concat`, section 3.1. attention_size: A, for `concat` alone.
     attention: `global`; `local-m`, monotonic, around the source's word of the same number; or
         `local-p`, predictive, around a predicted place. window: D of the local ones, so that
         2 D + 1 words are looked at; 10 in the paper.

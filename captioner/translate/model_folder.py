@@ -111,9 +111,12 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
     else:
         source = load_text_vocabulary(folder / SOURCE)
         target = load_text_vocabulary(folder / TARGET)
-    # Made without memory and without drawing initial weights, which the file's replace.
-    with torch.device("meta"):
-        model = config.model.make(len(source), len(target))
+    try:
+        # Made without memory and without drawing initial weights, which the file's replace.
+        with torch.device("meta"):
+            model = config.model.make(len(source), len(target))
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
     read_weights(folder / WEIGHTS, {"model": model})
     try:
         translator = Translator(

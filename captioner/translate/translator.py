@@ -11,8 +11,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from captioner.caption.captioner import SearchOptions
-from captioner.decoding import CoveragePenalty, Hypothesis, LengthNormalisation, decode
+from captioner.decoding import (
+    CoveragePenalty,
+    Hypothesis,
+    LengthNormalisation,
+    SearchOptions,
+    decode,
+)
 from captioner.errors import UserError
 from captioner.field_checks import check_choice
 from captioner.text.capitals import CAPITALS, as_sentence
@@ -32,7 +37,7 @@ _END = Word(SPECIAL_WORDS[Vocabulary.end], 1)
 
 @dataclass(frozen=True)
 class TranslationSearch(SearchOptions):
-    """How translations are searched for: as captions are, and with what follows.
+    """How translations are searched for: with what follows besides.
 
     coverage_penalty: beta of GNMT's formula; 0 for none. See
         `captioner.decoding.coverage`.

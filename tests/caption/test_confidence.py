@@ -15,7 +15,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from samples import heavy_imports, make_captioner
 
-from captioner.caption import Caption, Captioner, SearchOptions, load_model, save_model
+from captioner.caption import Caption, Captioner, load_model, save_model
 from captioner.caption import model_folder as model_folder_module
 from captioner.caption.confidence import (
     ODD,
@@ -29,6 +29,7 @@ from captioner.caption.confidence import (
 )
 from captioner.caption.familiarity import Familiarity, FamiliarityConfig, pooled_features
 from captioner.caption.model_folder import save_confidence
+from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.text import vocabulary as vocabulary_module
 

@@ -19,7 +19,8 @@ from torch import Tensor
 
 import captioner
 from captioner import weight_files
-from captioner.caption import Captioner, SearchOptions, load_model, save_model
+from captioner.caption import Captioner, load_model, save_model
+from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.fields import to_mapping
 from captioner.vision.weights import fingerprint

@@ -19,11 +19,11 @@ from samples import make_captioner, save_photo
 from torch import Tensor, nn
 
 from captioner.attention import Memory
-from captioner.caption import Caption, Captioner, SearchOptions
+from captioner.caption import Caption, Captioner
 from captioner.caption.decoder import TeacherForced
 from captioner.data.grounding import Target
 from captioner.data.records import ImageId
-from captioner.decoding import Step
+from captioner.decoding import SearchOptions, Step
 from captioner.errors import UserError
 from captioner.recipes.maps import CurveOptions, caption_curves, photo_source, score_maps
 from captioner.recipes.sources import Source

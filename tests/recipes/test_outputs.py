@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from samples import make_captioner, save_photo
 
-from captioner.caption.captioner import SearchOptions
+from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.recipes import outputs as outputs_module
 from captioner.recipes.outputs import Outputs

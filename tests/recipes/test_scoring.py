@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from samples import make_captioner, save_photo
 
-from captioner.caption.captioner import SearchOptions
+from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.evaluation.captions import evaluate_captions
 from captioner.evaluation.cider import DocumentFrequency

@@ -14,7 +14,7 @@ from PIL import Image
 from serve_asking import as_directly, caption, files, problem
 from serve_samples import SENTENCES, in_thread, make_captioner, make_translator, photo_bytes
 
-from captioner.caption import SearchOptions
+from captioner.decoding import SearchOptions
 from captioner.serve.app import make_app
 from captioner.serve.limits import Limits
 from captioner.serve.service import Service

@@ -144,6 +144,7 @@ def test_saved_and_loaded(tmp_path) -> None:
         ),
         ('{"kind": "subwords", "case": "keep"}', 'no "model" in base64'),
         ('{"kind": "subwords", "case": "keep", "model": "??"}', 'no "model" in base64'),
+        ('{"kind": "subwords", "case": "keep", "model": "é"}', 'no "model" in base64'),
         ('{"kind": "subwords", "case": "keep", "model": "aaaa"}', "model is damaged"),
     ],
 )

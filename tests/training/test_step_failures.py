@@ -25,8 +25,9 @@ from captioner.training.step import Stepper
 
 NO_NUMBER = "the model's output is not a number, or too large for one, at step 6, in epoch 2: lower"
 NO_MEMORY = (
-    r"not enough memory on cpu for step 6, in epoch 2: lower training\.batch_size, or cut the "
-    r"steps into parts by training\.accumulate; .*last\.safetensors is from before it"
+    r"not enough memory on cpu for step 6, in epoch 2: lower training\.batch_size "
+    r"\(data\.batch_tokens of translation\), or cut the steps into parts by "
+    r"training\.accumulate; .*last\.safetensors is from before it"
 )
 
 

@@ -273,6 +273,12 @@ def test_folders_that_do_not_load(tmp_path: Path) -> None:
     path.write_text(json.dumps(mapping))
     with pytest.raises(UserError, match=r"model.safetensors: tensor 'model\..*' is"):
         load_translator(tmp_path / "model")
+    save_translator(make_translator("transformer"), tmp_path / "model")
+    mapping = json.loads(path.read_text())
+    mapping["model"]["transformer"]["tie_embeddings"] = "all"
+    path.write_text(json.dumps(mapping))
+    with pytest.raises(UserError, match=r"config\.json: tie_embeddings 'all' needs one vocabulary"):
+        load_translator(tmp_path / "model")
 
 
 def test_parts_that_do_not_fit() -> None:
