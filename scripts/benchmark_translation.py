@@ -1,8 +1,8 @@
 """How many tokens a second every translation model is trained on and decodes.
 
-Each model is that of a config, with random weights and a vocabulary of the size that the config
-asks for; sentences are random and all of one length, on both sides. Training is a step as
-`captioner train` makes it: loss, gradient, clipping, optimiser; what counts is tokens of the
+Each model is that of a config of subwords, with random weights and a vocabulary of the size that
+the config asks for; sentences are random and all of one length, on both sides. Training is a step
+as `captioner train` makes it: loss, gradient, clipping, optimiser; what counts is tokens of the
 target, the end among them. Decoding is the config's own search, held to that length, of a batch of
 sentences; what counts is tokens of the best translations. The best of --repeat times each.
 
@@ -73,6 +73,10 @@ def measure(machine: Machine, path: Path, sizes: Sizes) -> Speed:
     recipe = read_any_recipe(path)
     if not isinstance(recipe, TranslationRecipe):
         raise UserError(f"config {path} is of a captioner, not of a translator")
+    if sizes.vocabulary is None and recipe.text.kind == "words":
+        raise UserError(
+            f"config {path} is of words, and does not say how many: give one of subwords"
+        )
     tokens = sizes.vocabulary or recipe.text.size
     torch.manual_seed(0)
     model = recipe.model.make(tokens, tokens).to(machine.device)

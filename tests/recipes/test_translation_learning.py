@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import torch
 
 from captioner.data.numbers import number_pairs
 from captioner.data.pairs import encode_pairs
+from captioner.data.parallel import SentencePair
 from captioner.decoding import BeamSearch, Constraints, decode
 from captioner.recipes.translation_batches import TranslationBatches
 from captioner.text.text_vocabulary import encode
-from captioner.text.vocabulary import Vocabulary
+from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.text.words import WordVocabulary
 from captioner.training import TrainingConfig, train
 from captioner.translate import (
@@ -24,6 +26,8 @@ from captioner.translate import (
     TransformerConfig,
     TranslationLoss,
     TranslationModelConfig,
+    TranslationSearch,
+    Translator,
     collate_sources,
 )
 
@@ -94,3 +98,50 @@ def test_it_reads_numbers_it_never_saw(name: str, tmp_path: Path) -> None:
     for hypotheses, pair in zip(found, UNSEEN, strict=True):
         right += digits.join(digits.tokens(hypotheses[0].tokens)) == pair.target
     assert right / len(UNSEEN) >= 0.99
+
+
+def lists(count: int, seed: int) -> list[SentencePair]:
+    """Who is there, last first in the other language: half nouns, half names that occur once."""
+    nouns = {"man": "Mann", "dog": "Hund", "child": "Kind", "girl": "Mädchen", "boy": "Junge"}
+    drawn = random.Random(seed)
+    pairs = []
+    for line in range(1, count + 1):
+        there = [
+            drawn.choice(list(nouns))
+            if drawn.random() < 0.5
+            else "".join(drawn.choices("aeioumnprst", k=9)).title()
+            for _ in range(drawn.randint(2, 8))
+        ]
+        back = [nouns.get(word, word) for word in reversed(there)]
+        pairs.append(SentencePair(" ".join(there), " ".join(back), line))
+    return pairs
+
+
+@pytest.mark.parametrize(("name", "learning_rate"), [("bahdanau", 0.003), ("general", 0.006)])
+def test_names_it_never_saw_are_copied_to_their_places(
+    name: str, learning_rate: float, tmp_path: Path
+) -> None:
+    learned, unseen = lists(1200, 1), lists(100, 2)
+    source = WordVocabulary.learn((pair.source for pair in learned), 2, "keep")
+    target = WordVocabulary.learn((pair.target for pair in learned), 2, "keep")
+    assert len(source) == len(target) == len(SPECIAL_WORDS) + 5  # No names.
+    torch.manual_seed(0)
+    config = MODELS[name]
+    model = config.make(len(source), len(target))
+    train(
+        TranslationLoss(model),
+        TranslationBatches(encode_pairs(learned, source, target, 50).examples, tokens=200),
+        TrainingConfig(
+            epochs=16,
+            schedule="cosine",
+            clip_norm=1.0,
+            learning_rate=learning_rate,
+            warmup_steps=20,
+        ),
+        tmp_path,
+    )
+    search = TranslationSearch(beam=2, maximum_length=20, copy_unknown=True)
+    translator = Translator(config, model.eval(), source, target, search=search)
+    found = translator.translate([pair.source for pair in unseen])
+    right = [each.text == pair.target for each, pair in zip(found, unseen, strict=True)]
+    assert sum(right) / len(right) >= 0.9

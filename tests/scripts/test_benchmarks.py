@@ -88,6 +88,18 @@ def test_tokens_a_second_of_every_translation_model(tmp_path: Path) -> None:
         assert f"{speed['config']} " in said
 
 
+def test_a_config_that_does_not_say_how_many_tokens_it_has_is_not_timed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    import benchmark_machine
+    import benchmark_translation
+
+    machine = benchmark_machine.Machine(torch.device("cpu"), 1)
+    with pytest.raises(UserError, match=r"numbers\.yaml is of words, and does not say how many"):
+        benchmark_translation.report(machine, configs=[ROOT / "configs/numbers.yaml"])
+
+
 def test_the_benchmark_of_captioning_prints_those_of_translation_as_well(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
