@@ -93,6 +93,12 @@ def test_a_room_imports_only_from_rooms_above_it(path: Path) -> None:
     assert offences(path, path.read_text(encoding="utf-8")) == []
 
 
+def test_data_knows_no_model() -> None:
+    for path in (PACKAGE / "data").glob("*.py"):
+        found = imported_parts(path, path.read_text(encoding="utf-8"))
+        assert not found & {"attention", "decoding", "caption", "translate"}, path
+
+
 @pytest.mark.parametrize(
     ("file", "line", "offence"),
     [

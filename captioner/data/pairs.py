@@ -9,8 +9,8 @@ import torch
 
 from captioner.data.parallel import SentencePair
 from captioner.text.text_vocabulary import TextVocabulary, truncated
+from captioner.text.token_batches import TranslationBatch, collate_sources
 from captioner.text.vocabulary import Vocabulary
-from captioner.translate.batch import TranslationBatch, collate_sources
 
 _NAMED = 10
 """Lines named of those that are cut."""

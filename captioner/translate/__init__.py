@@ -1,7 +1,7 @@
 """Translation models on the shared attention core and decoder loop."""
 
+from captioner.text.token_batches import TranslationBatch, collate_sources
 from captioner.translate.bahdanau import Bahdanau, BahdanauConfig
-from captioner.translate.batch import TranslationBatch, collate_sources
 from captioner.translate.config import TranslationModelConfig
 from captioner.translate.gnmt import GNMT, GNMTConfig
 from captioner.translate.luong import Luong, LuongConfig

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from captioner.decoding import cross_entropies
 from captioner.errors import UserError
-from captioner.translate.batch import TranslationBatch
+from captioner.text.token_batches import TranslationBatch
 from captioner.translate.model import TranslationModel
 
 

@@ -22,8 +22,8 @@ from captioner.errors import UserError
 from captioner.field_checks import check_choice
 from captioner.text.capitals import CAPITALS, as_sentence
 from captioner.text.text_vocabulary import TextVocabulary, Word, truncated
+from captioner.text.token_batches import collate_sources
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
-from captioner.translate.batch import collate_sources
 from captioner.translate.config import TranslationModelConfig
 from captioner.translate.model import TranslationModel
 from captioner.translate.transformer import Transformer

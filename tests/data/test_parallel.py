@@ -12,7 +12,6 @@ from captioner.data.parallel import SentencePair, read_lines, read_parallel
 from captioner.errors import UserError
 from captioner.text.plain_text import plain_text
 from captioner.text.words import WordVocabulary, join_words, split_words
-from captioner.translate import collate_sources
 
 
 def write(folder: Path, source: bytes, target: bytes) -> tuple[Path, Path]:
@@ -104,8 +103,6 @@ def test_a_batch_of_pairs() -> None:
     assert batch.inputs.tolist() == [[1, 4, 5, 6], [1, 9, 0, 0], [1, 0, 0, 0]]
     assert batch.targets.tolist() == [[4, 5, 6, 2], [9, 2, 0, 0], [2, 0, 0, 0]]
     assert batch.mask.int().tolist() == [[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]]
-    with pytest.raises(ValueError, match="at least one"):
-        collate_sources([])
 
 
 def test_batches_by_tokens() -> None:

@@ -235,10 +235,3 @@ def test_it_is_trained_and_searched_in_bfloat16(name: str) -> None:
     assert loss.dtype == torch.float32
     assert loss.item() == pytest.approx(plain.item(), rel=0.05)
     assert len(found) == 2
-
-
-def test_a_batch_moves() -> None:
-    source, mask = ragged(4, 5)
-    batch = TranslationBatch(source, mask, source, source, mask).to("cpu")
-    assert batch.source.equal(source)
-    assert isinstance(batch, TranslationBatch)

@@ -1,4 +1,4 @@
-"""Pairs of sentences side by side: what one training step sees."""
+"""Tokens side by side: sources, and the pairs of sentences that one training step sees."""
 
 from __future__ import annotations
 

@@ -1,0 +1,25 @@
+"""Tokens side by side, padded, and moved to where a model is."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from captioner.text.token_batches import TranslationBatch, collate_sources
+
+
+def test_sources_are_padded_behind_their_ends() -> None:
+    tokens, mask = collate_sources([[7, 8], [], [4]])
+    assert tokens.tolist() == [[7, 8, 2], [2, 0, 0], [4, 2, 0]]
+    assert mask.tolist() == [[True, True, True], [True, False, False], [True, True, False]]
+    with pytest.raises(ValueError, match="at least one"):
+        collate_sources([])
+
+
+def test_a_batch_moves_whole() -> None:
+    source, mask = collate_sources([[4, 5], [6]])
+    batch = TranslationBatch(source, mask, source, source, mask)
+    assert all(torch.equal(here, there) for here, there in zip(batch, batch.to("cpu"), strict=True))
+    moved = batch.to("meta")
+    assert isinstance(moved, TranslationBatch)
+    assert {tensor.device.type for tensor in moved} == {"meta"}
