@@ -182,7 +182,7 @@ def main() -> int:
         nargs="*",
         type=Path,
         metavar="CONFIG",
-        help="of translators (default: all of Multi30k from English to German)",
+        help="of translators of subwords (default: all of Multi30k from English to German)",
     )
     add_machine_options(parser)
     parser.add_argument(

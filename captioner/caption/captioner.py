@@ -14,12 +14,7 @@ from torch import Tensor
 from captioner.caption.caption import Caption, sentence
 from captioner.caption.confidence import Confidence
 from captioner.caption.decoder import ShowAttendTellDecoder
-from captioner.decoding import (
-    Hypothesis,
-    LengthNormalisation,
-    SearchOptions,
-    decode,
-)
+from captioner.decoding import Hypothesis, LengthNormalisation, SearchOptions, decode
 from captioner.errors import UserError
 from captioner.text.function_words import FUNCTION_WORDS
 from captioner.text.tokenizer import tokenize

@@ -12,8 +12,8 @@ import torch
 
 from captioner.data.batches import batches_by_tokens
 from captioner.data.pairs import PairExample, collate_pairs
+from captioner.text.token_batches import TranslationBatch
 from captioner.training import Part, Step
-from captioner.translate import TranslationBatch
 
 
 @dataclass(frozen=True)

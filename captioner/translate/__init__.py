@@ -1,6 +1,5 @@
 """Translation models on the shared attention core and decoder loop."""
 
-from captioner.text.token_batches import TranslationBatch, collate_sources
 from captioner.translate.bahdanau import Bahdanau, BahdanauConfig
 from captioner.translate.config import TranslationModelConfig
 from captioner.translate.gnmt import GNMT, GNMTConfig
@@ -29,14 +28,12 @@ __all__ = [
     "Transformer",
     "TransformerConfig",
     "Translation",
-    "TranslationBatch",
     "TranslationLoss",
     "TranslationModel",
     "TranslationModelConfig",
     "TranslationObjective",
     "TranslationSearch",
     "Translator",
-    "collate_sources",
     "load_translator",
     "save_translator",
 ]

@@ -37,7 +37,7 @@ _END = Word(SPECIAL_WORDS[Vocabulary.end], 1)
 
 @dataclass(frozen=True)
 class TranslationSearch(SearchOptions):
-    """How translations are searched for: with what follows besides.
+    """How translations are searched for: the options of `SearchOptions`, and these.
 
     coverage_penalty: beta of GNMT's formula; 0 for none. See
         `captioner.decoding.coverage`.

@@ -15,12 +15,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from captioner.caption import (
-    Caption,
-    Captioner,
-    DecoderConfig,
-    ShowAttendTellDecoder,
-)
+from captioner.caption import Caption, Captioner, DecoderConfig, ShowAttendTellDecoder
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary

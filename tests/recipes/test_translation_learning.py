@@ -1,4 +1,4 @@
-"""Every translation model learns a toy language pair: numbers in words to digits."""
+"""Every translation model learns a toy language pair, numbers in words to digits; two, to copy."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from captioner.data.parallel import SentencePair
 from captioner.decoding import BeamSearch, Constraints, decode
 from captioner.recipes.translation_batches import TranslationBatches
 from captioner.text.text_vocabulary import encode
+from captioner.text.token_batches import collate_sources
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.text.words import WordVocabulary
 from captioner.training import TrainingConfig, train
@@ -28,7 +29,6 @@ from captioner.translate import (
     TranslationModelConfig,
     TranslationSearch,
     Translator,
-    collate_sources,
 )
 
 PAIRS = number_pairs(3500, seed=1)

@@ -11,11 +11,8 @@ from translation_samples import CONFIGS, SIZE, make, ragged, tokens
 from captioner.attention import Memory
 from captioner.decoding import BeamSearch, Constraints, decode
 from captioner.errors import UserError
-from captioner.translate import (
-    TranslationBatch,
-    TranslationLoss,
-    TranslationObjective,
-)
+from captioner.text.token_batches import TranslationBatch
+from captioner.translate import TranslationLoss, TranslationObjective
 
 NAMES = list(CONFIGS)
 every_model = pytest.mark.parametrize("name", NAMES)
