@@ -6,9 +6,14 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from samples import make_captioner
 
 from captioner.caption import Captioner, save_model
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 # A shell has what it runs in the background ignore Ctrl-C, and programs started from there inherit
 # that; the tests of Ctrl-C need it to work.

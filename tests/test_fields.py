@@ -178,7 +178,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     mapping=VALUES
     | st.dictionaries(KEYS, VALUES, max_size=6)

@@ -216,8 +216,8 @@ def _to_8_bits(image: Image.Image) -> Image.Image:
     """A greyscale image of 16 or 32 bits or of floats as L, or LA where a grey is see-through."""
     values = numpy.asarray(image)  # (height, width)
     low, high = _grey_range(values, image.mode)
-    halves = values.astype(numpy.float32) / 2  # so that no difference of two floats overflows
     with numpy.errstate(all="ignore"):
+        halves = values.astype(numpy.float32) / 2  # so that no difference of two floats overflows
         shares = (halves - low / 2) / (high / 2 - low / 2)
     shares = numpy.nan_to_num(shares, nan=0.0, posinf=1.0, neginf=0.0).clip(0, 1)
     grey = Image.fromarray((shares * 255 + 0.5).astype(numpy.uint8))

@@ -55,7 +55,7 @@ def test_what_leads_out_of_the_folder_is_refused(tmp_path: Path, name: str) -> N
     assert not (tmp_path / "out.jpg").exists()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.data())
 def test_a_damaged_archive_leaves_nothing_behind(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.data.batches import batches_by_photo, collate, length_bucketed_batches
@@ -16,7 +16,6 @@ def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 20), max_size=700), st.integers(1, 9), st.integers(0, 2**32))
 def test_every_example_is_in_exactly_one_batch(lengths: list[int], size: int, seed: int) -> None:
     batches = length_bucketed_batches(lengths, size, seeded(seed))
@@ -46,7 +45,6 @@ def test_lengths_within_a_batch_are_nearly_equal_and_batches_come_in_no_order() 
     assert 0.3 < rises / len(shortest) < 0.7
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 30), max_size=200), st.integers(1, 9), st.integers(0, 2**32))
 def test_captions_of_a_photo_are_together(rows: list[int], size: int, seed: int) -> None:
     batches = batches_by_photo(rows, size, seeded(seed))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.data.coco import read_coco
@@ -192,7 +192,6 @@ FULL_ANNOTATIONS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(
     st.fixed_dictionaries(
         {"images": FULL_IMAGES | RECORDS, "annotations": FULL_ANNOTATIONS | RECORDS}

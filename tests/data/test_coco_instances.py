@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pycocotools import mask as reference
 from pycocotools.coco import COCO
@@ -291,7 +291,6 @@ SEGMENTATIONS = (
 )
 
 
-@settings(deadline=None)
 @given(SEGMENTATIONS, st.none() | st.lists(NUMBERS, min_size=4, max_size=4))
 def test_any_place_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, segmentation: Any, box: Any

@@ -183,7 +183,6 @@ WORDS = st.sampled_from(["a", "man", "Dogs", "T-shirt", "woman's", "didn't", "50
 SPANS = st.lists(st.tuples(st.lists(WORDS, min_size=1, max_size=4), st.none() | st.integers(0, 99)))
 
 
-@settings(deadline=None)
 @given(SPANS)
 def test_sentences_are_read_as_they_were_written(
     spans: list[tuple[list[str], int | None]],
@@ -203,7 +202,6 @@ def test_sentences_are_read_as_they_were_written(
     assert parse_sentence(" ".join(written), "it") == (tuple(expected), tuple(phrases))
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="[]/EN#1a .", max_size=30) | st.text(max_size=30))
 def test_any_sentence_is_read_or_refused(line: str) -> None:
     try:
@@ -217,7 +215,7 @@ def test_any_sentence_is_read_or_refused(line: str) -> None:
         end = phrase.last
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.text(alphabet='<>/annotation!DOCTYPE[]"& ', max_size=40) | st.text(max_size=40))
 def test_any_boxes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     folder = tmp_path_factory.getbasetemp() / "any_entities"

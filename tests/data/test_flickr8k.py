@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.data.flickr8k import read_flickr8k
@@ -99,7 +99,6 @@ def test_absent_files_are_named(tmp_path: Path) -> None:
         read_flickr8k(file, tmp_path / "absent")
 
 
-@settings(deadline=None)
 @given(st.text() | st.lists(st.sampled_from("a.b#01\t \n")).map("".join))
 def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     folder = tmp_path_factory.getbasetemp()
@@ -118,7 +117,6 @@ NAMES = st.text(st.characters(exclude_characters="\t\n\r/.", exclude_categories=
 CAPTIONS = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]))
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(
         NAMES.map(lambda name: "x" + name.strip()),

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.data.karpathy import read_karpathy
@@ -158,7 +158,6 @@ ENTRIES = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(ENTRIES | SCALARS, max_size=5), st.sampled_from([None, "train", "val"]))
 def test_any_json_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, entries: list[Any], split: str | None

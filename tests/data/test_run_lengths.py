@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from pycocotools import mask as reference
@@ -19,7 +19,6 @@ def test_runs_go_down_the_columns_and_begin_outside() -> None:
     assert decode_mask([0, 6], (2, 3), "it").all()
 
 
-@settings(deadline=None)
 @given(
     arrays.arrays(
         np.uint8, st.tuples(st.integers(1, 40), st.integers(1, 40)), elements={"max_value": 1}

@@ -5,7 +5,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.data.synonyms import COCO_SYNONYMS, Mention, Synonyms, plurals, read_synonyms
@@ -133,7 +133,6 @@ PHRASES = st.lists(WORDS, min_size=1, max_size=3).map(tuple)
 LISTS = st.dictionaries(PHRASES, st.sampled_from(["animal", "thing", "-"]), min_size=1)
 
 
-@settings(deadline=None)
 @given(LISTS, st.lists(WORDS, max_size=8))
 def test_a_list_says_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, listed: dict[tuple[str, ...], str], words: list[str]
@@ -154,7 +153,6 @@ def test_a_list_says_what_was_written(
 LINES = st.text(alphabet="ab :,-#\n'.\u2028", max_size=40) | st.text(max_size=40)
 
 
-@settings(deadline=None)
 @given(LINES)
 def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     file = tmp_path_factory.getbasetemp() / "any_words.txt"

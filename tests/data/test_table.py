@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.data.table import read_table
@@ -130,7 +130,6 @@ def test_a_split_of_a_table_without_splits_is_refused(tmp_path: Path) -> None:
 ANY_TEXT = st.text() | st.lists(st.sampled_from('ab,"\n\r{}:[]')).map("".join)
 
 
-@settings(deadline=None)
 @given(st.sampled_from(["csv", "jsonl"]), st.booleans(), ANY_TEXT)
 def test_any_text_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, kind: str, header: bool, text: str
@@ -153,7 +152,6 @@ IMAGES = st.text(st.characters(exclude_characters="\r\0/.", exclude_categories=[
 CAPTIONS = st.lists(TEXT.map(lambda text: ("a" + text).strip()), min_size=1, max_size=3)
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from(["csv", "jsonl"]),
     st.dictionaries(IMAGES.map(lambda name: "x" + name.strip()), CAPTIONS, min_size=1),

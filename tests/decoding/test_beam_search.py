@@ -80,7 +80,7 @@ def test_length_normalisation_changes_the_winner() -> None:
     forbid=st.booleans(),
     alpha=st.sampled_from([0.0, 0.6, 1.0]),
 )
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 def test_a_narrow_beam_equals_the_search_written_plainly(
     seed, vocabulary_size, width, minimum, more, block, forbid, alpha
 ) -> None:

@@ -125,7 +125,7 @@ def test_an_ending_the_model_rules_out_counts_as_impossible() -> None:
     distance=st.integers(0, 4),
     repeatable=st.sets(st.integers(0, 3)),
 )
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 def test_equals_the_rule_written_plainly(
     tokens, n, minimum, forbidden, distance, repeatable
 ) -> None:

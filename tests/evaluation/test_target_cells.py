@@ -91,7 +91,7 @@ def raster(
     return inside.reshape(rows, fine, columns, fine).mean(axis=(1, 3))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 2**31), st.booleans())
 def test_coverage_is_that_of_a_fine_raster(seed: int, masked: bool) -> None:
     random = np.random.default_rng(seed)

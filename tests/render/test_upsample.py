@@ -54,7 +54,7 @@ def test_values_of_the_spline_by_hand(one_hot: OneHot) -> None:
     height=st.integers(1, 40),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_stays_between_the_lowest_and_highest_weight(
     rows: int, columns: int, width: int, height: int, seed: int
 ) -> None:

@@ -16,7 +16,6 @@ from serve_samples import Running, photo_bytes
 
 SETTINGS = settings(
     max_examples=60,
-    deadline=None,
     derandomize=True,
     database=None,
     suppress_health_check=list(HealthCheck),

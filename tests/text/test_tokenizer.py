@@ -7,7 +7,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from captioner.text.tokenizer import (
@@ -136,7 +136,6 @@ def assert_clean(words: list[str]) -> None:
         assert word == word.lower()
 
 
-@settings(deadline=None)
 @given(st.text())
 @example("\ud800 a\udfffb")
 @example("İstanbul")
@@ -148,7 +147,6 @@ def test_any_text_gives_clean_words(caption: str) -> None:
 HOSTILE = st.text(st.sampled_from("abBdnstyKM.19 '’`\"-&;,:!?/\\@#$%()[]<>_=*+é٣½\u0301\xad\xa0\n"))
 
 
-@settings(deadline=None)
 @given(HOSTILE)
 def test_any_mixture_of_signs_gives_clean_words(caption: str) -> None:
     words = tokenize(caption)
@@ -157,20 +155,17 @@ def test_any_mixture_of_signs_gives_clean_words(caption: str) -> None:
         assert PUNCTUATION.isdisjoint(words)
 
 
-@settings(deadline=None)
 @given(st.text("abcnotgAZK ,.-"))
 @example("cannot. gotta, st. K. no. x-y.")
 def test_plain_captions_are_what_the_rules_give(caption: str) -> None:
     assert tokenize(caption) == words_by_rules(caption)
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(categories=["Cs", "Cc", "Ll"], include_characters="'\"`.-()")))
 def test_text_that_is_not_valid_unicode_is_accepted(caption: str) -> None:
     assert_clean(tokenize(caption))
 
 
-@settings(deadline=None)
 @given(st.text("abcnotgAZ \n,!?()[]"))
 def test_words_joined_by_spaces_are_the_same_words_again(caption: str) -> None:
     words = tokenize(caption)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.errors import UserError
@@ -72,7 +72,6 @@ def test_equality_is_that_of_the_words() -> None:
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 
-@settings(deadline=None)
 @given(st.lists(WORDS.filter(lambda word: word not in SPECIAL_WORDS), unique=True))
 def test_json_round_trip(words: list[str]) -> None:
     vocabulary = Vocabulary(words)
@@ -122,7 +121,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(JSON | st.lists(JSON).map(lambda words: {"words": [*SPECIAL_WORDS, *words]}))
 def test_any_json_is_a_vocabulary_or_refused(value: Any) -> None:
     try:

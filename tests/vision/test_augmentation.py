@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -28,7 +28,6 @@ def test_by_default_a_photo_stays_as_it_is() -> None:
     assert Augmentation()(photo, seeded(0)) == photo
 
 
-@settings(deadline=None)
 @given(st.integers(1, 200), st.integers(1, 200), st.floats(0.05, 0.99), st.integers(0, 2**31))
 def test_a_cut_is_a_part_of_the_photo(width: int, height: int, crop: float, seed: int) -> None:
     cut = numpy.asarray(Augmentation(crop=crop)(places(width, height), seeded(seed))).astype(int)

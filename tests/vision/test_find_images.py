@@ -123,9 +123,7 @@ def test_a_file_whose_name_looks_like_a_pattern_is_that_file(here: Path) -> None
 
 
 @given(st.text(max_size=40))
-@settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_text_is_found_returned_or_refused(here: Path, text: str) -> None:
     # Kept below one folder, so that no text walks through the whole disk.
     path = "documents/" + text.replace("..", "").replace("**", "")

@@ -574,19 +574,19 @@ EXAMPLES = [
 
 
 @given(st.one_of(st.just(b""), st.sampled_from(SIGNATURES)), st.binary(max_size=300))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_random_bytes_load_or_are_refused(signature: bytes, rest: bytes) -> None:
     loads_or_is_refused(signature + rest)
 
 
 @given(st.sampled_from(EXAMPLES), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_cut_files_load_or_are_refused(content: bytes, data: st.DataObject) -> None:
     loads_or_is_refused(content[: data.draw(st.integers(0, len(content)))])
 
 
 @given(st.sampled_from(EXAMPLES), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_flipped_bytes_load_or_are_refused(content: bytes, data: st.DataObject) -> None:
     changed = bytearray(content)
     # Half of the changes fall on the header, where they do the most.
@@ -604,12 +604,17 @@ def test_flipped_bytes_load_or_are_refused(content: bytes, data: st.DataObject) 
     st.integers(1, 4),
     st.data(),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_pixels_of_any_mode_load(mode: str, width: int, height: int, data: Any) -> None:
     length = len(Image.new(mode, (width, height)).tobytes())
     content = data.draw(st.binary(min_size=length, max_size=length))
     loaded = load_image(Image.frombytes(mode, (width, height), content))
     assert (loaded.mode, loaded.size) == ("RGB", (width, height))
+
+
+def test_a_signalling_nan_is_black_without_a_warning() -> None:
+    loaded = load_image(Image.frombytes("F", (1, 1), b"\x00\x00\x81\x7f"))
+    assert loaded.getpixel((0, 0)) == (0, 0, 0)
 
 
 def test_every_cut_of_a_small_photo() -> None:
