@@ -115,10 +115,6 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
         # Made without memory and without drawing initial weights, which the file's replace.
         with torch.device("meta"):
             model = config.model.make(len(source), len(target))
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
-    read_weights(folder / WEIGHTS, {"model": model})
-    try:
         translator = Translator(
             config.model,
             model,
@@ -131,4 +127,5 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
         )
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
+    read_weights(folder / WEIGHTS, {"model": model})
     return translator.to(device)
