@@ -26,7 +26,7 @@ from captioner.recipes.translation_scoring import TranslationReport, score_trans
 from captioner.render.curves import check_curves_path
 from captioner.render.length_curves import LINES, save_length_curves
 from captioner.translate import TranslationSearch, Translator
-from captioner.translate.model_folder import model_files
+from captioner.translate.translator_folder import model_files
 
 BATCH_SIZE = 100
 MODEL = "model"

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from captioner.caption import Captioner, ShowAttendTellDecoder
-from captioner.caption.model_folder import load_model
-from captioner.data.batches import collate
+from captioner.caption.captioner_folder import load_model
 from captioner.data.examples import CaptionExample, caption_words, encode_captions
 from captioner.data.flickr8k import read_flickr8k
+from captioner.data.length_buckets import collate
 from captioner.errors import UserError
 from captioner.vision.vgg import VGGEncoder
 

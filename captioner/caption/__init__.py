@@ -2,9 +2,9 @@
 
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
+from captioner.caption.captioner_folder import load_model, save_model
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.hard_attention import HardAttentionLoss
-from captioner.caption.model_folder import load_model, save_model
 from captioner.caption.objective import ObjectiveConfig, SelfCriticalConfig
 from captioner.caption.self_critical import Reward, SelfCriticalLoss
 from captioner.caption.training import CaptioningBatch, CaptioningLoss

@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     folder = model_folder(arguments.model)
     _check_files(arguments, folder)
 
-    from captioner.caption.model_folder import save_confidence
+    from captioner.caption.captioner_folder import save_confidence
     from captioner.files import write_json
     from captioner.recipes.calibration import CalibrationOptions, calibrate
     from captioner.recipes.sources import read_split

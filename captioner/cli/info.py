@@ -33,8 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.caption.description import describe
     from captioner.models import load, model_folder
     from captioner.translate import load_translator
-    from captioner.translate.description import describe_translator
-    from captioner.translate.model_folder import is_translator
+    from captioner.translate.translator_description import describe_translator
+    from captioner.translate.translator_folder import is_translator
 
     folder = model_folder(arguments.model)
     if is_translator(folder):

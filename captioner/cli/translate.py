@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.models import load_translator, model_folder
     from captioner.recipes.alignments import AlignmentFile
     from captioner.translate import TranslationSearch
-    from captioner.translate.model_folder import model_files
+    from captioner.translate.translator_folder import model_files
 
     shown = "standard input" if arguments.file == "-" else arguments.file
     file = _open(arguments.file)

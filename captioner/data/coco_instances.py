@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from captioner.data.boxes import Box, area
-from captioner.data.fields import checked, optional, records, required
 from captioner.data.grounding import Grounding, Target
+from captioner.data.record_fields import checked, optional, records, required
 from captioner.data.records import ImageId
 from captioner.data.run_lengths import decode_mask, run_lengths
 from captioner.data.synonyms import Synonyms

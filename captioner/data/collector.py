@@ -7,8 +7,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from captioner.data.problems import OnProblem, Problems
 from captioner.data.records import CaptionedImage, CaptionSet
+from captioner.data.source_problems import OnProblem, Problems
 from captioner.errors import UserError
 
 

@@ -12,8 +12,8 @@ import re
 from pathlib import Path
 
 from captioner.data.collector import CaptionCollector, require_folder
-from captioner.data.problems import OnProblem
 from captioner.data.records import CaptionSet
+from captioner.data.source_problems import OnProblem
 from captioner.errors import UserError
 from captioner.files import read_text
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from captioner.data.collector import CaptionCollector, image_folder, require_folder
-from captioner.data.fields import checked, optional, records, required
-from captioner.data.problems import OnProblem
+from captioner.data.record_fields import checked, optional, records, required
 from captioner.data.records import CaptionSet
+from captioner.data.source_problems import OnProblem
 from captioner.errors import UserError
 from captioner.files import read_json
 

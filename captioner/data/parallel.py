@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from captioner.data.problems import OnProblem, Problems
+from captioner.data.source_problems import OnProblem, Problems
 from captioner.errors import UserError
 
 

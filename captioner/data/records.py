@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from captioner.data.problems import Problems
+from captioner.data.source_problems import Problems
 
 ImageId = int | str
 """What names an image: COCO has whole numbers, other sets have file names."""

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from captioner.data.collector import CaptionCollector, require_folder
-from captioner.data.problems import OnProblem, Problems
 from captioner.data.records import CaptionSet
+from captioner.data.source_problems import OnProblem, Problems
 from captioner.errors import UserError
 from captioner.files import read_text
 

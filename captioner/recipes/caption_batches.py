@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from captioner.caption import CaptioningBatch
-from captioner.data.batches import batches_by_photo, collate, length_bucketed_batches
 from captioner.data.examples import CaptionExample
+from captioner.data.length_buckets import batches_by_photo, collate, length_bucketed_batches
 from captioner.data.prefetch import prefetch
 from captioner.recipes.config import CaptioningRecipe
 from captioner.recipes.features import Rows

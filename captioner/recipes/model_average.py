@@ -15,7 +15,7 @@ from captioner.errors import UserError
 from captioner.fields import flat, to_mapping
 from captioner.files import atomic_folder, file_keys
 from captioner.translate import Translator, load_translator, save_translator
-from captioner.translate.model_folder import is_translator
+from captioner.translate.translator_folder import is_translator
 
 
 def average_models(folders: Sequence[str | Path], out: str | Path) -> None:

@@ -14,7 +14,7 @@ import torch
 from captioner.data.numbers import number_pairs
 from captioner.data.pairs import encode_pairs, report_cut_sources
 from captioner.data.parallel import ParallelText, SentencePair, read_parallel
-from captioner.data.problems import OnProblem, Problems
+from captioner.data.source_problems import OnProblem, Problems
 from captioner.errors import UserError
 from captioner.evaluation.translations import (
     TranslationScores,
@@ -28,10 +28,10 @@ from captioner.recipes.translation_batches import TranslationBatches
 from captioner.recipes.translation_config import ParallelData, TextConfig, TranslationRecipe
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.capitals import as_sentence
-from captioner.text.text_vocabulary import load_text_vocabulary, save_text_vocabulary
+from captioner.text.vocabulary_files import load_text_vocabulary, save_text_vocabulary
 from captioner.training import CHECKPOINT, Engine, Shown, Validation, train
 from captioner.translate import TranslationLoss, Translator, save_translator
-from captioner.translate.model_folder import JOINT, SOURCE, TARGET
+from captioner.translate.translator_folder import JOINT, SOURCE, TARGET
 
 MODEL = "model"
 """In a run's folder: the folder of the best model."""

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy
 import torch
 
-from captioner.data.batches import batches_by_tokens
+from captioner.data.length_buckets import batches_by_tokens
 from captioner.data.pairs import PairExample, collate_pairs
 from captioner.text.token_batches import TranslationBatch
 from captioner.training import Part, Step

@@ -12,8 +12,8 @@ from captioner.errors import UserError
 from captioner.field_checks import check_choice, check_sizes
 from captioner.text.capitals import CAPITALS
 from captioner.text.plain_text import CASES
-from captioner.text.subwords import METHODS
-from captioner.text.words import WORD_CASES
+from captioner.text.subword_vocabulary import METHODS
+from captioner.text.word_vocabulary import WORD_CASES
 from captioner.training import TrainingConfig
 from captioner.translate import TranslationModelConfig, TranslationObjective, TranslationSearch
 
@@ -93,7 +93,7 @@ class TextConfig:
     kind: `words`, or `subwords`.
     joint: one vocabulary for both sides.
     case: `keep`; `lower`, small letters for all; or, of words, `sentence`: see
-        `captioner.text.words.WordVocabulary`.
+        `captioner.text.word_vocabulary.WordVocabulary`.
     capitals: which lines in capitals are read as sentences by the translator, `keep` for none,
         `lines`, or `titles`: see `captioner.text.capitals.as_sentence`. Training text is learned
         from as it is.

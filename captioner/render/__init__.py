@@ -13,7 +13,7 @@ from captioner.render.page import PageCaption, PageItem, PagePhoto, html_page, s
 from captioner.render.panels import panels
 from captioner.render.save import save_picture
 from captioner.render.upsample import place, upsample
-from captioner.render.words import save_word_images
+from captioner.render.word_images import save_word_images
 
 __all__ = [
     "PageCaption",

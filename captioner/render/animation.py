@@ -12,7 +12,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw
 
 from captioner.files import write_bytes
-from captioner.render.checks import check_attention
+from captioner.render.attention_checks import check_attention
 from captioner.render.overlay import overlay
 from captioner.render.region import Region, fit
 from captioner.render.typography import Paragraph, lay_out

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from captioner.render.checks import check_map, check_strength
+from captioner.render.attention_checks import check_map, check_strength
 from captioner.render.region import Region, check_region, pixels
 from captioner.render.upsample import place
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from captioner.files import write_text
-from captioner.render.checks import check_attention, check_strength
+from captioner.render.attention_checks import check_attention, check_strength
 from captioner.render.overlay import LOOK
 from captioner.render.page_script import SCRIPT
 from captioner.render.page_style import STYLE

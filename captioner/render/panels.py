@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
-from captioner.render.checks import check_attention, check_probabilities
+from captioner.render.attention_checks import check_attention, check_probabilities
 from captioner.render.overlay import overlay
 from captioner.render.region import Region, fit
 from captioner.render.typography import (

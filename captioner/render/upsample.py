@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from captioner.render.checks import check_map
+from captioner.render.attention_checks import check_map
 from captioner.render.region import Region, check_region, pixels
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from captioner.caption import Caption
 from captioner.render import PageCaption, PageItem, encode_gif, html_page, panels
-from captioner.render.checks import check_attention
+from captioner.render.attention_checks import check_attention
 from captioner.render.region import Region
 from captioner.serve.limits import Limits
 from captioner.serve.problems import Problem, field_problem

@@ -1,14 +1,11 @@
-"""Text: from a caption to words, from words to indices; and from any text to tokens and back."""
+"""Tokenisers and vocabularies: from text to tokens to indices, and back."""
 
-from captioner.text.subwords import SubwordVocabulary
-from captioner.text.text_vocabulary import (
-    TextVocabulary,
-    load_text_vocabulary,
-    save_text_vocabulary,
-)
+from captioner.text.subword_vocabulary import SubwordVocabulary
+from captioner.text.text_vocabulary import TextVocabulary
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
-from captioner.text.words import WordVocabulary
+from captioner.text.vocabulary_files import load_text_vocabulary, save_text_vocabulary
+from captioner.text.word_vocabulary import WordVocabulary
 
 __all__ = [
     "SubwordVocabulary",

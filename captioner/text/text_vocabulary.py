@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from captioner.errors import UserError
-from captioner.files import read_json, write_json
 
 
 class Word(NamedTuple):
@@ -80,27 +78,3 @@ def truncated(tokens: Sequence[str], maximum: int) -> tuple[list[str], int]:
     if maximum < 1:
         raise UserError(f"maximum length {maximum} of a text is not at least 1")
     return list(tokens[:maximum]), max(0, len(tokens) - maximum)
-
-
-def save_text_vocabulary(vocabulary: TextVocabulary, path: str | os.PathLike[str]) -> None:
-    """Write a vocabulary as JSON, atomically. Raises `UserError` when it cannot."""
-    write_json(path, vocabulary.to_json(), indent=None)
-
-
-def load_text_vocabulary(path: str | os.PathLike[str]) -> TextVocabulary:
-    """Read what `save_text_vocabulary` wrote, of either kind.
-
-    Raises `UserError` for an absent or ill-formed file, and where subwords need a package that is
-    missing.
-    """
-    # Imported here, as they know of this module.
-    from captioner.text.subwords import SubwordVocabulary
-    from captioner.text.words import WordVocabulary
-
-    value = read_json(path, "vocabulary")
-    kind = value.get("kind") if isinstance(value, dict) else None
-    if kind == WordVocabulary.kind:
-        return WordVocabulary.from_json(value, f"vocabulary {path}")
-    if kind == SubwordVocabulary.kind:
-        return SubwordVocabulary.from_json(value, f"vocabulary {path}")
-    raise UserError(f'vocabulary {path} has no "kind" that is words or subwords')

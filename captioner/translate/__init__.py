@@ -1,17 +1,17 @@
 """Translation models on the shared attention core and decoder loop."""
 
 from captioner.translate.bahdanau import Bahdanau, BahdanauConfig
-from captioner.translate.config import TranslationModelConfig
 from captioner.translate.gnmt import GNMT, GNMTConfig
 from captioner.translate.luong import Luong, LuongConfig
-from captioner.translate.memory import SourceMemory
 from captioner.translate.model import TeacherForced, TranslationModel
-from captioner.translate.model_folder import load_translator, save_translator
+from captioner.translate.model_config import TranslationModelConfig
 from captioner.translate.sequence_to_sequence import SequenceToSequence, SequenceToSequenceConfig
-from captioner.translate.training import TranslationLoss, TranslationObjective
+from captioner.translate.source_memory import SourceMemory
 from captioner.translate.transformer import Transformer, TransformerConfig
 from captioner.translate.translation import Alignment, Translation
+from captioner.translate.translation_loss import TranslationLoss, TranslationObjective
 from captioner.translate.translator import TranslationSearch, Translator
+from captioner.translate.translator_folder import load_translator, save_translator
 
 __all__ = [
     "GNMT",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from captioner.attention.products import Linear
-from captioner.translate.memory import RecurrentState
+from captioner.translate.source_memory import RecurrentState
 
 
 class RecurrentStack(nn.Module):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from captioner.errors import UserError
-from captioner.translate.memory import RecurrentState
+from captioner.translate.source_memory import RecurrentState
 
 
 class RecurrentEncoder(nn.Module):

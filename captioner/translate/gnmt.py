@@ -20,8 +20,8 @@ from captioner.translate.cells import FedCell, RecurrentStack
 from captioner.translate.checks import check_tie
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.encoders import RecurrentEncoder
-from captioner.translate.memory import RecurrentState, SourceMemory
 from captioner.translate.model import TeacherForced, TranslationModel, stacked
+from captioner.translate.source_memory import RecurrentState, SourceMemory
 
 
 @dataclass(frozen=True)

@@ -29,13 +29,13 @@ from captioner.translate.cells import FedCell, RecurrentStack
 from captioner.translate.checks import CELLS, check_even, check_tie
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.encoders import RecurrentEncoder
-from captioner.translate.memory import RecurrentState, SourceMemory
 from captioner.translate.model import (
     TeacherForced,
     TranslationModel,
     look_of_all_steps,
     stacked,
 )
+from captioner.translate.source_memory import RecurrentState, SourceMemory
 
 
 @dataclass(frozen=True)

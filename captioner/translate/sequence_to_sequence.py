@@ -17,8 +17,8 @@ from captioner.translate.cells import RecurrentStack
 from captioner.translate.checks import CELLS, check_tie
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.encoders import RecurrentEncoder, reversed_in_place_of_padding
-from captioner.translate.memory import RecurrentState, SourceMemory
 from captioner.translate.model import TeacherForced, TranslationModel
+from captioner.translate.source_memory import RecurrentState, SourceMemory
 
 
 @dataclass(frozen=True)

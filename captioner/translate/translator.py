@@ -24,8 +24,8 @@ from captioner.text.capitals import CAPITALS, as_sentence
 from captioner.text.text_vocabulary import TextVocabulary, Word, truncated
 from captioner.text.token_batches import collate_sources
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
-from captioner.translate.config import TranslationModelConfig
 from captioner.translate.model import TranslationModel
+from captioner.translate.model_config import TranslationModelConfig
 from captioner.translate.transformer import Transformer
 from captioner.translate.translation import Translation
 

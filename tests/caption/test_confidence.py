@@ -16,7 +16,8 @@ from safetensors.torch import load_file, save_file
 from samples import heavy_imports, make_captioner
 
 from captioner.caption import Caption, Captioner, load_model, save_model
-from captioner.caption import model_folder as model_folder_module
+from captioner.caption import captioner_folder as model_folder_module
+from captioner.caption.captioner_folder import save_confidence
 from captioner.caption.confidence import (
     ODD,
     Confidence,
@@ -28,7 +29,6 @@ from captioner.caption.confidence import (
     with_mean,
 )
 from captioner.caption.familiarity import Familiarity, FamiliarityConfig, pooled_features
-from captioner.caption.model_folder import save_confidence
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.text import vocabulary as vocabulary_module

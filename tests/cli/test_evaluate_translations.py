@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from captioner.cli.main import main
-from captioner.text.words import WordVocabulary
+from captioner.text.word_vocabulary import WordVocabulary
 from captioner.translate import (
     LuongConfig,
     TranslationModelConfig,

@@ -17,7 +17,7 @@ import torch
 
 from captioner.cli.main import main
 from captioner.text.vocabulary import Vocabulary
-from captioner.text.words import WordVocabulary
+from captioner.text.word_vocabulary import WordVocabulary
 from captioner.translate import (
     LuongConfig,
     SequenceToSequenceConfig,

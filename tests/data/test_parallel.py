@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from captioner.data.batches import batches_by_tokens
+from captioner.data.length_buckets import batches_by_tokens
 from captioner.data.pairs import PairExample, collate_pairs, encode_pairs, report_cut_sources
 from captioner.data.parallel import SentencePair, read_lines, read_parallel
 from captioner.errors import UserError
 from captioner.text.plain_text import plain_text
-from captioner.text.words import WordVocabulary, join_words, split_words
+from captioner.text.word_vocabulary import WordVocabulary, join_words, split_words
 
 
 def write(folder: Path, source: bytes, target: bytes) -> tuple[Path, Path]:

@@ -14,7 +14,7 @@ from captioner.cli.main import main
 from captioner.errors import UserError
 from captioner.recipes import model_average
 from captioner.recipes.model_average import average_models
-from captioner.text.words import WordVocabulary
+from captioner.text.word_vocabulary import WordVocabulary
 from captioner.translate import (
     LuongConfig,
     TranslationModelConfig,

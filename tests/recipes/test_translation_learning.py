@@ -17,7 +17,7 @@ from captioner.recipes.translation_batches import TranslationBatches
 from captioner.text.text_vocabulary import encode
 from captioner.text.token_batches import collate_sources
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
-from captioner.text.words import WordVocabulary
+from captioner.text.word_vocabulary import WordVocabulary
 from captioner.training import TrainingConfig, train
 from captioner.translate import (
     BahdanauConfig,

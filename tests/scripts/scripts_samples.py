@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from captioner.caption import Captioner, DecoderConfig, ShowAttendTellDecoder
-from captioner.caption.model_folder import save_model
+from captioner.caption.captioner_folder import save_model
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import VGGConfig, VGGEncoder

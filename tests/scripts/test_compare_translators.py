@@ -11,7 +11,7 @@ import torch
 from scripts_samples import ROOT, run
 
 from captioner.recipes.translation_scoring import TranslationReport, score_translator
-from captioner.text.words import WordVocabulary
+from captioner.text.word_vocabulary import WordVocabulary
 from captioner.translate import (
     LuongConfig,
     TranslationModelConfig,

@@ -22,8 +22,8 @@ from starlette.types import ASGIApp
 
 from captioner.caption import Captioner
 from captioner.serve.server import configuration, listen
-from captioner.text.subwords import SubwordVocabulary
-from captioner.text.words import WordVocabulary
+from captioner.text.subword_vocabulary import SubwordVocabulary
+from captioner.text.word_vocabulary import WordVocabulary
 from captioner.translate import (
     LuongConfig,
     SequenceToSequenceConfig,

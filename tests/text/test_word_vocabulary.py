@@ -11,11 +11,10 @@ from captioner.text.plain_text import plain_text
 from captioner.text.text_vocabulary import (
     decode,
     encode,
-    load_text_vocabulary,
-    save_text_vocabulary,
     truncated,
 )
-from captioner.text.words import WordVocabulary, capitalised, join_words, split_words
+from captioner.text.vocabulary_files import load_text_vocabulary, save_text_vocabulary
+from captioner.text.word_vocabulary import WordVocabulary, capitalised, join_words, split_words
 
 LIKE_TEXT = st.text() | st.text("aB'’é\u0301l. ,-?\"(ß1") | st.text(" \u2581\uffed\ud800\0x")
 
@@ -135,8 +134,8 @@ def test_saved_and_loaded(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[]", 'has no "kind"'),
-        ('{"kind": "letters"}', 'has no "kind"'),
+        ("[]", "neither 'words' nor 'subwords'"),
+        ('{"kind": "letters"}', "neither 'words' nor 'subwords'"),
         ('{"kind": "words"}', 'not an object with a list "words"'),
         (
             '{"kind": "words", "case": "odd", "words": ["<pad>", "<start>", "<end>", "<unk>"]}',

@@ -9,8 +9,8 @@ import torch
 from translation_samples import CONFIGS
 
 from captioner.errors import UserError
-from captioner.text.subwords import SubwordVocabulary
-from captioner.text.words import WordVocabulary
+from captioner.text.subword_vocabulary import SubwordVocabulary
+from captioner.text.word_vocabulary import WordVocabulary
 from captioner.translate import (
     Translation,
     TranslationModelConfig,

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy.typing as npt
 from PIL import Image
 
-from captioner.render.checks import check_attention
+from captioner.render.attention_checks import check_attention
 from captioner.render.overlay import overlay
 from captioner.render.region import Region, fit
 from captioner.render.save import save_picture

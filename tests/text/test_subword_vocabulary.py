@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 
 from captioner.errors import UserError
 from captioner.text.plain_text import plain_text
-from captioner.text.subwords import SubwordVocabulary
+from captioner.text.subword_vocabulary import SubwordVocabulary
 from captioner.text.text_vocabulary import (
     decode,
     encode,
-    load_text_vocabulary,
-    save_text_vocabulary,
 )
 from captioner.text.vocabulary import SPECIAL_WORDS
+from captioner.text.vocabulary_files import load_text_vocabulary, save_text_vocabulary
 
 TEXTS = [
     "A man is walking his dog in the park.",

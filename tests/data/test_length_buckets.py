@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captioner.data.batches import batches_by_photo, collate, length_bucketed_batches
 from captioner.data.examples import CaptionExample
+from captioner.data.length_buckets import batches_by_photo, collate, length_bucketed_batches
 from captioner.errors import UserError
 
 

@@ -22,8 +22,8 @@ from captioner.model_folders import (
     read_card,
     read_model_config,
 )
-from captioner.text.text_vocabulary import load_text_vocabulary, save_text_vocabulary
-from captioner.translate.config import TranslationModelConfig
+from captioner.text.vocabulary_files import load_text_vocabulary, save_text_vocabulary
+from captioner.translate.model_config import TranslationModelConfig
 from captioner.translate.translator import TranslationSearch, Translator
 from captioner.weight_files import read_weights, write_weights
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from captioner.errors import UserError
 from captioner.render.overlay import overlay
-from captioner.render.words import safe_name, save_word_images
+from captioner.render.word_images import safe_name, save_word_images
 
 Attention = Callable[[int], npt.NDArray[np.float64]]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from captioner.data.problems import Problem, Problems
+from captioner.data.source_problems import Problem, Problems
 from captioner.errors import UserError
 
 
