@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.errors import UserError
@@ -178,7 +178,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=300)
 @given(
     mapping=VALUES
     | st.dictionaries(KEYS, VALUES, max_size=6)

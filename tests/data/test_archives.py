@@ -4,7 +4,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.data.archives import unpack_missing
@@ -55,7 +55,6 @@ def test_what_leads_out_of_the_folder_is_refused(tmp_path: Path, name: str) -> N
     assert not (tmp_path / "out.jpg").exists()
 
 
-@settings(max_examples=60)
 @given(st.data())
 def test_a_damaged_archive_leaves_nothing_behind(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from table_decoder import (
     END,
@@ -80,7 +80,6 @@ def test_length_normalisation_changes_the_winner() -> None:
     forbid=st.booleans(),
     alpha=st.sampled_from([0.0, 0.6, 1.0]),
 )
-@settings(max_examples=150, derandomize=True)
 def test_a_narrow_beam_equals_the_search_written_plainly(
     seed, vocabulary_size, width, minimum, more, block, forbid, alpha
 ) -> None:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from table_decoder import END, TableDecoder, allowed_next, has_repeat, memory_of, random_table
 
@@ -125,7 +125,6 @@ def test_an_ending_the_model_rules_out_counts_as_impossible() -> None:
     distance=st.integers(0, 4),
     repeatable=st.sets(st.integers(0, 3)),
 )
-@settings(max_examples=300, derandomize=True)
 def test_equals_the_rule_written_plainly(
     tokens, n, minimum, forbidden, distance, repeatable
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pycocoevalcap.bleu.bleu import Bleu
 from pycocoevalcap.cider.cider import Cider
@@ -103,7 +103,6 @@ def test_nothing_but_empty_captions() -> None:
 captions = st.lists(st.sampled_from(["a", "dog", "runs", "é"]), max_size=9)
 
 
-@settings(max_examples=60)
 @given(st.lists(st.tuples(captions, st.lists(captions, min_size=1, max_size=4)), min_size=1))
 def test_any_corpus(pairs: list[tuple[Tokens, list[Tokens]]]) -> None:
     assert_equal_to_coco([pair[0] for pair in pairs], [pair[1] for pair in pairs])

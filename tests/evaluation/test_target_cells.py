@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.data.boxes import Box
@@ -91,7 +91,6 @@ def raster(
     return inside.reshape(rows, fine, columns, fine).mean(axis=(1, 3))
 
 
-@settings(max_examples=25)
 @given(st.integers(0, 2**31), st.booleans())
 def test_coverage_is_that_of_a_fine_raster(seed: int, masked: bool) -> None:
     random = np.random.default_rng(seed)

@@ -87,7 +87,7 @@ def test_all_five_are_there() -> None:
     assert [path.name.split("_")[0] for path in NOTEBOOKS] == ["1", "2", "3", "4", "5"]
 
 
-@pytest.mark.notebook
+@pytest.mark.slow
 @every_notebook
 def test_it_runs_whole(path: Path) -> None:
     before = path.read_bytes()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -57,11 +56,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Captioner:
     return captioner.load(folder)
 
 
+@pytest.mark.slow
 def test_it_says_what_is_there(trained: Captioner) -> None:
     scores = score_shapes(trained, 200, pictures=PICTURES)
     assert scores.exact >= 0.8
 
 
+@pytest.mark.slow
 def test_it_looks_at_what_it_names(trained: Captioner) -> None:
     scores = score_shapes(trained, 200, pictures=PICTURES)
     assert scores.box_share is not None
@@ -70,6 +71,7 @@ def test_it_looks_at_what_it_names(trained: Captioner) -> None:
     assert scores.mass_inside > 2 * scores.box_share
 
 
+@pytest.mark.slow
 def test_a_map_belongs_to_the_step_that_emits_its_word(trained: Captioner) -> None:
     """One word early or late, and a word's map would lie on something else."""
     examples = unseen_shapes(trained, 200, pictures=PICTURES)
@@ -92,6 +94,7 @@ def test_a_map_belongs_to_the_step_that_emits_its_word(trained: Captioner) -> No
     assert scores.spread.moving
 
 
+@pytest.mark.slow
 def test_pictures_are_not_told_apart_by_chance(trained: Captioner) -> None:
     """Shown grey pictures it cannot be right: the score comes from looking."""
     blind = Captioner(
@@ -123,7 +126,7 @@ def test_no_pictures_have_no_score(tiny_captioner: Captioner) -> None:
         score_shapes(tiny_captioner, 0)
 
 
-def test_scores_have_names(trained: Captioner, tmp_path: Path) -> None:
-    scores = score_shapes(trained, 20, pictures=PICTURES)
+def test_scores_have_names(tiny_captioner: Captioner) -> None:
+    scores = score_shapes(tiny_captioner, 5)
     assert scores.as_dict().keys() == {"pictures", "exact", "mass_inside", "box_share", "words"}
     assert f"{scores.exact:.4f}" in scores.table()

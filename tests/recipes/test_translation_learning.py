@@ -71,6 +71,7 @@ RISES: dict[str, dict[str, Any]] = {
 """How the learning rate begins, where it is otherwise: post-norm needs a warm-up."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_it_reads_numbers_it_never_saw(name: str, tmp_path: Path) -> None:
     words = WordVocabulary.learn((pair.source for pair in LEARNED), 1, "keep")
@@ -117,6 +118,7 @@ def lists(count: int, seed: int) -> list[SentencePair]:
     return pairs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "learning_rate"), [("bahdanau", 0.003), ("general", 0.006)])
 def test_names_it_never_saw_are_copied_to_their_places(
     name: str, learning_rate: float, tmp_path: Path

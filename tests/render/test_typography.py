@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.render.typography import font_for, lay_out, printable, shortened, text_width
@@ -45,7 +45,6 @@ def test_shortened_is_the_longest_beginning_that_fits() -> None:
     words=st.lists(st.text(alphabet=st.characters(), min_size=1, max_size=30), min_size=1),
     width=st.integers(60, 400),
 )
-@settings(max_examples=30)
 def test_layout_keeps_order_and_width(words: list[str], width: int) -> None:
     paragraph = lay_out(words, 18, width)
     assert len(paragraph.words) == len(words)

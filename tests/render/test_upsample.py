@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.render.upsample import place, upsample
@@ -54,7 +54,6 @@ def test_values_of_the_spline_by_hand(one_hot: OneHot) -> None:
     height=st.integers(1, 40),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=40)
 def test_stays_between_the_lowest_and_highest_weight(
     rows: int, columns: int, width: int, height: int, seed: int
 ) -> None:

@@ -17,6 +17,7 @@ from serve_samples import photo_bytes
 CHROMIUM = shutil.which("chromium")
 
 needs_chromium = [
+    pytest.mark.slow,
     pytest.mark.chromium,
     pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium"),
 ]

@@ -37,12 +37,14 @@ ADDRESSES = [
 ]
 
 
+@pytest.mark.slow
 def test_every_address_is_described(described: Any) -> None:
     paths = described.raw_schema["paths"]
     found = {(path, method.upper()) for path, methods in paths.items() for method in methods}
     assert found == set(ADDRESSES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", list(GenerationMode))
 @pytest.mark.parametrize(("path", "method"), ADDRESSES)
 def test_answers_are_as_described(
@@ -70,6 +72,7 @@ def test_answers_are_as_described(
     assert asked
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(
     fields=st.dictionaries(
@@ -104,6 +107,7 @@ def test_any_fields_beside_a_photo_are_used_or_refused(
         assert answer.json()["photos"][0]["captions"]
 
 
+@pytest.mark.slow
 def test_every_field_of_a_search_is_described(server: Running) -> None:
     description = httpx.get(f"{server.address}api/openapi.json").json()
     model = httpx.get(f"{server.address}api/model").json()

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.text.capitals import as_sentence
@@ -56,7 +56,6 @@ def test_other_lines_stay(line: str) -> None:
 
 
 @given(text=st.text() | st.text("AbÉß İǅ'.1"))
-@settings(max_examples=200, derandomize=True)
 def test_any_text_is_read(text: str) -> None:
     assert as_sentence(text, "keep") == (text, False)
     assert as_sentence(text, "titles").text.split() or not text.split()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.errors import UserError
@@ -51,14 +51,12 @@ def test_words_and_signs(text: str, tokens: list[str]) -> None:
 
 
 @given(LIKE_TEXT)
-@settings(max_examples=300, derandomize=True)
 def test_what_is_cut_is_put_together_again(text: str) -> None:
     plain = plain_text(text)
     assert join_words(split_words(plain)) == plain
 
 
 @given(LIKE_TEXT)
-@settings(max_examples=300, derandomize=True)
 def test_plain_text_is_plain(text: str) -> None:
     for case in ("keep", "lower"):
         plain = plain_text(text, case)
@@ -69,7 +67,6 @@ def test_plain_text_is_plain(text: str) -> None:
 
 
 @given(st.lists(LIKE_TEXT, max_size=4), st.sampled_from(["keep", "lower", "sentence"]))
-@settings(max_examples=200, derandomize=True)
 def test_known_words_come_back(texts: list[str], case: str) -> None:
     vocabulary = WordVocabulary.learn(texts, minimum_count=1, case=case)
     for text in texts:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageFile, features
 
@@ -574,19 +574,16 @@ EXAMPLES = [
 
 
 @given(st.one_of(st.just(b""), st.sampled_from(SIGNATURES)), st.binary(max_size=300))
-@settings(max_examples=150)
 def test_random_bytes_load_or_are_refused(signature: bytes, rest: bytes) -> None:
     loads_or_is_refused(signature + rest)
 
 
 @given(st.sampled_from(EXAMPLES), st.data())
-@settings(max_examples=150)
 def test_cut_files_load_or_are_refused(content: bytes, data: st.DataObject) -> None:
     loads_or_is_refused(content[: data.draw(st.integers(0, len(content)))])
 
 
 @given(st.sampled_from(EXAMPLES), st.data())
-@settings(max_examples=200)
 def test_flipped_bytes_load_or_are_refused(content: bytes, data: st.DataObject) -> None:
     changed = bytearray(content)
     # Half of the changes fall on the header, where they do the most.
@@ -604,7 +601,6 @@ def test_flipped_bytes_load_or_are_refused(content: bytes, data: st.DataObject) 
     st.integers(1, 4),
     st.data(),
 )
-@settings(max_examples=100)
 def test_any_pixels_of_any_mode_load(mode: str, width: int, height: int, data: Any) -> None:
     length = len(Image.new(mode, (width, height)).tobytes())
     content = data.draw(st.binary(min_size=length, max_size=length))
