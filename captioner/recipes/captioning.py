@@ -62,7 +62,7 @@ def train_captioner(
     """
     folder = Path(folder)
     with processes_of_run(device) as engine, contextlib.ExitStack() as kept:
-        with engine.together():
+        with engine.fail_together():
             check_run(recipe, folder, resume, engine)
             train_source, validation_source = read_sources(recipe.data)
             validation_source = validation_source.first(recipe.validation.images)
@@ -73,7 +73,7 @@ def train_captioner(
         loaders = None
         if engine.device.type == "cuda" and recipe.photos_in_step:
             loaders = kept.enter_context(photo_loaders(engine.local_size))
-        with engine.at_once():
+        with engine.abort_together():
             ready = _prepare(
                 recipe, folder, engine, train_source, validation_source, start, resumed, loaders
             )
@@ -139,7 +139,7 @@ def _prepare(
     use_word_vectors(recipe, decoder, vocabulary, resumed)
     if start is not None:
         start.put_into(decoder, encoder, recipe.encoder.train)
-    if engine.main:
+    if engine.is_main:
         vocabulary.save(folder / WORDS)
     trained = encoder if recipe.encoder.train else None
     model = make_loss(recipe, decoder, trained, vocabulary, train_source.words).to(device)
@@ -162,7 +162,7 @@ def _prepare(
             encoder,
             {"train": train_source, "validation": validation_source},
             engine.local_size,
-            not engine.main,
+            not engine.is_main,
         )
         on_gpu = device.type == "cuda"
         train_rows = StoredRows(

@@ -50,8 +50,8 @@ class CaptionJudge:
         self.captions = free_running(
             self.captioner, self.rows, self.wanted, batch_size, self.engine
         )
-        with self.engine.together():
-            return scores_of(self.captions, self.source) if self.engine.main else {}
+        with self.engine.fail_together():
+            return scores_of(self.captions, self.source) if self.engine.is_main else {}
 
     def keep(self, scores: dict[str, float]) -> None:
         """Save the captioner, its scores and its captions."""
@@ -101,7 +101,7 @@ def free_running(
     """
     batches = [wanted[first : first + batch_size] for first in range(0, len(wanted), batch_size)]
     own: dict[int, str] = {}
-    with engine.together():
+    with engine.fail_together():
         for batch in batches[engine.rank :: engine.size]:
             found = captioner.caption_annotations(rows.annotations(torch.tensor(batch)))
             own |= zip(batch, (caption.text for caption in found), strict=True)

@@ -39,7 +39,7 @@ Recipe = CaptioningRecipe | TranslationRecipe
 def processes_of_run(device: torch.device | str) -> Iterator[Engine]:
     """The processes of a run, of which the first one alone prints."""
     with Engine(device) as engine, contextlib.ExitStack() as kept:
-        if not engine.main:
+        if not engine.is_main:
             kept.enter_context(contextlib.redirect_stdout(None))
         yield engine
 
@@ -49,7 +49,7 @@ def check_run(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> Non
 
     That is for want of a package, and as `check_folder` does.
     """
-    if engine.main:
+    if engine.is_main:
         if recipe.training.tensorboard:
             summary_writer()  # Its package may be missing.
         check_folder(recipe, folder, resume, engine.size)
@@ -62,8 +62,8 @@ def taken_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
     Raises `UserError`, at one process for all, where it is another's, and as `check_folder` does.
     """
     with contextlib.ExitStack() as kept:
-        with engine.together():
-            if engine.main:
+        with engine.fail_together():
+            if engine.is_main:
                 kept.enter_context(folder_lock(folder, "run"))
                 # Another run may have been in it meanwhile.
                 check_folder(recipe, folder, resume, engine.size)

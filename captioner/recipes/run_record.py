@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,6 @@ def write_record(folder: Path, seed: int, engine: Engine, resumed: bool) -> None
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": numpy.__version__,
-        "lightning_fabric": version("lightning-fabric"),
         "system": platform.platform(),
         "device": device,
         "processes": engine.size,

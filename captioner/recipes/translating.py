@@ -60,19 +60,19 @@ def train_translator(
     """
     folder = Path(folder)
     with processes_of_run(device) as engine, contextlib.ExitStack() as kept:
-        with engine.together():
-            if engine.main:
+        with engine.fail_together():
+            if engine.is_main:
                 sacrebleu_metrics()  # Its package may be missing.
             check_run(recipe, folder, resume, engine)
             training, validation = read_texts(recipe.data)
             resumed = resume and (folder / CHECKPOINT).exists()
         kept.enter_context(taken_folder(recipe, folder, resume, engine))
-        with engine.together():
+        with engine.fail_together():
             if resumed:
                 source, target = _saved_vocabularies(folder, recipe.text.joint)
             else:
                 source, target = learn_vocabularies(training.pairs, recipe.text)
-            if engine.main and not resumed:
+            if engine.is_main and not resumed:
                 _save_vocabularies(folder, source, target)
             maximum_length = recipe.data.maximum_length
             pairs = validation.pairs[: recipe.validation.sentences or None]
@@ -188,8 +188,8 @@ class TranslationJudge:
         batch_size = self.recipe.validation.batch_size
         sources = [pair.source for pair in self.pairs]
         self.translations = free_running(self.translator, sources, batch_size, self.engine)
-        with self.engine.together():
-            if not self.engine.main:
+        with self.engine.fail_together():
+            if not self.engine.is_main:
                 return {}
             references = [pair.target for pair in self.pairs]
             self.scores = evaluate_translations(self.translations, references)
@@ -226,7 +226,7 @@ def free_running(
     order = sorted(range(len(sources)), key=lambda place: len(sources[place]))
     batches = [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
     own: dict[int, str] = {}
-    with engine.together(), warnings.catch_warnings():
+    with engine.fail_together(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # Long sources, which were told before.
         for batch in batches[engine.rank :: engine.size]:
             found = translator.translate([sources[place] for place in batch], None, batch_size)

@@ -1,168 +1,124 @@
-"""The processes that train together, on Lightning Fabric: one, or as many as torchrun starts."""
+"""The processes that train together, on torch.distributed: one, or as many as torchrun starts."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from types import TracebackType
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from captioner.errors import UserError
 
 Value = TypeVar("Value")
 
 _FAILURES = "captioner/failures"
-"""In the store of the processes: how many have failed in work that ends at once."""
+"""Key in the processes' store: the number of processes that failed in `abort_together`."""
 
 
 class Engine:
     """The processes of a run, seen from one of them; each has a device of its own.
 
-    Alone, this process on the device it is given. Under `torchrun`, which says so in the
-    environment, one of several, of this machine or of many: the processes find each other when an
-    engine is made, and part when it is left as a context manager. On GPUs each takes the one of
-    its number on its machine. Whatever is said here to concern all processes must be called by all
-    of them, in the same order.
+    Without `torchrun`, this process alone, on the given device. Under `torchrun`, one of several,
+    on one machine or many: they connect when an engine is made, and disconnect when it is left as
+    a context manager. On GPUs each process takes the GPU of its local rank. All processes must
+    call the collective methods, in the same order.
 
-    rank: this process's number, from 0. size: how many there are. local_size: how many on this
-    machine. device: this process's.
+    rank: number of this process, from 0. size: number of processes. local_size: those on this
+    machine. device: the device of this process.
     """
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
-        """Join the other processes.
+        """Connect to the other processes.
 
-        Raises `UserError` for a device that several processes cannot have, and when there are more
-        of them on this machine than GPUs.
+        Raises `UserError` for a device that several processes cannot share, and for more processes
+        on this machine than GPUs.
         """
-        device = torch.device(device)
+        self.device = torch.device(device)
+        self.rank, self.local_size = 0, 1
         self.size = int(os.environ.get("WORLD_SIZE", "1"))
-        self.local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if self.size > 1 else 1
-        if self.size > 1:
-            _check_shared(device, self.local_size)
-
-        # Imported here: it costs a second, and only those who train have use for it.
-        from lightning_fabric import Fabric
-        from lightning_fabric.plugins.environments.cluster_environment import ClusterEnvironment
-        from lightning_fabric.plugins.environments.lightning import LightningEnvironment
-        from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
-
-        environment: ClusterEnvironment = LightningEnvironment()
-        devices: int | list[int] = 1
-        if self.size > 1:
-            environment, devices = TorchElasticEnvironment(), self.local_size
-        elif device.type == "cuda":
-            devices = [device.index or 0]
-        self._fabric = Fabric(
-            accelerator=device.type,
-            devices=devices,
-            num_nodes=self.size // self.local_size,
-            strategy="ddp" if self.size > 1 else "auto",
-            plugins=[environment],
+        self._raised: UserError | None = None
+        if self.size == 1:
+            return
+        self.local_size = int(os.environ["LOCAL_WORLD_SIZE"])
+        _check_device(self.device, self.local_size)
+        if self.device.type == "cuda":
+            self.device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+            torch.cuda.set_device(self.device)
+        # The store works while the processes wait in a collective call.
+        self._store, self.rank, _ = next(distributed.rendezvous("env://"))  # type: ignore[attr-defined]
+        distributed.init_process_group(
+            # Objects and CPU tensors go through gloo and do not wait for the GPUs.
+            "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo",
+            store=self._store,
+            rank=self.rank,
+            world_size=self.size,
         )
-        self._fabric.launch()
-        self.rank = self._fabric.global_rank
-        self.device = self._fabric.device
-        self._host_group: Any = None
-        self._store: Any = None
-        self._known: UserError | None = None
-        if self.size > 1:
-            # The one way to say something to processes that wait for each other.
-            self._store = torch.distributed.distributed_c10d._get_default_store()
-        if self.size > 1 and self.device.type != "cpu":
-            # What is said between the processes must not wait for what their GPUs work at.
-            self._host_group = torch.distributed.new_group(backend="gloo")
 
     @property
-    def main(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this is the one process that prints, logs and writes."""
         return self.rank == 0
 
     def __enter__(self) -> Engine:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.size > 1:
-            torch.distributed.destroy_process_group()
-            self._store = None
+            distributed.destroy_process_group()
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """A module whose gradients are the means over all processes, of which each calls it.
+        """A module whose gradients are averaged over all processes, each of which calls it.
 
-        The parameters are those of the module itself, on its device; those of process 0 become
-        everybody's.
+        It shares the parameters of `module`, which take the values of process 0.
         """
-        if self.size == 1:
-            return module
-        wrapped: nn.Module = self._fabric.setup_module(module, move_to_device=False)
-        return wrapped
+        return module if self.size == 1 else DistributedDataParallel(module)
 
-    def backward(self, loss: Tensor) -> None:
-        """Compute the gradients of a loss that a wrapped module gave."""
-        if self.size == 1:
-            loss.backward()  # type: ignore[no-untyped-call]
-        else:
-            self._fabric.backward(loss)
-
-    def gradients_to_come(self, wrapped: nn.Module, enabled: bool) -> AbstractContextManager[Any]:
-        """While entered, if enabled, gradients are added up here and not yet between processes."""
-        if self.size == 1 or not enabled:
-            return nullcontext()
-        context: AbstractContextManager[Any] = self._fabric.no_backward_sync(wrapped)  # type: ignore[arg-type]
-        return context
+    def no_sync(self, wrapped: nn.Module) -> AbstractContextManager[Any]:
+        """Within it, gradients add up in this process and are not averaged yet."""
+        return wrapped.no_sync() if isinstance(wrapped, DistributedDataParallel) else nullcontext()
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum of a tensor over all processes, to all."""
+        """The sum of a tensor over all processes."""
         if self.size > 1:
             tensor = tensor.clone()
-            torch.distributed.all_reduce(tensor)
+            distributed.all_reduce(tensor)
         return tensor
 
     def maximum(self, *numbers: int) -> list[int]:
-        """The highest of each number over all processes, to all, without regard to the GPUs."""
-        if self.size == 1:
-            return list(numbers)
+        """The maximum of each number over all processes; does not wait for GPUs."""
         tensor = torch.tensor(numbers)
-        torch.distributed.all_reduce(tensor, torch.distributed.ReduceOp.MAX, group=self._host_group)
+        if self.size > 1:
+            distributed.all_reduce(tensor, distributed.ReduceOp.MAX)
         return [int(number) for number in tensor]
 
     def gather(self, value: Value) -> list[Value]:
-        """The values of all processes in the order of their ranks, to all."""
+        """The values of all processes, in the order of their ranks."""
         if self.size == 1:
             return [value]
-        found: list[Any] = [None] * self.size
-        torch.distributed.all_gather_object(found, value, group=self._host_group)
-        return found
+        values: list[Any] = [None] * self.size
+        distributed.all_gather_object(values, value)
+        return values
 
-    def first(self, value: Value) -> Value:
-        """The value of process 0, to all."""
-        if self.size == 1:
-            return value
-        found: list[Any] = [value]
-        torch.distributed.broadcast_object_list(found, group=self._host_group)
-        first: Value = found[0]
-        return first
+    def broadcast(self, value: Value) -> Value:
+        """The value of process 0."""
+        return self.gather(value if self.is_main else None)[0]  # type: ignore[return-value]
 
-    def share_buffers(self, module: nn.Module) -> None:
-        """Give all processes the buffers of process 0: the running means of batch normalisation."""
+    def broadcast_buffers(self, module: nn.Module) -> None:
+        """Set the buffers (running means of batch normalisation) to those of process 0."""
         if self.size > 1:
             for buffer in module.buffers():
-                torch.distributed.broadcast(buffer, 0)
+                distributed.broadcast(buffer, 0)
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """Work in which no process waits for another; all leave it, or none.
+    def fail_together(self) -> Iterator[None]:
+        """If one process fails in this block, all processes stop at its end.
 
-        Where one of them meets a `UserError`, it raises it, and the others end with exit code 2
-        without a word, in place of waiting for it for ever. They hear of it when they are done.
+        For a block without communication. A process with a `UserError` raises it; the others exit
+        silently with code 2.
         """
         failure: UserError | None = None
         try:
@@ -172,65 +128,50 @@ class Engine:
         self.share_failure(failure)
 
     def share_failure(self, failure: UserError | None) -> None:
-        """As `together`, for a failure that was met before; None where there was none."""
-        if self.size == 1:
-            if failure is not None:
-                raise failure
-            return
+        """Stop all processes if one of them passes a failure; see `fail_together`."""
         failed = self.gather(failure is not None)
         if not any(failed):
             return
         if failure is not None and failed.index(True) == self.rank:
-            self._known = failure
+            self._raised = failure
             raise failure
         raise SystemExit(2)
 
     @contextmanager
-    def at_once(self) -> Iterator[None]:
-        """Work, as long as it may be, in which processes may wait for each other at any place.
+    def abort_together(self) -> Iterator[None]:
+        """If one process fails in this block, abort all of them.
 
-        Where one of them meets a `UserError`, it raises it without a word to the others, and has no
-        more use for the engine. These end with exit code 2, without a word to the person, as soon
-        as they miss it: their connections to it break, or `torchrun`, which sees it end, tells them
-        to. Of several that meet one at the same time the first raises it.
+        For a block in which processes wait for each other at any place. The first process with a
+        `UserError` raises it; the engine is unusable then. The others exit silently with code 2,
+        when their connection breaks or torchrun stops them.
         """
-        if self.size == 1:
-            yield
-            return
         try:
             yield
         except UserError as error:
-            if error is not self._known and not self._is_first():
+            if self.size > 1 and error is not self._raised and self._count_failures(1) != 1:
                 raise SystemExit(2) from None
-            self._known = error
             raise
         except (RuntimeError, KeyboardInterrupt):
-            if self._one_has_failed():
+            if self.size > 1 and self._count_failures(0) > 0:
                 raise SystemExit(2) from None
             raise
 
-    def _is_first(self) -> bool:
-        """Whether this process is the first to say that it failed."""
+    def _count_failures(self, more: int) -> int:
+        """The number of failed processes, after adding `more`."""
         try:
-            return bool(self._store.add(_FAILURES, 1) == 1)
-        except RuntimeError:  # It has gone with the process that kept it.
-            return False
-
-    def _one_has_failed(self) -> bool:
-        try:
-            return bool(self._store.add(_FAILURES, 0) > 0)
-        except RuntimeError:
-            return True
+            return int(self._store.add(_FAILURES, more))
+        except RuntimeError:  # The store ended with the process that kept it, which had failed.
+            return self.size
 
 
-def _check_shared(device: torch.device, processes: int) -> None:
+def _check_device(device: torch.device, processes: int) -> None:
     """Raise `UserError` where so many processes of a machine cannot share this kind of device."""
     if device.type not in ("cpu", "cuda"):
         raise UserError(f"several processes train on cpu or cuda, not on {device.type}")
     if device.index is not None:
         raise UserError(
-            f"device {str(device)!r} is one GPU, and there are several processes: give cuda, of "
-            "which each takes its own"
+            f"device {str(device)!r} is one GPU, but there are several processes: give cuda, and "
+            "each takes its own"
         )
     if device.type == "cuda" and processes > torch.cuda.device_count():
         raise UserError(

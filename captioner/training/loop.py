@@ -109,7 +109,7 @@ def train(
     engine = engine or Engine(next(model.parameters()).device)
     run = _Run(model, data, config, folder, validation, resume, groups, engine)
     interruption = Interruption(insist=engine.size == 1)
-    with engine.at_once(), interruption, run.reporting():
+    with engine.abort_together(), interruption, run.reporting():
         while run.position.epoch < config.epochs and not run.finished:
             run.epoch(interruption)
     return run.position
@@ -141,7 +141,7 @@ class _Run:
         self.average = Average(model, config.average) if config.average > 0 else None
         self.path = folder / CHECKPOINT
         self.position = Position()
-        with engine.together():
+        with engine.fail_together():
             self._check_data()
             if engine.size > 1:
                 torch.manual_seed(_seed_of(config.seed, engine.rank))
@@ -151,11 +151,11 @@ class _Run:
                 self.position = load_checkpoint(
                     self.path, model, self.optimizer, averages, engine.rank, engine.size
                 )
-            if config.precision == "bfloat16" and engine.main and not has_bfloat16(engine.device):
-                print(SLOW_BFLOAT16, file=sys.stderr)
             self.log: RunLog | None = None
             self.board: TensorBoard | None = None
-            if engine.main:
+            if engine.is_main:
+                if config.precision == "bfloat16" and not has_bfloat16(engine.device):
+                    print(SLOW_BFLOAT16, file=sys.stderr)
                 self._open_log(resume)
         self.stepper = Stepper(model, self.optimizer, config, engine, self.path)
         self.stepper.start(self.position.totals)
@@ -241,7 +241,7 @@ class _Run:
         }
         if self.validation is not None and due:
             record.update(self._validate(self.validation))
-        with self.engine.together():
+        with self.engine.fail_together():
             if self.log is not None:
                 self.log.write(record)
             if self.board is not None:
@@ -274,7 +274,7 @@ class _Run:
         The same to all processes. Raises the failure, if one of them has met one.
         """
         late = time.monotonic() - self.saved > self.config.checkpoint_seconds
-        own = (interruption.asked, progress.due, self.engine.main and late, failure is not None)
+        own = (interruption.asked, progress.due, self.engine.is_main and late, failure is not None)
         asked, look, save, failed = map(bool, self.engine.maximum(*map(int, own)))
         if failed:
             self.engine.share_failure(failure)
@@ -310,7 +310,7 @@ class _Run:
 
     def _interrupted(self) -> BaseException:
         """What ends the run of this process; one of several says why."""
-        if not self.engine.main:
+        if not self.engine.is_main:
             return SystemExit(128 + signal.SIGINT)
         return Interrupted(
             f"stopped after step {self.position.step}; go on from {self.path} with --resume"
@@ -328,8 +328,8 @@ class _Run:
         self.position.totals = self.stepper.sums()
         states = self.engine.gather(random_state(next(self.model.parameters()).device))
         averages = None if self.average is None else self.average.tensors
-        with self.engine.together():
-            if self.engine.main:
+        with self.engine.fail_together():
+            if self.engine.is_main:
                 save_checkpoint(
                     self.path, self.model, self.optimizer, self.position, averages, states
                 )
@@ -337,25 +337,25 @@ class _Run:
 
     def _validate(self, validation: Validation) -> dict[str, float]:
         position, engine = self.position, self.engine
-        engine.share_buffers(self.model)
+        engine.broadcast_buffers(self.model)
         self.model.eval()
         with nullcontext() if self.average is None else self.average.in_use(), torch.no_grad():
-            scores = engine.first(validation.run())
+            scores = engine.broadcast(validation.run())
             score = scores[validation.score]
             if math.isnan(score):
                 failure = UserError(f"the validation score {validation.score!r} is not a number")
                 engine.share_failure(failure)
             best = all(score > other for other in position.scores)
             position.scores.append(score)
-            with engine.together():
-                if best and engine.main:
+            with engine.fail_together():
+                if best and engine.is_main:
                     validation.keep(scores)
-                if self.config.keep_last > 0 and engine.main and validation.save is not None:
+                if self.config.keep_last > 0 and engine.is_main and validation.save is not None:
                     count = self.config.keep_last
                     keep_model(self.folder, position.epoch, count, validation.save)
                 if self.board is not None and validation.show is not None:
                     self.board.show(validation.show(), position.step)
-        if engine.main:
+        if engine.is_main:
             print(
                 f"epoch {position.epoch}: "
                 + ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
@@ -372,7 +372,7 @@ class _Run:
             self.data.steps(position.epoch),
             position.step_in_epoch,
             self.data.unit if isinstance(self.data, SharedBatches) else "",
-            self.engine.main,
+            self.engine.is_main,
         )
         try:
             yield progress

@@ -83,7 +83,7 @@ class Stepper:
         """Make a step, number `number` of the run, in an epoch, both counted from 0.
 
         Raises `UserError` as `check` does, where it is found at once, and where there is not enough
-        memory. One process alone may do so, while others wait for it: see `Engine.at_once`.
+        memory. One process alone may do so, while others wait for it: see `Engine.abort_together`.
         """
         try:
             self._make(step, number, epoch)
@@ -100,13 +100,13 @@ class Stepper:
         loss: Tensor | None = None
         for place, part in enumerate(step.parts):
             share = part.examples / step.examples
-            to_come = place + 1 < len(step.parts)
-            with self.engine.gradients_to_come(self._wrapped, to_come):
+            is_last = place + 1 == len(step.parts)
+            with nullcontext() if is_last else self.engine.no_sync(self._wrapped):
                 report = self._wrapped(part.batch.to(self._device), self._device)
                 # The engine takes the mean over processes, of which the sum is wanted.
                 weight = share * self.engine.size
                 own = report["loss"] if weight == 1 else report["loss"] * weight
-                self.engine.backward(own)
+                own.backward()
             self._add(report, share)
             if part.examples > 0:
                 loss = own.detach() if loss is None else loss + own.detach()
@@ -161,7 +161,7 @@ class Stepper:
         elif sums:
             values = torch.tensor(list(sums.values()), dtype=self._number, device=self._device)
             # What all processes have summed up is counted once.
-            self._sums[tuple(sums)] = values if self.engine.main else torch.zeros_like(values)
+            self._sums[tuple(sums)] = values if self.engine.is_main else torch.zeros_like(values)
 
     def _add(self, report: dict[str, Tensor], share: float) -> None:
         if self._at_once:

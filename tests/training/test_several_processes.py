@@ -132,20 +132,20 @@ def test_a_checkpoint_of_two_processes_is_not_resumed_by_one(two: Path) -> None:
 
 def test_an_engine_of_one_process_has_nobody_to_wait_for() -> None:
     with Engine("cpu") as engine:
-        assert (engine.rank, engine.size, engine.local_size, engine.main) == (0, 1, 1, True)
+        assert (engine.rank, engine.size, engine.local_size, engine.is_main) == (0, 1, 1, True)
         assert engine.device == torch.device("cpu")
         assert engine.maximum(0, 3) == [0, 3]
         assert engine.gather("a") == ["a"]
-        assert engine.first("a") == "a"
+        assert engine.broadcast("a") == "a"
         assert float(engine.sum(torch.tensor(2.0))) == 2.0
-        with pytest.raises(UserError, match="lost"), engine.together():
+        with pytest.raises(UserError, match="lost"), engine.fail_together():
             raise UserError("lost")
 
 
 def test_several_processes_do_not_share_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    with pytest.raises(UserError, match="device 'cuda:1' is one GPU, and there are several"):
+    with pytest.raises(UserError, match="device 'cuda:1' is one GPU, but there are several"):
         Engine("cuda:1")
     with pytest.raises(UserError, match="train on cpu or cuda, not on mps"):
         Engine("mps")

@@ -140,7 +140,7 @@ def test_weights_that_are_lost_are_not_saved(tmp_path: Path) -> None:
 
 def test_an_engine_of_one_process_lets_everything_pass(tmp_path: Path) -> None:
     for error in (UserError("gone"), KeyboardInterrupt(), Interrupted("stopped")):
-        with Engine("cpu") as engine, pytest.raises(type(error)), engine.at_once():
+        with Engine("cpu") as engine, pytest.raises(type(error)), engine.abort_together():
             raise error
 
 
