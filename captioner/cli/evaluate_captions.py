@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from captioner.recipes.score_report import ScoreReport
     from captioner.recipes.scorer import ScoringOptions
 
-METRICS = ("BLEU", "ROUGE-L", "CIDEr-D", "METEOR", "SPICE")
-DEFAULT_METRICS = METRICS[:3]
+METRICS = ("BLEU", "ROUGE-L", "CIDEr-D", "word-precision", "METEOR", "SPICE")
+DEFAULT_METRICS = METRICS[:4]
 
 OF_RESAMPLES = ("resamples", "resampling_seed")
 OF_PAGE = ("page_by", "page_count")
@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         choices=METRICS,
         metavar="METRIC",
-        help=f"some of {', '.join(METRICS)} (default: the first three; the last two need Java and "
+        help=f"some of {', '.join(METRICS)} (default: the first four; the last two need Java and "
         'pip install "captioner[java]")',
     )
     scores.add_argument(

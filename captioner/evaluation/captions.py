@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
+
+import numpy as np
 
 from captioner.data.records import ImageId
 from captioner.errors import UserError
@@ -23,11 +26,19 @@ from captioner.evaluation.ngrams import MAXIMUM_ORDER, FloatArray
 from captioner.evaluation.rouge import RougeScores, corpus_rouge_l
 from captioner.evaluation.significance import ImageTerms, Interval, mean_terms
 from captioner.evaluation.texts import CaptionTexts, Tokenizer
+from captioner.evaluation.word_precision import (
+    WordPrecision,
+    word_precision,
+    word_precision_of_totals,
+)
 
-METRICS = ("BLEU", "ROUGE-L", "CIDEr-D", "METEOR", "SPICE")
-"""Every metric there is; the last two need Java."""
+METRICS = ("BLEU", "ROUGE-L", "CIDEr-D", "word-precision", "METEOR", "SPICE")
+"""All metrics; the last two need Java."""
 
-DEFAULT_METRICS = METRICS[:3]
+DEFAULT_METRICS = METRICS[:4]
+
+WITH_NONE = "captions with none"
+"""The share of captions without a content word that a reference has: beside word-precision."""
 
 BLEU_NAMES = tuple(f"BLEU-{order}" for order in range(1, MAXIMUM_ORDER + 1))
 
@@ -49,6 +60,7 @@ class CaptionScores:
     bleu_counts: BleuStatistics | None = None
     rouge_l: RougeScores | None = None
     cider_d: CiderScores | None = None
+    word_precision: WordPrecision | None = None
     meteor: MeteorScores | None = None
     spice: SpiceScores | None = None
     document_frequency: DocumentFrequency | None = None
@@ -60,17 +72,23 @@ class CaptionScores:
         return len(self.texts)
 
     def by_name(self) -> dict[str, float]:
-        """The scores alone: `BLEU-1` to `BLEU-4`, `ROUGE-L`, `METEOR`, `SPICE`, fractions of one.
+        """The scores alone; all are fractions of one but `CIDEr-D`, which runs from 0 to 10.
 
-        And `CIDEr-D`, 0 to 10.
+        `BLEU-1` to `BLEU-4`, `ROUGE-L`, `CIDEr-D`, `word-precision` with `captions with none`,
+        `METEOR`, `SPICE`.
         """
         scores = {} if self.bleu is None else dict(zip(BLEU_NAMES, self.bleu.scores, strict=True))
         for name, metric in self._single().items():
             scores[name] = metric.score
+            if isinstance(metric, WordPrecision):
+                scores[WITH_NONE] = metric.captions_with_none
         return scores
 
     def per_image_by_name(self) -> dict[str, FloatArray]:
-        """The scores (I,) of every image on its own, by the names of `by_name`."""
+        """The scores (I,) of every image on its own, by the names of `score_names`.
+
+        NaN where a caption has no content words.
+        """
         columns: dict[str, FloatArray] = {}
         if self.bleu is not None:
             columns.update(zip(BLEU_NAMES, self.bleu.per_image.T, strict=True))
@@ -79,8 +97,11 @@ class CaptionScores:
         return columns
 
     def per_image(self) -> list[dict[str, Any]]:
-        """A row an image, in order: `image_id`, `caption`, and the scores by name."""
-        columns = {name: column.tolist() for name, column in self.per_image_by_name().items()}
+        """A row an image, in order: `image_id`, `caption`, and the scores by name; None for NaN."""
+        columns = {
+            name: [None if np.isnan(score) else float(score) for score in column]
+            for name, column in self.per_image_by_name().items()
+        }
         return [
             {
                 "image_id": self.texts.images[index],
@@ -96,9 +117,13 @@ class CaptionScores:
         if self.bleu_counts is not None:
             terms.append(ImageTerms(BLEU_NAMES, self.bleu_counts.terms(), bleu_of_totals))
         for name, metric in self._single().items():
-            if isinstance(metric, MeteorScores):  # The only one of them that is no mean.
+            if isinstance(metric, MeteorScores):
                 score = lambda totals: meteor_of_totals(totals)[..., None]  # noqa: E731
                 terms.append(ImageTerms((name,), metric.terms, score))
+            elif isinstance(metric, WordPrecision):
+                names = (name, WITH_NONE)
+                of_totals = partial(word_precision_of_totals, images=self.images)
+                terms.append(ImageTerms(names, metric.terms, of_totals))
             else:
                 terms.append(mean_terms(name, metric.per_image))
         return terms
@@ -130,7 +155,8 @@ class CaptionScores:
         for name, score in self.by_name().items():
             interval = (intervals or {}).get(name)
             beside = "" if interval is None else f"  [{interval.low:.4f}, {interval.high:.4f}]"
-            lines.append(f"{name:<16}{score:.4f}{beside}")
+            label = "with none" if name == WITH_NONE else name
+            lines.append(f"{label:<16}{score:.4f}{beside}")
         if self.bleu is not None:
             lines.append(f"{'brevity penalty':<16}{self.bleu.brevity_penalty:.4f}")
             lines.append(
@@ -151,11 +177,14 @@ class CaptionScores:
             )
         return "\n".join(lines)
 
-    def _single(self) -> dict[str, RougeScores | CiderScores | MeteorScores | SpiceScores]:
-        """The metrics that give one score each, by name; those that were asked for."""
+    def _single(
+        self,
+    ) -> dict[str, RougeScores | CiderScores | WordPrecision | MeteorScores | SpiceScores]:
+        """The metrics with one score an image, by name; those that were asked for."""
         metrics = {
             "ROUGE-L": self.rouge_l,
             "CIDEr-D": self.cider_d,
+            "word-precision": self.word_precision,
             "METEOR": self.meteor,
             "SPICE": self.spice,
         }
@@ -205,6 +234,7 @@ def score_texts(
             "(--document-frequency FILE), which --write-document-frequency FILE makes of "
             "references, or leave CIDEr-D out of the metrics"
         )
+    with_words = "word-precision" in metrics
     counts = bleu_statistics(texts.corpus) if "BLEU" in metrics else None
     return CaptionScores(
         texts,
@@ -212,6 +242,7 @@ def score_texts(
         bleu_counts=counts,
         rouge_l=corpus_rouge_l(texts.unsplit_corpus) if "ROUGE-L" in metrics else None,
         cider_d=corpus_cider_d(texts.corpus, document_frequency) if with_cider else None,
+        word_precision=word_precision(texts.words, texts.reference_words) if with_words else None,
         meteor=meteor(texts.words, texts.reference_words) if "METEOR" in metrics else None,
         spice=spice(texts.words, texts.reference_words) if "SPICE" in metrics else None,
         document_frequency=document_frequency if with_cider else None,
@@ -233,6 +264,6 @@ def check_metrics(metrics: Sequence[str]) -> None:
 
 
 def score_names(metrics: Sequence[str]) -> list[str]:
-    """What `CaptionScores.by_name` calls the scores of these metrics, in its order."""
+    """The names of the scores that these metrics give each image, in order."""
     names = [*(BLEU_NAMES if "BLEU" in metrics else ())]
     return names + [name for name in METRICS[1:] if name in metrics]

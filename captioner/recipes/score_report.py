@@ -48,13 +48,13 @@ class Comparisons:
         lines = [
             f"first: {self.first}",
             f"second: {self.second}",
-            f"{'':<16}{'first':<9}{'second':<9}{'difference':<12}{percent:<21}"
+            f"{'':<20}{'first':<9}{'second':<9}{'difference':<12}{percent:<21}"
             f"{'p bootstrap':<14}p randomisation",
         ]
         for name, each in self.by_score.items():
             interval = f"[{each.interval.low:+.4f}, {each.interval.high:+.4f}]"
             lines.append(
-                f"{name:<16}{each.first:<9.4f}{each.second:<9.4f}{each.difference:<+12.4f}"
+                f"{name:<20}{each.first:<9.4f}{each.second:<9.4f}{each.difference:<+12.4f}"
                 f"{interval:<21}{each.p_bootstrap:<14.4f}{each.p_randomisation:.4f}"
             )
         return "\n".join(lines)
@@ -137,13 +137,14 @@ class ScoreReport:
         an odd number the one in the middle is among the worst. No caption is among both.
 
         by: the score that ranks them; None: see `check_page`. Captions with the same score stay in
-            order.
+            order; a caption without that score is left out.
         Gives a sentence for each photo that could not be read; the page says so in its place.
         Raises `UserError` as `check_page` does, and when the file cannot be written.
         """
         columns = self.scores.per_image_by_name()
         by = check_page(list(columns), by, count)
-        order = np.argsort(-columns[by], kind="stable").tolist()
+        order = np.argsort(-columns[by], kind="stable")  # NaN last
+        order = order[: np.count_nonzero(~np.isnan(columns[by]))].tolist()
         half = len(order) // 2
         best = order[: min(count, half)]
         worst = order[max(half, len(order) - count) :][::-1]
@@ -169,6 +170,7 @@ class ScoreReport:
             scores={
                 name: float(column[index])
                 for name, column in self.scores.per_image_by_name().items()
+                if not np.isnan(column[index])
             },
             jpeg=jpeg,
             without_photo=without,

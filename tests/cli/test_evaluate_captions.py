@@ -84,7 +84,7 @@ def test_everything_about_a_model(folder: Path, capsys: pytest.CaptureFixture[st
     assert scores["resampling"]["confidence"] == 0.8
     assert (folder / "s.html").read_text().count("<img ") == 3
     assert main(["evaluate", *MODEL, "--split", "val", "--against", "kept.json"]) == 0
-    last = capsys.readouterr().out.splitlines()[-1].split()
+    last = capsys.readouterr().out.splitlines()[-3].split()
     assert (last[0], last[3:]) == ("CIDEr-D", ["+0.0000", "[+0.0000,", "+0.0000]", *["1.0000"] * 2])
 
 

@@ -31,6 +31,8 @@ def test_every_metric_by_name() -> None:
         "BLEU-4": expected.scores[3],
         "ROUGE-L": rouge_l(WORDS, REFERENCE_WORDS).score,
         "CIDEr-D": cider_d(WORDS, REFERENCE_WORDS).score,
+        "word-precision": 1.0,
+        "captions with none": 0.0,
         "brevity_penalty": expected.brevity_penalty,
         "hypothesis_length": 9,
         "reference_length": 4 + 5,
@@ -83,7 +85,7 @@ def test_without_bleu_there_is_nothing_of_bleu() -> None:
     [
         ((), "not a list of some of BLEU"),
         ("BLEU", "not a list of some of BLEU"),
-        (("BLEU", "CIDEr"), "metric 'CIDEr' is not one of BLEU, ROUGE-L, CIDEr-D, METEOR, SPICE"),
+        (("BLEU", "CIDEr"), "metric 'CIDEr' is not one of BLEU, ROUGE-L, CIDEr-D, word-prec"),
     ],
 )
 def test_metrics_that_there_are_not(metrics, sentence) -> None:
@@ -104,7 +106,8 @@ def test_scores_image_by_image() -> None:
     scores = evaluate_captions(HYPOTHESES, REFERENCES)
     first, second = scores.per_image()
     assert list(first) == [
-        *("image_id", "caption", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D")
+        *("image_id", "caption", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D"),
+        "word-precision",
     ]
     assert (first["image_id"], first["caption"]) == (7, "A dog runs.")
     assert (second["image_id"], second["caption"]) == ("b.jpg", "Two cats sleep on a mat")
@@ -135,6 +138,7 @@ def test_the_table_reads_well() -> None:
     assert lines[0] == f"BLEU-1          {scores.bleu.scores[0]:.4f}"
     assert [line[:16].strip() for line in lines] == [
         *("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D"),
+        *("word-precision", "with none"),
         *("brevity penalty", "words", "images"),
     ]
     assert lines[-2] == "words           9 (closest references: 9)"

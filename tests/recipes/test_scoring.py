@@ -187,10 +187,10 @@ def test_intervals_and_a_comparison(results: Path, references: Path, tmp_path: P
         assert min(each["p_bootstrap"], each["p_randomisation"]) > 0
     lines = report.table().splitlines()
     assert "in brackets     90 % confidence, 200 bootstrap resamples of the images" in lines
-    assert lines[-7].split() == [
+    assert lines[-9].split() == [
         *("first", "second", "difference", "90", "%", "p", "bootstrap", "p", "randomisation")
     ]
-    assert lines[-1].startswith(f"CIDEr-D         {found['CIDEr-D']:.4f}")
+    assert lines[-3].startswith(f"CIDEr-D             {found['CIDEr-D']:.4f}")
     json.dumps(found, allow_nan=False)
 
 

@@ -1,0 +1,68 @@
+import math
+
+import numpy as np
+import pytest
+
+from captioner.errors import UserError
+from captioner.evaluation.captions import evaluate_captions
+from captioner.evaluation.word_precision import content_share, content_stems, word_precision
+
+CAPTIONS = [
+    ["two", "dogs", "running", "on", "the", "grass"],  # two, dog, run, grass: 3 of 4
+    ["a", "cat", "on", "a", "sofa"],  # cat, sofa: 0 of 2
+    ["there", "is", "one", "of", "them"],  # no content word
+    ["a", "red", "bus", "and", "a", "red", "car"],  # red, bus, red, car: 3 of 4; red counts twice
+]
+REFERENCES = [
+    [["a", "dog", "runs"], ["some", "grass"]],
+    [["a", "dog"], ["on", "a", "dog", "in", "the", "sand"]],
+    [["a", "dog"]],
+    [["red", "cars"]],
+]
+
+
+def test_content_words_are_compared_by_stem() -> None:
+    assert content_stems(["the", "dogs", "are", "running", "over", "a", "hill"]) == [
+        "dog",
+        "run",
+        "hill",
+    ]
+    assert content_stems(["is", "n't", "the"]) == []
+
+
+def test_share_of_one_caption() -> None:
+    assert content_share(CAPTIONS[0], REFERENCES[0]) == 3 / 4
+    assert content_share(CAPTIONS[3], REFERENCES[3]) == 3 / 4
+    assert content_share(["a", "dog"], [[], ["the", "dogs"]]) == 1
+    assert content_share(["the"], [["the"]]) is None
+
+
+def test_scores_worked_out_by_hand() -> None:
+    scores = word_precision(CAPTIONS, REFERENCES)
+    np.testing.assert_array_equal(scores.per_image, [0.75, 0.0, math.nan, 0.75])
+    assert scores.score == pytest.approx((0.75 + 0 + 0.75) / 3)
+    assert scores.captions_with_none == 2 / 4
+
+
+def test_no_content_words_at_all_score_zero() -> None:
+    scores = word_precision([["the"], []], [[["the"]], [["a", "dog"]]])
+    assert (scores.score, scores.captions_with_none) == (0, 1)
+
+
+def test_a_caption_that_is_not_tokenised_is_refused() -> None:
+    with pytest.raises(UserError, match="a string, not a list of words"):
+        word_precision(["a dog"], [[["a", "dog"]]])  # type: ignore[list-item]
+
+
+def test_among_the_scores_of_captions() -> None:
+    captions = {n: " ".join(words) for n, words in enumerate(CAPTIONS)}
+    references = {n: [" ".join(words) for words in each] for n, each in enumerate(REFERENCES)}
+    scores = evaluate_captions(captions, references, metrics=["word-precision"])
+    assert scores.by_name() == {"word-precision": pytest.approx(0.5), "captions with none": 0.5}
+    assert [row["word-precision"] for row in scores.per_image()] == [0.75, 0.0, None, 0.75]
+    (terms,) = scores.terms()
+    assert terms.names == ("word-precision", "captions with none")
+    np.testing.assert_allclose(terms.scores(terms.terms.sum(axis=0)), [0.5, 0.5])
+    resampled = terms.scores(4 * terms.terms[[2, 0]])  # The third image only, then the first.
+    np.testing.assert_allclose(resampled, [[0, 1], [0.75, 0]])
+    assert "word-precision  0.5000" in scores.table().splitlines()
