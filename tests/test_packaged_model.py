@@ -91,6 +91,7 @@ def test_loading_it_and_captioning_imports_nothing_heavy_besides_torch() -> None
     assert heavy_imports(code) == "[]"
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @needs_data
 def test_it_beats_any_one_sentence_on_validation_photos(model: captioner.Captioner) -> None:

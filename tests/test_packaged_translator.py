@@ -95,6 +95,7 @@ def test_loading_and_translating_imports_nothing_heavy_besides_torch() -> None:
     assert heavy_imports(code) == "[]"
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @needs_data
 def test_its_translations_of_validation_sentences(model: captioner.Translator) -> None:

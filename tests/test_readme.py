@@ -189,6 +189,7 @@ SMALLER = {
 """What makes the set of a config small; the model stays as it is."""
 
 
+@pytest.mark.slow
 def test_the_small_commands_run_in_order(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -255,6 +256,7 @@ def test_the_commands_that_need_large_data_are_understood(folder: Path) -> None:
             read_any_recipe(arguments.config, arguments.changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "said"),
     [(0, "most at row"), (1, "CIDEr-D"), (2, "torch.Size([1, 1, 512]) tensor(1.")],

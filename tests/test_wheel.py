@@ -9,11 +9,13 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.slow
 def test_the_wheel_captions_the_demo_photo_on_its_own(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()

@@ -102,6 +102,7 @@ def test_a_list_on_standard_input(
     assert [line.split(": ")[0] for line in lines] == [str(photo) for photo in photos]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes on Linux alone")
 def test_file_names_need_not_be_text(tiny_model: Path, tmp_path: Path) -> None:
     photo = save_photo(tmp_path / "photo.png").rename(tmp_path / os.fsdecode(b"caf\xe9.png"))
@@ -148,6 +149,7 @@ def test_no_file_is_touched_when_nothing_is_captioned(tiny_model: Path, tmp_path
     assert old.read_text() == "[1]"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows cannot send SIGTERM to a handler")
 def test_termination_keeps_what_is_captioned(tiny_model: Path, tmp_path: Path) -> None:
     paths = [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(4)]
@@ -359,6 +361,7 @@ def test_features_go_where_the_config_or_the_option_says(
     assert f"train: 3 images in {folder}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_error(tiny_model: Path, tmp_path: Path) -> None:
     paths = [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(3)]
     command = [sys.executable, "-m", "captioner.cli.main", "caption", *paths]

@@ -123,18 +123,22 @@ def test_a_terminal_keeps_its_encoding_and_a_file_gets_utf_8(
         assert written.getvalue() == expected
 
 
+def of_a_script(*arguments: str) -> object:
+    return pytest.param([f"{ROOT}/scripts/{arguments[0]}", *arguments[1:]], marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
-        [f"{ROOT}/scripts/caption_baselines.py", "absent.yaml", "--out", "x"],
-        [f"{ROOT}/scripts/teacher_features.py", "absent.yaml", "--teacher", "x"],
-        [f"{ROOT}/scripts/benchmark.py", "--only", "absent"],
-        [f"{ROOT}/scripts/benchmark_translation.py", "absent.yaml"],
-        [f"{ROOT}/scripts/compare_runs.py", "absent"],
-        [
-            *(f"{ROOT}/scripts/distill_encoder.py", "--photos", "x", "--train", "absent.txt"),
+        of_a_script("caption_baselines.py", "absent.yaml", "--out", "x"),
+        of_a_script("teacher_features.py", "absent.yaml", "--teacher", "x"),
+        of_a_script("benchmark.py", "--only", "absent"),
+        of_a_script("benchmark_translation.py", "absent.yaml"),
+        of_a_script("compare_runs.py", "absent"),
+        of_a_script(
+            *("distill_encoder.py", "--photos", "x", "--train", "absent.txt"),
             *("--validation", "x", "--teacher", "x", "--out", "x"),
-        ],
+        ),
         ["-m", "captioner", "info", "absent"],
     ],
 )

@@ -160,6 +160,7 @@ def test_what_is_read_is_never_written_over(
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_standard_input_is_not_written_over_either(tmp_path: Path) -> None:
     (tmp_path / "in.json").write_text("A dog.\n")
     with (tmp_path / "in.json").open("rb") as file:
@@ -179,6 +180,7 @@ def test_standard_input_may_be_closed(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_file_gets_utf_8_whatever_the_locale(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "in").write_bytes(b"A girl in a pink dress is trying to catch a ball.\n")

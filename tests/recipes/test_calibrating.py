@@ -152,6 +152,7 @@ def test_an_option_out_of_range_is_named(field: str, value: float) -> None:
         CalibrationOptions(**{field: value})  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @needs_data
 def test_the_packaged_model_is_unsure_of_what_is_no_photo() -> None:

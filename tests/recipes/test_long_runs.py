@@ -94,6 +94,7 @@ def assert_same_tensors(found: Path, expected: Path) -> None:
 # Two processes.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -192,6 +193,7 @@ def position_of(path: Path) -> dict[str, Any]:
         return {"step": 0, "epoch": 0}
 
 
+@pytest.mark.slow
 def test_a_run_of_the_command_line_that_was_killed(mapping: dict[str, Any], tmp_path: Path) -> None:
     """`kill -9` somewhere amid training, then --resume: bit for bit the run that was not killed."""
     training = {"epochs": 12, "patience": 0, "checkpoint_seconds": 0.0}
@@ -279,6 +281,7 @@ def test_a_run_with_averages_is_resumed_to_the_same_numbers(
         assert_same_tensors(tmp_path / "split" / name, tmp_path / "whole" / name)
 
 
+@pytest.mark.slow
 def test_tensorboard_gets_scalars_captions_and_pictures(
     mapping: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -402,6 +405,7 @@ def under_torchrun(mapping: dict[str, Any], folder: Path) -> tuple[int, list[str
     return ended.returncode, said, ended.stderr
 
 
+@pytest.mark.slow
 def test_two_processes_say_once_that_something_is_no_number(
     mapping: dict[str, Any], tmp_path: Path
 ) -> None:

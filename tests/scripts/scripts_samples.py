@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import itertools
-import subprocess
+import runpy
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
+import pytest
 import torch
 
 from captioner.caption import Captioner, DecoderConfig, ShowAttendTellDecoder
@@ -54,13 +57,18 @@ def save_decoder(folder: Path) -> None:
 
 
 def run(folder: Path, *arguments: str) -> str:
-    """What Python prints that is started in a folder; it must end well."""
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    """What a program prints that runs in a folder, in this process; it must end well.
+
+    arguments: the file of a script, or "-m" and a module; then the program's own.
+    """
+    as_module = arguments[0] == "-m"
+    program, *own = arguments[1:] if as_module else arguments
+    printed, errors = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(errors):
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", [program, *own])
+        patch.syspath_prepend(str(ROOT / "scripts"))
+        with pytest.raises(SystemExit) as ended:
+            (runpy.run_module if as_module else runpy.run_path)(program, run_name="__main__")
+    assert ended.value.code == 0, errors.getvalue()
+    return printed.getvalue()

@@ -74,6 +74,7 @@ def test_a_layer_looks_at_the_places_it_should(benchmark_length: ModuleType, lay
     assert seen == [[0, place] for place in places[layer]]
 
 
+@pytest.mark.slow
 def test_tokens_a_second_of_every_translation_model(tmp_path: Path) -> None:
     said = run(
         tmp_path, f"{ROOT}/scripts/benchmark_translation.py", "--quick", "--json", "speeds.json"
@@ -133,6 +134,7 @@ def test_the_benchmark_of_captioning_prints_those_of_translation_as_well(
         benchmark.main()
 
 
+@pytest.mark.slow
 def test_the_packaged_model_is_timed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -56,6 +56,7 @@ def distil(folder: Path, *arguments: str) -> dict[str, float]:
     return record
 
 
+@pytest.mark.slow
 def test_an_encoder_learns_from_two_teachers_and_on_mixed_photos(photos: Path) -> None:
     record = distil(photos, "--out", "run", "--classifier", "classifier.safetensors", "--mix")
     assert record["train_classes"] > 0
@@ -72,6 +73,7 @@ def test_an_encoder_learns_from_two_teachers_and_on_mixed_photos(photos: Path) -
     assert wider["features.0.weight"].shape == (10, 3, 3, 3)
 
 
+@pytest.mark.slow
 def test_an_encoder_learns_to_mean_the_same_to_a_decoder(photos: Path) -> None:
     lines = [f"{n}.jpg#{number}\ta dog runs\n" for n in range(6) for number in range(2)]
     (photos / "captions.txt").write_text("".join(lines))

@@ -40,6 +40,7 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "config.yaml"
 
 
+@pytest.mark.slow
 def test_a_decoder_trains_on_what_the_teacher_sees(
     tmp_path: Path, config: Path, teacher: Path
 ) -> None:

@@ -46,6 +46,7 @@ def each_has_its_own(answers: Answers, model: Path) -> None:
         assert own["log_probability"] == pytest.approx(caption.log_probability, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_none_of_two_hundred_is_lost(server: Running, saved_models: tuple[Path, Path]) -> None:
     answers, busy = asyncio.run(all_at_once(server.address, 200, patient=False))
     assert busy == 0
@@ -54,6 +55,7 @@ def test_none_of_two_hundred_is_lost(server: Running, saved_models: tuple[Path, 
     assert health == {"status": "ok", "waiting": 0}
 
 
+@pytest.mark.slow
 def test_with_little_room_those_who_come_again_are_all_answered(
     saved_models: tuple[Path, Path],
 ) -> None:
@@ -64,6 +66,7 @@ def test_with_little_room_those_who_come_again_are_all_answered(
         assert httpx.get(f"{server.address}api/health").json()["waiting"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ["api/caption", "api/overlay", "api/translate"])
 def test_garbage_at_once_is_refused_and_does_no_harm(server: Running, address: str) -> None:
     async def run() -> list[int]:

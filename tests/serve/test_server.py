@@ -18,6 +18,7 @@ from captioner.errors import UserError
 from captioner.serve.server import listen
 
 
+@pytest.mark.slow
 def test_it_serves_the_page_and_both_models(server: Running) -> None:
     with httpx.Client(base_url=server.address) as client:
         assert "<title>captioner</title>" in client.get("/").text
@@ -28,6 +29,7 @@ def test_it_serves_the_page_and_both_models(server: Running) -> None:
         assert client.post("/api/caption", files=sent).json()["photos"][0]["captions"]
 
 
+@pytest.mark.slow
 def test_it_serves_without_a_translator(saved_models: tuple[Path, Path]) -> None:
     with running("--model", str(saved_models[0]), "--no-translator") as server:
         found = httpx.get(f"{server.address}api/model").json()
@@ -50,6 +52,7 @@ def under_way(server: Running) -> tuple[socket.socket, bytes]:
     return line, content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_when_requests_under_way_are_answered(
     number: signal.Signals, saved_models: tuple[Path, Path]
@@ -76,6 +79,7 @@ def test_a_signal_ends_it_when_requests_under_way_are_answered(
     assert errors == ""
 
 
+@pytest.mark.slow
 def test_without_its_extra_it_says_what_to_install(tmp_path: Path) -> None:
     (tmp_path / "starlette.py").write_text("raise ModuleNotFoundError(name='starlette')")
     done = subprocess.run(
@@ -156,6 +160,7 @@ def test_the_address_of_a_listener_is_that_of_the_page() -> None:
         assert listener.address == f"http://{shown}:{port}/"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_listening_everywhere_it_names_an_address_to_be_opened_from_elsewhere(
     host: str, saved_models: tuple[Path, Path]

@@ -42,6 +42,7 @@ def log_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"),
     [("plain", {}), ("parts", {"accumulate": 2}), ("averaged", {"average": 0.9})],
@@ -71,6 +72,7 @@ def test_parts_of_a_step_are_one_step(tmp_path: Path) -> None:
         assert ours == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_signal_at_one_process_stops_both_at_the_same_step(two: Path) -> None:
     first, second = seen(two, "stopped")
     assert first["given"] == second["given"]
@@ -83,6 +85,7 @@ def test_a_signal_at_one_process_stops_both_at_the_same_step(two: Path) -> None:
     assert given == [(epoch, number) for epoch in range(EPOCHS) for number in range(STEPS)]
 
 
+@pytest.mark.slow
 def test_resumed_two_processes_end_where_they_would_have_ended(two: Path) -> None:
     found, expected = (
         load_file(two / name / "last.safetensors") for name in ("stopped", "dropout")
@@ -97,6 +100,7 @@ def test_resumed_two_processes_end_where_they_would_have_ended(two: Path) -> Non
         assert ours == pytest.approx(theirs, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_an_error_of_one_process_ends_both(two: Path) -> None:
     first, second = seen(two, "failed")
     assert second["ended"] == "UserError: photo 7 is gone"
@@ -105,6 +109,7 @@ def test_an_error_of_one_process_ends_both(two: Path) -> None:
         assert json.loads(file.metadata()["position"])["epoch"] == 1
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_no_number_in_one_process_ends_both(two: Path) -> None:
     ends = [each["ended"] for each in seen(two, "spoiled")]
     assert "exit 2" in ends
@@ -114,6 +119,7 @@ def test_a_loss_that_is_no_number_in_one_process_ends_both(two: Path) -> None:
     assert all(tensor.isfinite().all() for tensor in tensors.values())
 
 
+@pytest.mark.slow
 def test_the_baseline_of_hard_attention_is_of_all_processes(two: Path) -> None:
     words = 2 + 3 + 2  # The fourth caption was not drawn.
     expected = 0.9 * -1.0 + 0.1 * (-4 - 6 - 9) / words

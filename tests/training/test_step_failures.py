@@ -66,6 +66,7 @@ def test_a_mistake_in_the_program_is_not_called_a_loss(tmp_path: Path) -> None:
         run_failing(tmp_path, RuntimeError("The size must match the size of tensor b"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ERRORS)
 def test_an_error_of_one_process_amid_a_step_does_not_leave_the_other_waiting(
     tmp_path: Path, which: str
