@@ -35,9 +35,10 @@ def test_the_wheel_captions_the_demo_photo_on_its_own(tmp_path: Path) -> None:
         for model in ("default", "english_german"):
             assert f"captioner/models/{model}/{name}" in names
     assert {"captioner/py.typed", "captioner/data/coco_synonyms.txt"} <= names
-    page = {path.name for path in (ROOT / "captioner" / "serve" / "static").iterdir()}
-    assert {f"captioner/serve/static/{name}" for name in page} <= names
-    assert {"index.html", "style.css", "page.js"} <= page
+    folders = [ROOT / "captioner" / room / "static" for room in ("serve", "render")]
+    static = {path for folder in folders for path in folder.iterdir()}
+    assert {path.relative_to(ROOT).as_posix() for path in static} <= names
+    assert {"index.html", "style.css", "viewer.js", "viewer.css"} <= {path.name for path in static}
     assert not any(name.startswith(("tests/", "scripts/")) for name in names)
     # The unpacked wheel comes first on the path, before the tree that the tests run from.
     code = "import sys; from captioner.cli.main import main; sys.exit(main(sys.argv[1:]))"

@@ -1,4 +1,4 @@
-"""One attention map over its photo: full light where the model looked, dusk where it did not."""
+"""One attention map over its photo: bright where the model looked, dimmed elsewhere."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Look:
-    """The numbers behind the picture; the web page's script is given the same ones.
+class OverlayStyle:
+    """The numbers of the overlay; the script of the web page gets the same ones.
 
-    flat_peak: a map whose highest value is below this many times 1 / L is scaled as if it reached
-        it. So the small unevenness of a flat map is not blown up into a pattern.
-    dimmed_light: share of its light a pixel keeps where the model did not look, at strength 1.
-    dimmed_colour: share of its colour it keeps there.
-    tint: colour blended into the places looked at, red, green, blue in [0, 1]: it shows on a dark
-        photo, where dimming alone would not.
-    tint_share: how much of that colour at the peak, at strength 1.
-    contour_level: share of the peak at which the contour line runs.
-    hatch_light: light kept on the hatched lines over the part of the photo that was not seen.
+    flat_peak: lowest peak a map is scaled by, in units of 1 / L, so that the noise of a flat map
+        is not amplified into a pattern.
+    dimmed_light: brightness of a pixel without attention at strength 1, as a fraction.
+    dimmed_colour: its colour saturation, as a fraction.
+    tint: red, green, blue in [0, 1], blended in where the attention is; on a dark photo dimming
+        alone would not show.
+    tint_share: fraction of the tint at the peak, at strength 1.
+    contour_level: fraction of the peak at which the contour line runs.
+    hatch_light: brightness of the hatch lines over the part the encoder did not see.
     """
 
     flat_peak: float = 3.0
@@ -39,24 +39,23 @@ class Look:
     hatch_light: float = 0.55
 
 
-LOOK = Look()
+STYLE = OverlayStyle()
 
 
 def overlay(
     photo: Image.Image, attention_map: npt.ArrayLike, region: Region, strength: float = 0.8
 ) -> Image.Image:
-    """Draw one attention map over its photo; an RGB image of the photo's size.
+    """Draw one attention map over its photo; returns an RGB image of the photo's size.
 
-    attention_map: (rows, columns), never negative, adding up to 1.
+    attention_map: (rows, columns), at least 0, with sum 1.
     region: the part of the photo the map covers; the rest is dimmed and hatched.
-    strength: 0 leaves the photo as it is, 1 leaves hardly any light where the model did not look.
+    strength: 0 leaves the photo unchanged, 1 leaves it almost dark where the model did not look.
 
-    The map is scaled by its own highest value, so that a wide map and a narrow one can both be
-    read, but not below `Look.flat_peak` times 1 / L: a map that is even looks even. A line runs
-    around the places with more than half of the highest value.
+    The map is scaled by its own peak, so that both wide and narrow maps are readable, but by at
+    least `OverlayStyle.flat_peak` times 1 / L, so that a flat map looks flat. A contour line runs
+    at half of the peak.
 
-    Raises `ValueError` for a map as `check_map` does, for a region as `check_region` does, and for
-    a strength outside [0, 1].
+    Raises `ValueError` as `check_map`, `check_region` and `check_strength` do.
     """
     weights = check_map(attention_map)
     region = check_region(region, photo.size)
@@ -65,18 +64,18 @@ def overlay(
     light = brightness(place(weights, photo.size, region), weights.size)  # (height, width)
 
     grey = pixel_values @ np.array([0.299, 0.587, 0.114], dtype=np.float32)
-    dusk = grey[..., None] + LOOK.dimmed_colour * (pixel_values - grey[..., None])
-    dimmed = pixel_values + strength * (LOOK.dimmed_light * dusk - pixel_values)
-    tint = np.array(LOOK.tint, dtype=np.float32)
-    share = strength * LOOK.tint_share * light[..., None]
+    darkest = grey[..., None] + STYLE.dimmed_colour * (pixel_values - grey[..., None])
+    dimmed = pixel_values + strength * (STYLE.dimmed_light * darkest - pixel_values)
+    tint = np.array(STYLE.tint, dtype=np.float32)
+    share = strength * STYLE.tint_share * light[..., None]
     drawn = dimmed + light[..., None] * (pixel_values - dimmed)
     drawn += share * (tint - drawn)
 
     first_column, first_row, end_column, end_row = pixels(region)
-    seen = np.zeros(light.shape, dtype=bool)
-    seen[first_row:end_row, first_column:end_column] = True
-    hatch = 1 - strength * (1 - LOOK.hatch_light) * _hatching(light.shape)
-    drawn = np.where(seen[..., None], drawn, drawn * hatch[..., None])
+    covered = np.zeros(light.shape, dtype=bool)
+    covered[first_row:end_row, first_column:end_column] = True
+    hatch = 1 - strength * (1 - STYLE.hatch_light) * _hatching(light.shape)
+    drawn = np.where(covered[..., None], drawn, drawn * hatch[..., None])
 
     inside = drawn[first_row:end_row, first_column:end_column]
     line = max(1.0, max(photo.size) / 450)
@@ -87,8 +86,8 @@ def overlay(
 
 
 def brightness(placed: npt.NDArray[np.float64], cells: int) -> Floats:
-    """Scale an upsampled map (height, width) to [0, 1] as `overlay` shows it; L is `cells`."""
-    scale = max(float(placed.max()), LOOK.flat_peak / cells)
+    """Scale an upsampled map (height, width) of `cells` cells to [0, 1], as `overlay` shows it."""
+    scale = max(float(placed.max()), STYLE.flat_peak / cells)
     return (placed / scale).astype(np.float32)
 
 
@@ -102,14 +101,14 @@ def _hatching(shape: tuple[int, ...]) -> Floats:
 
 
 def _contour(light: Floats, width: float) -> Floats:
-    """Opacity (height, width) of a smooth line of `width` pixels where the light is at its level.
+    """Opacity (height, width) of a smooth contour line of `width` pixels.
 
-    The distance of a pixel from the line is, to first order, how far its light is from the level
-    divided by how steep the light is there.
+    To first order a pixel's distance from the line is the difference between its brightness and
+    the contour level, divided by the slope of the brightness.
     """
     if min(light.shape) < 2:
         return np.zeros_like(light)
     down, across = np.gradient(light)
-    distance = np.abs(light - LOOK.contour_level) / np.maximum(np.hypot(down, across), 1e-6)
+    distance = np.abs(light - STYLE.contour_level) / np.maximum(np.hypot(down, across), 1e-6)
     opacity: Floats = np.clip(width / 2 + 0.5 - distance, 0, 1)
     return opacity

@@ -1,15 +1,12 @@
-"""Captions as one self-contained web page, in which pointing at a word shows its map."""
+"""Captions as one standalone web page: pointing at a word shows its attention map."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
 import io
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,14 +15,12 @@ from PIL import Image
 
 from captioner.files import write_text
 from captioner.render.attention_checks import check_attention, check_strength
-from captioner.render.overlay import LOOK
-from captioner.render.page_script import SCRIPT
-from captioner.render.page_style import STYLE
 from captioner.render.region import Region, fit
 from captioner.render.typography import printable
+from captioner.render.web_page import escaped, jpeg_address, static_file, viewer_script, web_page
 
 UNIT = 1e-5
-"""What 1 stands for in the maps of the page, which are whole numbers to keep it small."""
+"""Value of 1 in the maps of the page, which are whole numbers to keep the page small."""
 
 _LONGEST_SIDE = 1000
 _JPEG_QUALITY = 85
@@ -37,8 +32,8 @@ class PageCaption:
 
     words: the T words.
     attention: (T, rows, columns), the map of each word.
-    log_probability: of the whole caption, in nats; written beside it.
-    score: what captions of a photo are ranked by; written beside each where there are several.
+    log_probability: of the whole caption, in nats; shown beside it.
+    score: ranks the captions of a photo; shown beside each if there are several.
     """
 
     words: Sequence[str]
@@ -49,10 +44,10 @@ class PageCaption:
 
 @dataclass(frozen=True)
 class PagePhoto:
-    """A photo as small as a page will have it. Made by `PagePhoto.of`.
+    """A photo, resized and encoded for a page. Made by `PagePhoto.of`.
 
-    jpeg: the photo, encoded; of `size`, width and height in pixels.
-    region: left, top, right, bottom of what the maps cover, as shares of the photo's sides.
+    jpeg: the encoded photo. size: its width and height in pixels.
+    region: left, top, right, bottom of the part the maps cover, as fractions of the photo's sides.
     """
 
     jpeg: bytes
@@ -61,7 +56,7 @@ class PagePhoto:
 
     @classmethod
     def of(cls, photo: Image.Image, region: Region) -> PagePhoto:
-        """A photo with at most 1000 pixels a side, and the part the maps cover, in its pixels.
+        """Resize a photo to at most 1000 pixels a side; `region` is in its original pixels.
 
         Raises `ValueError` as `check_region` does.
         """
@@ -69,24 +64,24 @@ class PagePhoto:
         width, height = fitted.size
         buffer = io.BytesIO()
         fitted.save(buffer, format="JPEG", quality=_JPEG_QUALITY)
-        shares = (left / width, top / height, right / width, bottom / height)
-        return cls(buffer.getvalue(), fitted.size, shares)
+        fractions = (left / width, top / height, right / width, bottom / height)
+        return cls(buffer.getvalue(), fitted.size, fractions)
 
     @property
     def address(self) -> str:
-        """The photo as an address that holds it all."""
-        return "data:image/jpeg;base64," + base64.b64encode(self.jpeg).decode("ascii")
+        """The photo as a `data:` address."""
+        return jpeg_address(self.jpeg)
 
 
 @dataclass(frozen=True)
 class PageItem:
-    """One photo of the page, as small as the page will have it. Made by `PageItem.of`.
+    """One photo of the page with its captions. Made by `PageItem.of`.
 
-    photo: the photo itself.
+    photo: the encoded photo.
     map_shape: rows and columns of the maps.
-    captions: for each caption its words, and the numbers that are written beside it.
+    captions: for each caption its words, and the scores shown beside it.
     maps: for each caption its maps (T, rows * columns), int32, in units of `UNIT`.
-    name: a line under the photo, such as the name of its file.
+    name: the line under the photo, such as the name of its file.
     """
 
     photo: PagePhoto
@@ -99,12 +94,12 @@ class PageItem:
     def of(
         cls, photo: Image.Image, region: Region, captions: Sequence[PageCaption], name: str = ""
     ) -> PageItem:
-        """A photo made ready for the page; nothing of it is kept but its JPEG.
+        """Prepare a photo for the page; only its JPEG is kept.
 
-        region: the part of the photo the maps cover, in its pixels.
-        captions: the caption, and after it any alternatives; all their maps have one shape.
+        region: the part of the photo the maps cover, in pixels.
+        captions: the caption, then any alternatives; all maps have the same shape.
 
-        Raises `ValueError` without captions, for maps of different shapes, and as
+        Raises `ValueError` if there are no captions, if maps differ in shape, and as
         `check_attention` and `check_region` do.
         """
         if len(captions) == 0:
@@ -116,7 +111,7 @@ class PageItem:
         return cls(
             photo=PagePhoto.of(photo, region),
             map_shape=shapes.pop(),
-            captions=[(tuple(each.words), _beside(each, len(captions) > 1)) for each in captions],
+            captions=[(tuple(each.words), _scores(each, len(captions) > 1)) for each in captions],
             maps=[
                 np.rint(weights.reshape(len(weights), -1) / UNIT).astype(np.int32)
                 for weights in maps
@@ -128,43 +123,24 @@ class PageItem:
 def html_page(
     items: Sequence[PageItem], title: str = "Where the model looked", strength: float = 0.8
 ) -> str:
-    """One HTML page for one or several captioned photos, as text to be stored in UTF-8.
+    """Return one standalone HTML page for captioned photos, to be stored as UTF-8.
 
-    Everything is in the page: photos as JPEG of at most 1000 pixels a side, maps as numbers,
-    style and script. It loads nothing, and forbids itself to. Pointing at a word, moving to it
-    with the keyboard or tapping it shows its map over the photo, drawn as `overlay` draws it.
+    Photos are JPEGs of at most 1000 pixels a side. Pointing at a word, focusing it with the
+    keyboard or tapping it shows its map over the photo, drawn as `overlay` draws it.
 
-    strength: of the overlay at first; the page has a slider for it.
+    strength: initial strength of the overlay; the page has a slider for it.
 
-    Raises `ValueError` for no items and as `check_strength` does.
+    Raises `ValueError` if there are no items, and as `check_strength` does.
     """
     if len(items) == 0:
         raise ValueError("there must be at least one photo on a page")
     percent = round(100 * check_strength(strength))
-    articles = []
-    numbers: dict[str, Any] = {"unit": UNIT, "look": asdict(LOOK), "items": []}
-    for position, item in enumerate(items):
-        numbers["items"].append(_numbers(item))
-        articles.append(_article(item, position))
-    policy = (
-        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-        f"script-src 'sha256-{_digest(SCRIPT)}'"
-    )
-    heading = html.escape(printable(title))
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{heading}</title>
-<style>{STYLE}</style>
-</head>
-<body>
-<header>
-<h1>{heading}</h1>
-<p>Point at a word, tap it, or walk with <kbd>←</kbd> <kbd>→</kbd>: the light falls where the model
-looked when it wrote that word. A click keeps it, <kbd>Esc</kbd> lets it go. Hatched: not seen by
+    articles = "".join(_article(item, position) for position, item in enumerate(items))
+    data = _json({"unit": UNIT, "items": [_viewer_item(item) for item in items]})
+    body = f"""<header>
+<h1>{escaped(title)}</h1>
+<p>Point at a word, tap it, or press <kbd>←</kbd> <kbd>→</kbd>: bright is where the model looked
+when it wrote that word. A click pins the word, <kbd>Esc</kbd> releases it. Hatched: not seen by
 the model.</p>
 <div class="strength"><label for="strength">Strength</label>
 <input id="strength" type="range" min="0" max="100" value="{percent}" autocomplete="off">
@@ -172,12 +148,11 @@ the model.</p>
 <noscript><p>Without its script this page shows the photos and captions, but no maps.</p></noscript>
 </header>
 <main>
-{"".join(articles)}</main>
-<script id="data" type="application/json">{_json(numbers)}</script>
-<script>{SCRIPT}</script>
-</body>
-</html>
+{articles}</main>
+<script id="data" type="application/json">{data}</script>
 """
+    script = f"{viewer_script()}\n{static_file('page.js')}"
+    return web_page(title, ("viewer.css", "page.css"), body, script)
 
 
 def save_html(
@@ -188,13 +163,13 @@ def save_html(
 ) -> None:
     """Write `html_page` to a file.
 
-    Raises `ValueError` as `html_page` does and `UserError` when the file cannot be written.
+    Raises `ValueError` as `html_page` does, and `UserError` if the file cannot be written.
     """
     write_text(path, html_page(items, title, strength))
 
 
-def _numbers(item: PageItem) -> dict[str, Any]:
-    """What the script needs of an item: edges as shares of the photo, maps row by row."""
+def _viewer_item(item: PageItem) -> dict[str, Any]:
+    """The region, map shape and maps of an item, as `captionViewer` reads them."""
     rows, columns = item.map_shape
     return {
         "region": list(item.photo.region),
@@ -205,18 +180,17 @@ def _numbers(item: PageItem) -> dict[str, Any]:
 
 
 def _article(item: PageItem, position: int) -> str:
-    """The HTML of one item; all text from outside is escaped."""
+    """HTML of one item."""
     width, height = item.photo.size
-    alternative = html.escape(" ".join(printable(word) for word in item.captions[0][0]))
-    name = html.escape(printable(item.name))
-    captions = "".join(_caption(words, numbers) for words, numbers in item.captions)
+    alternative = escaped(" ".join(printable(word) for word in item.captions[0][0]))
+    captions = "".join(_caption(words, scores) for words, scores in item.captions)
     return f"""<article class="item" id="item-{position}">
 <figure>
 <div class="stage" style="--ratio:{width / height:.4f}">
 <img src="{item.photo.address}" width="{width}" height="{height}" alt="{alternative}">
 <canvas hidden></canvas>
 </div>
-<figcaption>{name}</figcaption>
+<figcaption>{escaped(item.name)}</figcaption>
 </figure>
 <ol class="captions">
 {captions}</ol>
@@ -224,22 +198,21 @@ def _article(item: PageItem, position: int) -> str:
 """
 
 
-def _beside(caption: PageCaption, ranked: bool) -> str:
+def _scores(caption: PageCaption, is_ranked: bool) -> str:
     parts = []
-    if ranked and caption.score is not None:
+    if is_ranked and caption.score is not None:
         parts.append(f"score {caption.score:.2f}")
     if caption.log_probability is not None:
         parts.append(f"log-probability {caption.log_probability:.2f}")
     return ", ".join(parts)
 
 
-def _caption(words: Sequence[str], numbers: str) -> str:
+def _caption(words: Sequence[str], scores: str) -> str:
     buttons = "\n".join(
-        f'<button class="word" type="button" aria-pressed="false">'
-        f"{html.escape(printable(word) or '?')}</button>"
+        f'<button class="word" type="button" aria-pressed="false">{escaped(word) or "?"}</button>'
         for word in words
     )
-    score = f'<span class="score">{numbers}</span>' if numbers else ""
+    score = f'<span class="score">{scores}</span>' if scores else ""
     return f"""<li class="caption">
 <div class="words" dir="auto">
 {buttons}
@@ -250,10 +223,6 @@ def _caption(words: Sequence[str], numbers: str) -> str:
 
 
 def _json(value: Any) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """JSON without the characters that could end its script element."""
     text = json.dumps(value, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _digest(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")

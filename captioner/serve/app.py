@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -17,9 +15,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from captioner.render.overlay import LOOK
-from captioner.render.page_style import VIEWER_STYLE
-from captioner.render.viewer_script import VIEWER
+from captioner.render.web_page import static_file, viewer_script
 from captioner.serve.answers import problem_answer
 from captioner.serve.guard import Guard
 from captioner.serve.interface import Interface
@@ -65,14 +61,11 @@ def make_app(
 
 
 async def _viewer_script(request: Request) -> Response:
-    """The viewer of the self-contained page, as a module."""
-    look = json.dumps(asdict(LOOK))
-    text = f"{VIEWER}\nexport const LOOK = {look};\nexport {{ captionViewer }};\n"
-    return Response(text, media_type="text/javascript")
+    return Response(viewer_script(), media_type="text/javascript")
 
 
 async def _viewer_style(request: Request) -> Response:
-    return Response(VIEWER_STYLE, media_type="text/css")
+    return Response(static_file("viewer.css"), media_type="text/css")
 
 
 def _demo_route(photo: Path) -> Route:

@@ -64,7 +64,7 @@ def test_what_cannot_be_drawn(tmp_path: Path) -> None:
         save_heat_map(tmp_path / "map.txt", ITEM)
     with pytest.raises(UserError, match="the translation is empty"):
         save_heat_map(tmp_path / "map.png", AlignmentItem(["a"], [], np.empty((0, 1))))
-    with pytest.raises(ValueError, match="are not of 1 words written and 2 read"):
+    with pytest.raises(ValueError, match="do not fit 1 target words and 2 source words"):
         AlignmentItem(["a", "b"], ["c"], [[1.0]])
 
 
@@ -75,6 +75,6 @@ def test_a_page_has_every_cell_and_no_markup_of_the_words(tmp_path: Path) -> Non
     assert "&lt;end&gt;" in page
     assert "<end>" not in page
     assert "<b>" not in page
-    assert "http" not in page  # It stands by itself.
+    assert "//" not in page  # It loads nothing.
     save_alignment_page(tmp_path / "page.html", [ITEM])
     assert "--w:0.750" in (tmp_path / "page.html").read_text(encoding="utf-8")

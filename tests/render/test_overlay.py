@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from captioner.render.overlay import LOOK, brightness, overlay
+from captioner.render.overlay import STYLE, brightness, overlay
 from captioner.render.upsample import upsample
 
 Floats = npt.NDArray[np.float64]
@@ -74,7 +74,7 @@ def test_even_map_looks_even() -> None:
 def test_noise_of_a_flat_map_is_not_blown_up() -> None:
     noise = np.random.default_rng(1).uniform(0.9, 1.1, (14, 14))
     light = brightness(upsample(noise / noise.sum(), 140, 140), 196)
-    assert light.max() - light.min() < 0.2 / LOOK.flat_peak
+    assert light.max() - light.min() < 0.2 / STYLE.flat_peak
     assert light.max() < 0.5  # so no contour is drawn either
 
 
@@ -92,7 +92,7 @@ def test_line_runs_where_the_light_is_half(one_hot: OneHot) -> None:
     light = brightness(upsample(weights, 420, 420), 196)
     white = drawn[..., 2] > 160
     assert white.any()
-    assert np.abs(light[white] - LOOK.contour_level).max() < 0.05
+    assert np.abs(light[white] - STYLE.contour_level).max() < 0.05
 
 
 def test_a_stronger_overlay_is_darker(photo: Image.Image, one_hot: OneHot) -> None:

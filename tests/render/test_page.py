@@ -108,7 +108,7 @@ def test_several_photos_and_alternatives(photo: Image.Image, attention: Attentio
     assert page.text["span"] == "log-probability -3.25"
 
 
-def test_the_score_is_said_of_several_captions(photo: Image.Image, attention: Attention) -> None:
+def test_several_captions_show_their_scores(photo: Image.Image, attention: Attention) -> None:
     captions = [PageCaption([word], attention(1), -3.25, -1.5) for word in ("dog", "cat")]
     for given in (1, 2):
         page = html_page([PageItem.of(photo, REGION, captions[:given])])
@@ -161,8 +161,8 @@ def test_ids_of_the_script_are_on_the_page(photo: Image.Image, attention: Attent
     assert set(re.findall(r'getElementById\("([^"]+)"\)', page.scripts[1])) <= ids
     classes = {attributes.get("class") for _, attributes in page.tags}
     assert set(re.findall(r'querySelector(?:All)?\("\.([^"]+)"\)', page.scripts[1])) <= classes
-    looks = set(re.findall(r"look\.([a-z_]+)", page.scripts[1]))
-    assert looks == set(page.data["look"])
+    (style,) = re.findall(r"^const OVERLAY_STYLE = (.*);$", page.scripts[1], re.MULTILINE)
+    assert set(re.findall(r"\bstyle\.([a-z_]+)", page.scripts[1])) == set(json.loads(style))
     (slider,) = [attributes for tag, attributes in page.tags if tag == "input"]
     assert slider["value"] == "35"
 

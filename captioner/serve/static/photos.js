@@ -5,7 +5,7 @@ import { startCamera } from "./camera.js";
 import { complain, copyOf, save, saveJson, say } from "./common.js";
 import { pageOf } from "./pages.js";
 import { settings } from "./settings.js";
-import { LOOK, captionViewer } from "./viewer.js";
+import { captionViewer } from "./viewer.js";
 
 const AT_ONCE = 5; // requests under way; a browser has six connections
 const PATIENCE = 250; // milliseconds that a setting stays as it is before it is used
@@ -17,7 +17,7 @@ const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 export const startPhotos = (model) => {
   const results = find("results");
   const slider = find("strength");
-  const viewer = captionViewer(LOOK, 1, slider);
+  const viewer = captionViewer(1, slider);
   const search = settings(model, () => later());
   const items = []; // in the order of the page
   const queue = []; // items to be captioned
@@ -186,7 +186,7 @@ export const startPhotos = (model) => {
     });
     photo.src = item.address;
     const likely = root.querySelector(".likely");
-    root.addEventListener("look", ({ detail }) => {
+    root.addEventListener("wordshown", ({ detail }) => {
       const said = detail && item.answer?.captions[detail.row];
       const share = said && Math.exp(said.word_log_probabilities[detail.word]);
       likely.textContent = said

@@ -1,42 +1,40 @@
-"""The script that shows captions: `upsample` and `overlay` once more, in the browser."""
+// Draws the attention map of a caption's word over its photo, as captioner/render/overlay.py does.
+// OVERLAY_STYLE, the numbers of the overlay, is defined by the line that Python puts in front.
 
-from __future__ import annotations
+const FADE_MS = 200; // from one map to the next
+const WORD_MS = 850; // each word while playing
+const MAX_SIDE = 1000; // pixels of the canvas
 
-VIEWER = r"""
-// Shows where the model looked: over photos, for the words of their captions.
-//
-// look: the numbers of the overlay. unit: what 1 stands for in the maps. slider: a range input in
-// percent, the overlay's strength. Gives `add` and `remove`, which take an element that holds a
-// ".stage" with an img and a canvas, and for each ".caption" its ".word" buttons and ".play".
-const captionViewer = (look, unit, slider) => {
-  const still = matchMedia("(prefers-reduced-motion: reduce)");
-  const FADE = 200; // milliseconds from one map to the next
-  const BEAT = 850; // milliseconds a word while playing
-  const LONGEST = 1000; // pixels of the canvas
+// unit: value of 1 in the maps. slider: range input in percent, the strength of the overlay.
+// Returns `add` and `remove`. Both take an element that holds a ".stage" with an img and a canvas,
+// and for each ".caption" its ".word" buttons and its ".play" button.
+export const captionViewer = (unit, slider) => {
+  const style = OVERLAY_STYLE;
+  const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
-  const spline = (distance) => {
+  const cubicSpline = (distance) => {
     const size = Math.abs(distance);
     if (size < 1) return 2 / 3 - size * size + size * size * size / 2;
     return size < 2 ? (2 - size) ** 3 / 6 : 0;
   };
 
-  // For each pixel from `first` to `end`: four cells and how much each of them counts.
-  const spread = (cells, first, end, low, high) => {
+  // For each pixel from `first` to `end`: the four nearest cells and their weights.
+  const interpolation = (cells, first, end, low, high) => {
     const index = new Int32Array(4 * (end - first));
-    const share = new Float32Array(4 * (end - first));
+    const weight = new Float32Array(4 * (end - first));
     for (let pixel = first; pixel < end; pixel++) {
       const position = (pixel + 0.5 - low) / (high - low) * cells - 0.5;
       const inside = Math.min(Math.max(position, 0), cells - 1);
       for (let tap = 0; tap < 4; tap++) {
         const cell = Math.floor(inside) + tap - 1;
         index[4 * (pixel - first) + tap] = Math.min(Math.max(cell, 0), cells - 1);
-        share[4 * (pixel - first) + tap] = spline(inside - cell);
+        weight[4 * (pixel - first) + tap] = cubicSpline(inside - cell);
       }
     }
-    return { index, share };
+    return { index, weight };
   };
 
-  // The map over the pixels of the region, row by row.
+  // Upsamples a map to the pixels of the region, row by row.
   const upsample = (view, map) => {
     const { columns, rows, across, down, wide, high } = view;
     const strips = new Float32Array(rows * wide);
@@ -44,7 +42,7 @@ const captionViewer = (look, unit, slider) => {
       for (let x = 0; x < wide; x++) {
         let sum = 0;
         for (let tap = 4 * x; tap < 4 * x + 4; tap++) {
-          sum += across.share[tap] * map[row * columns + across.index[tap]];
+          sum += across.weight[tap] * map[row * columns + across.index[tap]];
         }
         strips[row * wide + x] = sum;
       }
@@ -52,25 +50,26 @@ const captionViewer = (look, unit, slider) => {
     const field = new Float32Array(wide * high);
     for (let y = 0; y < high; y++) {
       for (let tap = 4 * y; tap < 4 * y + 4; tap++) {
-        const share = down.share[tap], start = down.index[tap] * wide;
-        for (let x = 0; x < wide; x++) field[y * wide + x] += share * strips[start + x];
+        const weight = down.weight[tap], start = down.index[tap] * wide;
+        for (let x = 0; x < wide; x++) field[y * wide + x] += weight * strips[start + x];
       }
     }
     return field;
   };
 
-  // Scaled so that 1 is full light; a flat map stays dim and even.
-  const scaled = (view, map) => {
-    let peak = look.flat_peak / map.length;
+  // Scales a map so that 1 is full brightness; a flat map stays dim and even.
+  const normalise = (view, map) => {
+    let peak = style.flat_peak / map.length;
     for (const value of upsample(view, map)) peak = Math.max(peak, value);
     return Float32Array.from(map, (value) => value / peak);
   };
 
+  // Fits the canvas to the stage; keeps the photo's pixels and the interpolation weights.
   const prepare = (figure) => {
     const { stage, photo, canvas, item } = figure;
     const wanted = stage.clientWidth * Math.min(devicePixelRatio || 1, 2);
     const shape = photo.naturalHeight / photo.naturalWidth;
-    const width = Math.max(2, Math.round(Math.min(wanted, LONGEST, LONGEST / shape)));
+    const width = Math.max(2, Math.round(Math.min(wanted, MAX_SIDE, MAX_SIDE / shape)));
     const height = Math.max(2, Math.round(width * shape));
     if (figure.view && figure.view.width === width && figure.view.height === height) return;
     canvas.width = width;
@@ -84,52 +83,53 @@ const captionViewer = (look, unit, slider) => {
     figure.view = {
       width, height, pen, x0, y0, x1, y1, wide: x1 - x0, high: y1 - y0,
       rows: item.rows, columns: item.columns,
-      across: spread(item.columns, x0, x1, left, right),
-      down: spread(item.rows, y0, y1, top, bottom),
+      across: interpolation(item.columns, x0, x1, left, right),
+      down: interpolation(item.rows, y0, y1, top, bottom),
       source: pen.getImageData(0, 0, width, height).data,
       drawn: pen.createImageData(width, height),
     };
   };
 
-  const line = (light, level, steep, width) =>
-    Math.min(Math.max(width / 2 + 0.5 - Math.abs(light - level) / Math.max(steep, 1e-6), 0), 1);
+  // Opacity of a contour line of `width` pixels where the slope of the light is `slope`.
+  const contour = (light, level, slope, width) =>
+    Math.min(Math.max(width / 2 + 0.5 - Math.abs(light - level) / Math.max(slope, 1e-6), 0), 1);
 
   const draw = (figure) => {
-    const view = figure.view, strength = figure.presence * Number(slider.value) / 100;
+    const view = figure.view, strength = figure.opacity * Number(slider.value) / 100;
     const { width, height, x0, y0, x1, y1, wide, high, source, drawn } = view;
-    const out = drawn.data, field = upsample(view, figure.shown);
+    const out = drawn.data, field = upsample(view, figure.map);
     const period = Math.max(6, Math.max(width, height) / 50);
     const thin = Math.max(1, Math.max(width, height) / 450);
-    const tint = look.tint.map((part) => 255 * part);
+    const tint = style.tint.map((part) => 255 * part);
     for (let y = 0; y < height; y++) {
       for (let x = 0; x < width; x++) {
         const at = 4 * (y * width + x);
-        const seen = x >= x0 && x < x1 && y >= y0 && y < y1;
+        const isCovered = x >= x0 && x < x1 && y >= y0 && y < y1;
         let light = 0, dark = 0, bright = 0, hatch = 1;
-        if (seen) {
+        if (isCovered) {
           const i = x - x0, j = y - y0, here = j * wide + i;
           light = field[here];
           const before = i > 0 ? field[here - 1] : light;
           const after = i < wide - 1 ? field[here + 1] : light;
           const above = j > 0 ? field[here - wide] : light;
           const below = j < high - 1 ? field[here + wide] : light;
-          const steep = Math.hypot(
+          const slope = Math.hypot(
             (after - before) / (i > 0 && i < wide - 1 ? 2 : 1),
             (below - above) / (j > 0 && j < high - 1 ? 2 : 1));
-          dark = strength * 0.35 * line(light, look.contour_level, steep, 3 * thin);
-          bright = strength * 0.85 * line(light, look.contour_level, steep, thin);
+          dark = strength * 0.35 * contour(light, style.contour_level, slope, 3 * thin);
+          bright = strength * 0.85 * contour(light, style.contour_level, slope, thin);
         } else {
           const phase = Math.abs((x + y) / period % 1 - 0.5);
           const stripe = Math.min(Math.max(1.25 - phase * period / 1.5, 0), 1);
-          hatch = 1 - strength * (1 - look.hatch_light) * stripe;
+          hatch = 1 - strength * (1 - style.hatch_light) * stripe;
         }
         const grey = 0.299 * source[at] + 0.587 * source[at + 1] + 0.114 * source[at + 2];
         for (let part = 0; part < 3; part++) {
           const full = source[at + part];
-          const dusk = look.dimmed_light * (grey + look.dimmed_colour * (full - grey));
-          const dimmed = full + strength * (dusk - full);
+          const darkest = style.dimmed_light * (grey + style.dimmed_colour * (full - grey));
+          const dimmed = full + strength * (darkest - full);
           let value = dimmed + light * (full - dimmed);
-          value += strength * look.tint_share * light * (tint[part] - value);
+          value += strength * style.tint_share * light * (tint[part] - value);
           value *= hatch;
           value -= dark * value;
           out[at + part] = value + bright * (255 - value);
@@ -140,56 +140,58 @@ const captionViewer = (look, unit, slider) => {
     view.pen.putImageData(drawn, 0, 0);
   };
 
-  // Move from what is on the screen to `target`, a scaled map, or to the bare photo for null.
-  const move = (figure, target) => {
-    cancelAnimationFrame(figure.moving);
-    const presence = figure.presence, goal = target ? 1 : 0;
-    if (presence === 0 && goal === 0) return;
-    const from = presence > 0 ? figure.shown : target;
-    const to = target || figure.shown;
+  // Fades from the map on the screen to `target`, a normalised map, or for null to the bare photo.
+  const fadeTo = (figure, target) => {
+    cancelAnimationFrame(figure.frame);
+    const opacity = figure.opacity, goal = target ? 1 : 0;
+    if (opacity === 0 && goal === 0) return;
+    const from = opacity > 0 ? figure.map : target;
+    const to = target || figure.map;
     const start = performance.now();
     const step = (now) => {
-      const passed = still.matches ? 1 : Math.min(Math.max((now - start) / FADE, 0), 1);
+      const passed = reducedMotion.matches ? 1 : Math.min(Math.max((now - start) / FADE_MS, 0), 1);
       const eased = passed * passed * (3 - 2 * passed);
-      figure.shown = to.map((value, cell) => from[cell] + eased * (value - from[cell]));
-      figure.presence = presence + eased * (goal - presence);
-      figure.canvas.hidden = figure.presence === 0;
+      figure.map = to.map((value, cell) => from[cell] + eased * (value - from[cell]));
+      figure.opacity = opacity + eased * (goal - opacity);
+      figure.canvas.hidden = figure.opacity === 0;
       if (!figure.canvas.hidden) draw(figure);
-      if (passed < 1) figure.moving = requestAnimationFrame(step);
+      if (passed < 1) figure.frame = requestAnimationFrame(step);
     };
     step(start);
-    if (!still.matches) figure.moving = requestAnimationFrame(step);
+    if (!reducedMotion.matches) figure.frame = requestAnimationFrame(step);
   };
-  const figures = [];
-  let latest = null;
 
-  const same = (one, other) =>
+  const figures = [];
+  let lastUsed = null; // the figure that the arrow keys act on when no word has the focus
+
+  const isSame = (one, other) =>
     one === other || (one && other && one.row === other.row && one.word === other.word);
 
-  const show = async (figure, place) => {
-    latest = figure;
-    if (same(figure.current, place)) return;
-    figure.current = place;
-    figure.root.dispatchEvent(new CustomEvent("look", { detail: place }));
+  // position: {row, word} of a caption and its word, or null for the bare photo.
+  const show = async (figure, position) => {
+    lastUsed = figure;
+    if (isSame(figure.current, position)) return;
+    figure.current = position;
+    figure.root.dispatchEvent(new CustomEvent("wordshown", { detail: position }));
     for (const caption of figure.captions) {
       caption.words.forEach((word, number) => word.classList.toggle(
-        "shown", Boolean(place) && caption.row === place.row && number === place.word));
+        "shown", Boolean(position) && caption.row === position.row && number === position.word));
     }
-    if (!place) return move(figure, null);
+    if (!position) return fadeTo(figure, null);
     if (!figure.photo.complete) {
       await figure.photo.decode();
-      if (!same(figure.current, place)) return;
+      if (!isSame(figure.current, position)) return;
     }
     prepare(figure);
-    const map = figure.item.captions[place.row][place.word];
-    move(figure, scaled(figure.view, map.map((value) => value * unit)));
+    const map = figure.item.captions[position.row][position.word];
+    fadeTo(figure, normalise(figure.view, map.map((value) => value * unit)));
   };
 
-  const pin = (figure, place) => {
-    figure.pinned = place;
+  const pin = (figure, position) => {
+    figure.pinned = position;
     for (const { row, words } of figure.captions) {
       words.forEach((word, number) => {
-        const pressed = Boolean(place) && place.row === row && place.word === number;
+        const pressed = Boolean(position) && position.row === row && position.word === number;
         word.setAttribute("aria-pressed", String(pressed));
       });
     }
@@ -216,16 +218,17 @@ const captionViewer = (look, unit, slider) => {
         return;
       }
       show(figure, { row: caption.row, word });
-      figure.timer = setTimeout(next, BEAT, word + 1);
+      figure.timer = setTimeout(next, WORD_MS, word + 1);
     };
     next(0);
   };
 
-  // item: region (edges as shares of the photo), rows, columns, and for each caption its maps.
+  // item: region (edges as fractions of the photo), rows and columns of the maps, and for each
+  // caption its maps.
   const add = (root, item) => {
     const figure = {
       item, root, stage: root.querySelector(".stage"), photo: root.querySelector("img"),
-      canvas: root.querySelector("canvas"), view: null, shown: null, presence: 0, moving: 0,
+      canvas: root.querySelector("canvas"), view: null, map: null, opacity: 0, frame: 0,
       current: null, pinned: null, timer: 0, playing: null,
     };
     figure.captions = [...root.querySelectorAll(".caption")].map((caption, row) => ({
@@ -234,10 +237,10 @@ const captionViewer = (look, unit, slider) => {
     }));
     figures.push(figure);
     figures.sort((one, other) => one.root.compareDocumentPosition(other.root) & 4 ? -1 : 1);
-    latest = latest || figure;
+    lastUsed = lastUsed || figure;
     for (const caption of figure.captions) {
       caption.button.addEventListener("click", () => {
-        latest = figure;
+        lastUsed = figure;
         if (figure.playing === caption) {
           stop(figure);
           show(figure, null);
@@ -246,32 +249,32 @@ const captionViewer = (look, unit, slider) => {
         }
       });
       caption.words.forEach((word, number) => {
-        const place = { row: caption.row, word: number };
+        const position = { row: caption.row, word: number };
         word.addEventListener("pointerenter", (event) => {
           if (event.pointerType === "touch") return;
           stop(figure);
-          show(figure, place);
+          show(figure, position);
         });
         word.addEventListener("pointerleave", (event) => {
           if (event.pointerType !== "touch" && !figure.playing) show(figure, figure.pinned);
         });
         word.addEventListener("focus", () => {
           stop(figure);
-          show(figure, place);
+          show(figure, position);
         });
         word.addEventListener("blur", () => {
           if (!figure.playing) show(figure, figure.pinned);
         });
         word.addEventListener("click", () => {
           stop(figure);
-          const again = same(figure.pinned, place);
-          pin(figure, again ? null : place);
-          show(figure, again ? null : place);
+          const isPinned = isSame(figure.pinned, position);
+          pin(figure, isPinned ? null : position);
+          show(figure, isPinned ? null : position);
         });
       });
     }
     figure.sizes = new ResizeObserver(() => {
-      if (figure.presence === 0) return;
+      if (figure.opacity === 0) return;
       prepare(figure);
       draw(figure);
     });
@@ -279,20 +282,20 @@ const captionViewer = (look, unit, slider) => {
   };
 
   const remove = (root) => {
-    const place = figures.findIndex((figure) => figure.root === root);
-    if (place < 0) return;
-    const [figure] = figures.splice(place, 1);
+    const index = figures.findIndex((figure) => figure.root === root);
+    if (index < 0) return;
+    const [figure] = figures.splice(index, 1);
     stop(figure);
-    cancelAnimationFrame(figure.moving);
+    cancelAnimationFrame(figure.frame);
     figure.sizes.disconnect();
-    if (latest === figure) latest = figures[0] || null;
+    if (lastUsed === figure) lastUsed = figures[0] || null;
   };
 
   slider.addEventListener("input", () => {
-    for (const figure of figures) if (figure.presence > 0) draw(figure);
+    for (const figure of figures) if (figure.opacity > 0) draw(figure);
   });
 
-  // Left and right walk through the words, up and down through captions and photos.
+  // Left and right move between words, up and down between captions and photos.
   document.addEventListener("keydown", (event) => {
     if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
     if (event.target.closest("input, textarea, select, dialog, [role=tab]")) return;
@@ -306,7 +309,7 @@ const captionViewer = (look, unit, slider) => {
       return;
     }
     const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -1, ArrowDown: 1 };
-    const figure = figures.find((one) => one.root.contains(event.target)) || latest;
+    const figure = figures.find((one) => one.root.contains(event.target)) || lastUsed;
     if (!figure || figure.root.offsetParent === null) return;
     const row = figure.captions.findIndex((caption) => caption.words.includes(event.target));
     const word = row < 0 ? -1 : figure.captions[row].words.indexOf(event.target);
@@ -332,4 +335,3 @@ const captionViewer = (look, unit, slider) => {
 
   return { add, remove };
 };
-"""

@@ -1,0 +1,66 @@
+"""Standalone web pages: style, script and photos inlined, nothing loaded."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+
+from captioner.render.overlay import STYLE
+from captioner.render.typography import printable
+
+STATIC = Path(__file__).parent / "static"
+"""The folder of style sheets and scripts."""
+
+
+@cache
+def static_file(name: str) -> str:
+    """Read a style sheet or script of `STATIC`."""
+    return (STATIC / name).read_text(encoding="utf-8")
+
+
+def viewer_script() -> str:
+    """The JavaScript module that exports `captionViewer`, with the numbers of the overlay."""
+    return f"const OVERLAY_STYLE = {json.dumps(asdict(STYLE))};\n{static_file('viewer.js')}"
+
+
+def web_page(title: str, styles: tuple[str, ...], body: str, script: str = "") -> str:
+    """Return an HTML document in English, to be stored as UTF-8.
+
+    title: plain text. styles: names of style sheets in `STATIC`. body: HTML. script: a JavaScript
+    module that runs after the body.
+
+    The document's Content-Security-Policy forbids loading anything and running any other script.
+    """
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    if script:
+        digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+        policy += f"; script-src 'sha256-{digest}'"
+        script = f'<script type="module">{script}</script>\n'
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escaped(title)}</title>
+<style>{"".join(map(static_file, styles))}</style>
+</head>
+<body>
+{body}{script}</body>
+</html>
+"""
+
+
+def escaped(text: str) -> str:
+    """Return text as one line of HTML without markup."""
+    return html.escape(printable(text))
+
+
+def jpeg_address(jpeg: bytes) -> str:
+    """Return a `data:` address that contains the whole JPEG."""
+    return "data:image/jpeg;base64," + base64.b64encode(jpeg).decode("ascii")
