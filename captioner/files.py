@@ -90,48 +90,28 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def folder_lock(folder: str | os.PathLike[str], what: str, wait: bool = False) -> Iterator[None]:
-    """Keep a folder, which is made if absent, to this process while the block runs.
+    """Lock a folder for this process while the block runs; makes the folder if it is missing.
 
-    The operating system holds the lock, on a file `.lock` in the folder, and frees it however the
-    process ends. Where there are no such locks (Windows, some network disks) nothing is locked.
+    The lock is on a file `.lock` in it, which stays, and ends with the process.
 
-    `what` names the folder's role in the sentence of the `UserError` raised when another process
-    holds it (with `wait`, its end is waited for), or when it cannot be made or written to.
+    what: the folder's role, for messages. wait: wait for another process to release the lock.
+    Raises `UserError` when another process holds it, and when it cannot be made or written to.
     """
-    path = Path(folder) / ".lock"
-    descriptor = _locked(path, what, wait)
+    # Imported here: few commands lock anything.
+    from filelock import FileLock, Timeout
+
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        lock = FileLock(Path(folder) / ".lock")
+        lock.acquire(timeout=-1 if wait else 0)
+    except Timeout:
+        raise UserError(f"{what} {folder} is in use by another process") from None
+    except (OSError, ValueError, NotImplementedError) as error:
+        raise UserError(f"cannot make {what} {folder}: {_reason(error)}") from None
     try:
         yield
     finally:
-        if descriptor is not None:
-            path.unlink(missing_ok=True)
-            os.close(descriptor)
-
-
-def _locked(path: Path, what: str, wait: bool) -> int | None:
-    """A descriptor that holds the lock on a file, or None where there are no locks."""
-    while True:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        except (OSError, ValueError) as error:
-            raise UserError(f"cannot make {what} {path.parent}: {_reason(error)}") from None
-        try:
-            held = try_lock(descriptor, wait)
-            # Whoever held it before has taken its file away: then this is a lock on nothing.
-            if held and os.path.samestat(os.fstat(descriptor), path.stat()):
-                return descriptor
-        except FileNotFoundError:
-            held = True
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-        if held is None:
-            path.unlink(missing_ok=True)
-            return None
-        if not held:
-            raise UserError(f"{what} {path.parent} is in use by another process")
+        lock.release()
 
 
 def try_lock(descriptor: int, wait: bool = False) -> bool | None:
@@ -269,7 +249,7 @@ def file_keys(path: str | os.PathLike[str]) -> set[object]:
     return keys | {(found.st_dev, found.st_ino)} if found.st_ino else keys
 
 
-def _reason(error: OSError | ValueError) -> str:
+def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 

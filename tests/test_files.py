@@ -192,13 +192,11 @@ def test_a_locked_folder_is_refused_until_it_is_let_go(tmp_path: Path) -> None:
 
     with pytest.raises(UserError, match=f"^run {folder} is in use by another process$"):
         lock_twice()
-    assert list(folder.iterdir()) == []
     with folder_lock(folder, "run"), folder_lock(tmp_path, "run"):
         pass
 
 
 def test_a_locked_folder_can_be_waited_for(tmp_path: Path) -> None:
-    pytest.importorskip("fcntl")
     order: list[str] = []
 
     def second() -> None:
@@ -212,7 +210,6 @@ def test_a_locked_folder_can_be_waited_for(tmp_path: Path) -> None:
         order.append("first")
     waiting.join(60)
     assert order == ["first", "second"]
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_is_locked_once_until_it_is_closed(tmp_path: Path) -> None:
@@ -223,42 +220,6 @@ def test_a_file_is_locked_once_until_it_is_closed(tmp_path: Path) -> None:
     os.close(descriptors[0])
     assert try_lock(descriptors[1]) is True
     os.close(descriptors[1])
-
-
-def test_a_lock_whose_file_was_taken_away_is_no_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between opening the file and locking it, its last holder may have removed it."""
-    fcntl = pytest.importorskip("fcntl")
-    locked: list[int] = []
-    flock = fcntl.flock
-
-    def late(descriptor: int, operation: int) -> None:
-        if not locked:
-            (tmp_path / ".lock").unlink()
-        locked.append(descriptor)
-        flock(descriptor, operation)
-
-    monkeypatch.setattr(fcntl, "flock", late)
-    with folder_lock(tmp_path, "run"):
-        assert len(locked) == 2
-        assert os.path.samestat(os.fstat(locked[-1]), (tmp_path / ".lock").stat())
-
-
-def test_a_disk_without_locks_is_used_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fcntl = pytest.importorskip("fcntl")
-
-    def unsupported(descriptor: int, operation: int) -> None:
-        raise OSError(38, "Function not implemented")
-
-    monkeypatch.setattr(fcntl, "flock", unsupported)
-    with folder_lock(tmp_path, "run"), folder_lock(tmp_path, "run"):
-        pass
-    assert list(tmp_path.iterdir()) == []
-    with (tmp_path / "file").open("wb") as file:
-        assert try_lock(file.fileno()) is None
 
 
 def test_a_folder_that_cannot_be_made_cannot_be_locked(tmp_path: Path) -> None:
