@@ -1,4 +1,4 @@
-"""Weights of a model in a safetensors file: nothing pickled, and every tensor accounted for."""
+"""Weights of models in safetensors files, which hold tensors and nothing else."""
 
 from __future__ import annotations
 
@@ -14,39 +14,24 @@ from captioner.errors import UserError
 from captioner.files import atomic_path
 
 
-def write_weights(path: Path, modules: Mapping[str, nn.Module], dtype: torch.dtype) -> None:
-    """Write the weights of modules, each by the name of its part, atomically.
+def named_tensors(
+    modules: Mapping[str, nn.Module], dtype: torch.dtype | None = None
+) -> dict[str, Tensor]:
+    """Return the tensors of modules on the CPU, named `part.name`, ready to be written.
 
-    dtype: what floating-point weights are stored as. Raises `UserError` when it cannot be written.
-    """
-    write_tensors(path, stored(modules, dtype))
-
-
-def read_weights(path: Path, modules: Mapping[str, nn.Module]) -> None:
-    """Put the weights that `write_weights` wrote into modules, in the types these have.
-
-    Raises `UserError` as `read_tensors` and `fill` do.
-    """
-    fill(modules, read_tensors(path), path)
-
-
-def stored(modules: Mapping[str, nn.Module], dtype: torch.dtype | None) -> dict[str, Tensor]:
-    """The tensors of modules by part and name, as they are written.
-
-    dtype: of floating-point tensors; None leaves each its own.
+    modules: by part. dtype: type of floating-point tensors; None keeps the type of each.
     """
     return {
-        f"{part}.{name}": (tensor.to(dtype) if tensor.is_floating_point() else tensor)
+        name: (tensor.to(dtype) if tensor.is_floating_point() else tensor)
         .detach()
         .cpu()
         .contiguous()
-        for part, module in modules.items()
-        for name, tensor in module.state_dict().items()
+        for name, tensor in nn.ModuleDict(modules).state_dict().items()
     }
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write tensors, atomically. Raises `UserError` when the file cannot be written."""
+    """Write tensors atomically. Raises `UserError` if the file cannot be written."""
     with atomic_path(path) as temporary:
         try:
             save_file(tensors, temporary)
@@ -55,54 +40,61 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a file. Raises `UserError` for one that is missing or damaged."""
+    """Read all tensors of a file. Raises `UserError` if it is missing or damaged."""
     if not path.is_file():
         raise UserError(f"model weights {path} do not exist")
     try:
-        found: dict[str, Tensor] = load_file(path)
+        tensors: dict[str, Tensor] = load_file(path)
     except (SafetensorError, OSError) as error:
         raise UserError(f"model weights {path} cannot be read ({error})") from None
-    return found
+    return tensors
 
 
-def fill(modules: Mapping[str, nn.Module], tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Put tensors, named as `stored` names them, into modules, in the types and the memory format
-    that these have.
+def fill(
+    module: nn.Module | Mapping[str, Tensor],
+    tensors: Mapping[str, Tensor],
+    source: str | Path,
+    prefix: str = "",
+) -> None:
+    """Fill a module, or tensors by name, in place from other tensors by name.
 
-    path: of the file they come from, for messages. Modules may have been made on the device `meta`,
-        without memory.
-    Raises `UserError` naming the file, and the tensor that is missing or does not fit.
+    tensors: the names of the module's tensors follow `prefix`; names without it are ignored.
+    Values are converted to the type and memory format of the module. A module on the device `meta`
+    is moved to the CPU.
+    source: where the tensors come from; begins the error message.
+
+    Raises `UserError` naming the first tensor that is missing, unknown, or of another shape or
+    kind of number; then nothing is filled.
     """
-    expected = {f"{part}.{n}": t for part, m in modules.items() for n, t in m.state_dict().items()}
-    for name in sorted(expected.keys() | tensors.keys()):
-        if name not in tensors:
-            raise UserError(f"{path}: tensor {name!r} is missing")
+    expected = module.state_dict() if isinstance(module, nn.Module) else module
+    given = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+    for name in sorted(expected.keys() | given.keys()):
+        if name not in given:
+            raise UserError(f"{source}: tensor {prefix + name!r} is missing")
         if name not in expected:
-            raise UserError(f"{path}: tensor {name!r} does not belong to this model")
-        if tensors[name].shape != expected[name].shape:
+            raise UserError(f"{source}: tensor {prefix + name!r} does not belong to this model")
+        if given[name].shape != expected[name].shape:
             raise UserError(
-                f"{path}: tensor {name!r} is {tuple(tensors[name].shape)}, "
+                f"{source}: tensor {prefix + name!r} is {tuple(given[name].shape)}, "
                 f"not {tuple(expected[name].shape)}"
             )
-        if tensors[name].is_floating_point() != expected[name].is_floating_point():
+        if given[name].is_floating_point() != expected[name].is_floating_point():
             raise UserError(
-                f"{path}: tensor {name!r} is of type {tensors[name].dtype}, "
+                f"{source}: tensor {prefix + name!r} is of type {given[name].dtype}, "
                 f"not {expected[name].dtype}"
             )
-    for part, module in modules.items():
-        own = {
-            name: _in_format_of(tensor, tensors[f"{part}.{name}"])
-            for name, tensor in module.state_dict().items()
-        }
-        module.load_state_dict(own, assign=True)
+    if isinstance(module, nn.Module) and any(tensor.is_meta for tensor in expected.values()):
+        on_cpu = {name: _like(tensor, given[name]) for name, tensor in expected.items()}
+        module.load_state_dict(on_cpu, assign=True)
+        return
+    with torch.no_grad():
+        for name, tensor in expected.items():
+            tensor.copy_(given[name])
 
 
-def _in_format_of(wanted: Tensor, given: Tensor) -> Tensor:
-    """A tensor on the CPU in the type and with the strides of another one of its shape.
-
-    The same tensor, where it is so already.
-    """
-    if given.dtype == wanted.dtype and given.stride() == wanted.stride():
-        return given
-    # Not by `empty_like`, which imports sympy for tensors without memory: half a second.
-    return torch.empty_strided(wanted.shape, wanted.stride(), dtype=wanted.dtype).copy_(given)
+def _like(meta: Tensor, tensor: Tensor) -> Tensor:
+    """Return a tensor in the type and strides of a `meta` tensor; itself if they agree."""
+    if tensor.dtype == meta.dtype and tensor.stride() == meta.stride():
+        return tensor
+    # `empty_like` of a meta tensor imports sympy, which takes half a second.
+    return torch.empty_strided(meta.shape, meta.stride(), dtype=meta.dtype).copy_(tensor)

@@ -25,7 +25,7 @@ from captioner.model_folders import CARD, CONFIG, WEIGHTS, read_card, read_model
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import VGGConfig, VGGEncoder
-from captioner.weight_files import fill, read_tensors, stored, write_tensors
+from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
 
 FORMAT = "captioner caption model 1"
 VOCABULARY = "vocabulary.json"
@@ -73,7 +73,7 @@ def save_model(
         captioner.search,
         None if captioner.confidence is None else captioner.confidence.config,
     )
-    tensors = stored({"encoder": captioner.encoder, "decoder": captioner.decoder}, dtype)
+    tensors = named_tensors({"encoder": captioner.encoder, "decoder": captioner.decoder}, dtype)
     write_tensors(folder / WEIGHTS, tensors | _stored_confidence(captioner.confidence))
     captioner.vocabulary.save(folder / VOCABULARY)
     mapping = to_mapping(config)
@@ -112,7 +112,7 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
         )
     else:
         modules[_CONFIDENCE] = confidence
-    fill(modules, tensors, folder / WEIGHTS)
+    fill(nn.ModuleDict(modules), tensors, folder / WEIGHTS)
     card = read_card(folder)
     try:
         captioner = Captioner(
@@ -169,7 +169,7 @@ def _written_without_confidence(folder: Path, mapping: dict[str, Any]) -> dict[s
 
 
 def _stored_confidence(confidence: Confidence | None) -> dict[str, Tensor]:
-    return {} if confidence is None else stored({_CONFIDENCE: confidence}, None)
+    return {} if confidence is None else named_tensors({_CONFIDENCE: confidence})
 
 
 def _without_confidence(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from captioner.caption import load_model
 from captioner.errors import UserError
 from captioner.text.vocabulary import Vocabulary
+from captioner.weight_files import fill
 
 WORDS = "vocabulary.json"
 
@@ -37,9 +38,9 @@ class Start:
         not trained is another than the decoder has learned to read.
         """
         if self.decoder:
-            self._put("decoder", self.decoder, decoder)
+            fill(decoder, self.decoder, f"start_from {self.source} does not fit this decoder")
         if trained and self.encoder:
-            self._put("encoder", self.encoder, encoder)
+            fill(encoder, self.encoder, f"start_from {self.source} does not fit this encoder")
         elif self.encoder:
             own = encoder.state_dict()
             for name in sorted(self.encoder.keys() | own.keys()):
@@ -52,22 +53,6 @@ class Start:
                         f"start_from {self.source} was trained on another encoder than this "
                         f"recipe's: tensor {name!r} differs"
                     )
-
-    def _put(self, part: str, weights: dict[str, Tensor], module: nn.Module) -> None:
-        own = module.state_dict()
-        for name in sorted(weights.keys() | own.keys()):
-            if name not in weights or name not in own:
-                has = "lacks" if name not in weights else "has"
-                raise UserError(
-                    f"start_from {self.source} does not fit this recipe: it {has} the {part}'s "
-                    f"tensor {name!r}"
-                )
-            if weights[name].shape != own[name].shape:
-                raise UserError(
-                    f"start_from {self.source} does not fit this recipe: the {part}'s tensor "
-                    f"{name!r} is {tuple(weights[name].shape)}, not {tuple(own[name].shape)}"
-                )
-        module.load_state_dict(weights)
 
 
 def read_start(path: Path) -> Start:

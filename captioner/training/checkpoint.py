@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from captioner.errors import UserError
 from captioner.files import atomic_path
+from captioner.weight_files import fill
 
 FORMAT = "captioner checkpoint 1"
 
@@ -101,10 +102,9 @@ def load_checkpoint(
         torch.set_rng_state(tensors[_random_name("cpu", rank)])
     except (KeyError, TypeError, RuntimeError):
         raise _damaged(path) from None
-    model.load_state_dict(_same_shapes(path, tensors, "model.", model.state_dict()))
-    average = average or {}
-    for name, tensor in _same_shapes(path, tensors, "average.", average).items():
-        average[name].copy_(tensor)
+    other_model = f"checkpoint {path} belongs to another model"
+    fill(model, tensors, other_model, "model.")
+    fill(average or {}, tensors, other_model, "average.")
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for index, parameter in enumerate(parameters):
         prefix = f"optimizer.{index}."
@@ -119,7 +119,7 @@ def load_checkpoint(
                 # In the parameter's own order in memory, which Adam's fused form goes by.
                 own_form = torch.empty_like(parameter, dtype=tensor.dtype).copy_(tensor)
             else:
-                raise UserError(f"checkpoint {path} belongs to another model: state {name!r}")
+                raise UserError(f"{other_model}: state {name!r}")
             state[name.removeprefix(prefix)] = own_form
         if state:
             optimizer.state[parameter] = state
@@ -171,17 +171,6 @@ def _read(path: Path, processes: int) -> tuple[Position, dict[str, Tensor]]:
 
 def _damaged(path: Path) -> UserError:
     return UserError(f"checkpoint {path} is damaged: it does not say where the run is")
-
-
-def _same_shapes(
-    path: Path, tensors: Mapping[str, Tensor], prefix: str, expected: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    """The tensors of this prefix, without it. Raises `UserError` where they are not as expected."""
-    own = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-    for name in sorted(own.keys() | expected.keys()):
-        if name not in own or name not in expected or own[name].shape != expected[name].shape:
-            raise UserError(f"checkpoint {path} belongs to another model: tensor {name!r}")
-    return own
 
 
 def _random_name(kind: str, rank: int) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from captioner.errors import UserError
 from captioner.fields import from_mapping, to_mapping
@@ -25,7 +26,7 @@ from captioner.model_folders import (
 from captioner.text.vocabulary_files import load_text_vocabulary, save_text_vocabulary
 from captioner.translate.model_config import TranslationModelConfig
 from captioner.translate.translator import TranslationSearch, Translator
-from captioner.weight_files import read_weights, write_weights
+from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
 
 FORMAT = "captioner translation model 1"
 _UNSCALED = {"scale_embeddings": False}
@@ -78,7 +79,7 @@ def save_translator(
     """
     folder = Path(folder)
     joint = translator.source is translator.target
-    write_weights(folder / WEIGHTS, {"model": translator.model}, dtype)
+    write_tensors(folder / WEIGHTS, named_tensors({"model": translator.model}, dtype))
     if joint:
         save_text_vocabulary(translator.source, folder / JOINT)
     else:
@@ -127,5 +128,5 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
         )
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    read_weights(folder / WEIGHTS, {"model": model})
+    fill(nn.ModuleDict({"model": model}), read_tensors(folder / WEIGHTS), folder / WEIGHTS)
     return translator.to(device)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from captioner.errors import UserError
 from captioner.vision.vgg import VGGConfig, VGGEncoder
+from captioner.weight_files import fill, read_tensors
 
 IMAGENET = "imagenet"
 """The name, in place of a path, for torchvision's ImageNet weights."""
@@ -32,12 +33,12 @@ def build_encoder(config: VGGConfig, weights: str) -> VGGEncoder:
     encoder = VGGEncoder(config)
     if weights == IMAGENET:
         state = imagenet_weights(config)
-        encoder.load_state_dict(_convolutions(state, encoder, "ImageNet weights"))
+        _fill_encoder(encoder, state, "ImageNet weights")
     elif weights != RANDOM:
         path = Path(weights)
         if path.is_dir():
             path /= "model.safetensors"
-        encoder.load_state_dict(_convolutions(read_weights(path), encoder, str(path)))
+        _fill_encoder(encoder, read_weights(path), str(path))
     return encoder.eval()
 
 
@@ -82,24 +83,19 @@ def imagenet_weights(config: VGGConfig) -> dict[str, Tensor]:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Tensors of a `.safetensors` file, or of a `.pth`/`.pt` file read without unpickling code.
+    """Read the tensors of a `.safetensors` file, or of a `.pth`/`.pt` file without running code.
 
-    Raises `UserError` when the file is missing, of another kind, or damaged.
+    Raises `UserError` if the file is missing, of another kind, or damaged.
     """
     if not path.is_file():
         raise UserError(f"weights file {path} does not exist")
+    if path.suffix == ".safetensors":
+        return read_tensors(path)
+    if path.suffix not in (".pth", ".pt"):
+        raise UserError(f"weights file {path} is neither .safetensors nor .pth")
     try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            state: Any = load_file(path)
-        elif path.suffix in (".pth", ".pt"):
-            state = torch.load(path, map_location="cpu", weights_only=True)
-        else:
-            raise UserError(f"weights file {path} is neither .safetensors nor .pth")
-    except UserError:
-        raise
-    except Exception as error:  # Each reader has error types of its own for damaged files.
+        state: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch.load raises many types of errors for damaged files.
         raise UserError(f"weights file {path} cannot be read ({_reason(error)})") from None
     if not isinstance(state, dict) or not all(
         isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in state.items()
@@ -139,24 +135,12 @@ def _check_digest(place: Path, name: str, url: str) -> None:
         )
 
 
-def _convolutions(state: dict[str, Tensor], encoder: VGGEncoder, source: str) -> dict[str, Tensor]:
-    """The tensors the encoder has, checked by name and shape. Raises `UserError`."""
-    state = {name.removeprefix("encoder."): tensor for name, tensor in state.items()}
-    expected = encoder.state_dict()
-    found: dict[str, Tensor] = {}
-    for name, tensor in expected.items():
-        if name not in state:
-            raise UserError(f"{source}: tensor {name!r} of {encoder.config.name} is missing")
-        if state[name].shape != tensor.shape:
-            raise UserError(
-                f"{source}: tensor {name!r} is {tuple(state[name].shape)}, but "
-                f"{encoder.config.name} of width {encoder.config.width} has {tuple(tensor.shape)}"
-            )
-        found[name] = state[name].to(tensor.dtype)
-    for name in state:
-        if name.startswith("features.") and name not in expected:
-            raise UserError(f"{source}: tensor {name!r} does not belong to {encoder.config.name}")
-    return found
+def _fill_encoder(encoder: VGGEncoder, state: dict[str, Tensor], source: str) -> None:
+    """Fill an encoder from the `features.` tensors of a state. Raises `UserError` as `fill`."""
+    names = {name: name.removeprefix("encoder.") for name in state}
+    features = {new: state[old] for old, new in names.items() if new.startswith("features.")}
+    config = encoder.config
+    fill(encoder, features, f"{source} does not fit {config.name} of width {config.width}")
 
 
 def _reason(error: Exception) -> str:
