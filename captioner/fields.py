@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from captioner import schema
 from captioner.errors import UserError
 
 Instance = TypeVar("Instance")
@@ -26,6 +27,8 @@ def from_mapping(
     `complete`: every field must be there, at all depths, those with a default as well.
     Raises `UserError` naming the field that is unknown, missing or of the wrong type.
     """
+    if issubclass(kind, schema.Config):
+        return schema.from_mapping(kind, mapping, where, complete)
     if not isinstance(mapping, Mapping):
         raise UserError(f"{where}: expected fields with values, found {_show(mapping)}")
     fields = {field.name: field for field in dataclasses.fields(kind) if field.init}  # type: ignore[arg-type]
@@ -51,6 +54,8 @@ def from_mapping(
 
 def to_mapping(instance: Any) -> dict[str, Any]:
     """The plain mapping of a dataclass, fit for JSON and YAML: the inverse of `from_mapping`."""
+    if isinstance(instance, schema.Config):
+        return schema.to_mapping(instance)
     return {
         field.name: _plain(getattr(instance, field.name)) for field in dataclasses.fields(instance)
     }
@@ -68,7 +73,7 @@ def flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
+    if dataclasses.is_dataclass(value) or isinstance(value, schema.Config):
         return to_mapping(value)
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
@@ -86,7 +91,9 @@ def _convert(kind: Any, value: Any, where: str, complete: bool) -> Any:
             return None
         (kind,) = (argument for argument in arguments if argument is not type(None))
         return _convert(kind, value, where, complete)
-    if dataclasses.is_dataclass(kind):
+    if dataclasses.is_dataclass(kind) or (
+        isinstance(kind, type) and issubclass(kind, schema.Config)
+    ):
         return from_mapping(kind, value, where, complete)  # type: ignore[arg-type]
     if origin in (list, tuple):
         if not isinstance(value, (list, tuple)):

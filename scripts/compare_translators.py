@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from captioner.cli.options import add_device
@@ -57,7 +57,7 @@ def searches(own: TranslationSearch, beam: int, exponents: list[float]) -> list[
 
     Raises `UserError` for values out of range.
     """
-    return [replace(own, beam=beam, length_normalisation=exponent) for exponent in exponents]
+    return [own.replace(beam=beam, length_normalisation=exponent) for exponent in exponents]
 
 
 def compare(

@@ -8,6 +8,7 @@ import sys
 
 from captioner.cli.options import Commands, add_device, add_parser, add_search, search_options
 from captioner.cli.report import report
+from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 
 DESCRIPTION = """\
@@ -57,7 +58,7 @@ def add_command(commands: Commands) -> None:
         default=16,
         help="photos worked on at a time (default: %(default)s)",
     )
-    add_search(parser)
+    add_search(parser, SearchOptions)
     out = parser.add_argument_group("output")
     out.add_argument("--json", metavar="FILE", help="write captions, words and log-probabilities")
     out.add_argument("--csv", metavar="FILE", help="write captions as a table")

@@ -16,9 +16,9 @@ from captioner.cli.options import (
     add_device,
     add_parser,
     add_search,
-    add_translation_search,
     refuse,
 )
+from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError
 from captioner.files import check_output, file_keys, real_path
 
@@ -114,7 +114,7 @@ def add_command(commands: Commands) -> None:
         "--save-results", metavar="FILE", help="keep the captions, in COCO's result format"
     )
     add_device(model)  # type: ignore[arg-type]
-    add_translation_search(add_search(parser, unit="words (of translations, tokens)"))
+    add_search(parser, TranslationSearch)
     evaluate_captions.add_options(parser)
     evaluate_maps.add_options(parser)
     evaluate_translations.add_options(parser)

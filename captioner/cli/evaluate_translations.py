@@ -92,14 +92,13 @@ def _of_model(arguments: argparse.Namespace, options: dict[str, Any]) -> Any:
     from captioner.devices import choose_device
     from captioner.models import model_folder
     from captioner.recipes.translation_scoring import score_translator
-    from captioner.translate import TranslationSearch, load_translator
+    from captioner.translate import load_translator
 
     batch_size = 50 if arguments.batch_size is None else arguments.batch_size
     if batch_size < 1:
         raise UserError(f"--batch-size {batch_size} is not at least 1")
     translator = load_translator(model_folder(arguments.model), choose_device(arguments.device))
     search = search_options(arguments, translator.search)
-    assert isinstance(search, TranslationSearch)
     found = score_translator(
         translator, arguments.source, arguments.references, search, batch_size, **options
     )

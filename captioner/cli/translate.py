@@ -16,12 +16,12 @@ from captioner.cli.options import (
     add_device,
     add_parser,
     add_search,
-    add_translation_search,
     refuse,
     search_options,
 )
 from captioner.cli.report import report, report_cut, report_too_long
 from captioner.data.parallel import is_gzip, text_bytes
+from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError
 from captioner.models import DEFAULT_TRANSLATOR
 
@@ -73,7 +73,7 @@ def add_command(commands: Commands) -> None:
         default=32,
         help="sentences worked on at a time (default: %(default)s)",
     )
-    add_translation_search(add_search(parser, "translations", "sentence", "tokens"))
+    add_search(parser, TranslationSearch)
     out = parser.add_argument_group("alignment")
     out.add_argument(
         "--alignment", metavar="FILE", help="where it looked, as .png, .pdf, .svg, .json or .html"
@@ -105,7 +105,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"--batch-size {arguments.batch_size} is not at least 1")
     from captioner.models import load_translator, model_folder
     from captioner.recipes.alignments import AlignmentFile
-    from captioner.translate import TranslationSearch
     from captioner.translate.translator_folder import model_files
 
     shown = "standard input" if arguments.file == "-" else arguments.file
@@ -123,7 +122,6 @@ def run(arguments: argparse.Namespace) -> int:
     translator = load_translator(arguments.model, arguments.device)
     translator.choose_alignment(arguments.layer, arguments.head)
     search = search_options(arguments, translator.search)
-    assert isinstance(search, TranslationSearch)
     translator.check_search(search)
     if alignment is not None and not translator.attends:
         raise UserError("--alignment has no meaning for a model without attention")

@@ -1,31 +1,46 @@
-"""Decoding, written once against the `Decoder` protocol: it does not know the model it decodes."""
+"""Decoding, written once against the `Decoder` protocol: it does not know the model it decodes.
 
-from captioner.decoding.constraints import Constraints
-from captioner.decoding.coverage import CoveragePenalty
-from captioner.decoding.length import LengthNormalisation
-from captioner.decoding.likelihood import CrossEntropies, cross_entropies, cross_entropy
-from captioner.decoding.loop import decode, greedy
-from captioner.decoding.options import SearchOptions
-from captioner.decoding.protocol import Decoder, Hypothesis, Step
-from captioner.decoding.rows import select_rows
-from captioner.decoding.strategies import BeamSearch, Choice, Sampling, Strategy
+Modules are imported on first use, so that the command line shows the search options without torch.
+"""
 
-__all__ = [
-    "BeamSearch",
-    "Choice",
-    "Constraints",
-    "CoveragePenalty",
-    "CrossEntropies",
-    "Decoder",
-    "Hypothesis",
-    "LengthNormalisation",
-    "Sampling",
-    "SearchOptions",
-    "Step",
-    "Strategy",
-    "cross_entropies",
-    "cross_entropy",
-    "decode",
-    "greedy",
-    "select_rows",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from captioner.decoding.constraints import Constraints as Constraints
+    from captioner.decoding.coverage import CoveragePenalty as CoveragePenalty
+    from captioner.decoding.length import LengthNormalisation as LengthNormalisation
+    from captioner.decoding.likelihood import CrossEntropies as CrossEntropies
+    from captioner.decoding.likelihood import cross_entropies as cross_entropies
+    from captioner.decoding.likelihood import cross_entropy as cross_entropy
+    from captioner.decoding.loop import decode as decode
+    from captioner.decoding.loop import greedy as greedy
+    from captioner.decoding.options import SearchOptions as SearchOptions
+    from captioner.decoding.options import TranslationSearch as TranslationSearch
+    from captioner.decoding.protocol import Decoder as Decoder
+    from captioner.decoding.protocol import Hypothesis as Hypothesis
+    from captioner.decoding.protocol import Step as Step
+    from captioner.decoding.rows import select_rows as select_rows
+    from captioner.decoding.strategies import BeamSearch as BeamSearch
+    from captioner.decoding.strategies import Choice as Choice
+    from captioner.decoding.strategies import Sampling as Sampling
+    from captioner.decoding.strategies import Strategy as Strategy
+
+_NAMES = {
+    "constraints": ("Constraints",),
+    "coverage": ("CoveragePenalty",),
+    "length": ("LengthNormalisation",),
+    "likelihood": ("CrossEntropies", "cross_entropies", "cross_entropy"),
+    "loop": ("decode", "greedy"),
+    "options": ("SearchOptions", "TranslationSearch"),
+    "protocol": ("Decoder", "Hypothesis", "Step"),
+    "rows": ("select_rows",),
+    "strategies": ("BeamSearch", "Choice", "Sampling", "Strategy"),
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,83 +1,100 @@
-"""What a user may ask of the search, for every model alike."""
+"""The options of a search, for every model; imports no torch until they are used."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
+from pydantic import Field, model_validator
+from typing_extensions import Self
 
-from captioner.decoding.constraints import Constraints
-from captioner.decoding.length import LengthNormalisation
-from captioner.decoding.strategies import BeamSearch, Sampling
-from captioner.errors import UserError
+from captioner.schema import LENGTH, SEED, Config
+
+if TYPE_CHECKING:
+    import torch
+
+    from captioner.decoding.constraints import Constraints
+    from captioner.decoding.strategies import BeamSearch, Sampling
+
+SAMPLING = ("temperature", "top_k", "top_p", "seed")
+"""The options that need `sample`."""
 
 
-@dataclass(frozen=True)
-class SearchOptions:
-    """How captions and translations are searched for.
+class SearchOptions(Config):
+    """How captions are searched for. Raises `UserError` for values out of range."""
 
-    beam: beam size K; 1 is greedy search. n_best: how many are returned for a photo or sentence, at
-        most K.
-    length_normalisation: alpha of GNMT's formula; 0 for none.
-    minimum_length, maximum_length: tokens, which of captions are words. block_ngrams: no n-gram
-        twice; 0 for no such rule.
-    repeat_distance: a token is not said again among the so many after it, but for function words
-        ("a", "in"; of captions only); 0 for no such rule.
-    sample: draw instead of searching for the most probable: n_best of them, with temperature, top_k
-        and top_p as in `captioner.decoding.Sampling`, from `seed`.
+    beam: int = Field(5, ge=1, le=1_000, description="beam size; 1 is greedy search")
+    n_best: int = Field(
+        1, ge=1, le=1_000, description="results a photo or sentence; at most the beam size"
+    )
+    length_normalisation: float = Field(
+        0.0,
+        ge=0,
+        le=10,
+        description="divide log-probabilities by ((5 + length) / 6) to this power; 0 for none",
+    )
+    minimum_length: int = Field(1, ge=0, le=LENGTH, description="fewest tokens of a result")
+    maximum_length: int = Field(
+        40, ge=1, le=LENGTH, description="most tokens of a result, which is cut off there"
+    )
+    block_ngrams: int = Field(
+        0, ge=0, le=LENGTH, description="no sequence of so many tokens twice; 0 for no such rule"
+    )
+    repeat_distance: int = Field(
+        0,
+        ge=0,
+        le=LENGTH,
+        description="no token again within so many, except a caption's function words; "
+        "0 for no such rule",
+    )
+    sample: bool = Field(False, description="draw results instead of searching")
+    temperature: float = Field(
+        1.0, gt=0, le=1_000, description="divides logits when sampling; below 1 is safer"
+    )
+    top_k: int = Field(
+        0, ge=0, le=1_000_000, description="sample from the K likeliest tokens; 0 for all"
+    )
+    top_p: float = Field(
+        1.0, gt=0, le=1, description="sample from the likeliest tokens that hold this probability"
+    )
+    seed: int = Field(0, ge=0, le=SEED, description="seed of sampling")
 
-    Raises `UserError` for values out of range.
-    """
-
-    beam: int = 5
-    n_best: int = 1
-    length_normalisation: float = 0.0
-    minimum_length: int = 1
-    maximum_length: int = 40
-    block_ngrams: int = 0
-    repeat_distance: int = 0
-    sample: bool = False
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.n_best < 1:
-            raise UserError(f"n-best {self.n_best} is not at least 1")
-        if not 0 <= self.seed < 2**63:
-            raise UserError(f"seed {self.seed} is not between 0 and 2 to the power of 63")
-        self._beam_search()  # Both, since what is not used must be in range as well.
-        self._sampling()
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if not self.sample and self.n_best > self.beam:
-            raise UserError(f"n-best {self.n_best} is more than the beam size, {self.beam}")
-        self.constraints(())
-        LengthNormalisation(self.length_normalisation)
+            raise ValueError(f"n_best {self.n_best} is more than the beam size, {self.beam}")
+        if self.minimum_length > self.maximum_length:
+            raise ValueError(
+                f"minimum_length {self.minimum_length} is more than maximum_length, "
+                f"{self.maximum_length}"
+            )
+        return self
 
     def strategy(self, generator: torch.Generator | None = None) -> BeamSearch | Sampling:
-        """The search strategy these options describe.
+        """The search strategy.
 
         generator: what is drawn from, for one that goes on over several calls; by default a new
             one from `seed`.
         """
-        return self._sampling(generator) if self.sample else self._beam_search()
+        from captioner.decoding.strategies import BeamSearch, Sampling
 
-    def generator(self) -> torch.Generator:
-        """A new generator from `seed`."""
-        return torch.Generator().manual_seed(self.seed)
-
-    def _beam_search(self) -> BeamSearch:
-        return BeamSearch(self.beam)
-
-    def _sampling(self, generator: torch.Generator | None = None) -> Sampling:
+        if not self.sample:
+            return BeamSearch(self.beam)
         return Sampling(
             generator or self.generator(), self.n_best, self.temperature, self.top_k, self.top_p
         )
 
+    def generator(self) -> torch.Generator:
+        """A new generator from `seed`."""
+        import torch
+
+        return torch.Generator().manual_seed(self.seed)
+
     def constraints(
         self, forbidden: tuple[int, ...], repeatable: tuple[int, ...] = ()
     ) -> Constraints:
-        """The constraints these options describe, with tokens never chosen and free to repeat."""
+        """The constraints, with tokens that are never chosen and tokens free to repeat."""
+        from captioner.decoding.constraints import Constraints
+
         return Constraints(
             self.minimum_length,
             self.maximum_length,
@@ -86,3 +103,23 @@ class SearchOptions:
             self.repeat_distance,
             repeatable,
         )
+
+
+class TranslationSearch(SearchOptions):
+    """How translations are searched for. Raises `UserError` for values out of range."""
+
+    maximum_length: int = Field(
+        100, ge=1, le=LENGTH, description="most tokens of a result, which is cut off there"
+    )
+    coverage_penalty: float = Field(
+        0.0,
+        ge=0,
+        le=10,
+        description="rank translations lower that attend to part of their source only (GNMT's "
+        "beta); 0 for none",
+    )
+    copy_unknown: bool = Field(
+        False,
+        description="copy the most attended source word where the model says it lacks the word; "
+        "needs attention and a vocabulary of words",
+    )

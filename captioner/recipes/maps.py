@@ -155,7 +155,7 @@ def score_maps(
         raise UserError(f"not one of {len(source):,} photos is annotated in {grounding}")
     options = captioner.search if search is None else search
     if options.n_best > 1:
-        options = replace(options, n_best=1)
+        options = options.replace(n_best=1)
     generator = options.generator()  # One for all batches.
     words: list[WordMap] = []
     captions: dict[int, Caption] = {}

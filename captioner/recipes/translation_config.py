@@ -10,6 +10,7 @@ from typing import Any
 from captioner.data.numbers import LARGEST
 from captioner.errors import UserError
 from captioner.field_checks import check_choice, check_sizes
+from captioner.schema import Config
 from captioner.text.capitals import CAPITALS
 from captioner.text.plain_text import CASES
 from captioner.text.subword_vocabulary import METHODS
@@ -207,5 +208,7 @@ class TranslationRecipe:
 
 def _default(section: Any, name: str) -> Any:
     """What a field of a dataclass is where it is not given."""
+    if isinstance(section, Config):
+        return type(section).model_fields[name].get_default(call_default_factory=True)
     (found,) = (field for field in fields(section) if field.name == name)
     return found.default if found.default_factory is MISSING else found.default_factory()

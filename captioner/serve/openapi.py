@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Any, get_type_hints
+from typing import Any
 
 from captioner.decoding import SearchOptions
+from captioner.schema import plain_type
 from captioner.serve.limits import Limits
 from captioner.serve.overlays import FORMATS
 from captioner.translate import TranslationSearch
@@ -162,15 +162,14 @@ def _photos(limits: Limits) -> dict[str, Any]:
 def _search(kind: type[SearchOptions], limits: Limits) -> dict[str, Any]:
     """The fields of a search; what is not given is the model's own."""
     most = {"beam": limits.beam, "n_best": limits.beam, "maximum_length": limits.words}
-    types = get_type_hints(kind)
     found = {}
-    for field in fields(kind):
-        kind_name, about = _TYPES[types[field.name]], _SEARCH[field.name]
+    for name, field in kind.model_fields.items():
+        kind_name, about = _TYPES[plain_type(field.annotation)], _SEARCH[name]
         schema: dict[str, Any] = {"type": kind_name, "description": about}
-        schema |= _RANGES.get(field.name, {})
-        if field.name in most:
-            schema["maximum"] = most[field.name]
-        found[field.name] = schema
+        schema |= _RANGES.get(name, {})
+        if name in most:
+            schema["maximum"] = most[name]
+        found[name] = schema
     return found
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
@@ -21,7 +20,7 @@ Options = TypeVar("Options", bound=SearchOptions)
 
 def option_names(kind: type[SearchOptions]) -> list[str]:
     """The names of the fields of a search."""
-    return [field.name for field in fields(kind)]
+    return list(kind.model_fields)
 
 
 def from_texts(texts: Mapping[str, str], kind: type[SearchOptions]) -> dict[str, Any]:
@@ -30,7 +29,7 @@ def from_texts(texts: Mapping[str, str], kind: type[SearchOptions]) -> dict[str,
     A field that the search does not have stays a text.
     Raises `Problem` with status 422 naming the field that is not of its type.
     """
-    types = get_type_hints(kind)
+    types = {name: field.annotation for name, field in kind.model_fields.items()}
     return {name: _value(name, text.strip(), types.get(name, str)) for name, text in texts.items()}
 
 
@@ -60,7 +59,7 @@ def search_with(given: Mapping[str, Any], own: Options, limits: Limits) -> Optio
     return options
 
 
-def _value(name: str, text: str, kind: type) -> Any:
+def _value(name: str, text: str, kind: Any) -> Any:
     if kind is bool:
         if text not in ("true", "false"):
             raise field_problem(name, f"should be true or false, found {text[:60]!r}")

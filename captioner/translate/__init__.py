@@ -1,5 +1,6 @@
 """Translation models on the shared attention core and decoder loop."""
 
+from captioner.decoding import TranslationSearch
 from captioner.translate.bahdanau import Bahdanau, BahdanauConfig
 from captioner.translate.gnmt import GNMT, GNMTConfig
 from captioner.translate.luong import Luong, LuongConfig
@@ -10,7 +11,7 @@ from captioner.translate.source_memory import SourceMemory
 from captioner.translate.transformer import Transformer, TransformerConfig
 from captioner.translate.translation import Alignment, Translation
 from captioner.translate.translation_loss import TranslationLoss, TranslationObjective
-from captioner.translate.translator import TranslationSearch, Translator
+from captioner.translate.translator import Translator
 from captioner.translate.translator_folder import load_translator, save_translator
 
 __all__ = [

@@ -15,7 +15,7 @@ from captioner.decoding import (
     CoveragePenalty,
     Hypothesis,
     LengthNormalisation,
-    SearchOptions,
+    TranslationSearch,
     decode,
 )
 from captioner.errors import UserError
@@ -33,29 +33,6 @@ MEAN: Literal["mean"] = "mean"
 """In the place of a head: the mean of all."""
 
 _END = Word(SPECIAL_WORDS[Vocabulary.end], 1)
-
-
-@dataclass(frozen=True)
-class TranslationSearch(SearchOptions):
-    """How translations are searched for: the options of `SearchOptions`, and these.
-
-    coverage_penalty: beta of GNMT's formula; 0 for none. See
-        `captioner.decoding.coverage`.
-    copy_unknown: let the model say that a word is unknown to it, and put the word of the source in
-        its place at which it looked most (Luong et al. 2015, *Addressing the Rare Word Problem in
-        Neural Machine Translation*, with attention in place of their pointers). Otherwise it has
-        to say something else. Needs a model with attention, and a vocabulary that lacks words.
-
-    Raises `UserError` for values out of range.
-    """
-
-    maximum_length: int = 100
-    coverage_penalty: float = 0.0
-    copy_unknown: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        CoveragePenalty(self.coverage_penalty)
 
 
 @dataclass

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from captioner.decoding import TranslationSearch
 from captioner.errors import UserError
 from captioner.fields import from_mapping, to_mapping
 from captioner.files import write_json, write_text
@@ -25,7 +26,7 @@ from captioner.model_folders import (
 )
 from captioner.text.vocabulary_files import load_text_vocabulary, save_text_vocabulary
 from captioner.translate.model_config import TranslationModelConfig
-from captioner.translate.translator import TranslationSearch, Translator
+from captioner.translate.translator import Translator
 from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
 
 FORMAT = "captioner translation model 1"

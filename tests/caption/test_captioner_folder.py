@@ -192,8 +192,8 @@ def test_a_card_that_is_not_text_is_named(tiny_model: Path) -> None:
         ("decoder", {"memory_size": 100}, "tensor 'decoder.attention.score.key_projection.weight"),
         ("preprocessing", {"size": 8}, "preprocessing size 8 is less than 16"),
         ("preprocessing", {"mean": [0, 0]}, "preprocessing: mean should have 3 items"),
-        ("search", {"beam": 0}, "search: beam size 0 is not at least 1"),
-        ("search", {"seed": 2**80}, "search: seed .* is not between"),
+        ("search", {"beam": 0}, "search: beam 0 is not at least 1"),
+        ("search", {"seed": 2**80}, "search: seed .* is not at most"),
     ],
 )
 def test_a_wrong_config_is_named(

@@ -135,7 +135,7 @@ def test_translations_that_are_cut_are_counted(
         ("--model model --references references", "give --source as well"),
         ("--model absent --source source --references references", "'absent' is neither a folder"),
         ("--model model --source source --references short", "source has 3 lines and short has 2"),
-        ("--model model --source source --references references --beam 0", "beam size 0"),
+        ("--model model --source source --references references --beam 0", "beam 0"),
         (
             "--model model --source source --references references --batch-size 0",
             "--batch-size 0 is not at least 1",

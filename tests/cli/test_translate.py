@@ -305,8 +305,8 @@ DRAWN = "--alignment", "DRAWN"
         ("transformer", ["TEXT", "--layer", "0"], "--layer has no meaning without --alignment"),
         ("transformer", ["TEXT", "--head", "mean"], "--head has no meaning without --alignment"),
         ("luong", ["TEXT", *DRAWN, "--layer", "0"], "is of a Transformer, which this is not"),
-        ("luong", ["TEXT", "--beam", "0"], "beam size 0"),
-        ("luong", ["TEXT", "--coverage-penalty", "-1"], "beta -1.0 is not between"),
+        ("luong", ["TEXT", "--beam", "0"], "beam 0"),
+        ("luong", ["TEXT", "--coverage-penalty", "-1"], "coverage_penalty -1.0 is not at least 0"),
         ("transformer", ["TEXT", *DRAWN, "--layer", "2"], "alignment_layer 2 is not one of the 2"),
         (
             "transformer",

@@ -14,19 +14,24 @@ from captioner.errors import UserError
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"beam": 0}, "beam size 0 is not at least 1"),
-        ({"n_best": 0}, "n-best 0 is not at least 1"),
-        ({"n_best": 6}, "n-best 6 is more than the beam size, 5"),
-        ({"length_normalisation": -1.0}, "length normalisation alpha -1.0 is"),
-        ({"length_normalisation": math.nan}, "length normalisation alpha nan is"),
-        ({"minimum_length": 41}, "minimum length 41 is not between 0 and the maximum"),
-        ({"maximum_length": 0}, "maximum length 0 is not at least 1"),
-        ({"block_ngrams": -1}, "-1 of blocked n-grams is"),
-        ({"temperature": 0.0}, "temperature 0.0 is not"),
-        ({"top_k": -1}, "top-k -1 is"),
-        ({"top_p": 0.0}, "top-p 0.0 is not"),
-        ({"seed": -1}, "seed -1 is not between 0"),
-        ({"seed": 2**70}, "seed .* is not between 0"),
+        ({"beam": 0}, "beam 0 is not at least 1"),
+        ({"beam": 2**63}, "beam 9223372036854775808 is not at most 1,000"),
+        ({"beam": True}, "beam should be a whole number, found True"),
+        ({"n_best": 0}, "n_best 0 is not at least 1"),
+        ({"n_best": 6}, "n_best 6 is more than the beam size, 5"),
+        ({"length_normalisation": -1.0}, "length_normalisation -1.0 is not at least 0"),
+        ({"length_normalisation": math.nan}, "length_normalisation should be a finite number"),
+        ({"minimum_length": 41}, "minimum_length 41 is more than maximum_length, 40"),
+        ({"maximum_length": 0}, "maximum_length 0 is not at least 1"),
+        ({"block_ngrams": -1}, "block_ngrams -1 is not at least 0"),
+        ({"repeat_distance": -1}, "repeat_distance -1 is not at least 0"),
+        ({"temperature": 0.0}, "temperature 0.0 is not above 0"),
+        ({"top_k": -1}, "top_k -1 is not at least 0"),
+        ({"top_p": 0.0}, "top_p 0.0 is not above 0"),
+        ({"top_p": 1.5}, "top_p 1.5 is not at most 1"),
+        ({"seed": -1}, "seed -1 is not at least 0"),
+        ({"seed": 2**70}, "seed .* is not at most 9,223,372,036,854,775,807"),
+        ({"beem": 3}, "unknown field 'beem'; did you mean 'beam'"),
     ],
 )
 @pytest.mark.parametrize("sample", [False, True])
@@ -36,5 +41,5 @@ def test_search_options_out_of_range_are_refused(
     if sample and options == {"n_best": 6}:
         assert SearchOptions(sample=True, **options).n_best == 6  # drawn, not searched for
         return
-    with pytest.raises(UserError, match=sentence):
+    with pytest.raises(UserError, match=f"^{sentence}"):
         SearchOptions(sample=sample, **options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,7 +55,7 @@ def texts(tmp_path: Path) -> tuple[Path, Path]:
 
 def alone(folder: Path, texts: tuple[Path, Path], exponent: float) -> TranslationReport:
     translator = load_translator(folder)
-    search = replace(translator.search, beam=3, length_normalisation=exponent)
+    search = translator.search.replace(beam=3, length_normalisation=exponent)
     return score_translator(translator, *texts, search)
 
 

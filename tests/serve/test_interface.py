@@ -51,7 +51,9 @@ def test_what_is_drawn_comes_from_its_seed_whoever_else_asks(client: httpx.Clien
     (alone,) = caption(client, files(0), **asked)
     (direct,) = make_captioner().caption(
         [photo_bytes(0)],
-        SearchOptions(3, 2, sample=True, temperature=3, seed=7, minimum_length=2, maximum_length=6),
+        SearchOptions(
+            beam=3, n_best=2, sample=True, temperature=3, seed=7, minimum_length=2, maximum_length=6
+        ),
     )
     as_directly(alone, direct)
     assert caption(client, files(0), **asked)[0] == alone
@@ -92,11 +94,11 @@ def test_a_bad_photo_is_named_and_the_others_are_captioned(client: httpx.Client)
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ({"beam": "0"}, "beam size 0"),
+        ({"beam": "0"}, "beam 0"),
         ({"beam": "21"}, "'beam' is 21, and the limit is 20"),
         ({"beam": "two"}, "'beam' should be a whole number"),
         ({"beam": "9" * 30}, "'beam' should be a whole number"),
-        ({"n_best": "3", "beam": "2"}, "n-best 3"),
+        ({"n_best": "3", "beam": "2"}, "n_best 3"),
         ({"maximum_length": "1000"}, "'maximum_length' is 1000"),
         ({"temperature": "0.5"}, "'temperature' has no meaning without 'sample'"),
         ({"sample": "true", "temperature": "nan"}, "temperature should be a finite number"),

@@ -73,7 +73,7 @@ def test_no_unknown_or_padding_comes_out() -> None:
 
 def test_the_best_few() -> None:
     translator = make_translator()
-    search = replace(translator.search, n_best=3)
+    search = translator.search.replace(n_best=3)
     (found,) = translator.translate(["A man runs."], search)
     assert len(found.alternatives) == 2
     assert found.log_probability >= found.alternatives[0].log_probability
@@ -82,7 +82,7 @@ def test_the_best_few() -> None:
 
 def test_the_score_is_what_they_are_ranked_by() -> None:
     translator = make_translator()
-    search = replace(translator.search, n_best=3, length_normalisation=2.0)
+    search = translator.search.replace(n_best=3, length_normalisation=2.0)
     (found,) = translator.translate(["A man runs."], search)
     ranked = [found, *found.alternatives]
     scores = [each.score for each in ranked]
@@ -95,12 +95,12 @@ def test_the_score_is_what_they_are_ranked_by() -> None:
 
 def test_a_translation_that_had_to_end_says_so() -> None:
     translator = make_translator()
-    (found,) = translator.translate(["A man runs."], replace(translator.search, maximum_length=1))
+    (found,) = translator.translate(["A man runs."], translator.search.replace(maximum_length=1))
     assert found.cut
     assert found.as_dict()["cut"] is True
     with torch.no_grad():
         translator.model.embeddings.output.bias[2] += 100.0  # It wants to end.
-    one = replace(translator.search, minimum_length=1, maximum_length=1)
+    one = translator.search.replace(minimum_length=1, maximum_length=1)
     (found,) = translator.translate(["A man runs."], one)
     assert len(found.tokens) == 1
     assert not found.cut
@@ -128,11 +128,11 @@ def test_copying_by_option() -> None:
     translator = make_translator()
     with torch.no_grad():
         translator.model.embeddings.output.bias[3] += 100.0  # It knows no word.
-    options = replace(translator.search, copy_unknown=True, maximum_length=3)
+    options = translator.search.replace(copy_unknown=True, maximum_length=3)
     (found,) = translator.translate(["Xaver Yvonne"], options)
     assert set(found.tokens) <= {"Xaver", "Yvonne"}
     assert len(found.tokens) == 3
-    (plain,) = translator.translate(["Xaver Yvonne"], replace(options, copy_unknown=False))
+    (plain,) = translator.translate(["Xaver Yvonne"], options.replace(copy_unknown=False))
     assert not {"Xaver", "Yvonne", "<unk>"} & set(plain.tokens)
     with pytest.raises(UserError, match="copy_unknown needs a model with attention"):
         make_translator("gru").translate(["a"], options)
@@ -156,7 +156,7 @@ def test_options_without_effect_are_refused_unless_saved_so() -> None:
 def test_the_alignment_that_is_shown_does_not_change_the_translation() -> None:
     for name, options in (("coverage_penalty", 1.0), ("copy_unknown", True)):
         translator = make_translator("transformer")
-        search = replace(translator.search, **{name: options})
+        search = translator.search.replace(**{name: options})
         before = translator.translate(SENTENCES, search)
         translator.choose_alignment(1, None)  # Which is the last, its own.
         assert translator.translate(SENTENCES, search) == before
@@ -186,7 +186,7 @@ def test_the_mean_of_heads_can_be_had_of_a_model_that_was_saved_with_one() -> No
 
 def test_lines_in_capitals_are_read_as_sentences() -> None:
     translator = replace(make_translator(joint=True), capitals="titles")
-    search = replace(translator.search, n_best=2, minimum_length=4)
+    search = translator.search.replace(n_best=2, minimum_length=4)
     usual, loud, title, other = translator.translate(
         ["The dog sees a man.", "THE DOG SEES A MAN.", "The Dog Sees a Man.", "DOG"], search
     )
@@ -212,14 +212,14 @@ def test_without_attention_there_is_no_alignment() -> None:
 
 def test_penalties_reach_the_search() -> None:
     translator = make_translator()
-    plain = translator.translate(["The dog sees a man"], replace(translator.search, n_best=3))
-    options = replace(translator.search, n_best=3, coverage_penalty=10.0, length_normalisation=1.0)
+    plain = translator.translate(["The dog sees a man"], translator.search.replace(n_best=3))
+    options = translator.search.replace(n_best=3, coverage_penalty=10.0, length_normalisation=1.0)
     found = translator.translate(["The dog sees a man"], options)
     texts = [
         [each.text, *(other.text for other in each.alternatives)] for each in (plain[0], found[0])
     ]
     assert sorted(texts[0]) == sorted(texts[1])  # The same ones, ranked otherwise.
-    with pytest.raises(UserError, match="coverage penalty beta -1"):
+    with pytest.raises(UserError, match="coverage_penalty -1"):
         TranslationSearch(coverage_penalty=-1.0)
 
 

@@ -1,0 +1,301 @@
+"""Options declared once: type, range, default and description, checked by pydantic.
+
+A section of a config is a class of `Config`; its fields say what they are:
+
+    beam: int = Field(5, ge=1, le=1_000, description="beam size; 1 is greedy search")
+
+YAML, saved JSON, the command line's options and `docs/configuration.md` are made from it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
+from typing_extensions import Self
+
+from captioner.errors import UserError
+
+SIZE = 65_536
+"""The largest size of a layer or a batch."""
+
+LENGTH = 10_000
+"""The longest caption or sentence, in tokens."""
+
+COUNT = 1_000_000_000
+"""The most examples, words or steps."""
+
+SEED = 2**63 - 1
+"""The largest seed; torch's generators take no larger one."""
+
+Instance = TypeVar("Instance", bound="Config")
+
+
+class Config(BaseModel):
+    """Base of every section: frozen, without other fields, types or infinite numbers.
+
+    An integer is accepted for a float; no bool or text is accepted for a number. A check of
+    several fields is a `model_validator` that raises `ValueError` with a sentence that begins with
+    the name of one of them.
+
+    Raises `UserError` naming the field.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise UserError(_sentence(type(self), error)) from None
+
+    # Pydantic's mark: a nested section is validated in place, so that errors hold the whole path.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with other values, checked anew. Raises `UserError` naming the field."""
+        return type(self)(**{**dict(self), **changes})
+
+
+def from_mapping(
+    kind: type[Instance], mapping: Any, where: str, complete: bool = False
+) -> Instance:
+    """Validate a mapping as YAML or JSON gives it.
+
+    where: names the file in messages.
+    complete: every field must be there, at all depths, those with a default as well.
+    Raises `UserError` naming the field that is unknown, missing, ill-typed or out of range.
+    """
+    try:
+        made = kind.model_validate(dict(mapping) if isinstance(mapping, Mapping) else mapping)
+    except ValidationError as error:
+        raise UserError(f"{where}: {_sentence(kind, error)}") from None
+    if complete:
+        for name in _not_given(made, ""):
+            raise UserError(f"{where}: field {name!r} is missing")
+    return made
+
+
+def to_mapping(config: Config) -> dict[str, Any]:
+    """A config as plain values, fit for JSON and YAML: the inverse of `from_mapping`."""
+    return config.model_dump(mode="json")
+
+
+def flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of nested mappings by `section.field`, with `prefix` before each name."""
+    values: dict[str, Any] = {}
+    for name, value in mapping.items():
+        if isinstance(value, Mapping):
+            values |= flat(value, f"{prefix}{name}.")
+        else:
+            values[prefix + name] = value
+    return values
+
+
+def _path(value: Any) -> Any:
+    if isinstance(value, str) and value and "\0" not in value:
+        return Path(value)
+    if isinstance(value, Path):
+        return value
+    raise PydanticCustomError("path_type", "not a path")
+
+
+FilePath = Annotated[Path, BeforeValidator(_path)]
+"""A path, from text that is not empty."""
+
+
+class Range(NamedTuple):
+    """The limits of a number; None where there is none."""
+
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+    @classmethod
+    def of(cls, field: FieldInfo) -> Range:
+        """The limits that a field declares."""
+        limits: dict[str, float] = {}
+        for mark in field.metadata:
+            for name, own in (("ge", "least"), ("le", "most"), ("gt", "above"), ("lt", "below")):
+                if getattr(mark, name, None) is not None:
+                    limits[own] = getattr(mark, name)
+        return cls(**limits)
+
+    def __str__(self) -> str:
+        names = {"least": "at least", "most": "at most", "above": "above", "below": "below"}
+        if self.least is not None and self.most is not None:
+            return f"{_number(self.least)} to {_number(self.most)}"
+        limits = self._asdict().items()
+        words = [f"{names[name]} {_number(limit)}" for name, limit in limits if limit is not None]
+        return ", ".join(sorted(words))
+
+
+def plain_type(annotation: Any) -> Any:
+    """A field's type without `| None` and without pydantic's marks."""
+    if typing.get_origin(annotation) is Annotated:
+        return plain_type(typing.get_args(annotation)[0])
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        rest = [each for each in typing.get_args(annotation) if each is not type(None)]
+        return plain_type(rest[0]) if len(rest) == 1 else annotation
+    return annotation
+
+
+def choices(annotation: Any) -> tuple[Any, ...]:
+    """The values of a `Literal`; empty for every other type."""
+    kind = plain_type(annotation)
+    return typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
+
+
+def section_of(annotation: Any) -> type[Config] | None:
+    """The class of a nested section; None for every other type."""
+    kind = plain_type(annotation)
+    return kind if isinstance(kind, type) and issubclass(kind, Config) else None
+
+
+def _names(kind: type[Config], prefix: str = "") -> Iterator[str]:
+    """Dotted names of all fields, those of nested sections included."""
+    for name, field in kind.model_fields.items():
+        yield prefix + name
+        section = section_of(field.annotation)
+        if section is not None:
+            yield from _names(section, f"{prefix}{name}.")
+
+
+def _not_given(config: Config, prefix: str) -> Iterator[str]:
+    """Dotted names of fields that have their default because nothing was given."""
+    for name in type(config).model_fields:
+        if name not in config.model_fields_set:
+            yield prefix + name
+            continue
+        value = getattr(config, name)
+        if isinstance(value, Config):
+            yield from _not_given(value, f"{prefix}{name}.")
+        elif isinstance(value, (list, tuple)):
+            for index, item in enumerate(value):
+                if isinstance(item, Config):
+                    yield from _not_given(item, f"{prefix}{name}[{index}].")
+
+
+_WANTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "string_unicode": "text",
+    "path_type": "a path",
+    "is_instance_of": "a path",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "names with values",
+}
+_LIMITS = {
+    "greater_than_equal": ("ge", "at least"),
+    "less_than_equal": ("le", "at most"),
+    "greater_than": ("gt", "above"),
+    "less_than": ("lt", "below"),
+}
+
+
+def _sentence(kind: type[Config], error: ValidationError) -> str:
+    """The first of pydantic's errors as one sentence; an unknown field comes before the rest."""
+    errors = error.errors(include_url=False)
+    first = next((each for each in errors if _is_unknown(each["type"])), errors[0])
+    place, code, value = first["loc"], first["type"], first["input"]
+    context = first.get("ctx", {})
+    if _is_unknown(code):
+        return _unknown(kind, place)
+    if place[-1:] == ("[key]",):  # A name of a dict that is no text.
+        place, code = place[:-2], "dict_type"
+    path = _dotted(place)
+    if code == "missing" and isinstance(place[-1], int):
+        return f"{_dotted(place[:-1])} has too few items"
+    if code == "missing":
+        return f"field {path!r} is missing"
+    if code == "too_long":
+        return f"{path} has too many items, found {_show(value)}"
+    if code == "value_error":
+        return f"{path}.{context['error']}" if path else str(context["error"])
+    if code in ("model_type", "model_attributes_type"):
+        return f"{path + ': ' if path else ''}expected fields with values, found {_show(value)}"
+    if code in _LIMITS:
+        name, words = _LIMITS[code]
+        return f"{path} {_show(value)} is not {words} {_number(context[name])}"
+    if code == "literal_error":
+        section = _section_at(kind, place[:-1])
+        known = choices(section.model_fields[str(place[-1])].annotation) if section else ()
+        return f"{path} {_show(value)} is not one of {', '.join(map(str, known))}"
+    if code in _WANTED:
+        return f"{path} should be {_WANTED[code]}, found {_show(value)}"
+    return f"{path}: {first['msg']}"
+
+
+def _is_unknown(code: str) -> bool:
+    return code in ("extra_forbidden", "invalid_key")
+
+
+def _unknown(kind: type[Config], place: tuple[int | str, ...]) -> str:
+    """Names the unknown field, and the fields that may have been meant."""
+    *inside, name = place
+    prefix = _dotted(tuple(inside))
+    shown = _dotted(place) if isinstance(name, str) else f"{_dotted((*inside, ''))}{name}"
+    message = f"unknown field {shown!r}"
+    section = _section_at(kind, tuple(inside))
+    siblings = sorted(section.model_fields) if section is not None else []
+    everywhere = list(_names(kind))
+    meant = [each for each in everywhere if each.rpartition(".")[2] == name]
+    if not meant and isinstance(name, str):
+        near = difflib.get_close_matches(name, siblings, 1)
+        meant = [f"{prefix}.{each}" if prefix else each for each in near]
+        last = {each.rpartition(".")[2]: each for each in reversed(everywhere)}
+        meant = meant or [last[each] for each in difflib.get_close_matches(name, last, 1, 0.75)]
+    if meant:
+        return f"{message}; did you mean {' or '.join(repr(each) for each in meant[:3])}?"
+    return f"{message}; the fields are {', '.join(siblings)}"
+
+
+def _section_at(kind: type[Config], place: tuple[int | str, ...]) -> type[Config] | None:
+    """The section that a place of pydantic's names; items of lists and dicts are passed over."""
+    section: type[Config] | None = kind
+    inner: Any = kind
+    for step in place:
+        if section is not None and step in section.model_fields:
+            inner = plain_type(section.model_fields[str(step)].annotation)
+        else:
+            arguments = [each for each in typing.get_args(inner) if each is not Ellipsis]
+            inner = plain_type(arguments[-1]) if arguments else None
+        section = section_of(inner)
+    return section
+
+
+def _dotted(place: tuple[int | str, ...]) -> str:
+    text = ""
+    for step in place:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += ("." if text else "") + (step if step.isprintable() else _show(step))
+    return text
+
+
+def _number(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def _show(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # A number of 5,000 digits; a thousand brackets.
+        return "something too large to show"
+    return text if len(text) <= 60 else f"{text[:57]}..."
