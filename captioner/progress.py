@@ -1,75 +1,44 @@
-"""Progress of long work: a moving line on a terminal, plain lines otherwise."""
+"""Progress of long work: a bar on a terminal, a plain line now and then elsewhere."""
 
 from __future__ import annotations
 
+import io
 import sys
-import time
-from typing import TextIO
+from typing import Any
+
+from tqdm import tqdm
+
+LINE_SECONDS = 10.0
+"""Least time between two plain lines."""
 
 
-class Progress:
-    """Shows how far a piece of work is, its rate and the time left.
+def progress_bar(
+    what: str, total: int, unit: str = "items", start: int = 0, shown: bool = True
+) -> tqdm[Any]:
+    """Shows on standard error how far a piece of work is, its rate and the time left.
 
-    On a terminal one line is redrawn at most ten times a second; elsewhere a plain line is
-    printed at most every `interval` seconds and at the end. `total` and `start` count items;
-    what was done before (`start`) does not count in the rate.
+    start: items done before, which do not count in the rate. shown: False for no output.
     """
-
-    def __init__(
-        self,
-        what: str,
-        total: int,
-        unit: str = "items",
-        start: int = 0,
-        interval: float = 10.0,
-        stream: TextIO | None = None,
-    ) -> None:
-        self.what, self.total, self.unit = what, total, unit
-        self.start = self.done = start
-        self.stream = sys.stderr if stream is None else stream
-        self.live = self.stream.isatty()
-        self.interval = 0.1 if self.live else interval
-        self.began = self.shown = time.monotonic()
-
-    def advance(self, count: int = 1, note: str = "") -> None:
-        """Count `count` more items as done; `note` is shown behind the figures."""
-        self.done += count
-        now = time.monotonic()
-        if now - self.shown >= self.interval:
-            self.shown = now
-            self._show(note)
-
-    def close(self, note: str = "") -> None:
-        """Show the last state and end the line."""
-        self._show(note)
-        if self.live:
-            self.stream.write("\n")
-            self.stream.flush()
-
-    def line(self, note: str = "") -> str:
-        """The text shown: `what: done/total unit, rate, time left`."""
-        seconds = time.monotonic() - self.began
-        rate = (self.done - self.start) / seconds if seconds > 0 else 0.0
-        parts = [f"{self.what}: {self.done:,}/{self.total:,} {self.unit}"]
-        if rate > 0:
-            parts.append(f"{rate:,.1f} {self.unit}/s")
-            if self.done < self.total:
-                parts.append(f"{duration((self.total - self.done) / rate)} left")
-            else:
-                parts.append(f"took {duration(seconds)}")
-        return ", ".join([*parts, note] if note else parts)
-
-    def _show(self, note: str) -> None:
-        line = self.line(note)
-        self.stream.write(f"\r\x1b[2K{line}" if self.live else f"{line}\n")
-        self.stream.flush()
+    options: dict[str, Any] = {"desc": what, "total": total, "unit": unit, "initial": start}
+    if sys.stderr.isatty():
+        return _Bar(**options, disable=not shown, dynamic_ncols=True)
+    line = (
+        "{desc}: {n_fmt}/{total_fmt} {unit}, {rate_fmt}, {elapsed} taken, {remaining} left{postfix}"
+    )
+    return _Lines(**options, disable=not shown, mininterval=LINE_SECONDS, bar_format=line)
 
 
-def duration(seconds: float) -> str:
-    """Seconds in words a person reads at a glance: 42s, 3m05s, 2h07m."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+class _Bar(tqdm):  # type: ignore[type-arg]
+    monitor_interval = 0  # No thread.
+
+
+class _Lines(_Bar):
+    """A bar as plain lines, one each `mininterval` seconds and one at the end."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, file=io.StringIO(), miniters=1)
+
+    def display(self, msg: str | None = None, pos: int | None = None) -> None:
+        """Print the line, except for the empty bar at the start."""
+        if self.n > self.initial:
+            print(self, file=sys.stderr, flush=True)

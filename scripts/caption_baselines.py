@@ -25,7 +25,7 @@ from captioner.data.examples import encode_captions
 from captioner.evaluation.bleu import bleu
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.files import write_json
-from captioner.progress import Progress
+from captioner.progress import progress_bar
 from captioner.recipes.captioning import CaptionBatches, scores_of
 from captioner.recipes.config import CaptioningRecipe, read_recipe
 from captioner.recipes.features import StoredRows
@@ -55,11 +55,11 @@ def best_constant(train_source: Source, validation: Source, sample: int, shortli
     step = max(1, len(validation) // sample)
     few = validation.words[::step][:sample]
     ranked = []
-    progress = Progress("ranking", len(candidates), "captions")
+    progress = progress_bar("ranking", len(candidates), "captions")
     for caption in candidates:
         score = cider_d([caption] * len(few), few, frequency).score
         ranked.append((score, caption))
-        progress.advance()
+        progress.update()
     progress.close()
     ranked.sort(reverse=True)
     everything = validation.words

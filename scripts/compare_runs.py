@@ -20,7 +20,7 @@ from captioner.cli.program import run_program
 from captioner.errors import UserError
 from captioner.evaluation.diversity import text_diversity
 from captioner.evaluation.map_spread import map_spread
-from captioner.progress import Progress
+from captioner.progress import progress_bar
 from captioner.recipes.config import SCORES, CaptioningRecipe, read_recipe
 from captioner.recipes.features import StoredRows, readable
 from captioner.recipes.judge import MODEL, scores_of
@@ -36,12 +36,12 @@ def measure(recipe: CaptioningRecipe, captioner: Captioner, store: FeatureStore)
     source: Source = read_sources(recipe.data)[1].first(recipe.validation.images)
     rows = readable(source, store)
     features = StoredRows(store, len(source), mirror=False)
-    progress = Progress("captions", len(rows), "photos")
+    progress = progress_bar("captions", len(rows), "photos")
     captions = []
     for first in range(0, len(rows), recipe.validation.batch_size):
         batch = rows[first : first + recipe.validation.batch_size]
         captions += captioner.caption_annotations(features.annotations(torch.tensor(batch)))
-        progress.advance(len(batch))
+        progress.update(len(batch))
     progress.close()
     texts = [caption.text for caption in captions]
     scores = scores_of(texts, source.take(rows))

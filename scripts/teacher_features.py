@@ -24,7 +24,7 @@ from torch import Tensor
 from captioner.cli.program import run_program
 from captioner.errors import UserError
 from captioner.files import atomic_path
-from captioner.progress import Progress
+from captioner.progress import progress_bar
 from captioner.recipes.config import CaptioningRecipe, read_recipe
 from captioner.recipes.feature_extraction import (
     encoder_of,
@@ -106,10 +106,10 @@ def main() -> None:
         encoder.set_scale(recipe, sources["train"])
     total = sum(len(store.writer.index.images) for store in stores.values())
     start = sum(store.writer.done for store in stores.values())
-    progress = Progress("features", total, "images", start)
+    progress = progress_bar("features", total, "images", start)
 
     def report(waiting: bool) -> None:
-        progress.advance(sum(store.writer.done for store in stores.values()) - progress.done)
+        progress.update(sum(store.writer.done for store in stores.values()) - progress.n)
 
     fill_stores(stores.values(), encoder, report)
     progress.close()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
-import time
+import sys
 
 import pytest
 
-from captioner.progress import Progress, duration
+from captioner.progress import progress_bar
 
 
 class Terminal(io.StringIO):
@@ -19,64 +19,56 @@ class Terminal(io.StringIO):
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time in seconds, as the one item of a list."""
     now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
     return now
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0s"),
-        (42.4, "42s"),
-        (59.7, "1m00s"),
-        (185, "3m05s"),
-        (3599.6, "1h00m"),
-        (7620, "2h07m"),
-        (360_000, "100h00m"),
-    ],
-)
-def test_duration(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
-
-
-def test_plain_lines_come_at_intervals_and_at_the_end(clock: list[float]) -> None:
-    stream = io.StringIO()
-    progress = Progress("features", 2000, "images", interval=10, stream=stream)
-    for _ in range(4):
-        clock[0] += 6
-        progress.advance(300)
-    progress.advance(800, "unseen")
-    progress.close("done")
-    assert stream.getvalue().splitlines() == [
-        "features: 600/2,000 images, 50.0 images/s, 28s left",
-        "features: 1,200/2,000 images, 50.0 images/s, 16s left",
-        "features: 2,000/2,000 images, 83.3 images/s, took 24s, done",
+def test_plain_lines_come_at_intervals_and_at_the_end(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with progress_bar("features", 2025, "images") as progress:
+        for _ in range(4):
+            clock[0] += 6
+            progress.update(300)
+        progress.set_postfix_str("done", refresh=False)
+        progress.update(825)
+    assert capsys.readouterr().err.splitlines() == [
+        "features: 600/2025 images, 50.00images/s, 00:12 taken, 00:28 left",
+        "features: 1200/2025 images, 50.00images/s, 00:24 taken, 00:16 left",
+        "features: 2025/2025 images, 84.38images/s, 00:24 taken, 00:00 left, done",
     ]
 
 
-def test_on_a_terminal_one_line_is_redrawn(clock: list[float]) -> None:
+def test_on_a_terminal_a_bar_is_redrawn(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     stream = Terminal()
-    progress = Progress("epoch 1", 4, "steps", stream=stream)
-    for _ in range(4):
-        clock[0] += 0.06
-        progress.advance(note="loss 2.0")
-    progress.close()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress_bar("epoch 1", 4, "steps") as progress:
+        for _ in range(4):
+            clock[0] += 0.2
+            progress.update()
     shown = stream.getvalue()
     assert shown.count("\n") == 1
-    assert shown.endswith("took 0s\n")
-    drawn = shown.rstrip("\n").split("\r\x1b[2K")[1:]
-    assert [line.split()[2] for line in drawn] == ["2/4", "4/4", "4/4"]
+    assert [f"{done}/4 [" in shown for done in range(5)] == [True] * 5
+    assert "5.00steps/s" in shown
 
 
-def test_what_was_done_before_does_not_count_in_the_rate(clock: list[float]) -> None:
-    progress = Progress("features", 100, "images", start=80, stream=io.StringIO())
-    clock[0] += 5
-    progress.advance(10)
-    assert progress.line() == "features: 90/100 images, 2.0 images/s, 5s left"
+def test_what_was_done_before_does_not_count_in_the_rate(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with progress_bar("features", 100, "images", start=80) as progress:
+        clock[0] += 5
+        progress.update(10)
+    line = "features: 90/100 images,  2.00images/s, 00:05 taken, 00:05 left\n"
+    assert capsys.readouterr().err == line
 
 
-def test_nothing_done_shows_no_rate(clock: list[float]) -> None:
-    progress = Progress("features", 0, stream=io.StringIO())
-    assert progress.line() == "features: 0/0 items"
-    clock[0] += 5
-    assert progress.line("empty") == "features: 0/0 items, empty"
+def test_what_is_not_shown_and_what_has_not_begun_print_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with progress_bar("features", 10, shown=False) as progress:
+        progress.update(10)
+    with progress_bar("features", 0):
+        pass
+    assert capsys.readouterr().err == ""

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from captioner.errors import UserError
 from captioner.files import folder_lock
-from captioner.progress import Progress
+from captioner.progress import progress_bar
 
 _LEFT_OUT = {"__MACOSX", ".DS_Store"}
 
@@ -56,13 +56,13 @@ def _unpack(archive: Path, folder: Path) -> None:
     try:
         with zipfile.ZipFile(archive) as source:
             members = _members(source, archive)
-            progress = Progress(f"unpacking {archive.name}", len(members), "files")
+            progress = progress_bar(f"unpacking {archive.name}", len(members), "files")
             for member, path in members.items():
                 target = temporary / path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with source.open(member) as content, target.open("wb") as file:
                     shutil.copyfileobj(content, file)
-                progress.advance()
+                progress.update()
             progress.close()
         temporary.chmod(0o755)
         temporary.rename(folder)

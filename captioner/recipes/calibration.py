@@ -22,7 +22,7 @@ from captioner.caption.familiarity import Familiarity, pooled_features
 from captioner.data.outliers import OUTLIER_KINDS, OutlierKind, draw_outliers
 from captioner.errors import UserError
 from captioner.evaluation.calibration import auroc, reliability
-from captioner.progress import Progress
+from captioner.progress import progress_bar
 from captioner.recipes.calibration_report import CalibrationReport, GroupScore
 from captioner.recipes.sources import Source
 from captioner.text.function_words import FUNCTION_WORDS
@@ -170,13 +170,13 @@ def _features(captioner: Captioner, source: Source, options: CalibrationOptions)
     """The features (N, F) of some photos of a source, spread evenly over it."""
     count = min(options.training_photos, len(source))
     rows = [index * len(source) // count for index in range(count)]
-    progress = Progress("training photos", count, "images")
+    progress = progress_bar("training photos", count, "images")
     found = []
     for first in range(0, count, options.batch_size):
         batch = rows[first : first + options.batch_size]
         photos = list(source.open_photos(batch).values())
         found.append(pooled_features(captioner.annotations(photos)))  # (B, F)
-        progress.advance(len(batch))
+        progress.update(len(batch))
     progress.close()
     return torch.cat(found)
 
@@ -184,7 +184,7 @@ def _features(captioner: Captioner, source: Source, options: CalibrationOptions)
 def _observe_photos(captioner: Captioner, source: Source, options: CalibrationOptions) -> Observed:
     captions: list[Caption] = []
     features, shares = [], []
-    progress = Progress("validation photos", len(source), "images")
+    progress = progress_bar("validation photos", len(source), "images")
     for first in range(0, len(source), options.batch_size):
         rows = range(first, min(first + options.batch_size, len(source)))
         annotations = captioner.annotations(list(source.open_photos(rows).values()))
@@ -197,7 +197,7 @@ def _observe_photos(captioner: Captioner, source: Source, options: CalibrationOp
                 captions.append(caption)
                 features.append(own)
                 shares.append(share)
-        progress.advance(len(rows))
+        progress.update(len(rows))
     progress.close()
     if len(captions) < _LEAST_VALIDATION:
         raise UserError(
@@ -214,13 +214,13 @@ def _observe_outliers(
     pictures = draw_outliers(kind, options.outliers, options.seed)
     captions: list[Caption] = []
     features = []
-    progress = Progress(kind.name, len(pictures), "pictures")
+    progress = progress_bar(kind.name, len(pictures), "pictures")
     for first in range(0, len(pictures), options.batch_size):
         batch = pictures[first : first + options.batch_size]
         annotations = captioner.annotations(batch)
         features.append(pooled_features(annotations))  # (B, F)
         captions += captioner.caption_annotations(annotations)
-        progress.advance(len(batch))
+        progress.update(len(batch))
     progress.close()
     return Observed(captions, torch.cat(features), [0.0] * len(captions))
 

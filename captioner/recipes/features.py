@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from captioner.errors import UserError
-from captioner.progress import Progress
+from captioner.progress import progress_bar
 from captioner.recipes.config import CaptioningRecipe
 from captioner.recipes.feature_extraction import (
     MIRRORED,
@@ -120,13 +120,14 @@ class _Display:
         start = sum(store.writer.done for store in stores)
         total = sum(len(store.writer.index.images) for store in stores)
         shown = start < total and not quiet
-        self.progress = Progress("features", total, "images", start) if shown else None
+        self.progress = progress_bar("features", total, "images", start) if shown else None
 
     def show(self, done: int, waiting: bool) -> None:
         """Show that so many rows are done."""
         if self.progress is not None:
             note = "waiting for other processes" if waiting else ""
-            self.progress.advance(max(0, done - self.progress.done), note)
+            self.progress.set_postfix_str(note, refresh=False)
+            self.progress.update(max(0, done - self.progress.n))
 
     def look(self, waiting: bool) -> None:
         """Show how many rows are done in the stores."""

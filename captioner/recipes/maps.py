@@ -20,7 +20,7 @@ from captioner.evaluation.deletion import Curves, curves, random_orders
 from captioner.evaluation.grounded_maps import GroundedMaps, WordMap, grounded_maps, word_maps
 from captioner.evaluation.map_spread import MapSpread, map_spread
 from captioner.files import write_text
-from captioner.progress import Progress
+from captioner.progress import progress_bar
 from captioner.recipes.sources import Source
 from captioner.text.function_words import FUNCTION_WORDS
 from captioner.vision.blur import blur_places, blurred
@@ -159,7 +159,7 @@ def score_maps(
     generator = options.generator()  # One for all batches.
     words: list[WordMap] = []
     captions: dict[int, Caption] = {}
-    progress = Progress("captioning", len(source), "images")
+    progress = progress_bar("captioning", len(source), "images")
     for first in range(0, len(source), batch_size):
         rows = range(first, min(first + batch_size, len(source)))
         photos = source.open_photos(rows, left_out)
@@ -171,7 +171,7 @@ def score_maps(
             words += word_maps(
                 image, caption.words, caption.attention, targets, photo.size, caption.region
             )
-        progress.advance(len(rows))
+        progress.update(len(rows))
     progress.close()
     if not captions:
         raise UserError(f"not one of {len(source):,} photos could be read")
@@ -256,7 +256,7 @@ def _with_curves(
     rows = list(captions)[: options.photos]
     found: list[Curves] = []
     content: list[Curves] = []
-    progress = Progress("blurring", len(rows), "photos")
+    progress = progress_bar("blurring", len(rows), "photos")
     for row in rows:
         seed = np.random.SeedSequence(options.seed, spawn_key=(row,))
         words, of_photo = caption_curves(
@@ -270,7 +270,7 @@ def _with_curves(
         content.append(
             of_photo.take(np.array([word not in FUNCTION_WORDS for word in words], bool))
         )
-        progress.advance()
+        progress.update()
     progress.close()
     kinds = {"curves": content, **({"all_curves": found} if options.all_words else {})}
     averaged: dict[str, CurveScores] = {}

@@ -11,7 +11,7 @@ from captioner.errors import UserError
 from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.results import write_results
 from captioner.evaluation.texts import CaptionTexts
-from captioner.progress import Progress
+from captioner.progress import progress_bar
 from captioner.recipes.score_report import ScoreReport
 from captioner.recipes.scorer import Scorer, ScoringOptions, captions_by_name, read_references
 from captioner.text.tokenizer import tokenize
@@ -91,7 +91,7 @@ def score_model(
     generator = options.generator()  # One for all batches.
     rows: list[int] = []
     captions: list[str] = []
-    progress = Progress("captioning", len(source), "images")
+    progress = progress_bar("captioning", len(source), "images")
     try:
         for first in range(0, len(source), batch_size):
             batch = range(first, min(first + batch_size, len(source)))
@@ -99,7 +99,7 @@ def score_model(
             found = captioner.caption_loaded(list(photos.values()), options, generator)
             rows += photos
             captions += [caption.text for caption in found]
-            progress.advance(len(batch))
+            progress.update(len(batch))
         progress.close()
     finally:  # A photo that is refused, or an interruption, loses no caption.
         if results is not None and captions:

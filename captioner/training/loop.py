@@ -215,7 +215,7 @@ class _Run:
                     shown = self._show_steps(*shown)
                 if step is not None and look:
                     self.stepper.check(position.epoch)
-                    progress.note(self.stepper.sums()["loss"] / position.step_in_epoch)
+                    progress.show_loss(self.stepper.sums()["loss"] / position.step_in_epoch)
                 if asked or (save and step is not None):
                     self._save()
                 if asked:
@@ -225,7 +225,7 @@ class _Run:
             self.stepper.check(position.epoch)
             sums = self.stepper.sums()
             means = {name: value / max(1, position.step_in_epoch) for name, value in sums.items()}
-            progress.note(means.get("loss", math.nan))
+            progress.show_loss(means.get("loss", math.nan))
         due = (position.epoch + 1) % config.validate_every == 0
         due = self.validation is not None and (due or position.epoch + 1 == config.epochs)
         if due and self.saved_step < position.step:  # Validating takes long, and may go wrong.
@@ -274,7 +274,12 @@ class _Run:
         The same to all processes. Raises the failure, if one of them has met one.
         """
         late = time.monotonic() - self.saved > self.config.checkpoint_seconds
-        own = (interruption.asked, progress.due, self.engine.is_main and late, failure is not None)
+        own = (
+            interruption.asked,
+            progress.is_loss_due,
+            self.engine.is_main and late,
+            failure is not None,
+        )
         asked, look, save, failed = map(bool, self.engine.maximum(*map(int, own)))
         if failed:
             self.engine.share_failure(failure)

@@ -1,50 +1,46 @@
-"""How far an epoch is, as a person sees it."""
+"""Progress of an epoch."""
 
 from __future__ import annotations
 
 import time
 
-from captioner.progress import Progress
+from captioner.progress import progress_bar
 
-LOOK_SECONDS = 1.0
-"""How often what the steps report is fetched from where it is computed, to be shown."""
+LOSS_SECONDS = 1.0
+"""Least time between two moments at which the shown loss is fetched from the device."""
 
 
 class StepProgress:
-    """The progress of an epoch: its steps, how many examples a second, and the mean loss."""
+    """A progress bar of the steps of an epoch, with examples a second and the mean loss."""
 
     def __init__(self, what: str, steps: int, done: int, unit: str, shown: bool) -> None:
-        """Of so many steps, of which some are done before.
+        """A bar of so many steps, of which some are done.
 
-        unit: what examples are called; their rate is shown where it is given. shown: whether
-        anything is; one of several processes shows it.
+        unit: name of the examples; empty for no rate. shown: False for no output.
         """
-        self._unit = unit
-        self._began = self._looked = time.monotonic()
-        self._examples = 0
-        self._note = ""
-        self._progress = Progress(what, steps, "steps", start=done) if shown else None
+        self._unit, self._examples = unit, 0
+        self._began = self._fetched = time.monotonic()
+        self._bar = progress_bar(what, steps, "steps", done, shown)
 
     @property
-    def due(self) -> bool:
-        """Whether it is time to look at what the steps report; never where nothing is shown."""
-        return self._progress is not None and time.monotonic() - self._looked >= LOOK_SECONDS
+    def is_loss_due(self) -> bool:
+        """Whether to fetch the loss and call `show_loss`; never if nothing is shown."""
+        return not self._bar.disable and time.monotonic() - self._fetched >= LOSS_SECONDS
 
-    def note(self, loss: float) -> None:
+    def show_loss(self, loss: float) -> None:
         """Show this loss, and the rate of the examples, from now on."""
-        self._looked = time.monotonic()
-        self._note = f"loss {loss:.3f}"
-        seconds = self._looked - self._began
+        self._fetched = time.monotonic()
+        note = f"loss {loss:.3f}"
+        seconds = self._fetched - self._began
         if self._unit and seconds > 0 and self._examples:
-            self._note = f"{self._examples / seconds:,.0f} {self._unit}/s, {self._note}"
+            note = f"{self._examples / seconds:,.0f} {self._unit}/s, {note}"
+        self._bar.set_postfix_str(note, refresh=False)
 
     def advance(self, examples: int) -> None:
-        """One more step, of so many examples."""
+        """Count one more step, of so many examples."""
         self._examples += examples
-        if self._progress is not None:
-            self._progress.advance(note=self._note)
+        self._bar.update()
 
     def close(self) -> None:
-        """End the line."""
-        if self._progress is not None:
-            self._progress.close(self._note)
+        """End the bar."""
+        self._bar.close()
