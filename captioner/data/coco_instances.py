@@ -20,7 +20,7 @@ from captioner.data.boxes import Box, area
 from captioner.data.grounding import Grounding, Target
 from captioner.data.record_fields import checked, optional, records, required
 from captioner.data.records import ImageId
-from captioner.data.run_lengths import decode_mask, run_lengths
+from captioner.data.run_lengths import decode_run_lengths
 from captioner.data.synonyms import Synonyms
 from captioner.errors import UserError
 from captioner.files import read_json
@@ -134,7 +134,7 @@ class CocoInstances:
         size = segmentation.get("size")
         if size != [height, width]:
             raise UserError(f"{where} is of size {size}, not {[height, width]} as its image")
-        return decode_mask(run_lengths(segmentation.get("counts"), where), size, where)
+        return decode_run_lengths(segmentation.get("counts"), height, width, where)
 
 
 class _InstanceGrounding:
