@@ -22,6 +22,7 @@ from torch import Tensor
 from captioner.caption import Captioner, CaptioningLoss, ObjectiveConfig, ShowAttendTellDecoder
 from captioner.cli.program import run_program
 from captioner.data.examples import encode_captions
+from captioner.data.source import Source
 from captioner.evaluation.bleu import bleu
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.files import write_json
@@ -29,7 +30,7 @@ from captioner.progress import progress_bar
 from captioner.recipes.captioning import CaptionBatches, scores_of
 from captioner.recipes.config import CaptioningRecipe, read_recipe
 from captioner.recipes.features import StoredRows
-from captioner.recipes.sources import Source, read_sources
+from captioner.recipes.sources import read_sources
 from captioner.text.vocabulary import Vocabulary
 from captioner.training import Validation, train
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder, map_size

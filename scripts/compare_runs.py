@@ -17,6 +17,7 @@ import torch
 
 from captioner.caption import Captioner, load_model
 from captioner.cli.program import run_program
+from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.evaluation.diversity import text_diversity
 from captioner.evaluation.map_spread import map_spread
@@ -25,7 +26,7 @@ from captioner.recipes.config import SCORES, CaptioningRecipe, read_recipe
 from captioner.recipes.features import StoredRows, readable
 from captioner.recipes.judge import MODEL, scores_of
 from captioner.recipes.run_folder import CONFIG
-from captioner.recipes.sources import Source, read_sources
+from captioner.recipes.sources import read_sources
 from captioner.vision.feature_store import FeatureStore
 
 COLUMNS = (*SCORES[:-1], "entropy", "divergence", "distinct", "vocabulary")

@@ -20,11 +20,11 @@ from captioner.cli.program import run_program
 from captioner.data.parallel import read_parallel
 from captioner.devices import choose_device
 from captioner.errors import UserError
+from captioner.evaluation.length_curves import LINES, save_length_curves
+from captioner.evaluation.translation_report import TranslationReport, score_translator
 from captioner.files import check_output, write_json
 from captioner.models import load_translator, model_folder
-from captioner.recipes.translation_scoring import TranslationReport, score_translator
 from captioner.render.curves import check_curves_path
-from captioner.render.length_curves import LINES, save_length_curves
 from captioner.translate import TranslationSearch, Translator
 from captioner.translate.translator_folder import model_files
 

@@ -22,6 +22,7 @@ from teacher import Teacher
 from torch import Tensor
 
 from captioner.cli.program import run_program
+from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.files import atomic_path
 from captioner.progress import progress_bar
@@ -32,7 +33,6 @@ from captioner.recipes.feature_extraction import (
     source_stores,
     sources_to_store,
 )
-from captioner.recipes.sources import Source
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
 from captioner.vision.vgg import VGGEncoder
 from captioner.vision.weights import IMAGENET, RANDOM
@@ -62,7 +62,7 @@ class TeacherEncoder(VGGEncoder):
     def set_scale(self, recipe: CaptioningRecipe, source: Source) -> None:
         """Make every channel's standard deviation over the first photos of a source one."""
         maps = [
-            self(source.pixels([row], recipe.preprocessing))
+            self(recipe.preprocessing.batch([source.open_photo(row)]))
             for row in range(min(SAMPLE, len(source)))
         ]
         deviation = torch.cat(maps).std(dim=(0, 1))  # (512,)

@@ -12,8 +12,8 @@ from captioner.cli.report import report, report_left_out
 from captioner.errors import UserError
 
 if TYPE_CHECKING:
-    from captioner.recipes.score_report import ScoreReport
-    from captioner.recipes.scorer import ScoringOptions
+    from captioner.evaluation.caption_report import ScoreReport
+    from captioner.evaluation.caption_scorer import ScoringOptions
 
 METRICS = ("BLEU", "ROUGE-L", "CIDEr-D", "word-precision", "METEOR", "SPICE")
 DEFAULT_METRICS = METRICS[:4]
@@ -139,8 +139,8 @@ def _tell(found: ScoreReport, arguments: argparse.Namespace) -> bool:
 
 
 def _score_files(arguments: argparse.Namespace) -> bool:
+    from captioner.evaluation.score_captions import score_results, store_document_frequency
     from captioner.files import try_all
-    from captioner.recipes.scoring import score_results, store_document_frequency
 
     if arguments.model and not (arguments.results or arguments.write_document_frequency):
         raise UserError("--references of a model are those of a translator: give --source as well")
@@ -182,8 +182,8 @@ def _score_files(arguments: argparse.Namespace) -> bool:
 
 def _score_model(arguments: argparse.Namespace) -> bool:
     from captioner import load
-    from captioner.recipes.scorer import Scorer
-    from captioner.recipes.scoring import score_model
+    from captioner.evaluation.caption_scorer import Scorer
+    from captioner.evaluation.score_captions import score_model
     from captioner.recipes.sources import read_split
 
     refuse(arguments, ("write_document_frequency",), "without --references")
@@ -238,10 +238,10 @@ def _score_shapes(arguments: argparse.Namespace) -> bool:
 
 def _scoring_options(arguments: argparse.Namespace) -> ScoringOptions:
     """What is to be found out. Raises `UserError` for options that do not go together."""
+    from captioner.evaluation.caption_report import check_page
+    from captioner.evaluation.caption_scorer import ScoringOptions
     from captioner.evaluation.captions import score_names
     from captioner.evaluation.significance import Resampling
-    from captioner.recipes.score_report import check_page
-    from captioner.recipes.scorer import ScoringOptions
 
     metrics = tuple(arguments.metrics or DEFAULT_METRICS)
     if "CIDEr-D" not in metrics:

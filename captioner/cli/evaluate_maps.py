@@ -14,8 +14,8 @@ from captioner.errors import UserError
 if TYPE_CHECKING:
     from captioner.caption import Captioner
     from captioner.data.grounding import Grounding
-    from captioner.recipes.maps import CurveOptions, MapScores
-    from captioner.recipes.sources import Source
+    from captioner.data.source import Source
+    from captioner.evaluation.map_scores import CurveOptions, MapScores
 
 DESCRIPTION = """\
 With --maps it is the attention maps that are scored: how wide they are, whether they move from
@@ -88,8 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
     _check(arguments)
 
     from captioner import load
+    from captioner.evaluation.map_scores import score_maps
     from captioner.files import try_all, write_json
-    from captioner.recipes.maps import score_maps
 
     curves = _curve_options(arguments)
     batch_size = 50 if arguments.batch_size is None else arguments.batch_size
@@ -158,7 +158,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _curve_options(arguments: argparse.Namespace) -> CurveOptions | None:
-    from captioner.recipes.maps import CurveOptions
+    from captioner.evaluation.map_scores import CurveOptions
 
     if not (arguments.deletion or arguments.curves):
         return None
@@ -182,7 +182,7 @@ def _what(
     if model is not None:
         return _shapes(model, count or COUNT_OF_SHAPES)
     if arguments.format is None:
-        from captioner.recipes.maps import photo_source
+        from captioner.recipes.sources import photo_source
 
         return photo_source([arguments.images]).first(count), None
     grounding: Grounding | None = None

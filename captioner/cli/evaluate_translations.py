@@ -69,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
         refuse(arguments, ("model", *OF_MODEL), "with --hypotheses")
     if arguments.length_width is not None and arguments.source is None:
         raise UserError("--length-width has no meaning without --source")
+    from captioner.evaluation.translation_report import WIDTH, score_hypotheses
     from captioner.files import write_json
-    from captioner.recipes.translation_scoring import WIDTH, score_hypotheses
 
     options: dict[str, Any] = {
         "lower_case": bool(arguments.lower_case),
@@ -90,8 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _of_model(arguments: argparse.Namespace, options: dict[str, Any]) -> Any:
     from captioner.devices import choose_device
+    from captioner.evaluation.translation_report import score_translator
     from captioner.models import model_folder
-    from captioner.recipes.translation_scoring import score_translator
     from captioner.translate import load_translator
 
     batch_size = 50 if arguments.batch_size is None else arguments.batch_size

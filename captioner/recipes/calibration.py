@@ -20,11 +20,11 @@ from captioner.caption.confidence import (
 )
 from captioner.caption.familiarity import Familiarity, pooled_features
 from captioner.data.outliers import OUTLIER_KINDS, OutlierKind, draw_outliers
+from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.evaluation.calibration import auroc, reliability
 from captioner.progress import progress_bar
 from captioner.recipes.calibration_report import CalibrationReport, GroupScore
-from captioner.recipes.sources import Source
 from captioner.text.function_words import FUNCTION_WORDS
 
 _LEAST_TRAINING, _LEAST_VALIDATION = 8, 8

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from captioner.caption import Captioner, ShowAttendTellDecoder
 from captioner.data.examples import CaptionExample, encode_captions
+from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.recipes.caption_batches import CaptionBatches
 from captioner.recipes.config import CaptioningRecipe
@@ -29,7 +30,7 @@ from captioner.recipes.features import (
 from captioner.recipes.judge import MODEL, CaptionJudge, free_running, scores_of, write_captions
 from captioner.recipes.objectives import Loss, make_loss, use_word_vectors
 from captioner.recipes.run_folder import check_run, processes_of_run, taken_folder
-from captioner.recipes.sources import Source, read_sources
+from captioner.recipes.sources import read_sources
 from captioner.recipes.start import WORDS, Start, read_start
 from captioner.text.vocabulary import Vocabulary
 from captioner.training import CHECKPOINT, Engine, Validation, train

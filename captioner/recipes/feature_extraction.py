@@ -14,9 +14,10 @@ from PIL import Image
 from torch import Tensor
 
 from captioner.data.prefetch import prefetch
+from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.recipes.config import CaptioningRecipe
-from captioner.recipes.sources import Source, mirrored, read_sources, read_split
+from captioner.recipes.sources import mirrored, read_sources, read_split
 from captioner.vision.feature_store import POLL_SECONDS, FeatureStore
 from captioner.vision.store_index import StoreKey
 from captioner.vision.store_writer import StoreWriter

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.progress import progress_bar
 from captioner.recipes.config import CaptioningRecipe
@@ -24,7 +25,6 @@ from captioner.recipes.feature_extraction import (
     sources_to_store,
 )
 from captioner.recipes.feature_workers import check_locks, fill_with_workers
-from captioner.recipes.sources import Source
 from captioner.vision.augmentation import Augmentation
 from captioner.vision.feature_store import FeatureStore
 from captioner.vision.preprocessing import Preprocessing

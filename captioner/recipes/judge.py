@@ -8,13 +8,13 @@ from pathlib import Path
 import torch
 
 from captioner.caption import Captioner, save_model
+from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.evaluation.captions import evaluate_captions
 from captioner.evaluation.results import write_results
 from captioner.files import write_json
 from captioner.recipes.config import SCORES, CaptioningRecipe
 from captioner.recipes.features import Rows
-from captioner.recipes.sources import Source
 from captioner.render.panels import panels
 from captioner.text.tokenizer import tokenize
 from captioner.training import Engine, Shown

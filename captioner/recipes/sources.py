@@ -3,84 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from PIL import Image
 from torch import Tensor
 
 from captioner.data.archives import unpack_missing
 from captioner.data.examples import caption_words
 from captioner.data.readers import READERS
-from captioner.data.records import ImageId
 from captioner.data.shapes import ShapesExample, generate
+from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.recipes.config import DataConfig
+from captioner.vision.find_images import find_images
 from captioner.vision.images import load_image
-from captioner.vision.preprocessing import Preprocessing
-
-
-@dataclass(frozen=True)
-class Source:
-    """The photos of one split with their captions.
-
-    image_ids: what the source itself calls each of the N photos: COCO's number, a file name.
-    captions: for each photo its captions, as text. words: the same, in words.
-    open_photo: gives photo number n, loaded safely.
-    report: what was wrong with the records, or empty.
-    """
-
-    image_ids: Sequence[ImageId]
-    captions: list[list[str]]
-    words: list[list[list[str]]]
-    open_photo: Callable[[int], Image.Image]
-    report: str = ""
-
-    def __len__(self) -> int:
-        return len(self.image_ids)
-
-    @property
-    def names(self) -> list[str]:
-        """The N `image_ids` as text, as a feature store has them."""
-        return [str(image_id) for image_id in self.image_ids]
-
-    def pixels(self, rows: Sequence[int], preprocessing: Preprocessing) -> Tensor:
-        """Preprocessed photos (B, 3, size, size) of the given rows."""
-        return preprocessing.batch([self.open_photo(row) for row in rows])
-
-    def open_photos(
-        self, rows: Sequence[int], left_out: dict[str, str] | None = None
-    ) -> dict[int, Image.Image]:
-        """The photos of the given rows, by row.
-
-        left_out: gets those that cannot be read, by name, each with a sentence that says why.
-        Raises `UserError` for such a photo where it is not given.
-        """
-        photos = {}
-        for row in rows:
-            try:
-                photos[row] = self.open_photo(row)
-            except UserError as error:
-                if left_out is None:
-                    raise
-                left_out[str(self.image_ids[row])] = str(error)
-        return photos
-
-    def take(self, rows: Sequence[int]) -> Source:
-        """The photos of the given rows only, in that order."""
-        return Source(
-            [self.image_ids[row] for row in rows],
-            [self.captions[row] for row in rows],
-            [self.words[row] for row in rows],
-            lambda row: self.open_photo(rows[row]),
-            self.report,
-        )
-
-    def first(self, count: int) -> Source:
-        """The first `count` photos; all for 0."""
-        return self.take(range(min(count or len(self), len(self))))
 
 
 def read_split(
@@ -152,4 +89,20 @@ def shapes_source(examples: Sequence[ShapesExample], first: int = 0) -> Source:
         captions=[[example.caption] for example in examples],
         words=[[list(example.words)] for example in examples],
         open_photo=lambda row: examples[row].image,
+    )
+
+
+def photo_source(paths: Sequence[str]) -> Source:
+    """Photos without captions, named by their paths.
+
+    paths: files, folders and patterns. Raises `UserError` if they name no photo.
+    """
+    found = find_images(paths)
+    if not found:
+        raise UserError(f"there are no photos in {', '.join(map(str, paths))}")
+    return Source(
+        image_ids=[str(path) for path in found],
+        captions=[[] for _ in found],
+        words=[[] for _ in found],
+        open_photo=lambda row: load_image(found[row]),
     )

@@ -63,9 +63,9 @@ def test_what_is_below_the_curves_of_one_photo(
 ) -> None:
     """No bands, of a single photo; and curves of all words where there are none of content."""
     if not content:
-        from captioner.recipes import maps
+        from captioner.evaluation import map_scores
 
-        monkeypatch.setattr(maps, "FUNCTION_WORDS", Everything())
+        monkeypatch.setattr(map_scores, "FUNCTION_WORDS", Everything())
     path = tmp_path / "curves.svg"
     arguments = ["evaluate", "--maps", "--model", str(tiny_model), "--images", str(photos)]
     options = ["--curve-photos", "1", "--curve-steps", "2", "--random-orders", "1"]

@@ -16,6 +16,7 @@ import captioner
 from captioner.caption import Caption
 from captioner.caption.familiarity import FEATURES
 from captioner.data.outliers import OUTLIER_KINDS, draw_outliers
+from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.recipes.calibration import (
     CalibrationOptions,
@@ -24,7 +25,7 @@ from captioner.recipes.calibration import (
     content_share,
     fit_confidence,
 )
-from captioner.recipes.sources import Source, read_split
+from captioner.recipes.sources import read_split
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "flickr8k"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the real data are not at hand")

@@ -178,7 +178,8 @@ def test_a_photo_read_in_the_step_is_read_once_for_all_its_captions(table: Path)
     assert sorted(torch.cat(read).tolist()) == list(range(6))
     for batch in (first, second):
         assert len(batch.source) == 3
-        each = source.pixels(batch.rows.tolist(), recipe.preprocessing)  # (6, 3, 64, 64)
+        photos = [source.open_photo(row) for row in batch.rows.tolist()]
+        each = recipe.preprocessing.batch(photos)  # (6, 3, 64, 64)
         assert torch.equal(batch.source[batch.photos], each)
     # Parts have whole photos, so none is read by two of them, however many there are.
     for processes in (2, 3, 4):

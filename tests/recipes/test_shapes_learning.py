@@ -12,10 +12,10 @@ from captioner.caption import Captioner
 from captioner.data.shapes import ShapesConfig, generate
 from captioner.data.shapes_grounding import ShapesGrounding
 from captioner.errors import UserError
+from captioner.evaluation.map_scores import score_maps
 from captioner.fields import from_mapping, to_mapping
 from captioner.recipes.captioning import train_captioner
 from captioner.recipes.config import CaptioningRecipe
-from captioner.recipes.maps import score_maps
 from captioner.recipes.shapes import score_shapes, unseen_shapes
 from captioner.recipes.sources import shapes_source
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scripts_samples import ROOT, run
 
-from captioner.recipes.translation_scoring import TranslationReport, score_translator
+from captioner.evaluation.translation_report import TranslationReport, score_translator
 from captioner.text.word_vocabulary import WordVocabulary
 from captioner.translate import (
     LuongConfig,

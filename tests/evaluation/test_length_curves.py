@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from captioner.errors import UserError
+from captioner.evaluation.length_curves import LINES, save_length_curves
 from captioner.evaluation.translation_lengths import LengthBucket
-from captioner.render.length_curves import LINES, save_length_curves
 
 
 def buckets(*scores: float, sentences: int = 20) -> list[LengthBucket]:

@@ -8,19 +8,24 @@ from typing import TYPE_CHECKING
 
 from captioner.data.records import CaptionedImage, ImageId
 from captioner.errors import UserError
+from captioner.evaluation.caption_report import ScoreReport
+from captioner.evaluation.caption_scorer import (
+    Scorer,
+    ScoringOptions,
+    captions_by_name,
+    read_references,
+)
 from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.results import write_results
 from captioner.evaluation.texts import CaptionTexts
 from captioner.progress import progress_bar
-from captioner.recipes.score_report import ScoreReport
-from captioner.recipes.scorer import Scorer, ScoringOptions, captions_by_name, read_references
 from captioner.text.tokenizer import tokenize
 from captioner.vision.images import load_image
 
 if TYPE_CHECKING:  # They bring torch, which scoring a file can do without.
     from captioner.caption import Captioner
+    from captioner.data.source import Source
     from captioner.decoding import SearchOptions
-    from captioner.recipes.sources import Source
 
 
 def score_results(

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from samples import make_captioner, save_photo
 
+from captioner.data.source import Source
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
+from captioner.evaluation.caption_scorer import Scorer, ScoringOptions
 from captioner.evaluation.captions import evaluate_captions
 from captioner.evaluation.cider import DocumentFrequency
+from captioner.evaluation.score_captions import score_model, score_results, store_document_frequency
 from captioner.evaluation.significance import NOTHING, Resampling
-from captioner.recipes.scorer import Scorer, ScoringOptions
-from captioner.recipes.scoring import score_model, score_results, store_document_frequency
-from captioner.recipes.sources import Source, read_split
+from captioner.recipes.sources import read_split
 
 
 @pytest.fixture

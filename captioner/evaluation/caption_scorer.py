@@ -11,6 +11,7 @@ from captioner.data.readers import READERS
 from captioner.data.records import CaptionedImage, ImageId
 from captioner.data.synonyms import Synonyms, read_synonyms
 from captioner.errors import UserError
+from captioner.evaluation.caption_report import Comparisons, ScoreReport
 from captioner.evaluation.captions import DEFAULT_METRICS, check_metrics, score_texts
 from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.diversity import text_diversity
@@ -18,7 +19,6 @@ from captioner.evaluation.hallucination import Hallucination, chair
 from captioner.evaluation.results import read_results
 from captioner.evaluation.significance import Resampling, compare, confidence_intervals
 from captioner.evaluation.texts import CaptionTexts
-from captioner.recipes.score_report import Comparisons, ScoreReport
 from captioner.text.tokenizer import tokenize
 
 

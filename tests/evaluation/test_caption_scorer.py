@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from captioner.errors import UserError
+from captioner.evaluation.caption_scorer import Scorer, ScoringOptions
 from captioner.evaluation.texts import CaptionTexts
-from captioner.recipes.scorer import Scorer, ScoringOptions
 
 
 @pytest.fixture

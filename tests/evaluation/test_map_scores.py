@@ -23,10 +23,11 @@ from captioner.caption import Caption, Captioner
 from captioner.caption.decoder import TeacherForced
 from captioner.data.grounding import Target
 from captioner.data.records import ImageId
+from captioner.data.source import Source
 from captioner.decoding import SearchOptions, Step
 from captioner.errors import UserError
-from captioner.recipes.maps import CurveOptions, caption_curves, photo_source, score_maps
-from captioner.recipes.sources import Source
+from captioner.evaluation.map_scores import CurveOptions, caption_curves, score_maps
+from captioner.recipes.sources import photo_source
 from captioner.render import PageCaption, PageItem, frames, panels, save_word_images
 from captioner.render.overlay import overlay
 from captioner.render.page import UNIT

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from captioner.data.grounding import Grounding
+from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.evaluation.curve_scores import CurveScores, curve_scores
 from captioner.evaluation.deletion import Curves, curves, random_orders
@@ -21,7 +22,6 @@ from captioner.evaluation.grounded_maps import GroundedMaps, WordMap, grounded_m
 from captioner.evaluation.map_spread import MapSpread, map_spread
 from captioner.files import write_text
 from captioner.progress import progress_bar
-from captioner.recipes.sources import Source
 from captioner.text.function_words import FUNCTION_WORDS
 from captioner.vision.blur import blur_places, blurred
 
@@ -282,20 +282,4 @@ def _with_curves(
         curves=averaged.get("curves"),
         all_curves=averaged.get("all_curves"),
         without_curves=tuple(kind for kind in kinds if kind not in averaged),
-    )
-
-
-def photo_source(paths: Sequence[str]) -> Source:
-    """Photos without captions, named by their paths. Raises `UserError` where there are none."""
-    from captioner.vision.find_images import find_images
-    from captioner.vision.images import load_image
-
-    found = find_images(paths)
-    if not found:
-        raise UserError(f"there are no photos in {', '.join(map(str, paths))}")
-    return Source(
-        image_ids=[str(path) for path in found],
-        captions=[[] for _ in found],
-        words=[[] for _ in found],
-        open_photo=lambda row: load_image(found[row]),
     )

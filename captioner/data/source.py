@@ -1,0 +1,68 @@
+"""The photos of one split with their captions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from PIL import Image
+
+from captioner.data.records import ImageId
+from captioner.errors import UserError
+
+
+@dataclass(frozen=True)
+class Source:
+    """N photos with their captions.
+
+    image_ids: the data set's own name of each photo: COCO's number, a file name.
+    captions: of each photo, as text. words: the same, tokenised.
+    open_photo: loads photo number n.
+    report: what is wrong with the records; empty if nothing.
+    """
+
+    image_ids: Sequence[ImageId]
+    captions: list[list[str]]
+    words: list[list[list[str]]]
+    open_photo: Callable[[int], Image.Image]
+    report: str = ""
+
+    def __len__(self) -> int:
+        return len(self.image_ids)
+
+    @property
+    def names(self) -> list[str]:
+        """The N `image_ids` as text, as in a feature store."""
+        return [str(image_id) for image_id in self.image_ids]
+
+    def open_photos(
+        self, rows: Sequence[int], left_out: dict[str, str] | None = None
+    ) -> dict[int, Image.Image]:
+        """Load the photos of the given rows, by row.
+
+        left_out: receives unreadable photos, by name, each with the reason.
+        Raises `UserError` for an unreadable photo if `left_out` is None.
+        """
+        photos = {}
+        for row in rows:
+            try:
+                photos[row] = self.open_photo(row)
+            except UserError as error:
+                if left_out is None:
+                    raise
+                left_out[str(self.image_ids[row])] = str(error)
+        return photos
+
+    def take(self, rows: Sequence[int]) -> Source:
+        """The photos of the given rows, in that order."""
+        return Source(
+            [self.image_ids[row] for row in rows],
+            [self.captions[row] for row in rows],
+            [self.words[row] for row in rows],
+            lambda row: self.open_photo(rows[row]),
+            self.report,
+        )
+
+    def first(self, count: int) -> Source:
+        """The first `count` photos; all for 0."""
+        return self.take(range(min(count or len(self), len(self))))
