@@ -155,6 +155,7 @@ def test_the_module_can_be_run_for_help() -> None:
     assert "captioner caption --demo" in run.stdout
 
 
+@pytest.mark.slow
 def test_captioning_brings_no_library_that_only_training_or_scoring_needs() -> None:
     heavy = ("torchvision", "nltk", "matplotlib", "pycocotools")
     assert loaded("import captioner.caption", *heavy) == []

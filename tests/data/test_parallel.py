@@ -131,6 +131,7 @@ def test_a_pair_longer_than_a_batch_has_one_of_its_own() -> None:
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "multi30k"
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real Multi30k is not in ../shared/data")
 @pytest.mark.parametrize("language", ["de", "fr"])

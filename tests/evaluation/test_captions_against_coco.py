@@ -51,6 +51,7 @@ def assert_equal_to_coco(captions: list[str], references: list[list[str]]) -> No
         np.testing.assert_allclose(by_image[name], column, rtol=0, atol=1e-9, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.skipif(not COCO.exists(), reason="needs the real captions in ../shared/data/coco")
 def test_all_real_captions_scored_against_each_other() -> None:

@@ -56,6 +56,7 @@ def assert_equal(captions: list[str], expected: list[list[str]]) -> None:
     assert unequal == []
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @needs(COCO)
 def test_coco_captions_one_after_another() -> None:
@@ -65,6 +66,7 @@ def test_coco_captions_one_after_another() -> None:
     assert_equal(captions, suite(captions))
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @needs(FLICKR8K)
 def test_flickr8k_captions_one_after_another() -> None:
@@ -74,6 +76,7 @@ def test_flickr8k_captions_one_after_another() -> None:
     assert_equal(captions, suite(captions))
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @needs(MULTI30K)
 def test_multi30k_captions() -> None:

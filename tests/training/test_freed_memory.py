@@ -40,6 +40,7 @@ def pages(*arguments: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc gives memory back so")
 def test_pages_are_asked_for_once() -> None:
     assert pages("keep") < pages("plain") / 10
