@@ -114,24 +114,6 @@ def folder_lock(folder: str | os.PathLike[str], what: str, wait: bool = False) -
         lock.release()
 
 
-def try_lock(descriptor: int, wait: bool = False) -> bool | None:
-    """Lock an open file for this process; False when another process has it locked.
-
-    wait: wait for the other process instead.
-    The operating system frees the lock when the descriptor is closed, however the process ends.
-    None where there are no such locks (Windows, some network disks).
-    """
-    try:
-        import fcntl  # Not on Windows.
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    except (ImportError, OSError):
-        return None
-    return True
-
-
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     """Write `content` to `path` atomically. Raises `UserError` as `atomic_path` does."""
     with atomic_path(path) as temporary:

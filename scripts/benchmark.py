@@ -46,7 +46,7 @@ from captioner.devices import has_bfloat16
 from captioner.errors import UserError
 from captioner.files import check_writable, write_json
 from captioner.recipes.feature_extraction import encode
-from captioner.vision.feature_store import FeatureStore, StoreKey, build_store
+from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 WORDS, LENGTH, PLACES, SIZE = 10_000, 16, 196, 512
@@ -247,14 +247,10 @@ def store_reading(machine: Machine, batch_size: int) -> Result:
     content = make_annotations(machine, batch_size).half().cpu()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
-        build_store(
-            path / "store",
-            [f"{row}.jpg" for row in range(rows)],
-            (PLACES, SIZE),
-            StoreKey("encoder", "preprocessing"),
-            lambda numbers: content[[number % batch_size for number in numbers]],
-            batch_size=batch_size,
-        )
+        record = StoreRecord({}, {}, [f"{row}.jpg" for row in range(rows)], (PLACES, SIZE))
+        with StoreWriter(path / "store", record) as writer:
+            for first in range(0, rows, batch_size):
+                writer.write(range(first, first + batch_size), content)
         store = FeatureStore(path / "store")
         plain_files = []
         for row in range(batch_size):  # The plain way has a file for each image.

@@ -25,10 +25,10 @@ from captioner.cli.program import run_program
 from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.files import atomic_path
-from captioner.progress import progress_bar
 from captioner.recipes.config import CaptioningRecipe, read_recipe
 from captioner.recipes.feature_extraction import (
     encoder_of,
+    extraction_progress,
     fill_stores,
     source_stores,
     sources_to_store,
@@ -104,15 +104,8 @@ def main() -> None:
     encoder = TeacherEncoder(stand_in, Teacher(arguments.teacher)).eval()
     with torch.no_grad():
         encoder.set_scale(recipe, sources["train"])
-    total = sum(len(store.writer.index.images) for store in stores.values())
-    start = sum(store.writer.done for store in stores.values())
-    progress = progress_bar("features", total, "images", start)
-
-    def report(waiting: bool) -> None:
-        progress.update(sum(store.writer.done for store in stores.values()) - progress.n)
-
-    fill_stores(stores.values(), encoder, report)
-    progress.close()
+    with extraction_progress(list(stores.values())) as report:
+        fill_stores(list(stores.values()), encoder, report=report)
     for name, store in stores.items():
         print(f"{name}: {len(store.open()):,} images in {store.folder}")
 

@@ -20,7 +20,6 @@ from captioner.files import (
     folder_lock,
     read_json,
     read_text,
-    try_lock,
     write_json,
     write_text,
 )
@@ -210,16 +209,6 @@ def test_a_locked_folder_can_be_waited_for(tmp_path: Path) -> None:
         order.append("first")
     waiting.join(60)
     assert order == ["first", "second"]
-
-
-def test_a_file_is_locked_once_until_it_is_closed(tmp_path: Path) -> None:
-    pytest.importorskip("fcntl")
-    descriptors = [os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT) for _ in range(2)]
-    assert try_lock(descriptors[0]) is True
-    assert try_lock(descriptors[1]) is False
-    os.close(descriptors[0])
-    assert try_lock(descriptors[1]) is True
-    os.close(descriptors[1])
 
 
 def test_a_folder_that_cannot_be_made_cannot_be_locked(tmp_path: Path) -> None:

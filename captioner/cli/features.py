@@ -12,8 +12,8 @@ from captioner.errors import UserError
 DESCRIPTION = """\
 Computes the annotation vectors of a config's photos, once, and stores them on disk: 200,704 bytes
 a photo of 224x224. Training does this by itself; do it beforehand to share a store among runs.
-A stopped extraction goes on where it was, whatever stopped it. Commands that run at once, on one
-machine or on several that share a disk, share the work.
+A stopped extraction goes on where it was, whatever stopped it. Processes share the work; give one
+command to a store, since two would compute the same rows.
 
   captioner features configs/flickr8k_soft.yaml --out features/flickr8k
   captioner features configs/coco_soft.yaml --processes 4 --split test

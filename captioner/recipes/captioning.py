@@ -162,8 +162,9 @@ def _prepare(
             folder,
             encoder,
             {"train": train_source, "validation": validation_source},
+            engine.rank,
+            engine.size,
             engine.local_size,
-            not engine.is_main,
         )
         on_gpu = device.type == "cuda"
         train_rows = StoredRows(

@@ -1,14 +1,16 @@
-"""From the photos of a recipe to feature stores, by one process alone or beside others."""
+"""Fills feature stores with the annotation vectors of a recipe's photos."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy
 import torch
 from PIL import Image
 from torch import Tensor
@@ -16,22 +18,22 @@ from torch import Tensor
 from captioner.data.prefetch import prefetch
 from captioner.data.source import Source
 from captioner.errors import UserError
+from captioner.fields import to_mapping
+from captioner.progress import progress_bar
 from captioner.recipes.config import CaptioningRecipe
 from captioner.recipes.sources import mirrored, read_sources, read_split
-from captioner.vision.feature_store import POLL_SECONDS, FeatureStore
-from captioner.vision.store_index import StoreKey
-from captioner.vision.store_writer import StoreWriter
+from captioner.vision.feature_store import (
+    FeatureStore,
+    StoreRecord,
+    StoreWriter,
+    create_store,
+    read_states,
+)
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGEncoder, map_size
 from captioner.vision.weights import build_encoder, fingerprint
 
-MIRRORED = " mirrored"
-"""Behind a photo's name in a feature store: the same photo, left and right exchanged."""
-
-Report = Callable[[bool], None]
-"""Called after each batch, and now and then with True while other processes fill what is left."""
-
-_AHEAD = 2
-"""Batches of photos made ready while the GPU works on one."""
+_PREFETCHED = 2  # Batches of photos loaded while the GPU encodes one.
+_POLL_SECONDS = 0.5
 
 
 def encoder_of(recipe: CaptioningRecipe) -> VGGEncoder:
@@ -41,7 +43,7 @@ def encoder_of(recipe: CaptioningRecipe) -> VGGEncoder:
 
 
 def seeded_encoder_of(recipe: CaptioningRecipe) -> VGGEncoder:
-    """As `encoder_of`; weights drawn at random are those that training would draw."""
+    """As `encoder_of`; random weights are those that training would draw."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.training.seed)
         return encoder_of(recipe)
@@ -73,77 +75,92 @@ def sources_to_store(recipe: CaptioningRecipe, splits: Sequence[str] = ()) -> di
     return sources
 
 
+@dataclass
 class SourceStore:
     """The feature store of one source of photos, and how its rows are computed."""
 
-    def __init__(
-        self, recipe: CaptioningRecipe, folder: Path, key: StoreKey, source: Source, mirror: bool
+    recipe: CaptioningRecipe
+    source: Source
+    folder: Path
+    record: StoreRecord
+    _unreadable: set[int] = field(default_factory=set)
+
+    @property
+    def done(self) -> int:
+        """The rows on disk, whichever process wrote them."""
+        return int(numpy.count_nonzero(read_states(self.folder, self.record.rows)))
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rows are on disk."""
+        return self.done == self.record.rows
+
+    def fill(
+        self,
+        encoder: VGGEncoder,
+        rank: int = 0,
+        ranks: int = 1,
+        local_ranks: int = 1,
+        report: Callable[[], None] | None = None,
     ) -> None:
-        """Make the store or join in filling it: N photos and, with `mirror`, N mirrored.
+        """Write the rows that fall to process `rank` of `ranks` and are not done.
 
-        Raises `UserError` as `StoreWriter` does.
+        local_ranks: how many of the processes share this machine's cores.
+        report: called after each batch.
+        Raises `UserError` as `StoreWriter` does, and for the first unreadable photo where the
+        recipe refuses these.
         """
-        self.recipe, self.source, self.folder = recipe, source, folder
-        names = source.names
-        if mirror:
-            names = [*names, *(name + MIRRORED for name in names)]
-        rows, columns = map_size(recipe.preprocessing.size, recipe.preprocessing.size)
-        self.writer = StoreWriter(folder, names, (rows * columns, ANNOTATION_SIZE), key)
-        self._unreadable: dict[str, str] = {}
-        self._check_readable(self.writer.unreadable)
-
-    def fill(self, encoder: VGGEncoder, report: Report, processes: int = 1) -> None:
-        """Fill what no other process holds. Raises `UserError` as `StoreWriter.fill` does.
-
-        Where the recipe refuses unreadable photos, the first is named in one.
-        processes: how many share this machine's cores.
-        """
-
-        precision = self.recipe.features.precision
-
-        def rows_of(batches: Iterable[Sequence[int]]) -> Iterator[Tensor]:
-            if _takes_all_cores(encoder):
-                for batch in batches:
-                    yield encode(encoder, self._pixels(map(self._photo, batch), batch), precision)
-            else:
-                with photo_loaders(processes) as pool:
-                    ready = (self._pixels(pool.map(self._photo, rows), rows) for rows in batches)
-                    with closing(prefetch(ready, _AHEAD)) as prepared:
-                        for pixels in prepared:
-                            yield encode(encoder, pixels, precision)
-
-        self.writer.fill(
-            rows_of,
-            self.recipe.features.batch_size,
-            unreadable=self._unreadable,
-            progress=lambda: report(False),
-        )
+        if self.finished:  # It may be read-only.
+            return
+        with StoreWriter(self.folder, self.record, rank, ranks) as writer:
+            batches = writer.missing(self.recipe.features.batch_size)
+            with closing(self._encoded(encoder, batches, local_ranks)) as encoded:
+                for batch, vectors in zip(batches, encoded, strict=True):
+                    writer.write(batch, vectors, self._unreadable)
+                    if report is not None:
+                        report()
 
     def open(self) -> FeatureStore:
-        """The finished store. Raises `UserError` as `FeatureStore` does.
+        """The finished store.
 
-        Also where the recipe refuses unreadable photos and a run that skipped them left some out.
+        Raises `UserError` as `FeatureStore` does, and where the recipe refuses unreadable photos
+        and the store lacks some.
         """
-        store = FeatureStore(self.folder, self.writer.index.key)
+        store = FeatureStore(self.folder, self.record)
         self._check_readable(store.unreadable)
         return store
 
-    def _check_readable(self, unreadable: dict[str, str]) -> None:
+    def _check_readable(self, unreadable: Collection[int]) -> None:
         if unreadable and self.recipe.data.on_problem == "refuse":
-            first, reason = next(iter(unreadable.items()))
             raise UserError(
-                f"feature store {self.folder} lacks {len(unreadable):,} photos that could not be "
-                f"read, the first {first}: {reason}; set data.on_problem to skip, or delete it"
+                f"feature store {self.folder} lacks photos that could not be read, the first: "
+                f"{why_unreadable(self.source, min(unreadable))}; set data.on_problem to skip, "
+                "or delete it"
             )
+
+    def _encoded(
+        self, encoder: VGGEncoder, batches: Sequence[Sequence[int]], local_ranks: int
+    ) -> Generator[Tensor, None, None]:
+        """The annotation vectors (B, L, D) of each batch of rows."""
+        precision = self.recipe.features.precision
+        if _uses_all_cores(encoder):
+            for batch in batches:
+                yield encode(encoder, self._pixels(map(self._photo, batch), batch), precision)
+        elif batches:
+            with photo_loaders(local_ranks) as pool:
+                ready = (self._pixels(pool.map(self._photo, rows), rows) for rows in batches)
+                with closing(prefetch(ready, _PREFETCHED)) as prepared:
+                    for pixels in prepared:
+                        yield encode(encoder, pixels, precision)
 
     def _photo(self, row: int) -> Tensor:
         """The photo of a row, preprocessed: (3, size, size); black where it cannot be read."""
         try:
             photo = self.source.open_photo(row % len(self.source))
-        except UserError as error:
+        except UserError:
             if self.recipe.data.on_problem == "refuse":
                 raise
-            self._unreadable[self.writer.index.images[row]] = str(error)
+            self._unreadable.add(row)
             photo = Image.new("RGB", (1, 1))
         return self.recipe.preprocessing(photo)
 
@@ -157,35 +174,70 @@ class SourceStore:
 def source_stores(
     recipe: CaptioningRecipe, folder: Path, encoder: VGGEncoder, sources: dict[str, Source]
 ) -> dict[str, SourceStore]:
-    """The store of each source, in `folder`, made where there is none; see `SourceStore`."""
-    weights = fingerprint(encoder)
-    if recipe.features.precision != "float32":  # Rounded otherwise, they are other features.
-        weights = f"{weights} {recipe.features.precision}"
-    key = StoreKey(weights, recipe.preprocessing.fingerprint())
-    return {
-        name: SourceStore(
-            recipe, folder / name, key, source, recipe.features.mirror and name == "train"
-        )
-        for name, source in sources.items()
+    """The store of each source, in `folder`, created where there is none.
+
+    Raises `UserError` as `create_store` does.
+    """
+    made_by = {
+        **to_mapping(encoder.config),
+        "weights": fingerprint(encoder),
+        "precision": recipe.features.precision,
     }
+    preprocessing = to_mapping(recipe.preprocessing)
+    rows, columns = map_size(recipe.preprocessing.size, recipe.preprocessing.size)
+    shape = (rows * columns, ANNOTATION_SIZE)
+    stores = {}
+    for name, source in sources.items():
+        mirror = recipe.features.mirror and name == "train"
+        record = StoreRecord(made_by, preprocessing, source.names, shape, mirror)
+        create_store(folder / name, record)
+        stores[name] = SourceStore(recipe, source, folder / name, record)
+    return stores
 
 
 def fill_stores(
-    stores: Iterable[SourceStore], encoder: VGGEncoder, report: Report, processes: int = 1
+    stores: Sequence[SourceStore],
+    encoder: VGGEncoder,
+    rank: int = 0,
+    ranks: int = 1,
+    local_ranks: int = 1,
+    report: Callable[[], None] | None = None,
 ) -> None:
-    """Fill stores until all are full, by this process and whatever others do so at once.
+    """Fill the stores together with the other processes, and wait until they are full.
 
-    What another process holds is left to it, and taken over where that process ends.
-    processes: how many share this machine's cores.
+    rank, ranks, local_ranks, report: as for `SourceStore.fill`.
     """
-    stores = list(stores)
-    while True:
-        for store in stores:
-            store.fill(encoder, report, processes)
-        if all(store.writer.finished for store in stores):
-            return
-        time.sleep(POLL_SECONDS)
-        report(True)
+    for store in stores:
+        store.fill(encoder, rank, ranks, local_ranks, report)
+    while not all(store.finished for store in stores):
+        time.sleep(_POLL_SECONDS)
+        if report is not None:
+            report()
+
+
+@contextmanager
+def extraction_progress(stores: Sequence[SourceStore]) -> Iterator[Callable[[], None]]:
+    """Shows how many rows of all stores are on disk, each time the given function is called."""
+    start = sum(store.done for store in stores)
+    total = sum(store.record.rows for store in stores)
+    with progress_bar("features", total, "images", start, shown=start < total) as bar:
+
+        def report() -> None:
+            bar.update(sum(store.done for store in stores) - bar.n)
+
+        try:
+            yield report
+        finally:
+            report()
+
+
+def why_unreadable(source: Source, row: int) -> str:
+    """Why the photo of a row of its store could not be read, as far as that is still so."""
+    try:
+        source.open_photo(row % len(source))
+    except UserError as error:
+        return str(error)
+    return f"{source.image_ids[row % len(source)]}, which can be read now"
 
 
 @torch.no_grad()
@@ -200,21 +252,20 @@ def encode(encoder: VGGEncoder, pixels: Tensor, precision: str = "float32") -> T
     return found
 
 
-def _takes_all_cores(encoder: VGGEncoder) -> bool:
-    """On a CPU the convolutions have use for every core: a thread beside them slows them down."""
+def _uses_all_cores(encoder: VGGEncoder) -> bool:
+    """On a CPU the convolutions use every core: a thread beside them slows them down."""
     return next(encoder.parameters()).device.type == "cpu"
 
 
 @contextmanager
-def photo_loaders(processes: int) -> Iterator[ThreadPoolExecutor]:
+def photo_loaders(local_ranks: int) -> Iterator[ThreadPoolExecutor]:
     """Threads that load photos for a GPU: this process's share of the cores.
 
-    processes: how many share this machine's cores.
+    local_ranks: how many processes share this machine's cores.
     """
-    count = max(1, min(16, (os.cpu_count() or 1) // processes))
+    count = max(1, min(16, (os.cpu_count() or 1) // local_ranks))
     before = torch.get_num_threads()
-    # Each of them works alone. For the main thread this changes nothing; for threads that are
-    # started later it would.
+    # One thread each. The setting reaches threads started later, so it is taken back at the end.
     with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         try:
             yield pool

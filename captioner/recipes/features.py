@@ -11,27 +11,25 @@ from torch import Tensor
 
 from captioner.data.source import Source
 from captioner.errors import UserError
-from captioner.progress import progress_bar
 from captioner.recipes.config import CaptioningRecipe
 from captioner.recipes.feature_extraction import (
-    MIRRORED,
-    SourceStore,
     encode,
     encoder_of,
+    extraction_progress,
     fill_stores,
     photo_loaders,
     seeded_encoder_of,
     source_stores,
     sources_to_store,
+    why_unreadable,
 )
-from captioner.recipes.feature_workers import check_locks, fill_with_workers
+from captioner.recipes.feature_workers import fill_with_workers
 from captioner.vision.augmentation import Augmentation
 from captioner.vision.feature_store import FeatureStore
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import VGGEncoder
 
 __all__ = [
-    "MIRRORED",
     "EncodedRows",
     "PixelRows",
     "Rows",
@@ -49,27 +47,24 @@ def stored_features(
     folder: Path,
     encoder: VGGEncoder,
     sources: dict[str, Source],
-    processes: int = 1,
-    quiet: bool = False,
+    rank: int = 0,
+    ranks: int = 1,
+    local_ranks: int = 1,
 ) -> dict[str, FeatureStore]:
     """The annotation vectors of each source, from the store; computed where they are not there.
 
-    Training photos are stored mirrored as well where the recipe says so. Several processes that
-    call this at once, as under `torchrun`, share the work, and each returns when it is done.
+    Training photos are stored mirrored as well where the recipe says so.
 
-    processes: how many of them share this machine's cores. quiet: show no progress.
-    Raises `UserError` as `StoreWriter` and its `fill` do, where the recipe refuses unreadable
-    photos, naming the first, and for a disk on which several processes could not keep out of each
-    other's way.
+    rank, ranks: this process and how many, as under `torchrun`, call this at once. Each writes its
+        own rows and returns when all rows are done; the first one shows progress.
+    local_ranks: how many of them share this machine's cores.
+    Raises `UserError` as `StoreWriter` does, and, where the recipe refuses unreadable photos, for
+    the first of them.
     """
     base = recipe.features.folder or folder / "features"
     stores = source_stores(recipe, base, encoder, sources)
-    if processes > 1:
-        for store in stores.values():
-            if not store.writer.finished:
-                check_locks(store, "fill it first by captioner features --processes 1")
-    with _Display(list(stores.values()), quiet) as display:
-        fill_stores(stores.values(), encoder, display.look, processes)
+    with extraction_progress(list(stores.values()) if rank == 0 else []) as report:
+        fill_stores(list(stores.values()), encoder, rank, ranks, local_ranks, report)
     return {name: store.open() for name, store in stores.items()}
 
 
@@ -81,15 +76,13 @@ def store_recipe_features(
 ) -> dict[str, FeatureStore]:
     """Fill the stores in the folder that the recipe's `features.folder` names, and open them.
 
-    processes: how many processes of this machine do it together; each has an encoder of its own.
-        With a `device` of "cuda" they share the GPUs evenly. Further calls, on this machine or on
-        another with the same disk, share the work as well.
+    processes: how many processes of this machine share the work; each has an encoder of its own.
+        With a `device` of "cuda" they share the GPUs evenly.
     splits: further splits of the data, as the format names them, to store beside `train` and
         `validation`.
 
     Raises `UserError` when the recipe trains its encoder or stores no features, which leaves
-    nothing to do, when it names no folder, when a process ends before its work does, and as
-    `stored_features` does.
+    nothing to do, when it names no folder, when a process dies, and as `stored_features` does.
     """
     if processes < 1:
         raise UserError(f"{processes} processes are not at least 1")
@@ -99,57 +92,21 @@ def store_recipe_features(
     if processes == 1:
         return stored_features(recipe, recipe.features.folder, encoder.to(device), sources)
     stores = source_stores(recipe, recipe.features.folder, encoder, sources)
-    with _Display(list(stores.values())) as display:
-        if not all(store.writer.finished for store in stores.values()):
-            fill_with_workers(
-                recipe,
-                splits,
-                torch.device(device),
-                processes,
-                list(stores.values()),
-                display.show,
-            )
+    with extraction_progress(list(stores.values())) as report:
+        if not all(store.finished for store in stores.values()):
+            fill_with_workers(recipe, splits, torch.device(device), processes, report)
     return {name: store.open() for name, store in stores.items()}
 
 
-class _Display:
-    """One line of progress for all stores; none where nothing is left to do."""
-
-    def __init__(self, stores: Sequence[SourceStore], quiet: bool = False) -> None:
-        self.stores = stores
-        start = sum(store.writer.done for store in stores)
-        total = sum(len(store.writer.index.images) for store in stores)
-        shown = start < total and not quiet
-        self.progress = progress_bar("features", total, "images", start) if shown else None
-
-    def show(self, done: int, waiting: bool) -> None:
-        """Show that so many rows are done."""
-        if self.progress is not None:
-            note = "waiting for other processes" if waiting else ""
-            self.progress.set_postfix_str(note, refresh=False)
-            self.progress.update(max(0, done - self.progress.n))
-
-    def look(self, waiting: bool) -> None:
-        """Show how many rows are done in the stores."""
-        self.show(sum(store.writer.done for store in self.stores), waiting)
-
-    def __enter__(self) -> _Display:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.look(False)  # What other processes did last.
-        if self.progress is not None:
-            self.progress.close()
-
-
 def readable(source: Source, store: FeatureStore) -> list[int]:
-    """The rows of the photos that could be read; the others are counted and named in print."""
-    rows = [row for row, name in enumerate(source.names) if name not in store.unreadable]
-    lost = len(source) - len(rows)
+    """The rows of the photos that could be read; prints how many could not, and why the first."""
+    lost = [row for row in range(len(source)) if row in store.unreadable]
     if lost:
-        reason = next(iter(store.unreadable.values()))
-        print(f"{lost:,} photos could not be read and are left out; the first: {reason}")
-    return rows
+        print(
+            f"{len(lost):,} photos could not be read and are left out; the first: "
+            f"{why_unreadable(source, lost[0])}"
+        )
+    return [row for row in range(len(source)) if row not in store.unreadable]
 
 
 class StoredRows:

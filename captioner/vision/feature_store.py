@@ -1,17 +1,27 @@
-"""Annotation vectors of a set of photos, computed once and kept on disk.
+"""Annotation vectors of the photos of one split, computed once and kept on disk.
 
-`captioner.vision.store_index` says what a store looks like, `captioner.vision.store_writer` how
-several processes fill one; here it is read.
+A store is a folder:
+
+- `record.json`: which photos, and the encoder and preprocessing that made their vectors;
+- `rows.npy`: the vectors, (N, L, D) float16, a row a photo; behind them, in a store with mirrored
+  photos, as many rows again;
+- `done-0.bin`, `done-1.bin`, ...: a file for each process that writes, with a byte for each row.
+
+Batch b of the rows is written by process b modulo the number of processes: writers never wait for
+each other, and a row is encoded in the same batch however many there are. A row is flushed to disk
+before its byte is set, so a kill at any moment costs the rows of the last second at most, which
+the next run computes again.
 """
 
 from __future__ import annotations
 
 import os
-import threading
+import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy
@@ -19,62 +29,179 @@ import torch
 from torch import Tensor
 
 from captioner.errors import UserError
-from captioner.vision.store_index import StoreKey, read_index, storage_bytes
-from captioner.vision.store_writer import StoreWriter
+from captioner.fields import flat, from_mapping, to_mapping
+from captioner.files import folder_lock, read_json, write_json
 
-__all__ = ["FeatureStore", "StoreKey", "build_store", "storage_bytes"]
+RECORD = "record.json"
+ROWS = "rows.npy"
 
-POLL_SECONDS = 0.5
-"""How often a process that has nothing left to fill looks whether the others have finished."""
+_DONE, _UNREADABLE = 1, 2  # The bytes of `done-*.bin`; 0 is a row yet to be written.
+_FLUSH_SECONDS = 1.0
 
-_THREADS = min(4, os.cpu_count() or 1)
-_FEWEST_BYTES = 4 << 20  # Of a read that is worth sharing among threads.
-_BUFFERS = 512  # In one call: operating systems take 1,024 at most.
-_BINARY = getattr(os, "O_BINARY", 0)  # Windows would turn line ends otherwise.
+
+@dataclass(frozen=True)
+class StoreRecord:
+    """What a store holds and what made it.
+
+    encoder: its configuration, the digest of its weights, the precision of its products.
+    preprocessing: its fields.
+    images: N names, one a photo.
+    shape: (L, D) of the annotation vectors of a photo.
+    mirrored: whether rows N to 2N - 1 hold the same photos mirrored.
+    """
+
+    encoder: dict[str, Any]
+    preprocessing: dict[str, Any]
+    images: list[str]
+    shape: tuple[int, int]
+    mirrored: bool = False
+    dtype: str = "float16"
+
+    @property
+    def rows(self) -> int:
+        """How many rows the store has."""
+        return len(self.images) * (2 if self.mirrored else 1)
+
+    @property
+    def row_bytes(self) -> int:
+        """The size of a row on disk."""
+        return self.shape[0] * self.shape[1] * 2
+
+    def check_same(self, wanted: StoreRecord, folder: Path) -> None:
+        """Raise `UserError` naming the first thing in which this record is not the wanted one."""
+        found, expected = flat(to_mapping(self)), flat(to_mapping(wanted))
+        for name in sorted(found.keys() | expected.keys()):
+            if found.get(name) == expected.get(name):
+                continue
+            difference = "holds other images"
+            if name != "images":
+                stored, asked = (_short(each.get(name)) for each in (found, expected))
+                difference = f"was made with {name} {stored}, not {asked}"
+            raise UserError(
+                f"feature store {folder} {difference}; give another folder or delete it"
+            )
+
+
+class StoreWriter:
+    """Writes the rows of one process into a store; a context that flushes them at its end."""
+
+    def __init__(self, folder: Path, record: StoreRecord, rank: int = 0, ranks: int = 1) -> None:
+        """Create the store or go on with it, as process `rank` of `ranks`.
+
+        Raises `UserError` for a store of other photos or another encoder or preprocessing, and
+        when the disk has no room for it.
+        """
+        create_store(folder, record)
+        self.folder, self.record, self.rank, self.ranks = folder, record, rank, ranks
+        self._pending: dict[int, int] = {}
+        self._flushed = time.monotonic()
+        try:
+            # Files, not a writable map: on a full disk a write to a map kills the process.
+            (folder / f"done-{rank}.bin").touch()
+            self._marks = (folder / f"done-{rank}.bin").open("r+b", buffering=0)
+            self._rows = (folder / ROWS).open("r+b", buffering=0)
+        except OSError as error:
+            raise self._failed(error) from None
+        self._start = _map_rows(folder, record).offset
+
+    def missing(self, batch_size: int) -> list[list[int]]:
+        """The batches of this process, each without the rows that are done."""
+        undone = read_states(self.folder, self.record.rows) == 0
+        starts = range(self.rank * batch_size, len(undone), self.ranks * batch_size)
+        batches = ((start + undone[start : start + batch_size].nonzero()[0]) for start in starts)
+        return [batch.tolist() for batch in batches if len(batch)]
+
+    def write(self, rows: Sequence[int], vectors: Tensor, unreadable: Collection[int] = ()) -> None:
+        """Write annotation vectors (B, L, D) to rows of the store.
+
+        unreadable: rows of photos that could not be read.
+        Raises `UserError` when the disk is full or fails.
+        """
+        expected = (len(rows), *self.record.shape)
+        if vectors.shape != expected:
+            raise ValueError(f"vectors are {tuple(vectors.shape)}, not {expected}")
+        content = vectors.detach().to(torch.float16).cpu().contiguous().numpy()  # (B, L, D)
+        try:
+            for row, values in zip(rows, content, strict=True):
+                self._rows.seek(self._start + row * self.record.row_bytes)
+                left = values.data.cast("B")
+                while left:
+                    left = left[self._rows.write(left) :]
+        except OSError as error:
+            raise self._failed(error) from None
+        self._pending |= {row: _UNREADABLE if row in unreadable else _DONE for row in rows}
+        if time.monotonic() - self._flushed >= _FLUSH_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Flush the written rows to disk, then mark them done."""
+        if not self._pending:
+            return
+        try:
+            os.fsync(self._rows.fileno())
+            for row, state in self._pending.items():
+                self._marks.seek(row)
+                self._marks.write(bytes([state]))
+            os.fsync(self._marks.fileno())
+        except OSError as error:
+            raise self._failed(error) from None
+        self._pending.clear()
+        self._flushed = time.monotonic()
+
+    def __enter__(self) -> StoreWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self.flush()
+        finally:
+            self._rows.close()
+            self._marks.close()
+
+    def _failed(self, error: OSError) -> UserError:
+        return UserError(f"cannot write feature store {self.folder}: {error.strerror or error}")
 
 
 class FeatureStore:
     """A finished store, opened for reading.
 
-    Rows are read by place into memory that is made for them: nothing is mapped or kept, so a
-    process that reads a store of any size does not grow. A store may be pickled, and used on both
-    sides of a fork; several threads may read at once.
+    Each read maps the file anew, so a process that reads a store of any size does not grow, and a
+    store may be pickled, forked and read by several threads.
     """
 
-    def __init__(self, folder: Path, key: StoreKey | None = None) -> None:
+    def __init__(self, folder: Path, record: StoreRecord | None = None) -> None:
         """Open the store in `folder`.
 
-        key: what the reader expects; a store made with another encoder or preprocessing is
-        refused. Raises `UserError` for that, for an unfinished store and for a damaged one.
+        record: what the reader expects. Raises `UserError` for a store with another record, for an
+        unfinished store and for a damaged one.
         """
-        self._files: list[int] = []
-        self._threads: tuple[int, ThreadPoolExecutor] | None = None
-        self._lock = threading.Lock()
-        index = read_index(folder)
-        if key is not None:
-            index.check_key(key)
-        records = index.read_records()
-        done = sum(record.done for record in records)
-        if done < len(index.images):
-            raise UserError(
-                f"feature store {folder} is unfinished: {done} of "
-                f"{len(index.images)} images; run the extraction again to continue it"
-            )
-        self._shards = index.shards
-        for shard in self._shards:
-            index.check_size(shard)
         self.folder = folder
-        self.key = index.key
-        self.images = index.images
-        # Images whose rows hold nothing, with the reasons.
-        self.unreadable: dict[str, str] = {}
-        for record in records:
-            self.unreadable.update(record.unreadable)
-        self.shape = index.shape
-        self._rows_per_shard = max(index.rows_per_shard, 1)
+        self.record = read_record(folder)
+        if record is not None:
+            self.record.check_same(record, folder)
+        states = read_states(folder, len(self))
+        done = int(numpy.count_nonzero(states))
+        if done < len(self):
+            raise UserError(
+                f"feature store {folder} is unfinished: {done} of {len(self)} rows; run the "
+                f"extraction again to go on with it"
+            )
+        self.unreadable = frozenset(numpy.flatnonzero(states == _UNREADABLE).tolist())
+        """Rows of photos that could not be read."""
+        self._start = _map_rows(folder, self.record).offset
 
     def __len__(self) -> int:
-        return len(self.images)
+        return self.record.rows
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(L, D)."""
+        return self.record.shape
 
     def read(
         self,
@@ -84,11 +211,9 @@ class FeatureStore:
     ) -> Tensor:
         """Annotation vectors of the given rows, in the given order: (B, L, D) of `dtype`.
 
-        dtype: what is stored is float16; where that is wanted nothing is converted.
-        out: float16 memory (B, L, D) on the CPU, contiguous, to read into (pinned, perhaps, or
-            used again for each batch: fresh memory costs about as much as reading). It is what is
+        out: contiguous float16 memory (B, L, D) on the CPU to read into, such as pinned memory;
             returned where `dtype` is float16.
-        Raises `IndexError` for a row that the store has not, and `UserError` when the disk fails.
+        Raises `IndexError` for a row out of range, and `UserError` when the file is gone.
         """
         picked = numpy.asarray(rows, dtype=numpy.int64)  # (B,)
         if picked.size and (picked.min() < 0 or picked.max() >= len(self)):
@@ -98,130 +223,78 @@ class FeatureStore:
             out = torch.empty(shape, dtype=torch.float16)
         elif out.shape != shape or out.dtype != torch.float16 or not out.is_contiguous():
             raise ValueError(f"out is not contiguous float16 of shape {shape}")
-        content = out.numpy().data.cast("B") if out.numel() else memoryview(b"")
-        order = numpy.argsort(picked, kind="stable")  # (B,)
-        if len(content) < _FEWEST_BYTES or _THREADS == 1:
-            self._read(picked, order, content)
-        else:
-            parts = numpy.array_split(order, _THREADS)
-            list(self._pool().map(lambda part: self._read(picked, part, content), parts))
+        path = self.folder / ROWS
+        try:
+            mapped = numpy.memmap(path, numpy.float16, "r", self._start, (len(self), *self.shape))
+        except (OSError, ValueError) as error:  # ValueError: the file is shorter than it was.
+            raise UserError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None
+        # Rows were checked above; numpy's own check would copy everything twice.
+        numpy.take(mapped, picked, axis=0, out=out.numpy(), mode="clip")
         return out.to(dtype)
 
-    def _read(self, picked: Any, order: Any, content: memoryview) -> None:
-        """Read the rows at these places of `picked` to the same places of `content`."""
-        size = storage_bytes(1, self.shape)
-        begin = 0
-        while begin < len(order):
-            first = int(picked[order[begin]])
-            # Rows that lie one behind the other are read in one call, wherever each of them goes.
-            last = self._shards[first // self._rows_per_shard]
-            most = min(len(order) - begin, last.first + last.count - first, _BUFFERS)
-            count = 1
-            while count < most and picked[order[begin + count]] == first + count:
-                count += 1
-            places = order[begin : begin + count].tolist()
-            self._read_run(first, [content[place * size : (place + 1) * size] for place in places])
-            begin += count
 
-    def _read_run(self, first: int, buffers: list[memoryview]) -> None:
-        """Fill buffers with row `first` of the store and those behind it, in the same shard."""
-        number = first // self._rows_per_shard
-        shard = self._shards[number]
-        place = storage_bytes(first - shard.first, self.shape)
-        try:
-            file = self._open()[number]
-            while buffers:
-                count = self._read_at(file, buffers, place)
-                if count == 0:
-                    raise UserError(f"feature store {self.folder} is damaged: {shard.data} is cut")
-                place += count
-                while buffers and count >= len(buffers[0]):
-                    count -= len(buffers.pop(0))
-                if count:
-                    buffers[0] = buffers[0][count:]
-        except OSError as error:
-            raise UserError(f"cannot read {shard.data}: {error.strerror or error}") from None
+def create_store(folder: Path, record: StoreRecord) -> None:
+    """Create an empty store, unless `folder` holds one with this very record.
 
-    def _read_at(self, file: int, buffers: list[memoryview], place: int) -> int:
-        if hasattr(os, "preadv"):
-            return os.preadv(file, buffers, place)
-        with self._lock:  # Windows: the place in a file is one for all threads.
-            os.lseek(file, place, os.SEEK_SET)
-            content = os.read(file, len(buffers[0]))
-        buffers[0][: len(content)] = content
-        return len(content)
-
-    def _open(self) -> list[int]:
-        """The shards' files; opened on the first use, so that workers open their own."""
-        if not self._files:
-            with self._lock:
-                if not self._files:
-                    self._files = [
-                        os.open(shard.data, os.O_RDONLY | _BINARY) for shard in self._shards
-                    ]
-        return self._files
-
-    def _pool(self) -> ThreadPoolExecutor:
-        """This process's threads: a fork does not take them along."""
-        process = os.getpid()
-        if self._threads is None or self._threads[0] != process:
-            self._threads = process, ThreadPoolExecutor(_THREADS, "feature-store")
-        return self._threads[1]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_files": [], "_threads": None, "_lock": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=threading.Lock())
-
-    def __del__(self) -> None:
-        for file in getattr(self, "_files", []):
-            os.close(file)
-
-
-def build_store(
-    folder: Path,
-    images: Sequence[str],
-    shape: tuple[int, int],
-    key: StoreKey,
-    encode: Callable[[Sequence[int]], Tensor],
-    batch_size: int = 32,
-    progress: Callable[[int], None] | None = None,
-    sync_every: int = 512,
-    unreadable: dict[str, str] | None = None,
-    rows_per_shard: int | None = None,
-) -> FeatureStore:
-    """Fill a store, or continue one that was stopped, and open it.
-
-    Several processes that do so at once share the work; each returns when all of it is done.
-
-    images: N names, one a row. shape: (L, D). encode: row numbers -> annotation vectors (B, L, D).
-    progress: called with the number of rows done, at the start and after each batch.
-    sync_every: rows between two moments at which work is made safe against a stop.
-    unreadable: images, with reasons, whose rows hold nothing; `encode` adds to it as it goes, and
-        it is kept in the store. Without it nothing may be unreadable.
-    rows_per_shard: of a store that is made; by default enough shards for many processes.
-
-    Raises `UserError` when the folder holds a store of other photos, another encoder or another
-    preprocessing, when `batch_size` is below 1, and when the disk is full. Whatever `encode`
-    raises passes through; what was done before it stays done.
+    Raises `UserError` for a store with another record, and when the disk has no room.
     """
-    writer = StoreWriter(folder, images, shape, key, rows_per_shard)
-    unreadable = {} if unreadable is None else unreadable
+    if not (folder / RECORD).exists():
+        with folder_lock(folder, "feature store", wait=True):
+            if not (folder / RECORD).exists():
+                try:
+                    _write_empty(folder, record)
+                except OSError as error:
+                    raise UserError(
+                        f"cannot make feature store {folder}: {error.strerror or error}"
+                    ) from None
+    read_record(folder).check_same(record, folder)
 
-    def show() -> None:
-        if progress is not None:
-            progress(writer.done)
 
-    def stream(batches: Iterable[Sequence[int]]) -> Iterator[Tensor]:
-        return map(encode, batches)
+def read_record(folder: Path) -> StoreRecord:
+    """The record of the store in `folder`. Raises `UserError` where it is missing or ill-formed."""
+    path = folder / RECORD
+    return from_mapping(StoreRecord, read_json(path, "feature store record"), str(path))
 
-    show()
-    writer.fill(stream, batch_size, sync_every, unreadable, show)
-    while not writer.finished:
-        time.sleep(POLL_SECONDS)
-        writer.fill(stream, batch_size, sync_every, unreadable, show)
-        show()
-    store = FeatureStore(folder, key)
-    unreadable.update(store.unreadable)
-    return store
+
+def read_states(folder: Path, count: int) -> Any:
+    """A byte for each of the `count` rows of a store, (N,) uint8: 0 where it is not done."""
+    states = numpy.zeros(count, numpy.uint8)
+    for path in folder.glob("done-*.bin"):
+        own = numpy.fromfile(path, numpy.uint8)[:count]  # It ends behind the last row marked.
+        numpy.maximum(states[: len(own)], own, out=states[: len(own)])
+    return states
+
+
+def _map_rows(folder: Path, record: StoreRecord) -> Any:
+    """The rows of a store, (N, L, D) float16, mapped for reading."""
+    try:
+        rows = numpy.load(folder / ROWS, mmap_mode="r")
+    except (OSError, ValueError):
+        rows = None
+    if rows is None or rows.shape != (record.rows, *record.shape) or rows.dtype != numpy.float16:
+        raise UserError(f"feature store {folder} is damaged: {ROWS} is not whole; delete the store")
+    return rows
+
+
+def _write_empty(folder: Path, record: StoreRecord) -> None:
+    """Write a sparse `rows.npy`, and the record last, by which a store counts as created."""
+    size = record.rows * record.row_bytes
+    for marks in folder.glob("done-*.bin"):  # Of a store whose record was deleted.
+        marks.unlink()
+    (folder / ROWS).unlink(missing_ok=True)
+    free = shutil.disk_usage(folder).free
+    if free < size:
+        raise UserError(
+            f"feature store {folder} takes {size:,} bytes, and the disk has {free:,} left"
+        )
+    header = {"descr": "<f2", "fortran_order": False, "shape": (record.rows, *record.shape)}
+    with (folder / ROWS).open("wb") as file:
+        numpy.lib.format.write_array_header_1_0(file, header)
+        file.truncate(file.tell() + size)
+        file.flush()
+        os.fsync(file.fileno())
+    write_json(folder / RECORD, to_mapping(record), indent=None)
+
+
+def _short(value: Any) -> str:
+    return repr(value[:12] if isinstance(value, str) else value)

@@ -303,9 +303,9 @@ def test_two_runs_share_a_store(
     encoder = {**SMALL["encoder"], "weights": str(weights)}  # type: ignore[dict-item]
     recipe = recipe_for(table, encoder=encoder, features={"folder": str(tmp_path / "store")})
     train_captioner(recipe, tmp_path / "one")
-    before = (tmp_path / "store" / "train" / "shard-00000.bin").stat().st_mtime_ns
+    before = (tmp_path / "store" / "train" / "rows.npy").stat().st_mtime_ns
     train_captioner(recipe, tmp_path / "two")
-    assert (tmp_path / "store" / "train" / "shard-00000.bin").stat().st_mtime_ns == before
+    assert (tmp_path / "store" / "train" / "rows.npy").stat().st_mtime_ns == before
     assert FeatureStore(tmp_path / "store" / "train").shape == (16, 512)
 
 
@@ -375,7 +375,7 @@ def test_an_unreadable_photo_is_refused_by_name_or_left_out(
     assert "1 photos could not be read" in printed
     assert "2.png" in printed
     store = FeatureStore(tmp_path / "skipped" / "features" / "train")
-    assert [Path(name).name for name in store.unreadable] == ["2.png"]
+    assert [store.record.images[row] for row in store.unreadable] == ["2.png"]
     # Repaired, the refused run goes on with what it had.
     bad.write_bytes(good)
     train_captioner(recipe_for(table), tmp_path / "refused", resume=True)
@@ -398,7 +398,7 @@ def test_a_store_made_by_a_run_that_skipped_is_refused_to_one_that_does_not(
         recipe_for(table, data=skipping, features=features, encoder=encoder), tmp_path / "one"
     )
     refusing = recipe_for(table, features=features, encoder=encoder)
-    with pytest.raises(UserError, match=r"store/train lacks 1 photos .* first 2\.png: .*2\.png"):
+    with pytest.raises(UserError, match=r"store/train lacks photos .* the first: .*2\.png"):
         train_captioner(refusing, tmp_path / "two")
     assert not (tmp_path / "two" / "last.safetensors").exists()
 

@@ -7,16 +7,16 @@ import torch
 from samples import save_photo
 
 from captioner.errors import UserError
-from captioner.recipes import feature_workers, features
+from captioner.recipes import feature_extraction
 from captioner.recipes.config import CaptioningRecipe, read_recipe
 from captioner.recipes.feature_extraction import (
     encode,
-    fill_stores,
+    extraction_progress,
     seeded_encoder_of,
     source_stores,
     sources_to_store,
 )
-from captioner.recipes.features import store_recipe_features, stored_features
+from captioner.recipes.features import store_recipe_features
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 
@@ -58,7 +58,9 @@ def test_a_store_of_one_precision_is_not_taken_for_one_of_another(config: Path) 
     stores = store_recipe_features(recipe(config, "bfloat16"))
     again = store_recipe_features(recipe(config, "bfloat16"))
     assert torch.equal(stores["train"].read([0, 1]), again["train"].read([0, 1]))
-    with pytest.raises(UserError, match="was made with another encoder"):
+    with pytest.raises(
+        UserError, match=r"was made with encoder\.precision 'bfloat16', not 'float32'"
+    ):
         store_recipe_features(recipe(config, "float32"))
 
 
@@ -67,29 +69,24 @@ def test_an_unknown_precision_is_refused(config: Path) -> None:
         recipe(config, "float8")
 
 
-def test_the_last_line_of_progress_counts_what_others_did(
+def test_progress_counts_the_rows_of_all_processes(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = read_recipe(config)
     encoder = seeded_encoder_of(found)
-    sources = sources_to_store(found)
     assert found.features.folder is not None
-    own, others = (source_stores(found, found.features.folder, encoder, sources) for _ in range(2))
-    with features._Display(list(own.values())):
-        fill_stores(others.values(), encoder, lambda waiting: None)
-        fill_stores(own.values(), encoder, lambda waiting: None)
+    stores = source_stores(found, found.features.folder, encoder, sources_to_store(found))
+    with extraction_progress(list(stores.values())):
+        for store in stores.values():
+            for rank in (1, 0):
+                store.fill(encoder, rank, 2)
     assert "features: 4/4 images" in capsys.readouterr().err.splitlines()[-1]
+    with extraction_progress(list(stores.values())) as report:
+        report()
+    assert capsys.readouterr().err == ""
 
 
-def test_processes_that_share_the_work_need_file_locks(
-    config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = read_recipe(config)
-    encoder = seeded_encoder_of(found)
-    sources = sources_to_store(found)
-    monkeypatch.setattr(feature_workers, "try_lock", lambda descriptor: None)
-    folder = config.parent / "run"
-    with pytest.raises(UserError, match=r"without file locks.*captioner features --processes 1"):
-        stored_features(found, folder, encoder, sources, processes=2)
-    stored_features(found, folder, encoder, sources, processes=1)
-    stored_features(found, folder, encoder, sources, processes=2)  # There is nothing left to do.
+def test_a_finished_store_may_be_read_only(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store_recipe_features(read_recipe(config))
+    monkeypatch.setattr(feature_extraction, "StoreWriter", None)
+    assert len(store_recipe_features(read_recipe(config))["train"]) == 2

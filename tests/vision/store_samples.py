@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from captioner.vision.feature_store import FeatureStore, StoreKey, build_store
+from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 
-KEY = StoreKey("encoder" * 5, "preprocessing" * 5)
 SHAPE = (3, 4)
 IMAGES = [f"{number}.jpg" for number in range(20)]
+RECORD = StoreRecord({"name": "vgg19", "weights": "a" * 64}, {"size": 32}, IMAGES, SHAPE)
 
 
 def vectors(rows: Sequence[int]) -> Tensor:
@@ -22,22 +22,21 @@ def vectors(rows: Sequence[int]) -> Tensor:
     return torch.tensor([float(row) for row in rows]).view(-1, 1, 1) + offsets
 
 
-class Encoder:
-    """Encodes rows and keeps a list of them; stops before a given one."""
+def fill(
+    folder: Path,
+    record: StoreRecord = RECORD,
+    rank: int = 0,
+    ranks: int = 1,
+    encode: Any = vectors,
+) -> list[int]:
+    """Write what is missing, two rows at a time; returns the rows written."""
+    with StoreWriter(folder, record, rank, ranks) as writer:
+        batches = writer.missing(2)
+        for rows in batches:
+            writer.write(rows, encode(rows))
+    return [row for rows in batches for row in rows]
 
-    def __init__(self, stop_at: int | None = None, error: BaseException | None = None) -> None:
-        self.rows: list[int] = []
-        self.stop_at, self.error = stop_at, error
 
-    def __call__(self, rows: Sequence[int]) -> Tensor:
-        if self.error is not None and self.stop_at in rows:
-            raise self.error
-        self.rows += rows
-        return vectors(rows)
-
-
-def build(
-    folder: Path, encode: Any, images: Sequence[str] = IMAGES, **options: Any
-) -> FeatureStore:
-    settings = {"batch_size": 2, "sync_every": 6, "rows_per_shard": 8, **options}
-    return build_store(folder, images, SHAPE, settings.pop("key", KEY), encode, **settings)
+def build(folder: Path) -> FeatureStore:
+    fill(folder)
+    return FeatureStore(folder, RECORD)

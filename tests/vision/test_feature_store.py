@@ -1,218 +1,479 @@
-"""The feature store: every row right, wherever it lies; nothing foreign is taken in."""
+"""The feature store: every row once and right, whatever stops its writers; nothing foreign read."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import multiprocessing
+import os
+import pickle
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
 import torch
-from store_samples import IMAGES, KEY, SHAPE, Encoder, build, vectors
+from store_samples import IMAGES, RECORD, SHAPE, build, fill, vectors
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from captioner.errors import UserError
-from captioner.files import folder_lock
-from captioner.vision.feature_store import FeatureStore, StoreKey, build_store, storage_bytes
+from captioner.vision import feature_store
+from captioner.vision.feature_store import FeatureStore, StoreWriter, create_store, read_states
+
+forked = pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="processes cannot be forked here"
+)
+
+
+@contextlib.contextmanager
+def child(work: Callable[[], object]) -> Iterator[Any]:
+    """A process that does the work; killed where the block ends before it."""
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join()
+
+
+def done_rows(folder: Path) -> list[int]:
+    return [int(row) for row in numpy.flatnonzero(read_states(folder, 20))]
+
+
+# Reading.
 
 
 def test_rows_come_back_in_any_order(tmp_path: Path) -> None:
-    store = build(tmp_path / "store", Encoder())
+    store = build(tmp_path / "store")
     rows = [7, 0, 19, 7]
     assert torch.equal(store.read(rows), vectors(rows))
     assert torch.equal(store.read(torch.tensor(rows)), vectors(rows))
     assert store.read(rows).dtype == torch.float32
     assert len(store) == 20
     assert store.shape == SHAPE
-    assert store.images[13] == "13.jpg"
-    assert store.key == KEY
+    assert store.record == RECORD
 
 
-def test_an_image_takes_200704_bytes(tmp_path: Path) -> None:
-    store = build_store(
-        tmp_path, ["a", "b", "c"], (196, 512), KEY, lambda rows: torch.ones(len(rows), 196, 512)
-    )
-    assert (tmp_path / "shard-00000.bin").stat().st_size == 3 * 200_704
-    assert storage_bytes(3, (196, 512)) == 3 * 200_704
-    assert store.read([2]).shape == (1, 196, 512)
+def test_the_file_is_a_plain_array_of_float16(tmp_path: Path) -> None:
+    build(tmp_path)
+    rows = numpy.load(tmp_path / "rows.npy")
+    assert rows.dtype == numpy.float16
+    assert numpy.array_equal(rows, vectors(range(20)).numpy())
 
 
-def test_rows_are_float16_in_order(tmp_path: Path) -> None:
-    build(tmp_path, Encoder())
-    paths = sorted(tmp_path.glob("*.bin"))
-    assert [path.name for path in paths] == [f"shard-0000{number}.bin" for number in range(3)]
-    raw = [numpy.fromfile(path, numpy.float16).reshape(-1, *SHAPE) for path in paths]
-    assert [len(rows) for rows in raw] == [8, 8, 4]
-    assert numpy.array_equal(numpy.concatenate(raw), vectors(range(20)).numpy())
-
-
-def test_progress_counts_from_what_was_done(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError):
-        build(tmp_path, Encoder(7, RuntimeError()))
-    seen: list[int] = []
-    build(tmp_path, Encoder(), batch_size=5, progress=seen.append)
-    assert seen == [6, 8, 13, 16, 20]  # A batch does not reach over the end of a shard.
-
-
-def test_a_finished_store_is_opened_and_nothing_encoded(tmp_path: Path) -> None:
-    build(tmp_path, Encoder())
-    again = Encoder()
-    assert torch.equal(build(tmp_path, again).read([3]), vectors([3]))
-    assert again.rows == []
+def test_an_image_of_a_vgg_takes_200704_bytes(tmp_path: Path) -> None:
+    create_store(tmp_path, replace(RECORD, images=["a", "b", "c"], shape=(196, 512)))
+    assert (tmp_path / "rows.npy").stat().st_size == 128 + 3 * 200_704
 
 
 def test_a_store_of_no_images_is_possible(tmp_path: Path) -> None:
-    store = build(tmp_path, Encoder(), images=[])
+    record = replace(RECORD, images=[])
+    assert fill(tmp_path, record) == []
+    store = FeatureStore(tmp_path, record)
     assert len(store) == 0
     assert store.read([]).shape == (0, *SHAPE)
 
 
-@pytest.mark.parametrize("stop_at", [None, 11])
+def test_rows_are_read_as_they_are_stored_where_that_is_wanted(tmp_path: Path) -> None:
+    store = build(tmp_path)
+    rows = [19, 3, 8, 7, 3]
+    half = store.read(rows, torch.float16)
+    assert half.dtype == torch.float16
+    assert torch.equal(half.float(), vectors(rows))
+    assert store.read(rows, torch.bfloat16).dtype == torch.bfloat16
+    memory = torch.zeros(5, *SHAPE, dtype=torch.float16)
+    assert store.read(rows, torch.float16, out=memory).data_ptr() == memory.data_ptr()
+    assert torch.equal(memory, half)
+    assert torch.equal(store.read(rows, out=memory), vectors(rows))
+    for wrong in (memory.float(), memory[:4], torch.zeros(5, 4, 3).half().transpose(1, 2)):
+        with pytest.raises(ValueError, match=r"out is not contiguous float16 of shape \(5, 3, 4\)"):
+            store.read(rows, out=wrong)
+
+
+@pytest.mark.parametrize("row", [-1, 20])
+def test_a_row_that_is_not_there_is_an_error(tmp_path: Path, row: int) -> None:
+    store = build(tmp_path)
+    with pytest.raises(IndexError, match="rows 0 to 19 only"):
+        store.read([0, row])
+
+
+def test_a_store_can_be_pickled(tmp_path: Path) -> None:
+    again: FeatureStore = pickle.loads(pickle.dumps(build(tmp_path)))
+    assert torch.equal(again.read([19, 0]), vectors([19, 0]))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_worker_processes_read_from_a_store_that_was_opened_before(
+    tmp_path: Path, method: str
+) -> None:
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"processes are not started by {method} here")
+    store = build(tmp_path)
+    store.read(range(20))
+    loader = DataLoader(
+        _Rows(store), batch_size=None, num_workers=1, multiprocessing_context=method, shuffle=False
+    )
+    assert torch.equal(torch.cat(list(loader)), vectors(range(20)))
+
+
+class _Rows(Dataset[Tensor]):
+    """A store's rows, five at a time."""
+
+    def __init__(self, store: FeatureStore) -> None:
+        self.store = store
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, number: int) -> Tensor:
+        if number >= 4:
+            raise IndexError
+        return self.store.read(range(5 * number, 5 * number + 5))
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc here")
+def test_filling_and_reading_a_store_leaves_nothing_in_memory(tmp_path: Path) -> None:
+    """64 MB, written and read in batches of 1 MB: the process does not grow by them."""
+    shape = (64, 256)
+    record = replace(RECORD, images=[str(row) for row in range(2048)], shape=shape)
+    memory = torch.ones(32, *shape, dtype=torch.float16)
+
+    def resident() -> int:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith(("RssA", "RssF")))
+
+    with StoreWriter(tmp_path, record) as writer:
+        writer.write(range(32), memory)
+        before = resident()
+        for first in range(32, 2048, 32):
+            writer.write(range(first, first + 32), memory)
+        assert resident() - before < 8192  # KiB
+    store = FeatureStore(tmp_path)
+    store.read(range(32), torch.float16, out=memory)
+    before = resident()
+    for first in range(0, 2048, 32):
+        store.read(range(first, first + 32), torch.float16, out=memory)
+    assert resident() - before < 8192  # KiB
+
+
+# Refusing.
+
+
+@pytest.mark.parametrize("finished", [True, False])
 @pytest.mark.parametrize(
-    ("key", "what"),
+    ("change", "difference"),
     [
-        (StoreKey("another", KEY.preprocessing), "encoder"),
-        (StoreKey(KEY.encoder, "another"), "preprocessing"),
+        (
+            {"encoder": {"name": "vgg19", "weights": "b" * 64}},
+            "was made with encoder.weights 'aaaaaaaaaaaa', not 'bbbbbbbbbbbb'",
+        ),
+        (
+            {"encoder": {"name": "vgg16", "weights": "a" * 64}},
+            "was made with encoder.name 'vgg19', not 'vgg16'",
+        ),
+        ({"preprocessing": {"size": 64}}, "was made with preprocessing.size 32, not 64"),
+        ({"mirrored": True}, "was made with mirrored False, not True"),
+        ({"images": IMAGES[:-1]}, "holds other images"),
+        ({"images": IMAGES[::-1]}, "holds other images"),
+        ({"images": []}, "holds other images"),
+        ({"shape": (4, 3)}, "was made with shape [3, 4], not [4, 3]"),
     ],
 )
-def test_another_encoder_or_preprocessing_is_refused(
-    tmp_path: Path, key: StoreKey, what: str, stop_at: int | None
+def test_a_store_with_another_record_is_refused(
+    tmp_path: Path, change: dict[str, Any], difference: str, finished: bool
 ) -> None:
-    if stop_at is None:
-        build(tmp_path, Encoder())
+    if finished:
+        build(tmp_path)
     else:
-        with pytest.raises(RuntimeError):
-            build(tmp_path, Encoder(stop_at, RuntimeError()))
-    sentence = rf"feature store {tmp_path} was made with another {what} \({what[:6]}.*not another"
-    with pytest.raises(UserError, match=sentence):
-        FeatureStore(tmp_path, key)
-    unused = Encoder()
-    with pytest.raises(UserError, match=sentence):
-        build(tmp_path, unused, key=key)
-    assert unused.rows == []
-
-
-@pytest.mark.parametrize("images", [IMAGES[:-1], [*IMAGES, "20.jpg"], IMAGES[::-1], []])
-def test_a_store_of_other_images_is_refused(tmp_path: Path, images: list[str]) -> None:
-    build(tmp_path, Encoder())
-    with pytest.raises(UserError, match=f"feature store {tmp_path} holds other images"):
-        build(tmp_path, Encoder(), images=images)
-    assert torch.equal(FeatureStore(tmp_path, KEY).read([19]), vectors([19]))
-
-
-def test_a_store_of_another_shape_is_refused(tmp_path: Path) -> None:
-    build(tmp_path, Encoder())
-    with pytest.raises(UserError, match="holds other images"):
-        build_store(tmp_path, IMAGES, (4, 3), KEY, Encoder())
-
-
-def test_a_truncated_data_file_is_refused(tmp_path: Path) -> None:
-    build(tmp_path, Encoder())
-    data = tmp_path / "shard-00001.bin"
-    data.write_bytes(data.read_bytes()[:-2])
-    sentence = r"is damaged: shard-00001\.bin should have 192 bytes; delete shard-00001\.json and"
-    for open_store in (lambda: FeatureStore(tmp_path), lambda: build(tmp_path, Encoder())):
-        with pytest.raises(UserError, match=sentence):
+        create_store(tmp_path, RECORD)
+    wanted = replace(RECORD, **change)
+    for open_store in (
+        lambda: FeatureStore(tmp_path, wanted),
+        lambda: StoreWriter(tmp_path, wanted),
+        lambda: create_store(tmp_path, wanted),
+    ):
+        with pytest.raises(UserError) as caught:
             open_store()
-    data.unlink()
-    with pytest.raises(UserError, match=sentence):
+        assert str(caught.value) == (
+            f"feature store {tmp_path} {difference}; give another folder or delete it"
+        )
+    fill(tmp_path)
+    assert torch.equal(FeatureStore(tmp_path, RECORD).read([19]), vectors([19]))
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "other"])
+def test_a_damaged_array_is_refused(tmp_path: Path, damage: str) -> None:
+    build(tmp_path)
+    path = tmp_path / "rows.npy"
+    if damage == "cut":
+        os.truncate(path, path.stat().st_size - 2)
+    elif damage == "gone":
+        path.unlink()
+    else:
+        numpy.save(path, numpy.zeros((20, 4, 3), numpy.float16))
+    with pytest.raises(UserError, match=r"is damaged: rows\.npy is not whole; delete the store"):
         FeatureStore(tmp_path)
-    # As the sentence says; the other shards are kept.
-    (tmp_path / "shard-00001.json").unlink()
-    again = Encoder()
-    assert torch.equal(build(tmp_path, again).read(range(20)), vectors(range(20)))
-    assert again.rows == list(range(8, 16))
+
+
+def test_an_array_cut_while_it_is_read_is_a_sentence(tmp_path: Path) -> None:
+    store = build(tmp_path)
+    os.truncate(tmp_path / "rows.npy", 256)
+    with pytest.raises(UserError, match=r"cannot read .*rows\.npy"):
+        store.read([8, 9])
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"format": "other"}, "is not the index of a feature store"),
-        ({"rows_per_shard": "8"}, "field 'rows_per_shard' is not a whole number above 0"),
-        ({"rows_per_shard": 0}, "field 'rows_per_shard' is not a whole number above 0"),
-        ({"images": None}, "field 'images' is missing or of the wrong type"),
-        ({"images": [1] * 20}, "field 'images' is not a list of names"),
-        ({"shape": [3]}, "field 'shape' is not two whole numbers above 0"),
-        ({"shape": [3, "4"]}, "field 'shape' is not two whole numbers above 0"),
-        ({"shape": [3, -4]}, "field 'shape' is not two whole numbers above 0"),
-        ({"encoder": 5}, "field 'encoder' is missing or of the wrong type"),
+        ({"images": None}, "images should be a list"),
+        ({"images": [1]}, "images.* should be text"),
+        ({"shape": [3]}, "shape should have 2 items"),
+        ({"shape": [3, "4"]}, "shape.* should be a whole number"),
+        ({"encoder": 5}, "encoder should be names with values"),
+        ({"rows": 5}, "unknown field 'rows'"),
     ],
 )
-def test_an_ill_formed_index_is_named(
+def test_an_ill_formed_record_is_named(
     tmp_path: Path, change: dict[str, Any], sentence: str
 ) -> None:
-    build(tmp_path, Encoder())
-    path = tmp_path / "index.json"
+    build(tmp_path)
+    path = tmp_path / "record.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(UserError, match=rf"index\.json.* {sentence}|index\.json {sentence}"):
-        FeatureStore(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("record", "sentence"),
-    [
-        ({"done": "8", "unreadable": {}}, "field 'done' is missing or of the wrong type"),
-        ({"done": 9, "unreadable": {}}, "field 'done' is not between 0 and 8"),
-        ({"done": -1, "unreadable": {}}, "field 'done' is not between 0 and 8"),
-        ({"done": 8}, "field 'unreadable' is missing or of the wrong type"),
-        ({"done": 8, "unreadable": {"1.jpg": 3}}, "field 'unreadable' does not give reasons"),
-        ([], "field 'done' is missing"),
-    ],
-)
-def test_an_ill_formed_record_is_named(tmp_path: Path, record: object, sentence: str) -> None:
-    build(tmp_path, Encoder())
-    (tmp_path / "shard-00001.json").write_text(json.dumps(record))
-    for open_store in (lambda: FeatureStore(tmp_path), lambda: build(tmp_path, Encoder())):
-        with pytest.raises(UserError, match=rf"shard-00001\.json: {sentence}"):
+    for open_store in (lambda: FeatureStore(tmp_path), lambda: StoreWriter(tmp_path, RECORD)):
+        with pytest.raises(UserError, match=rf"record\.json: {sentence}"):
             open_store()
 
 
-def test_a_missing_or_damaged_index_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"feature store index .*index\.json does not exist"):
+def test_a_missing_or_damaged_record_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"feature store record .*record\.json does not exist"):
         FeatureStore(tmp_path)
-    (tmp_path / "index.json").write_text('{"format": "capt')
-    with pytest.raises(UserError, match=r"feature store index .* is not valid JSON"):
-        build(tmp_path, Encoder())
+    (tmp_path / "record.json").write_text('{"images": ["capt')
+    with pytest.raises(UserError, match=r"feature store record .* is not valid JSON"):
+        StoreWriter(tmp_path, RECORD)
 
 
 def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(UserError, match="cannot make feature store"):
-        build(tmp_path / "file" / "store", Encoder())
+        create_store(tmp_path / "file" / "store", RECORD)
 
 
-def test_a_finished_store_needs_no_lock(tmp_path: Path) -> None:
-    build(tmp_path, Encoder())
-    with folder_lock(tmp_path, "feature store"):
-        found: dict[str, str] = {}
-        assert len(build(tmp_path, Encoder(), unreadable=found)) == 20
+# Writing.
 
 
-def test_a_batch_size_below_one_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="batch size 0 is not at least 1"):
-        build(tmp_path, Encoder(), batch_size=0)
+def test_photos_that_could_not_be_read_are_remembered(tmp_path: Path) -> None:
+    for rows in (range(10), range(10, 20)):  # By two runs.
+        with StoreWriter(tmp_path, RECORD) as writer:
+            writer.write(rows, vectors(rows), {3, 15})
+    assert FeatureStore(tmp_path).unreadable == {3, 15}
 
 
-def test_a_store_of_the_first_format_stays_readable(tmp_path: Path) -> None:
-    """The very bytes of an index as it was first written: were it refused, hours would be lost."""
-    index = (
-        '{"format": "captioner feature store 1", "encoder": "abc", "preprocessing": "def", '
-        '"shape": [1, 2], "done": 2, "unreadable": {"b.jpg": "cut off"}, '
-        '"images": ["a.jpg", "b.jpg"]}\n'
-    )
-    (tmp_path / "index.json").write_text(index)
-    numpy.array([[[1, 2]], [[3, 4]]], numpy.float16).tofile(tmp_path / "annotations.bin")
-    store = FeatureStore(tmp_path, StoreKey("abc", "def"))
-    assert store.read([1, 0]).tolist() == [[[3.0, 4.0]], [[1.0, 2.0]]]
-    assert store.unreadable == {"b.jpg": "cut off"}
-    unused = Encoder()
-    images = ["a.jpg", "b.jpg"]
-    again = build_store(tmp_path, images, (1, 2), StoreKey("abc", "def"), unused)
-    assert again.read([0]).tolist() == [[[1.0, 2.0]]]
-    assert unused.rows == []
-    # One that was never finished is not gone on with.
-    (tmp_path / "index.json").write_text(index.replace('"done": 2', '"done": 1'))
-    with pytest.raises(UserError, match="unfinished: 1 of 2 images"):
-        FeatureStore(tmp_path)
-    with pytest.raises(UserError, match=r"unfinished, and of the first format.*or delete it"):
-        build_store(tmp_path, images, (1, 2), StoreKey("abc", "def"), unused)
+def test_vectors_of_another_shape_are_not_spread_over_the_rows(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ValueError, match=r"vectors are \(2, 1, 4\), not \(2, 3, 4\)"),
+        StoreWriter(tmp_path, RECORD) as writer,
+    ):
+        writer.write([0, 1], torch.zeros(2, 1, 4))
+    assert done_rows(tmp_path) == []
+
+
+@pytest.mark.parametrize("error", [RuntimeError("bad photo"), KeyboardInterrupt()])
+@pytest.mark.parametrize("stop_at", [0, 1, 6, 11, 19])
+def test_a_stopped_extraction_goes_on_where_it_was(
+    tmp_path: Path, stop_at: int, error: BaseException
+) -> None:
+    def encode(rows: Sequence[int]) -> Tensor:
+        if stop_at in rows:
+            raise error
+        return vectors(rows)
+
+    with pytest.raises(type(error)):
+        fill(tmp_path, encode=encode)
+    before = 2 * (stop_at // 2)
+    with pytest.raises(UserError, match=f"unfinished: {before} of 20 rows"):
+        FeatureStore(tmp_path, RECORD)
+    assert fill(tmp_path) == list(range(before, 20))
+    assert torch.equal(FeatureStore(tmp_path, RECORD).read(range(20)), vectors(range(20)))
+
+
+CALLS = ("fsync", "replace", "open")
+"""In `os`: what a store's files change by, beside writing."""
+
+
+@forked
+@pytest.mark.parametrize("after", [False, True])
+def test_a_kill_at_any_moment_loses_and_doubles_nothing(
+    tmp_path: Path, after: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before, or after, the first, the second, ... write or flush."""
+    monkeypatch.setattr(feature_store, "_FLUSH_SECONDS", 0.0)
+    folder = tmp_path / "store"
+
+    def killed() -> None:
+        calls = 0
+
+        def counted(call: Any) -> Any:
+            def run(*given: Any, **named: Any) -> Any:
+                nonlocal calls
+                calls += 1
+                if calls == number and not after:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                result = call(*given, **named)
+                if calls == number:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return result
+
+            return run
+
+        class Files:
+            """A file that counts its writes."""
+
+            def __init__(self, file: Any) -> None:
+                self.file, self.write = file, counted(file.write)
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(self.file, name)
+
+        for name in CALLS:
+            setattr(os, name, counted(getattr(os, name)))
+        with StoreWriter(folder, RECORD) as writer:
+            writer._rows, writer._marks = Files(writer._rows), Files(writer._marks)  # type: ignore[assignment]
+            for row in range(0, 20, 4):
+                writer.write(range(row, row + 4), vectors(range(row, row + 4)))
+
+    number, code = 0, -signal.SIGKILL
+    while code == -signal.SIGKILL:
+        number += 1
+        with child(killed) as process:
+            process.join(60)
+            code = process.exitcode
+        done = done_rows(folder) if (folder / "record.json").exists() else []
+        # Whatever counts as done is on disk.
+        if done:
+            rows = numpy.load(folder / "rows.npy", mmap_mode="r")
+            assert numpy.array_equal(rows[done], vectors(done).numpy())
+        assert sorted([*done, *fill(folder)]) == list(range(20))
+        assert torch.equal(FeatureStore(folder).read(range(20)), vectors(range(20)))
+        shutil.rmtree(folder)
+    assert code == 0
+    assert number > 50  # Rows, marks, flushes: it was killed at each.
+
+
+def test_rows_are_on_disk_before_they_are_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync = os.fsync
+    with StoreWriter(tmp_path, RECORD) as writer:
+        rows = writer._rows.fileno()
+        seen: list[tuple[bool, list[int]]] = []
+
+        def noted(descriptor: int) -> None:
+            seen.append((descriptor == rows, done_rows(tmp_path)))
+            fsync(descriptor)
+
+        monkeypatch.setattr(os, "fsync", noted)
+        writer.write([0, 1], vectors([0, 1]))
+        writer.flush()
+    assert seen == [(True, []), (False, [0, 1])]
+
+
+@forked
+def test_processes_write_rows_of_their_own(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    with contextlib.ExitStack() as stack:
+        started = [
+            stack.enter_context(child(lambda rank=rank: fill(folder, RECORD, rank, 3)))  # type: ignore[misc]
+            for rank in range(3)
+        ]
+        for process in started:
+            process.join(60)
+        assert [process.exitcode for process in started] == [0, 0, 0]
+    for rank in range(3):
+        marks = numpy.fromfile(folder / f"done-{rank}.bin", numpy.uint8)
+        batches = range(rank, 10, 3)
+        assert numpy.flatnonzero(marks).tolist() == [r for b in batches for r in (2 * b, 2 * b + 1)]
+    assert torch.equal(FeatureStore(folder, RECORD).read(range(20)), vectors(range(20)))
+
+
+def test_another_number_of_processes_goes_on(tmp_path: Path) -> None:
+    done = [2, 3, 9]
+    with StoreWriter(tmp_path, RECORD, 1, 2) as writer:
+        writer.write(done, vectors(done))
+    found = [fill(tmp_path, RECORD, rank, 3) for rank in range(3)]
+    assert found == [[0, 1, 6, 7, 12, 13, 18, 19], [8, 14, 15], [4, 5, 10, 11, 16, 17]]
+    assert torch.equal(FeatureStore(tmp_path, RECORD).read(range(20)), vectors(range(20)))
+
+
+@forked
+def test_a_killed_process_leaves_its_rows_to_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feature_store, "_FLUSH_SECONDS", 0.0)
+    folder = tmp_path / "store"
+    reached = multiprocessing.get_context("fork").Event()
+
+    def encode(rows: Sequence[int]) -> Tensor:
+        if 15 in rows:
+            reached.set()
+            time.sleep(60)
+        return vectors(rows)
+
+    with child(lambda: fill(folder, RECORD, 1, 2, encode)):
+        assert reached.wait(60)
+        assert fill(folder, RECORD, 0, 2) == [0, 1, 4, 5, 8, 9, 12, 13, 16, 17]
+    with pytest.raises(UserError, match="unfinished: 16 of 20"):
+        FeatureStore(folder)
+    assert fill(folder, RECORD) == [14, 15, 18, 19]
+    assert torch.equal(FeatureStore(folder, RECORD).read(range(20)), vectors(range(20)))
+
+
+def test_a_disk_without_room_is_a_sentence_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=479)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
+    with pytest.raises(UserError, match="takes 480 bytes, and the disk has 479 left"):
+        create_store(tmp_path, RECORD)
+    monkeypatch.undo()
+    assert len(build(tmp_path)) == 20
+
+
+def test_a_disk_that_fills_up_meanwhile_is_a_sentence(tmp_path: Path) -> None:
+    class Full:
+        """Takes seven bytes at a time, and none of the seventh row."""
+
+        def __init__(self, file: Any) -> None:
+            self.file = file
+
+        def write(self, content: memoryview) -> int:
+            if self.file.tell() >= 128 + 6 * 24:
+                raise OSError(28, "No space left on device")
+            written: int = self.file.write(content[:7])
+            return written
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.file, name)
+
+    sentence = "cannot write feature store .*: No space left on device"
+    with StoreWriter(tmp_path, RECORD) as writer:
+        writer._rows = Full(writer._rows)  # type: ignore[assignment]
+        for row in range(0, 6, 2):
+            writer.write([row, row + 1], vectors([row, row + 1]))
+        with pytest.raises(UserError, match=sentence):
+            writer.write([6, 7], vectors([6, 7]))
+    assert fill(tmp_path) == list(range(6, 20))
+    assert torch.equal(FeatureStore(tmp_path).read(range(20)), vectors(range(20)))
+
+
+def test_marks_without_a_record_are_not_taken_for_this_store(tmp_path: Path) -> None:
+    fill(tmp_path, encode=lambda rows: torch.zeros(len(rows), *SHAPE))
+    (tmp_path / "record.json").unlink()
+    assert fill(tmp_path) == list(range(20))
+    assert torch.equal(FeatureStore(tmp_path).read(range(20)), vectors(range(20)))
