@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from captioner.data.parallel import SentencePair
-from captioner.text.text_vocabulary import TextVocabulary, truncated
+from captioner.text.text_vocabulary import TextVocabulary, truncate
 from captioner.text.token_batches import TranslationBatch, collate_sources
 from captioner.text.vocabulary import Vocabulary
 
@@ -64,8 +64,8 @@ def encode_pairs(
     examples: list[PairExample] = []
     cut: list[int] = []
     for pair in pairs:
-        first, lost = truncated(source.split(pair.source), maximum_length)
-        second, lost_too = truncated(target.split(pair.target), maximum_length)
+        first, lost = truncate(source.split(pair.source), maximum_length)
+        second, lost_too = truncate(target.split(pair.target), maximum_length)
         examples.append(PairExample(source.indices(first), target.indices(second)))
         if lost or lost_too:
             cut.append(pair.line)
@@ -80,7 +80,7 @@ def report_cut_sources(
     maximum_length: tokens that it reads. Raises `UserError` when it is below 1.
     """
     cut = [
-        pair.line for pair in pairs if truncated(source.split(pair.source), maximum_length)[1] > 0
+        pair.line for pair in pairs if truncate(source.split(pair.source), maximum_length)[1] > 0
     ]
     if not cut:
         return ""

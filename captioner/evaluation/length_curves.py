@@ -1,4 +1,4 @@
-"""BLEU against the length of the source as a picture, a line for each model."""
+"""Plots BLEU against source length, one line a model."""
 
 from __future__ import annotations
 
@@ -18,19 +18,17 @@ LINES = (
     ("#0e7490", "-.", "X"),
     ("#be185d", ":", "*"),
 )
-"""Colour, dashes and marks of each line, so that colour alone tells nothing apart."""
+"""Colour, dashes and marker of each line; lines can be told apart without colour."""
 
 
 def save_length_curves(
     path: str | os.PathLike[str], models: Mapping[str, Sequence[LengthBucket]], caption: str = ""
 ) -> None:
-    """Draw BLEU for each bucket of source lengths, as Bahdanau et al. 2014, figure 2.
+    """Plot BLEU for each bucket of source lengths, as Bahdanau et al. 2014, figure 2.
 
-    models: what each is called, and its buckets; all of the same sentences, so that one axis names
-    the lengths and how many sentences have them. caption: a line below. Raises `UserError` for an
-    end of the name that is not one of `captioner.render.curves.CURVE_SUFFIXES` and when the file
-    cannot be written, and `ValueError` without models, for more than `LINES` has, and where their
-    buckets differ.
+    models: buckets by model name, all of the same sentences. caption: a line below the plot.
+    Raises `UserError` as `check_curves_path` does and if the file cannot be written, and
+    `ValueError` if there are no models, more than `LINES`, or their buckets differ.
     """
     check_curves_path(path)
     if not 1 <= len(models) <= len(LINES):
@@ -39,8 +37,8 @@ def save_length_curves(
     columns = [(bucket.first, bucket.last, bucket.sentences) for bucket in first]
     for buckets in models.values():
         if [(bucket.first, bucket.last, bucket.sentences) for bucket in buckets] != columns:
-            raise ValueError("the models' scores are not of the same sentences")
-    # Imported here: matplotlib takes half a second, and its pyplot would want a screen.
+            raise ValueError("the models were not scored on the same sentences")
+    # Imported here: matplotlib takes half a second. Its pyplot would need a display.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

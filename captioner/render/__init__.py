@@ -1,7 +1,7 @@
-"""Attention made visible: maps drawn over the photo they belong to.
+"""Draws attention maps over photos, and alignments as heat maps.
 
-The room gets plain data: a photo, the words written about it, one map a word, and the part of the
-photo the maps cover. It runs no model and needs no screen.
+Input is plain data: a photo, the words of its caption, one map a word, and the part of the photo
+that the maps cover. This room runs no model and needs no display.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A caption as a moving picture: the attention wanders while the words are written."""
+"""A caption as an animated GIF: one frame a word, with its attention map."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ CAPTION_SIZE = 22
 NARROWEST_CAPTION = 320
 
 _SAMPLE_SIDE = 128
-"""Pixels of the longer side of the samples of the frames from which the palette is chosen."""
+"""Longer side, in pixels, of the thumbnails that the palette is computed from."""
 
 _DITHER_STEP = 7.0
-"""Size of the fixed pattern added before rounding to the palette, in steps of 256."""
+"""Amplitude of the dither pattern added before rounding to the palette, of 256 levels."""
 
 
 def frames(
@@ -41,9 +41,9 @@ def frames(
     strength: float = 0.8,
     longest_side: int = 480,
 ) -> list[Image.Image]:
-    """Draw one RGB frame a word: the overlay, and the whole caption with that word highlighted.
+    """Draw one RGB frame a word: the overlay, and the caption with that word highlighted.
 
-    The T frames are of one size. Arguments and errors are those of `encode_gif`.
+    The T frames have the same size. Arguments and errors are those of `encode_gif`.
     """
     maps = check_attention(words, attention)
     drawn_photo, drawn_region = fit(photo, region, longest_side)
@@ -62,20 +62,20 @@ def encode_gif(
     strength: float = 0.8,
     longest_side: int = 480,
 ) -> bytes:
-    """The content of an animated GIF with one frame a word, which starts again at the end.
+    """Encode an endless animated GIF with one frame a word.
 
-    All frames share one palette of 256 colours and one fixed dithering pattern, so what does not
-    change from word to word does not flicker.
+    All frames share one palette of 256 colours and one dither pattern, so that static areas do not
+    flicker.
 
     words: the T words of the caption.
     attention: (T, rows, columns), the map of each word.
     region: the part of the photo the maps cover.
-    seconds_a_word: how long a frame stays, kept to a hundredth of a second; at least 0.02.
+    seconds_a_word: duration of a frame, rounded to 0.01 s; 0.02 to 600.
     strength: of the overlay, see `overlay`.
-    longest_side: pixels of the longer side of the photo.
+    longest_side: longer side of the photo, in pixels.
 
-    Raises `ValueError` as `check_attention`, `check_region` and `overlay` do and for a shorter
-    time.
+    Raises `ValueError` as `check_attention`, `check_region` and `overlay` do, and for a duration
+    out of range.
     """
     if not 0.02 <= seconds_a_word <= 600:
         raise ValueError(f"{seconds_a_word} seconds a word is not between 0.02 and 600")
@@ -90,9 +90,9 @@ def encode_gif(
         save_all=True,
         append_images=coloured[1:],
         duration=round(seconds_a_word * 100) * 10,  # milliseconds
-        loop=0,  # for ever
+        loop=0,  # endless
         optimize=False,
-        palette=palette.getpalette(),  # else Pillow gives every frame one of its own
+        palette=palette.getpalette(),  # otherwise Pillow makes a palette for every frame
     )
     return buffer.getvalue()
 
@@ -107,9 +107,9 @@ def save_gif(
     strength: float = 0.8,
     longest_side: int = 480,
 ) -> None:
-    """Write what `encode_gif` gives, with the same arguments, to a file.
+    """Write `encode_gif` of the same arguments to a file.
 
-    Raises `ValueError` as `encode_gif` does, and `UserError` when the file cannot be written.
+    Raises `ValueError` as `encode_gif` does, and `UserError` if the file cannot be written.
     """
     content = encode_gif(photo, words, attention, region, seconds_a_word, strength, longest_side)
     write_bytes(path, content)
@@ -141,7 +141,7 @@ def _frame(picture: Image.Image, caption: Paragraph, current: int) -> Image.Imag
 
 
 def _to_palette(frame: Image.Image, palette: Image.Image, picture_height: int) -> Image.Image:
-    """Bring an RGB frame to a palette; its first `picture_height` rows are dithered."""
+    """Convert an RGB frame to a palette; only its first `picture_height` rows are dithered."""
     values = np.array(frame, dtype=np.float32)  # (height, width, 3)
     values[:picture_height] += _dither_pattern(frame.width, picture_height)[..., None]
     rounded = Image.fromarray(values.clip(0, 255).astype(np.uint8))
@@ -149,7 +149,7 @@ def _to_palette(frame: Image.Image, palette: Image.Image, picture_height: int) -
 
 
 def _palette(drawn: list[Image.Image]) -> Image.Image:
-    """Choose 256 colours for all the frames together."""
+    """Choose 256 colours for all frames together."""
     samples = [frame.copy() for frame in drawn]
     for sample in samples:
         sample.thumbnail((_SAMPLE_SIDE, _SAMPLE_SIDE), Image.Resampling.NEAREST)
@@ -163,7 +163,7 @@ def _palette(drawn: list[Image.Image]) -> Image.Image:
 
 
 def _dither_pattern(width: int, height: int) -> npt.NDArray[np.float32]:
-    """An ordered pattern (height, width) around 0: Bayer's 8x8 matrix, repeated."""
+    """Bayer's 8x8 ordered dither matrix, centred at 0 and tiled to (height, width)."""
     matrix = np.zeros((1, 1))
     for _ in range(3):
         matrix = np.block([[4 * matrix, 4 * matrix + 2], [4 * matrix + 3, 4 * matrix + 1]])

@@ -1,7 +1,6 @@
-"""What every renderer asks of the words and maps it is given.
+"""Checks the words and maps passed to the renderers.
 
-A violation is a mistake in the calling program, not in something a person gave, so it raises
-`ValueError`.
+A violation is a mistake of the calling program, not of a user, so it raises `ValueError`.
 """
 
 from __future__ import annotations
@@ -12,16 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 SUM_TOLERANCE = 0.01
-"""How far the sum of one map may be from 1: half-precision weights add up to about this well."""
+"""Largest deviation of a map's sum from 1; half-precision weights reach about this accuracy."""
 
 
 def check_map(attention_map: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return one attention map (rows, columns) as float64.
 
-    Raises `ValueError` when it has another number of dimensions, no cells, a weight that is not
-    a number, infinite or negative, or when its weights do not add up to 1.
+    Raises `ValueError` if it has another number of dimensions, no cells, a weight that is NaN,
+    infinite or negative, or weights that do not sum to 1.
     """
-    weights = _numbers(attention_map)
+    weights = _as_float64(attention_map)
     if weights.ndim != 2 or weights.size == 0:
         raise ValueError(f"an attention map must have shape (rows, columns), not {weights.shape}")
     _check_weights(weights[np.newaxis])
@@ -31,8 +30,8 @@ def check_map(attention_map: npt.ArrayLike) -> npt.NDArray[np.float64]:
 def check_attention(words: Sequence[str], attention: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return the maps of a caption (T, rows, columns) as float64, one for each of the T `words`.
 
-    Raises `ValueError` as `check_map` does for each map, when there are no words, when a word is
-    empty, or when there are not as many maps as words.
+    Raises `ValueError` as `check_map` does for each map, and if there are no words, a word is
+    empty, or the numbers of words and maps differ.
     """
     if isinstance(words, str):
         raise ValueError("words must be a sequence of words, not one string")
@@ -41,7 +40,7 @@ def check_attention(words: Sequence[str], attention: npt.ArrayLike) -> npt.NDArr
     for position, word in enumerate(words):
         if not isinstance(word, str) or not word.strip():
             raise ValueError(f"word {position} is {word!r}, but every word must have characters")
-    weights = _numbers(attention)
+    weights = _as_float64(attention)
     if weights.ndim != 3 or weights.shape[1] == 0 or weights.shape[2] == 0:
         raise ValueError(f"attention must have shape (T, rows, columns), not {weights.shape}")
     if len(weights) != len(words):
@@ -51,16 +50,16 @@ def check_attention(words: Sequence[str], attention: npt.ArrayLike) -> npt.NDArr
 
 
 def check_strength(strength: float) -> float:
-    """Return `strength`; raises `ValueError` when it is not in [0, 1]."""
+    """Return `strength`. Raises `ValueError` if it is not in [0, 1]."""
     if not 0.0 <= strength <= 1.0:
         raise ValueError(f"strength {strength} is not between 0 and 1")
     return float(strength)
 
 
 def check_probabilities(probabilities: Sequence[float], words: Sequence[str]) -> list[float]:
-    """Return one probability a word.
+    """Return the probability of each word as a float.
 
-    Raises `ValueError` when there are not as many as words or one is outside [0, 1].
+    Raises `ValueError` if their number is not that of the words, or one is outside [0, 1].
     """
     values = [float(probability) for probability in probabilities]
     if len(values) != len(words):
@@ -71,7 +70,7 @@ def check_probabilities(probabilities: Sequence[float], words: Sequence[str]) ->
     return values
 
 
-def _numbers(array: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def _as_float64(array: npt.ArrayLike) -> npt.NDArray[np.float64]:
     try:
         return np.asarray(array).astype(np.float64)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -81,7 +80,7 @@ def _numbers(array: npt.ArrayLike) -> npt.NDArray[np.float64]:
 def _check_weights(maps: npt.NDArray[np.float64]) -> None:
     for position, weights in enumerate(maps):
         if not np.isfinite(weights).all():
-            raise ValueError(f"attention map {position} holds a weight that is not a finite number")
+            raise ValueError(f"attention map {position} holds a weight that is NaN or infinite")
         if (weights < 0).any():
             raise ValueError(f"attention map {position} holds a negative weight")
         total = float(weights.sum())

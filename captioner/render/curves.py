@@ -1,4 +1,4 @@
-"""Deletion and insertion curves as a picture."""
+"""Plots deletion and insertion curves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CURVE_SUFFIXES = (".png", ".pdf", ".svg")
-"""Ends of file names of pictures of curves."""
+"""File name endings of plots."""
 
 ATTENDED_COLOUR = "#c2410c"
 RANDOM_COLOUR = "#4b5563"
@@ -26,11 +26,11 @@ RANDOM_COLOUR = "#4b5563"
 
 @dataclass(frozen=True)
 class CurvePanel:
-    """One of the drawn plots: attended places against random ones.
+    """One plot: attended cells against random ones.
 
-    title: above it. doing: below it, what is done to a growing share of the photo.
-    shares: (S + 1,), 0 to 1. attended, random: (S + 1,), mean probabilities; attended_band,
-    random_band: (2, S + 1), their lower and upper edges; None draws no band.
+    title: above the plot. doing: what happens to a growing fraction of the cells, as in "deleted".
+    shares: (S + 1,), fractions from 0 to 1. attended, random: (S + 1,), mean probabilities.
+    attended_band, random_band: (2, S + 1), lower and upper edges; None draws no band.
     """
 
     title: str
@@ -45,15 +45,15 @@ class CurvePanel:
 def save_curves(
     path: str | os.PathLike[str], panels: Sequence[CurvePanel], caption: str = ""
 ) -> None:
-    """Draw the panels beside each other, with one scale, into a file.
+    """Draw panels side by side with one scale, and write them to a file.
 
-    caption: a line below them. Raises `UserError` for an end that is not one of
-    `CURVE_SUFFIXES` and when the file cannot be written, and `ValueError` without panels.
+    caption: a line below the panels. Raises `UserError` as `check_curves_path` does and if the file
+    cannot be written, and `ValueError` if there are no panels.
     """
     check_curves_path(path)
     if not panels:
         raise ValueError("there must be at least one panel to draw")
-    # Imported here: matplotlib takes half a second, and its pyplot would want a screen.
+    # Imported here: matplotlib takes half a second. Its pyplot would need a display.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -82,9 +82,9 @@ def save_curves(
 
 
 def write_figure(figure: Figure, path: str | os.PathLike[str], caption: str = "") -> None:
-    """Write a picture of curves into a file whose end `check_curves_path` knows, atomically.
+    """Write a figure to a file atomically; `path` ends in one of `CURVE_SUFFIXES`.
 
-    caption: a line below it. Raises `UserError` when the file cannot be written.
+    caption: a line below the figure. Raises `UserError` if the file cannot be written.
     """
     if caption:
         figure.supxlabel(caption, fontsize=9, color="#4b5563")
@@ -93,6 +93,6 @@ def write_figure(figure: Figure, path: str | os.PathLike[str], caption: str = ""
 
 
 def check_curves_path(path: str | os.PathLike[str]) -> None:
-    """Raise `UserError` for a file name whose end is not one of `CURVE_SUFFIXES`."""
+    """Raise `UserError` unless the file name ends in one of `CURVE_SUFFIXES`."""
     if Path(path).suffix.lower() not in CURVE_SUFFIXES:
         raise UserError(f"cannot write {path}: its name must end in {', '.join(CURVE_SUFFIXES)}")

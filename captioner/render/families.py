@@ -1,32 +1,32 @@
-"""Which of matplotlib's fonts have the letters of a text."""
+"""Finds fonts for matplotlib that have the letters of a text."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
 
-OWN = "DejaVu Sans"
-"""The family that comes with matplotlib."""
+BUNDLED = "DejaVu Sans"
+"""The family bundled with matplotlib."""
 
 _LAST_RESORT = "Last Resort"
-"""How families begin that have a box for every letter, and so none of them."""
+"""Prefix of fallback families that draw a box for every letter."""
 
 
 def families_for(text: str) -> tuple[list[str], str]:
-    """Font families that together have the letters of a text, and the letters that none has.
+    """Return font families for the letters of a text, and the letters that no font has.
 
-    Families, in the order in which a letter is looked for: matplotlib's own, and those installed
-    that have what it lacks. Letters: each once, in the order of Unicode.
+    Families are in order of preference: matplotlib's own, then installed ones that have missing
+    letters. Letters are distinct and sorted.
     """
     from matplotlib.font_manager import findfont
 
     wanted = {letter for letter in text if not letter.isspace()}
-    missing = wanted - _had(findfont(OWN), wanted)
-    families = [OWN]
+    missing = wanted - _letters_in(findfont(BUNDLED), wanted)
+    families = [BUNDLED]
     for family, path in _installed() if missing else ():
-        if had := _had(path, missing):
+        if found := _letters_in(path, missing):
             families.append(family)
-            missing -= had
+            missing -= found
         if not missing:
             break
     return families, "".join(sorted(missing))
@@ -34,9 +34,9 @@ def families_for(text: str) -> tuple[list[str], str]:
 
 @functools.lru_cache(maxsize=1)
 def _installed() -> tuple[tuple[str, str], ...]:
-    """Family and file of each upright font, those without serifs first.
+    """Family and file of each upright font, sans-serif first.
 
-    Those that were installed after matplotlib last looked are among them.
+    Includes fonts installed after matplotlib built its font cache.
     """
     from matplotlib.font_manager import findSystemFonts, fontManager
 
@@ -45,7 +45,7 @@ def _installed() -> tuple[tuple[str, str], ...]:
         if path not in known:
             try:
                 fontManager.addfont(path)
-            except Exception:  # Whatever a damaged font brings about: it is no font to draw with.
+            except Exception:  # Damaged fonts raise many types of errors.
                 continue
     upright = {
         ("sans" not in font.name.casefold(), font.weight != 400, font.name, font.fname)
@@ -55,13 +55,13 @@ def _installed() -> tuple[tuple[str, str], ...]:
     return tuple((name, path) for *_, name, path in sorted(upright))
 
 
-def _had(path: str, letters: Iterable[str]) -> set[str]:
-    """Those of the letters that a font has, which must be one that can be drawn with."""
+def _letters_in(path: str, letters: Iterable[str]) -> set[str]:
+    """The letters that a font has; none if matplotlib cannot draw with it."""
     from matplotlib.ft2font import FT2Font
 
     try:
         font = FT2Font(path)
-        font.set_size(10, 72)  # Fails for fonts of pictures, such as emoji in colour.
+        font.set_size(10, 72)  # Fails for bitmap fonts, such as colour emoji.
         return {letter for letter in letters if font.get_char_index(ord(letter))}
     except (OSError, RuntimeError):
         return set()

@@ -1,4 +1,4 @@
-"""A heat map with a word, or another name, for each row and column: drawn on matplotlib's axes."""
+"""Draws a heat map with labelled rows and columns on matplotlib axes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _ABOVE, _BELOW, _ZERO = "#1f5fd0", "#c2410c", "#ffffff"
 _INK, _LINE = "#181a1f", "#d9d9d4"
 _DARK = 0.55
-"""Share of the full colour from which on numbers in a cell are written in white."""
+"""Fraction of the full colour above which numbers in a cell are white."""
 
 
 def draw_heat_map(
@@ -28,15 +28,15 @@ def draw_heat_map(
     numbers: str = "",
     tilt: float = 60.0,
 ) -> None:
-    """Draw values (rows, columns): white is 0, blue is above it, orange below.
+    """Draw values (rows, columns): white is 0, blue positive, orange negative.
 
-    columns, rows: what stands above each column and before each row; none where they are empty.
-    full: the value, above 0, that has the full colour; what is beyond it has it too.
-    numbers: a format, such as `.2f`, in which each value is written into its cell; "" for none.
-    tilt: degrees by which the words above the columns are turned.
+    columns, rows: labels; empty for none.
+    full: positive value at which the colour saturates.
+    numbers: format, such as `.2f`, of the value written into each cell; "" for none.
+    tilt: rotation of the column labels in degrees.
 
-    Raises `ValueError` for values that are not (rows, columns) or have no cell, and for as many
-    columns or rows as there are not.
+    Raises `ValueError` if the values are not (rows, columns) or empty, or if the number of labels
+    does not fit.
     """
     # Imported here: matplotlib takes half a second.
     from matplotlib.colors import LinearSegmentedColormap
@@ -44,12 +44,12 @@ def draw_heat_map(
     cells = np.asarray(values, dtype=float)
     if cells.ndim != 2 or cells.size == 0:
         raise ValueError(f"values of shape {cells.shape} are not (rows, columns)")
-    for names, count, what in (
+    for names, count, axis_name in (
         (rows, cells.shape[0], "rows"),
         (columns, cells.shape[1], "columns"),
     ):
         if names and len(names) != count:
-            raise ValueError(f"there are {len(names)} names for {count} {what}")
+            raise ValueError(f"there are {len(names)} names for {count} {axis_name}")
     colours = LinearSegmentedColormap.from_list("values", [_BELOW, _ZERO, _ABOVE])
     axis.imshow(cells, cmap=colours, vmin=-full, vmax=full, aspect="auto", interpolation="nearest")
     axis.set_xticks(range(len(columns)), [printable(name) for name in columns], rotation=tilt)
@@ -58,11 +58,11 @@ def draw_heat_map(
     for label in axis.get_xticklabels():
         label.set(rotation_mode="anchor", parse_math=False, ha="left" if tilt else "center")
     for label in axis.get_yticklabels():
-        label.set_parse_math(False)  # Two dollar signs are no formula.
+        label.set_parse_math(False)  # Dollar signs are text, not a formula.
     axis.tick_params(length=0)
     axis.set_xticks(np.arange(cells.shape[1] + 1) - 0.5, minor=True)
     axis.set_yticks(np.arange(cells.shape[0] + 1) - 0.5, minor=True)
-    axis.grid(which="minor", color=_LINE, linewidth=0.5, clip_on=False)  # Those at the ends too.
+    axis.grid(which="minor", color=_LINE, linewidth=0.5, clip_on=False)  # The outermost lines too.
     axis.tick_params(which="minor", length=0)
     axis.spines[:].set_visible(False)
     if numbers:

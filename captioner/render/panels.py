@@ -1,4 +1,4 @@
-"""A caption as one picture: the photo, then a panel a word, as in figure 3 of Xu et al. 2015."""
+"""A caption as one picture: the photo, then one panel a word. Xu et al. 2015, figure 3."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ def panels(
     panel_size: int = 260,
     strength: float = 0.8,
 ) -> Image.Image:
-    """Draw the photo and, for each word, where the model looked when it wrote it; an RGB image.
+    """Draw the photo and, for each word, where the model looked; returns an RGB image.
 
     words: the T words of the caption.
     attention: (T, rows, columns), the map of each word.
     region: the part of the photo the maps cover.
-    caption: the line on top; the words by default, and none for an empty string.
-    title: a small line above it, such as the name of the file.
-    probabilities: of each word given those before it, written under the words.
-    columns: panels beside each other; at most five, evenly filled, by default.
-    panel_size: pixels of the longer side of the photo in a panel.
+    caption: the line on top; the words by default, "" for none.
+    title: a small line above the caption, such as the name of the file.
+    probabilities: of each word given those before it, shown under the words.
+    columns: panels in a row; at most five, evenly filled, by default.
+    panel_size: longer side of the photo in a panel, in pixels.
     strength: of the overlay, see `overlay`.
 
-    Raises `ValueError` as `check_attention`, `check_region` and `overlay` do, for as many
-    probabilities as there are not words, and for no columns.
+    Raises `ValueError` as `check_attention`, `check_region`, `overlay` and `check_probabilities`
+    do, and for `columns` below 1.
     """
     maps = check_attention(words, attention)
     notes = [""] * len(words)
@@ -116,7 +116,7 @@ def _columns(panel_count: int, columns: int | None) -> int:
 
 
 def _write_word(pen: ImageDraw.ImageDraw, word: str, left: int, top: int, width: int) -> None:
-    """Write a word in the middle of its cell, smaller or shortened when it is too wide."""
+    """Write a word centred in its cell; a word too wide is drawn smaller, then shortened."""
     text = printable(word)
     sizes = range(WORD_SIZE, SMALLEST_WORD_SIZE - 1, -2)
     fonts = [font_for(text, size) for size in sizes]

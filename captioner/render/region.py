@@ -1,4 +1,4 @@
-"""Which part of a photo the encoder saw, and how it moves when the photo is resized."""
+"""The part of a photo that the encoder saw, and how it scales with the photo."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import TypeAlias
 from PIL import Image
 
 Region: TypeAlias = tuple[float, float, float, float]
-"""left, top, right, bottom in pixels of the photo, counted from its top left corner.
+"""left, top, right, bottom in pixels from the top left corner of the photo.
 
-0 is the left edge of the first pixel and the photo's width the right edge of its last; the numbers
-need not be whole. The attention map covers exactly this rectangle.
+0 is the left edge of the first pixel, the photo's width the right edge of the last one; fractions
+are allowed. The attention map covers exactly this rectangle.
 """
 
 _EDGE_TOLERANCE = 1e-3
-"""Pixels by which a region may leave the photo through rounding."""
+"""Pixels by which rounding may move a region out of the photo."""
 
 
 def check_region(region: Region, photo_size: tuple[int, int]) -> Region:
-    """Return `region` cut to a photo of `photo_size` (width, height).
+    """Return `region` clipped to a photo of `photo_size` (width, height).
 
-    Raises `ValueError` when it is empty or reaches out of the photo.
+    Raises `ValueError` if it is empty or not inside the photo.
     """
     if len(region) != 4:
         raise ValueError(f"region {region!r} is not (left, top, right, bottom)")
@@ -37,10 +37,10 @@ def check_region(region: Region, photo_size: tuple[int, int]) -> Region:
 
 
 def pixels(region: Region) -> tuple[int, int, int, int]:
-    """First column, first row, end column and end row of the pixels whose centre is in `region`.
+    """Return first column, first row, end column, end row of the pixels centred in `region`.
 
-    A region narrower than a pixel, as a crop of a very long photo drawn small, may hold none: then
-    first and end are equal.
+    A region narrower than a pixel (the crop of a very long photo, drawn small) may contain none:
+    then first and end are equal.
     """
     left, top, right, bottom = region
     return (
@@ -54,10 +54,10 @@ def pixels(region: Region) -> tuple[int, int, int, int]:
 def fit(
     photo: Image.Image, region: Region, longest_side: int, enlarge: bool = True
 ) -> tuple[Image.Image, Region]:
-    """Resize a photo so that its longer side has `longest_side` pixels, and its region with it.
+    """Resize a photo, and its region, to `longest_side` pixels on the longer side; as RGB.
 
-    The aspect ratio is kept to the nearest pixel. With `enlarge` False a smaller photo is returned
-    as it is. The photo comes back as RGB.
+    The aspect ratio is kept to the nearest pixel. If `enlarge` is False, a smaller photo keeps its
+    size.
 
     Raises `ValueError` as `check_region` does, and for a side below 1.
     """

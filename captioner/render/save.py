@@ -1,4 +1,4 @@
-"""Writing a picture to a file, whole or not at all."""
+"""Writes pictures to files atomically."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from captioner.errors import UserError
 from captioner.files import atomic_path
 
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
-"""Ends of file names that `save_picture` knows."""
+"""File name endings that `save_picture` accepts."""
 
 
 def save_picture(path: str | os.PathLike[str], picture: Image.Image) -> None:
-    """Write a picture in the format that the end of `path` names.
+    """Write a picture in the format of the file name's ending.
 
-    Raises `UserError` for an end that is not one of `PICTURE_SUFFIXES`, and as `atomic_path`
-    does.
+    Raises `UserError` unless `path` ends in one of `PICTURE_SUFFIXES`, and as `atomic_path` does.
     """
     if Path(path).suffix.lower() not in PICTURE_SUFFIXES:
         raise UserError(f"cannot write {path}: its name must end in {', '.join(PICTURE_SUFFIXES)}")

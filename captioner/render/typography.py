@@ -1,4 +1,4 @@
-"""Text on pictures: fonts that are always there, and words laid out in lines."""
+"""Text on pictures: bundled fonts, and words laid out in lines."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _ELLIPSIS = "…"
 
 
 def printable(text: str) -> str:
-    """Return `text` on one line, without the characters no font and no file can hold.
+    """Return `text` on one line, encodable as UTF-8.
 
-    Control characters become spaces and lone surrogates (bytes of a file name that are not
-    UTF-8) become question marks.
+    Control characters become spaces. Lone surrogates (bytes of a file name that are not UTF-8)
+    become question marks.
     """
     encodable = text.encode("utf-8", errors="replace").decode("utf-8")
     return " ".join(
@@ -32,40 +32,40 @@ def printable(text: str) -> str:
 
 
 def font_for(text: str, size: int) -> Font:
-    """A font of `size` pixels that has the letters of `text`, as far as one is at hand.
+    """Return a font of `size` pixels for `text`.
 
-    Pillow's own font is preferred; for letters it lacks, the one that comes with matplotlib. What
-    neither has is drawn as an empty box.
+    Prefers Pillow's own font, then the one bundled with matplotlib if that has more of the letters.
+    Letters in neither are drawn as empty boxes.
     """
     letters = frozenset(text)
-    own, other = _own_font(size), _wide_font(size)
-    if other is None or not _missing(own, letters):
-        return own
-    return other if len(_missing(other, letters)) < len(_missing(own, letters)) else own
+    default, wide = _pillow_font(size), _matplotlib_font(size)
+    if wide is None or not _missing(default, letters):
+        return default
+    return wide if len(_missing(wide, letters)) < len(_missing(default, letters)) else default
 
 
 def text_width(text: str, font: Font) -> float:
-    """Width of a line of text in pixels."""
+    """Return the width of a line of text in pixels."""
     return float(font.getlength(text))
 
 
 def shortened(text: str, font: Font, width: float) -> str:
-    """Return `text`, or as much of its beginning with an ellipsis as `width` pixels hold."""
+    """Return `text`, cut with an ellipsis if it is wider than `width` pixels."""
     if text_width(text, font) <= width:
         return text
-    shorter, longer = 0, len(text)  # the longest beginning that fits is in [shorter, longer)
-    while longer - shorter > 1:
-        middle = (shorter + longer) // 2
+    low, high = 0, len(text)  # the longest prefix that fits is in [low, high)
+    while high - low > 1:
+        middle = (low + high) // 2
         if text_width(text[:middle].rstrip() + _ELLIPSIS, font) <= width:
-            shorter = middle
+            low = middle
         else:
-            longer = middle
-    return text[:shorter].rstrip() + _ELLIPSIS
+            high = middle
+    return text[:low].rstrip() + _ELLIPSIS
 
 
 @dataclass(frozen=True)
 class PlacedWord:
-    """A word on a picture: its text, and the left end of its line box in pixels."""
+    """A word on a picture: its text, and the position and width of its box in pixels."""
 
     text: str
     left: float
@@ -75,7 +75,7 @@ class PlacedWord:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Words laid out in lines: where each of them is, and the height of it all, in pixels."""
+    """Words laid out in lines; heights in pixels."""
 
     words: tuple[PlacedWord, ...]
     font: Font
@@ -84,9 +84,9 @@ class Paragraph:
 
 
 def lay_out(words: Sequence[str], size: int, width: int, centred: bool = False) -> Paragraph:
-    """Lay `words` out in lines of at most `width` pixels, in a font of `size` pixels.
+    """Lay out words in lines of at most `width` pixels, in a font of `size` pixels.
 
-    Every word gets a place, in order; a word wider than a line is shortened.
+    A word wider than a line is shortened.
     """
     texts = [printable(word) or "?" for word in words]
     font = font_for("".join(texts), size)
@@ -96,29 +96,29 @@ def lay_out(words: Sequence[str], size: int, width: int, centred: bool = False) 
     used = 0.0
     for text in texts:
         text = shortened(text, font, width)
-        wide = text_width(text, font)
-        if lines[-1] and used + space + wide > width:
+        advance = text_width(text, font)
+        if lines[-1] and used + space + advance > width:
             lines.append([])
-        used = wide if not lines[-1] else used + space + wide
-        lines[-1].append((text, wide))
+        used = advance if not lines[-1] else used + space + advance
+        lines[-1].append((text, advance))
     placed: list[PlacedWord] = []
     for number, line in enumerate(lines):
-        total = sum(wide for _, wide in line) + space * (len(line) - 1)
+        total = sum(advance for _, advance in line) + space * (len(line) - 1)
         left = (width - total) / 2 if centred else 0.0
-        for text, wide in line:
-            placed.append(PlacedWord(text, left, float(number * line_height), wide))
-            left += wide + space
+        for text, advance in line:
+            placed.append(PlacedWord(text, left, float(number * line_height), advance))
+            left += advance + space
     return Paragraph(tuple(placed), font, line_height, line_height * len(lines))
 
 
 @functools.lru_cache(maxsize=32)
-def _own_font(size: int) -> Font:
+def _pillow_font(size: int) -> Font:
     return ImageFont.load_default(size=size)
 
 
 @functools.lru_cache(maxsize=32)
-def _wide_font(size: int) -> Font | None:
-    """The DejaVu font among matplotlib's files, found without importing matplotlib."""
+def _matplotlib_font(size: int) -> Font | None:
+    """The DejaVu font from matplotlib's files; does not import matplotlib."""
     package = importlib.util.find_spec("matplotlib")
     if package is None or package.origin is None:
         return None
@@ -130,6 +130,6 @@ def _wide_font(size: int) -> Font | None:
 
 
 def _missing(font: Font, letters: frozenset[str]) -> set[str]:
-    """The letters that a font draws as its box for a missing one."""
+    """The letters that a font draws as its missing-letter box."""
     box = bytes(font.getmask("\U0010fffe"))
     return {letter for letter in letters if bytes(font.getmask(letter)) == box}

@@ -1,4 +1,4 @@
-"""From a coarse attention map to one number a pixel, smooth and in the right place."""
+"""Upsamples a coarse attention map smoothly to pixels."""
 
 from __future__ import annotations
 
@@ -10,40 +10,37 @@ from captioner.render.region import Region, check_region, pixels
 
 
 def upsample(attention_map: npt.ArrayLike, width: int, height: int) -> npt.NDArray[np.float64]:
-    """Spread a map (rows, columns) smoothly over `width` by `height` pixels: (height, width).
+    """Upsample a map (rows, columns) to `width` by `height` pixels: (height, width).
 
-    Each cell covers its own rectangle of pixels, and the value at a pixel is a mean of the
-    weights of the cells around it, so it keeps the unit of the map: a uniform map gives 1 / L at
-    every pixel. The mean is weighted by a cubic B-spline, which is nearly a Gaussian with a
-    standard deviation of 0.58 cells and never negative. (Xu et al. 2015 drew their figures with
-    scikit-image's `pyramid_expand`, a Gaussian of 0.83 cells.) The light of a
-    single cell is brightest at its centre; from the centres of the outermost cells to the edge the
-    values stay level.
+    A pixel is a mean of the cells around it, weighted by a cubic B-spline, so that values keep
+    their unit: a uniform map gives 1 / L everywhere. The spline is never negative and close to a
+    Gaussian with a standard deviation of 0.58 cells. (Xu et al. 2015 drew their figures with
+    scikit-image's `pyramid_expand`, a Gaussian of 0.83 cells.) Values are constant from the centres
+    of the outermost cells to the edge.
 
-    Raises `ValueError` for a map as `check_map` does, and for a size below 1.
+    Raises `ValueError` as `check_map` does, and for a size below 1.
     """
     if width < 1 or height < 1:
-        raise ValueError(f"cannot spread an attention map over {width}x{height} pixels")
+        raise ValueError(f"cannot upsample an attention map to {width}x{height} pixels")
     return place(attention_map, (width, height), (0.0, 0.0, float(width), float(height)))
 
 
 def place(
     attention_map: npt.ArrayLike, photo_size: tuple[int, int], region: Region
 ) -> npt.NDArray[np.float64]:
-    """Lay a map (rows, columns) over the region of a photo it belongs to: (height, width).
+    """Upsample a map (rows, columns) to its region of a photo: (height, width).
 
     photo_size: width and height of the whole photo in pixels.
-    region: the part the encoder saw; the map is spread over it as `upsample` does, and every
-        pixel whose centre is outside is 0.
+    region: the part the encoder saw. A pixel whose centre is outside is 0.
 
-    Raises `ValueError` for a map as `check_map` does and for a region as `check_region` does.
+    Raises `ValueError` as `check_map` and `check_region` do.
     """
     weights = check_map(attention_map)
     region = check_region(region, photo_size)
     left, top, right, bottom = region
     first_column, first_row, end_column, end_row = pixels(region)
     rows, columns = weights.shape
-    # Where the centre of each pixel lies in the map, in cells from its top left corner.
+    # Centres of the pixels in the map, in cells from its top left corner.
     down = (np.arange(first_row, end_row) + 0.5 - top) / (bottom - top) * rows
     across = (np.arange(first_column, end_column) + 0.5 - left) / (right - left) * columns
     placed = np.zeros((photo_size[1], photo_size[0]))
@@ -54,23 +51,23 @@ def place(
 
 
 def _spline_weights(cells: int, positions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """How much each of the `cells` counts at each position: (positions, cells), rows add up to 1.
+    """Weight of each cell at each position: (positions, cells); rows sum to 1.
 
-    positions: in cells from the outer edge of the first one; the centre of cell i is at i + 0.5.
+    positions: in cells from the outer edge of the first cell; the centre of cell i is at i + 0.5.
     """
     weights = np.zeros((len(positions), cells))
-    from_centre = np.clip(positions - 0.5, 0, cells - 1)  # level beyond the outermost centres
+    from_centre = np.clip(positions - 0.5, 0, cells - 1)  # constant beyond the outermost centres
     nearest = np.floor(from_centre).astype(np.int64)
     for offset in (-1, 0, 1, 2):
         index = nearest + offset
-        inside = np.clip(index, 0, cells - 1)  # the outermost cell stands for those beyond it
+        inside = np.clip(index, 0, cells - 1)  # the outermost cell is repeated beyond the edge
         share = _cubic_spline(from_centre - index)
         np.add.at(weights, (np.arange(len(positions)), inside), share)
     return weights
 
 
 def _cubic_spline(distance: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The cubic B-spline: a bump of width 4 whose copies at whole distances add up to 1."""
+    """The cubic B-spline of width 4; its copies at integer distances sum to 1."""
     size = np.abs(distance)
     near = 2 / 3 - size**2 + size**3 / 2
     far = np.clip(2 - size, 0, None) ** 3 / 6

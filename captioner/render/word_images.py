@@ -1,4 +1,4 @@
-"""One picture file a word."""
+"""Writes one picture file a word."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def save_word_images(
     strength: float = 0.8,
     longest_side: int = 1024,
 ) -> list[Path]:
-    """Write the overlay of each word as a PNG in `folder` and return the paths, in order.
+    """Write the overlay of each word as a PNG in `folder`; return the paths in order.
 
-    The names carry the word's number and what of the word is safe in a file name anywhere:
-    `01_a.png`, `02_dog.png`. The folder is made if absent; files of the same names are replaced.
+    File names are the word's number and `safe_name`: `01_a.png`, `02_dog.png`. A missing folder is
+    created; files of the same names are replaced.
 
     words: the T words of the caption.
     attention: (T, rows, columns), the map of each word.
     region: the part of the photo the maps cover.
     strength: of the overlay, see `overlay`.
-    longest_side: larger photos are drawn with this many pixels on their longer side.
+    longest_side: larger photos are scaled down to this many pixels on the longer side.
 
-    Raises `ValueError` as `check_attention`, `check_region` and `overlay` do, and `UserError` when
-    a file cannot be written.
+    Raises `ValueError` as `check_attention`, `check_region` and `overlay` do, and `UserError` if a
+    file cannot be written.
     """
     maps = check_attention(words, attention)
     drawn_photo, drawn_region = fit(photo, region, longest_side, enlarge=False)
@@ -54,7 +54,7 @@ def save_word_images(
 
 
 def safe_name(word: str) -> str:
-    """What remains of a word in lower-case ASCII letters, digits and hyphens, or `word`."""
+    """Return a word in lower-case ASCII letters, digits and hyphens; "word" if none remain."""
     plain = unicodedata.normalize("NFKD", word).encode("ascii", errors="ignore").decode("ascii")
     name = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:_LONGEST_NAME].strip("-")
     return name or "word"

@@ -1,4 +1,4 @@
-"""Words that keep their period: "st.", "mr.", before a number "no."; and words that are two."""
+"""Abbreviations that keep their period ("st.", "mr."), and words split in two ("cannot")."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def any_case(words: Iterable[str]) -> str:
-    """A regular expression for one of these words, in capitals or not."""
+    """Return a case-insensitive regular expression for one of the words."""
     return f"(?i:{'|'.join(words)})"
 
 
@@ -20,34 +20,34 @@ ENDING = _words("""
     minn mo mon mont neb nev nov oct okla penn plc rd rt sep sept seq sq sr sys tel tenn thu
     thurs tue tues univ va vt wed wis wisc wyo
 """)
-"""Months, days, states, companies and others that may end a sentence."""
+"""Months, days, states, companies: abbreviations that may end a sentence."""
 
 ENDING_AS_WRITTEN = _words("""
     ppte pptes ppty pptys pte ptes pty ptys
 """)
-"""More of them, whose first letter alone may be a capital."""
+"""As `ENDING`, but only the first letter may be upper case."""
 
 ENDING_WITH_CAPITAL = _words("""
     ark az del ill la mass miss ore pa tex wash
 """)
-"""More of them, that are words where they begin with a small letter."""
+"""As `ENDING`, but the first letter must be upper case: in lower case they are words."""
 
 TITLES = _words("""
     adj adm adv alex assoc asst atty attys ave brig capt cf cie cmdr col comdr cpl dept det dr drs
     elec ens ft gen gov govs hon insp invt jos lieut lt maj messrs mlle mme mr mrs ms msgr mt
     natl pfc ph pres prof profs pvt rep reps rev sen sens sfc sgt spc st ste supt supts treas vs wm
 """)
-"""Those that something follows, as a name does "mr."."""
+"""Abbreviations that a name or more follows, such as "mr."."""
 
 TITLES_AS_WRITTEN = _words("""
     mfg mtg
 """)
-"""More of them, whose first letter alone may be a capital."""
+"""As `TITLES`, but only the first letter may be upper case."""
 
 BEFORE_NUMBER = _words("""
     art ca fig figs no nos op pp prop
 """)
-"""Those that keep their period before a number only."""
+"""Abbreviations that keep their period only before a number."""
 
 IRREGULAR = r"(?i:(?:ph|ed)\.d\.|cont'd\.)"
 """Ph.D., Ed.D. and cont'd."""
@@ -60,31 +60,31 @@ ENDING_ABBREVIATION = "|".join(
         rf"(?:{'|'.join(f'{word[0].upper()}(?i:{word[1:]})' for word in ENDING_WITH_CAPITAL)})\.",
     ]
 )
-"""One of the abbreviations that may end a sentence, with its period, as a regular expression."""
+"""Regular expression: an abbreviation that may end a sentence, with its period."""
 
 TITLE_ABBREVIATION = rf"(?:{any_case(TITLES)}|[mM](?:fg|tg))\."
-"""One of the titles, with its period, as a regular expression."""
+"""Regular expression: a title with its period."""
 
 NUMBER_ABBREVIATION = rf"{any_case(BEFORE_NUMBER)}\."
-"""One of those before a number, with its period, as a regular expression."""
+"""Regular expression: an abbreviation before a number, with its period."""
 
 ABBREVIATIONS = (
     *(*ENDING, *ENDING_AS_WRITTEN, *ENDING_WITH_CAPITAL),
     *(*TITLES, *TITLES_AS_WRITTEN, *BEFORE_NUMBER),
 )
-"""All of them, without their periods (but the irregular ones)."""
+"""All abbreviations without their periods, except `IRREGULAR`."""
 
 SENTENCE_STARTS = _words("""
     A About According Additionally After An As At But Earlier He Her Here However If In It
     Last Many More Now Once One Other Our She Since So Some Such That The Their Then There
     These They This We What When While Yet You
 """)
-"""Words that begin a sentence: before one of them, "K." is a letter and the end of a sentence."""
+"""Words that begin a sentence: before one, "K." is a letter and the end of a sentence."""
 
 SENTENCE_START = (
     f"(?:{'|'.join(f'{word[0]}(?i:{word[1:]})' for word in SENTENCE_STARTS)}" r"|M(?i:[rs])\.)"
 )
-"""One of them, its first letter a capital, as a regular expression; or "Mr." or "Ms."."""
+"""Regular expression: a sentence start, capitalised; or "Mr." or "Ms."."""
 
 SPLIT_WORDS = ("cannot", "gonna", "gotta", "gimme", "lemme", "wanna")
-"""Words that are two, the first of three letters: "can not"."""
+"""Words split after three letters: "can not"."""

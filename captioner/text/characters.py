@@ -1,9 +1,8 @@
-"""What kind of character each of Unicode's is to the tokeniser of the COCO caption evaluation.
+"""Classes of Unicode characters as the COCO caption evaluation's tokeniser sees them.
 
-That program knows the characters of the Basic Multilingual Plane in a Unicode of about version 6,
-and drops the rest, emoji among them. So that a caption gives the same words under every version of
-Python, whose own tables grow with Unicode, its tables are written out here. They were found by
-giving it every character, alone and between letters and digits.
+It knows the Basic Multilingual Plane of about Unicode 6 and drops all else, such as emoji. The
+tables are written out because Python's own grow with Unicode, and would change the words of a
+caption. They were measured by feeding it every character, alone and between letters and digits.
 """
 
 from __future__ import annotations
@@ -11,28 +10,28 @@ from __future__ import annotations
 import re
 
 LETTER = "\N{LATIN SMALL LETTER E WITH ACUTE}"
-"""Stands for a letter that is not ASCII."""
+"""Replaces a letter that is not ASCII."""
 
 MARK = "\N{COMBINING GRAVE ACCENT}"
-"""Stands for an accent or vowel sign: part of a word, but not of a compound such as "x-ray"."""
+"""Replaces an accent or vowel sign: part of a word, but not of a compound such as "x-ray"."""
 
 DIGIT = "\N{ARABIC-INDIC DIGIT ZERO}"
-"""Stands for a digit that is not ASCII."""
+"""Replaces a digit that is not ASCII."""
 
 SYMBOL = "\N{DEGREE SIGN}"
-"""Stands for a sign that is a token by itself."""
+"""Replaces a sign that is a token of its own."""
 
 DROPPED = "\0"
-"""Stands for a character that is left out, and parts what is around it."""
+"""Replaces a character that is dropped and separates tokens."""
 
 NAMED = (
     "\t\x80\x91-\x94\x96\x97\xa0\xa2\xa3\xa4\xab\xad\xb2\xb3\xb9\xbb-\xbe\u058a\u066b\u066c"
     "\u2000-\u200a\u2010\u2011\u2013-\u2015\u2018-\u201f\u2026\u2039\u203a\u2044\u2070"
     "\u2074-\u2079\u2080-\u2089\u20a0\u20ac\u2153\u2154\u3000\u3001"
 )
-"""Characters, as in a regular expression's brackets, that a rule knows by themselves: quotation
-marks, dashes, hyphens, spaces, fractions, currencies, raised and lowered digits. (Some stand at
-places where Unicode has control characters and Windows' code page 1252 has signs.)"""
+"""Characters that rules name themselves, as a regular expression's character class: quotation
+marks, dashes, hyphens, spaces, fractions, currencies, superscripts and subscripts. (Some are
+control characters in Unicode and signs in Windows' code page 1252.)"""
 
 _LETTERS = """
     aa b5 ba c0-d6 d8-f6 f8-2c1 2c6-2d1 2e0-2e4 2ec 2ee 370-374 376-377 37a-37d 386 388-38a 38c
@@ -95,13 +94,13 @@ _SYMBOLS = """
 
 
 def _among(ranges: str) -> re.Pattern[str]:
-    """A pattern of one character in these ranges, in hexadecimal, that is not in `NAMED`."""
+    """A pattern of one character in hexadecimal ranges, but not in `NAMED`."""
     spans = [span.partition("-") for span in ranges.split()]
     inside = "".join(f"\\u{first:>04}-\\u{last or first:>04}" for first, _, last in spans)
     return re.compile(f"(?![{NAMED}])[{inside}]")
 
 
-_STAND_INS = (
+_CLASSES = (
     (_among(_LETTERS), LETTER),
     (_among(_MARKS), MARK),
     (_among(_DIGITS), DIGIT),
@@ -110,14 +109,14 @@ _STAND_INS = (
 )
 
 
-def stand_ins(text: str) -> str:
-    """The text, as long as it was, with one character standing for each kind that is not ASCII.
+def replace_by_class(text: str) -> str:
+    """Replace every character by its class, so that rules need to name few characters.
 
-    ASCII and the characters of `NAMED` stay; another is replaced by `LETTER`, `MARK`, `DIGIT`,
-    `SYMBOL` or `DROPPED`. Rules need to name no more than these.
+    ASCII and the characters of `NAMED` stay; others become `LETTER`, `MARK`, `DIGIT`, `SYMBOL` or
+    `DROPPED`. The length stays the same.
     """
     if text.isascii() and text.isprintable():
         return text
-    for pattern, stand_in in _STAND_INS:
-        text = pattern.sub(stand_in, text)
+    for pattern, replacement in _CLASSES:
+        text = pattern.sub(replacement, text)
     return text

@@ -1,9 +1,8 @@
-"""The words of a caption by the Penn Treebank's rules, as the COCO caption evaluation reads them.
+"""Tokenises captions by the Penn Treebank's rules, as the COCO caption evaluation does.
 
-At every place of a caption, the rule whose match is longest takes it, what the rule looks at ahead
-included; among equals, the first in `RULES`. Rules see the text through `stand_ins`: a letter that
-is not ASCII is `LETTER` to them, and so on. They were found from what the evaluation's program
-gives for many texts, not from the program: where they look odd, it is.
+At every position the rule with the longest match wins, lookahead included; among equals, the first
+in `RULES`. Rules match the text after `replace_by_class`, where a letter that is not ASCII is
+`LETTER`, and so on. They were derived from the evaluation program's output, oddities included.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from captioner.text.abbreviations import (
     TITLE_ABBREVIATION,
     any_case,
 )
-from captioner.text.characters import DIGIT, DROPPED, LETTER, MARK, stand_ins
+from captioner.text.characters import DIGIT, DROPPED, LETTER, MARK, replace_by_class
 
-# Parts of rules. An f-string of these is a rule's regular expression.
+# Parts of the rules' regular expressions.
 
 SPACE = r"[ \t\xa0\u2000-\u200a\u3000]"
 
 ACCENTED = r"&[aeiouAEIOU](?i:acute|grave|uml);"
-"""A letter as HTML writes it: "&eacute;"."""
+"""An accented letter as an HTML entity: "&eacute;"."""
 
 LETTERS = f"A-Za-z{LETTER}"
 DIGITS = f"0-9{DIGIT}"
@@ -37,19 +36,19 @@ WORD = (
     rf"(?:[{LETTERS}{MARK}\xad]|{ACCENTED})"
     rf"(?:[{LETTERS}{MARK}{DIGITS}\xad]|{ACCENTED})*"
 )
-"""Letters, and digits after the first. (\\xad, here and below, is the soft hyphen.)"""
+"""A letter, then letters and digits. (\\xad is the soft hyphen.)"""
 
 DOTTED = rf"{WORD}(?:[.!?]{WORD})+"
-"""Words with a point and no space between: "example.com", "u.s", "really?yes"."""
+"""Words joined by a point without a space: "example.com", "u.s", "really?yes"."""
 
 APOSTROPHE = r"(?:['’\x92]|&apos;)"
 SINGLE_QUOTE = r"(?:['’\x92`‘\x91‛]|&apos;)"
 
 CLITIC = r"(?i:[msd]|re|ve|ll)"
-"""What is split off after an apostrophe: "it 's", "they 're"; "n't" has its own rules."""
+"""Endings split off at an apostrophe: "it 's", "they 're"; "n't" has its own rules."""
 
 FRENCH = rf"(?:[dDoOlL]{SINGLE_QUOTE}{ALPHANUMERIC})?"
-"""The beginning of "d'oeuvre", "l'eau" and "o'clock", and the letter after it."""
+"""The start of "d'oeuvre", "l'eau" and "o'clock", with the next letter."""
 
 COMPOUND = (
     rf"{FRENCH}{ALPHANUMERIC}+"
@@ -80,7 +79,7 @@ TAG = (
 """<b>, </b>, <img src="x"/>, <!-- remark -->"""
 
 ADDRESS = r'[^ \t\n\f\r"<>|(){}\xa0.]'
-"""A character of an email address, but a point."""
+"""A character of an email address, except a point."""
 
 WEB = r'[^ \t\n\f\r"<>|(){}]'
 WEB_LAST = r'[^ \t\n\f\r"<>|(){}.!?,-]'
@@ -89,7 +88,7 @@ WEB_LAST = r'[^ \t\n\f\r"<>|(){}.!?,-]'
 WWW = r'www\.(?:[^ \t\n\f\r"<>|(){}.!?,]+\.)+'
 WWW_END = "[A-Za-z]{2,4}"
 WEB_PATH = rf'/[^ \t\n\f\r"<>|()]+{WEB_LAST}'
-"""The parts of a web address without http: it begins, or has a path, or both."""
+"""Parts of a web address without http."""
 
 FILE_TYPE = (
     "(?i:bat|bmp|c|cgi|class|cpp|dll|docx?|exe|gif|gz|h|html?|jar|java|jpe?g|mov|mp3|pdf|php|pl|png"
@@ -97,14 +96,14 @@ FILE_TYPE = (
 )
 
 
-# How a token is written out. Most are as they stand.
+# Functions from a matched text to its tokens.
 
 
-def _as_it_stands(text: str) -> list[str]:
+def _unchanged(text: str) -> list[str]:
     return [text]
 
 
-def _nothing(text: str) -> list[str]:
+def _dropped(text: str) -> list[str]:
     return []
 
 
@@ -144,7 +143,7 @@ def _quotes(text: str) -> list[str]:
 
 
 def _dash(text: str) -> list[str]:
-    # More than four hyphens stay as they are; no sign of punctuation is that long.
+    # Five hyphens or more stay, and are not removed as punctuation.
     return [text if text == "-" or text.startswith("-----") else "--"]
 
 
@@ -165,7 +164,7 @@ _SIGNS = {
     **dict.fromkeys('"\u058a\u2010\u2011\u066b\u066c', ""),
     "\xad": "-",
 }
-"""Signs that are written otherwise, or not at all."""
+"""Signs that are replaced or dropped."""
 
 
 def _sign(text: str) -> list[str]:
@@ -174,12 +173,11 @@ def _sign(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Rule:
-    """What one kind of token looks like.
+    """The pattern of one kind of token.
 
-    name: what the kind is called.
-    pattern: the token and, if the rule must see what follows, that too, as the group `ahead`.
-    needs: characters; a text without any of them has no such token. Empty if there are none.
-    write: from the token to how it is written, in capitals or not.
+    pattern: the token, and its lookahead as the group `ahead`, which counts for the longest match.
+    needs: a text without any of these characters has no such token; empty for every text.
+    write: from the matched text to its tokens, before lower-casing.
     """
 
     name: str
@@ -192,7 +190,7 @@ def _rule(
     name: str,
     pattern: str,
     needs: str = "",
-    write: Callable[[str], list[str]] = _as_it_stands,
+    write: Callable[[str], list[str]] = _unchanged,
 ) -> Rule:
     return Rule(name, re.compile(pattern), frozenset(needs), write)
 
@@ -201,7 +199,7 @@ _DIGIT = f"0123456789{DIGIT}"
 _QUOTE = "'’\x92`‘\x91‛&"
 
 RULES = (
-    _rule("white space", rf"{SPACE}|{DROPPED}", write=_nothing),
+    _rule("white space", rf"{SPACE}|{DROPPED}", write=_dropped),
     _rule("tag", TAG, needs=">"),
     # 555 123 4567, (555) 123-4567, +44 20 7946 0958
     _rule(
@@ -219,7 +217,7 @@ RULES = (
         needs=":;=_(",
         write=_round_brackets,
     ),
-    # HTML's signs by name or number; what is not known stays as it is.
+    # HTML entities by name or number; unknown ones stay.
     _rule(
         "entity",
         r"&(?:(?i:lt|gt|amp|nbsp|ht|tl|ur|lr|q[clr]|[co]dq|quot|apos)|#[0-9]+);",
@@ -240,7 +238,7 @@ RULES = (
         needs="@",
     ),
     _rule("programming language", r"[cCfF]#|[cC]\+\+", needs="#+"),
-    # Abbreviations; what is ahead makes these stronger than a dotted word, as in "inc.b".
+    # The lookahead lets abbreviations win over a dotted word, as in "inc.b".
     _rule(
         "abbreviation that may end a sentence",
         rf"(?:{ENDING_ABBREVIATION})(?P<ahead>(?:[^{LETTERS}{MARK}]?.)?)",
@@ -253,7 +251,7 @@ RULES = (
         rf"(?={SPACE}|[.,!?]|\Z)",
         needs=".",
     ),
-    # Words before what an apostrophe begins: do|n't, it|'s
+    # Words before an apostrophe: do|n't, it|'s
     _rule(
         "word before n't",
         rf"[A-Za-z\xad]*[A-MO-Za-mo-z]\xad*(?P<ahead>[nN]{SINGLE_QUOTE}[tT])",
@@ -316,7 +314,7 @@ RULES = (
         rf"{NUMBER_ABBREVIATION}(?P<ahead>{SPACE}?[{DIGITS}])",
         needs=_DIGIT,
     ),
-    # Whatever it is, its period stays before a comma.
+    # Any word keeps its period before a comma.
     _rule(
         "abbreviation before a comma",
         rf"(?:{WORD}|{COMPOUND}|{COMPOUND_WITH_POINTS}|{DOTTED}|{CAPITALS_AND})\."
@@ -334,7 +332,7 @@ RULES = (
     _rule("dotted word", DOTTED, needs=".!?", write=_without_soft_hyphens),
     _rule("www address with a path", rf"{WWW}?{WWW_END}{WEB_PATH}", needs="/"),
     _rule("www address", rf"{WWW}{WWW_END}", needs="."),
-    # Capitals and digits are not among its characters: ",-_" is all from the comma to the low line.
+    # The range ",-_" excludes upper-case letters and digits, as in the evaluation program.
     _rule(
         "web address without www",
         r"""(?:[^ \t\n\f\r"`'<>|!?(){}$,-_]+\.)+(?i:com|net|org|edu)"""
@@ -354,40 +352,40 @@ RULES = (
 LINE_ENDS = re.compile(r"[\n\r\v\f\x85\u2028\u2029]")
 
 BARE_WORD = re.compile("([A-Za-z]+) +")
-"""A word that no rule but "two words in one" could take otherwise, as a space follows it."""
+"""A word before a space, which only the rule "two words in one" matches otherwise."""
 
 
-def tokens(caption: str) -> list[str]:
-    """The tokens of a caption in small letters, punctuation included; line ends are spaces.
+def treebank_tokens(caption: str) -> list[str]:
+    """Return the lower-case tokens of a caption, with punctuation; line ends are spaces.
 
-    A token may have white space in it: the tag `<br />`, or the telephone number "555 123 4567".
-    The evaluation writes a no-break space there, since a space stands between tokens.
+    White space inside a token (the tag `<br />`, the telephone number "555 123 4567") is a no-break
+    space, as in the evaluation.
     """
     text = LINE_ENDS.sub(" ", caption)
-    shape = stand_ins(text)
-    characters = set(shape)
+    classes = replace_by_class(text)
+    characters = set(classes)
     rules = [rule for rule in RULES if not rule.needs or not rule.needs.isdisjoint(characters)]
-    found: list[str] = []
+    tokens: list[str] = []
     position = 0
     while position < len(text):
-        bare = BARE_WORD.match(shape, position)
+        bare = BARE_WORD.match(classes, position)
         if bare and (word := bare[1].lower()) not in SPLIT_WORDS:
-            found.append(word)
+            tokens.append(word)
             position = bare.end()
             continue
-        rule, end = _token_at(shape, position, rules)
-        found += [
+        rule, end = _token_at(classes, position, rules)
+        tokens += [
             token.lower().replace(" ", "\xa0") for token in rule.write(text[position:end]) if token
         ]
         position = end
-    return found
+    return tokens
 
 
-def _token_at(shape: str, position: int, rules: Sequence[Rule]) -> tuple[Rule, int]:
-    """The rule that takes the token at a position of a text, and the position where it ends."""
+def _token_at(text: str, position: int, rules: Sequence[Rule]) -> tuple[Rule, int]:
+    """The rule that wins at a position of a text, and the end of its token."""
     furthest = position
     for rule in rules:
-        match = rule.pattern.match(shape, position)
+        match = rule.pattern.match(text, position)
         if match and match.end() > furthest:
             furthest, best, found = match.end(), rule, match
     return best, found.start("ahead") if "ahead" in best.pattern.groupindex else furthest

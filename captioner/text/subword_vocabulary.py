@@ -1,4 +1,4 @@
-"""Subwords of one language or of two together, by sentencepiece, learned from training text."""
+"""Subword vocabularies of one or two languages, learned by sentencepiece."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ METHODS = ("unigram", "bpe")
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
-"""What stands for a space in a piece."""
+"""Marks a space in a piece."""
 
 
 class SubwordVocabulary:
-    """Pieces of words, down to letters and, for what training text never had, to bytes.
+    """Pieces of words, with letters and bytes as fallback, so that no text is unknown.
 
-    So no text is unknown: `join(split(x))`, and the same with `indices` and `tokens` in between,
-    is `plain_text(x, case)`.
+    `join(split(x))` is `plain_text(x, case)`, also by way of `indices` and `tokens`.
 
     Kudo and Richardson 2018, *SentencePiece*; Kudo 2018 (`unigram`), Sennrich et al. 2016 (`bpe`).
     """
@@ -35,14 +34,16 @@ class SubwordVocabulary:
     kind: ClassVar[str] = "subwords"
 
     def __init__(self, model: bytes, case: str = "keep") -> None:
-        """Take a model as sentencepiece writes it.
+        """Load a serialised sentencepiece model.
 
-        Raises `UserError` when it is none, or has other special tokens than `Vocabulary`, and for
-        a case that is not `keep` or `lower`.
+        Raises `UserError` if it is damaged, if its special tokens are not those of `Vocabulary`,
+        or if `case` is not `keep` or `lower`.
         """
         if case not in CASES:
             raise UserError(f"case {case!r} of subwords is not one of {', '.join(CASES)}")
-        processor = _sentencepiece().SentencePieceProcessor()
+        from sentencepiece import SentencePieceProcessor  # Imported here: it takes time.
+
+        processor = SentencePieceProcessor()
         try:
             processor.LoadFromSerializedProto(model)
         except (RuntimeError, ValueError, TypeError):
@@ -61,13 +62,13 @@ class SubwordVocabulary:
     def learn(
         cls, texts: Iterable[str], size: int = 8000, case: str = "keep", method: str = "unigram"
     ) -> SubwordVocabulary:
-        """Learn pieces from texts; from those of two languages for a joint vocabulary.
+        """Learn pieces from texts, of two languages for a joint vocabulary. Deterministic.
 
-        size: V, at most: the special tokens, 256 bytes and all letters are among them. The same
-        texts in the same order give the same pieces.
-        Raises `UserError` for a size that the texts cannot fill or that does not hold their
-        letters, and for no text.
+        size: largest V, including the special tokens, 256 bytes and all letters.
+        Raises `UserError` if there is no text, or if `size` is too small for its letters.
         """
+        from sentencepiece import SentencePieceTrainer  # Imported here: it takes time.
+
         if method not in METHODS:
             raise UserError(f"method {method!r} of subwords is not one of {', '.join(METHODS)}")
         if case not in CASES:
@@ -77,7 +78,7 @@ class SubwordVocabulary:
             raise UserError("there is no text to learn subwords from")
         written = io.BytesIO()
         try:
-            _sentencepiece().SentencePieceTrainer.train(
+            SentencePieceTrainer.train(
                 sentence_iterator=iter(lines),
                 model_writer=written,
                 vocab_size=size,
@@ -86,7 +87,7 @@ class SubwordVocabulary:
                 byte_fallback=True,
                 normalization_rule_name="identity",
                 max_sentence_length=max(4192, *(len(line.encode()) + 1 for line in lines)),
-                num_threads=1,  # More would add up in another order.
+                num_threads=1,  # More threads add up in another order.
                 hard_vocab_limit=False,
                 pad_id=Vocabulary.pad,
                 bos_id=Vocabulary.start,
@@ -99,14 +100,14 @@ class SubwordVocabulary:
                 minloglevel=2,
             )
         except (RuntimeError, OSError) as error:
-            reason = str(error).strip().rpartition("] ")[2]  # Behind the place in its source.
+            reason = str(error).strip().rpartition("] ")[2]  # Without its source position.
             if least := re.search(rf"\b{size} vs (\d+)", reason):
-                reason = f"special tokens, bytes and its letters alone are {least[1]}"
+                reason = f"special tokens, bytes and letters alone are {least[1]}"
             raise UserError(f"cannot learn {size} subwords from this text: {reason}") from None
         return cls(written.getvalue(), case)
 
     def __len__(self) -> int:
-        """V, the special tokens and bytes included."""
+        """V, including special tokens and bytes."""
         return len(self._processor)
 
     def __eq__(self, other: object) -> bool:
@@ -116,8 +117,8 @@ class SubwordVocabulary:
         return hash((self.model, self.case))
 
     @property
-    def complete(self) -> bool:
-        """Whether there are pieces for bytes, as there are in all that `learn` gives."""
+    def covers_all_text(self) -> bool:
+        """Whether there are pieces for bytes; True for vocabularies from `learn`."""
         return bool(self._processor.IsByte(self._processor.PieceToId("<0x00>")))
 
     def split(self, text: str) -> list[str]:
@@ -126,7 +127,7 @@ class SubwordVocabulary:
         return pieces
 
     def join(self, tokens: Iterable[str]) -> str:
-        """See `TextVocabulary.join`. Of pieces for the bytes of line ends, a space is made."""
+        """See `TextVocabulary.join`. Byte pieces of line ends become a space."""
         return plain_text(self._processor.DecodePieces(list(tokens)))
 
     def indices(self, tokens: Iterable[str]) -> list[int]:
@@ -135,43 +136,43 @@ class SubwordVocabulary:
 
     def tokens(self, indices: Iterable[int]) -> list[str]:
         """See `TextVocabulary.tokens`."""
-        found = []
+        pieces = []
         for index in indices:
             if not 0 <= index < len(self):
                 raise ValueError(f"index {index} is not in 0 to {len(self) - 1}")
-            found.append(str(self._processor.IdToPiece(index)))
-        return found
+            pieces.append(str(self._processor.IdToPiece(index)))
+        return pieces
 
     def shown(self, tokens: Iterable[str]) -> list[str]:
-        """Pieces as they are: a low bar stands for a space before them."""
+        """See `TextVocabulary.shown`. Pieces are unchanged: `SPACE` marks a space."""
         return list(tokens)
 
     def words(self, tokens: Sequence[str]) -> list[Word]:
-        """Pieces up to the next space; signs are apart from letters and digits, as in "dog" ".".
+        """Join pieces up to the next space; punctuation is a word of its own.
 
-        In scripts that put no spaces between words, every piece is taken for one.
+        In scripts without spaces between words, every piece is a word.
         """
         groups: list[list[str]] = []
         before = _BLANK
         for unit in _units(tokens):
             kind = _kind(self.join(unit))
-            apart = unit[0].startswith(SPACE) or {kind, before} & {_SIGN, _WITHOUT_SPACES}
-            if not groups or (apart and before != _BLANK):
+            starts_word = unit[0].startswith(SPACE) or {kind, before} & {_SIGN, _UNSPACED_LETTERS}
+            if not groups or (starts_word and before != _BLANK):
                 groups.append([])
             groups[-1] += unit
             before = kind
-        if len(groups) > 1 and before == _BLANK:  # A space behind the last word.
+        if len(groups) > 1 and before == _BLANK:  # A trailing space.
             groups[-2:] = [groups[-2] + groups[-1]]
         return [Word(self.join(group) or SPACE, len(group)) for group in groups]
 
     def to_json(self) -> dict[str, Any]:
-        """See `TextVocabulary.to_json`. The model is in base64."""
+        """See `TextVocabulary.to_json`. The model is encoded in base64."""
         model = base64.b64encode(self.model).decode("ascii")
         return {"kind": self.kind, "case": self.case, "model": model}
 
     @classmethod
     def from_json(cls, value: Any, source: str = "vocabulary") -> SubwordVocabulary:
-        """The vocabulary of which `value` is the `to_json`; `UserError` when it is ill-formed."""
+        """Inverse of `to_json`. Raises `UserError` if `value` is ill-formed."""
         model = value.get("model") if isinstance(value, dict) else None
         try:
             content = base64.b64decode(model or "", validate=True)
@@ -179,14 +180,13 @@ class SubwordVocabulary:
             content = b""
         if not content:
             raise UserError(f'{source} has no "model" in base64')
-        _sentencepiece()  # If it is missing, that is no fault of the vocabulary.
         try:
             return cls(content, str(value.get("case")))
         except UserError as error:
             raise UserError(f"{source} is ill-formed: {error}") from None
 
 
-_BLANK, _SIGN, _LETTERS, _WITHOUT_SPACES = "blank", "sign", "letters", "without spaces"
+_BLANK, _SIGN, _LETTERS, _UNSPACED_LETTERS = "blank", "sign", "letters", "unspaced"
 
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai and Lao, Burmese, Khmer
@@ -195,7 +195,7 @@ _UNSPACED = re.compile(
 
 
 def _units(tokens: Sequence[str]) -> Iterator[list[str]]:
-    """Pieces one by one, but for those of bytes: a run of them is read together."""
+    """Single pieces, and runs of byte pieces."""
     for is_byte, run in groupby(tokens, lambda piece: bool(_BYTE.fullmatch(piece))):
         if is_byte:
             yield list(run)
@@ -204,24 +204,10 @@ def _units(tokens: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _kind(text: str) -> str:
-    """What a text is: nothing, signs alone (punctuation, symbols), or with letters or digits.
-
-    Letters of a script that puts no spaces between words are a kind of their own.
-    """
+    """The kind of a text: blank, signs (punctuation, symbols), letters, or unspaced letters."""
     if not text:
         return _BLANK
     if _UNSPACED.search(text):
-        return _WITHOUT_SPACES
+        return _UNSPACED_LETTERS
     signs = all(unicodedata.category(letter)[0] in "PSZ" for letter in text)
     return _SIGN if signs else _LETTERS
-
-
-def _sentencepiece() -> Any:
-    """The package. Raises `UserError` when it is missing."""
-    try:
-        import sentencepiece  # Imported here: it takes time.
-    except ImportError:
-        raise UserError(
-            "subwords need the package sentencepiece: pip install sentencepiece"
-        ) from None
-    return sentencepiece

@@ -1,4 +1,4 @@
-"""From any text to indices and back to any text: what words and subwords have in common."""
+"""The protocol of word and subword vocabularies: text to indices and back."""
 
 from __future__ import annotations
 
@@ -9,71 +9,70 @@ from captioner.errors import UserError
 
 
 class Word(NamedTuple):
-    """A word as a person reads it, and of how many tokens it is made."""
+    """A word as a person reads it, and the number of its tokens."""
 
     text: str
     size: int
 
 
 class TextVocabulary(Protocol):
-    """The V tokens of a language, or of two together, and how text is cut into them.
+    """The V tokens of one or two languages, and how text is split into them.
 
     Indices 0 to 3 are those of `captioner.text.vocabulary.Vocabulary`: pad, start, end, unknown.
     """
 
     def __len__(self) -> int:
-        """V, the four special tokens included."""
+        """V, including the four special tokens."""
         ...
 
     @property
-    def complete(self) -> bool:
-        """Whether any text has tokens here, so that none is unknown."""
+    def covers_all_text(self) -> bool:
+        """Whether no text has an unknown token."""
         ...
 
     def split(self, text: str) -> list[str]:
-        """The tokens of a text, as strings that `join` puts together again."""
+        """Split a text into tokens."""
         ...
 
     def join(self, tokens: Iterable[str]) -> str:
-        """The text of tokens. `join(split(x))` is x, as far as the vocabulary documents it."""
+        """Join tokens to a text. `join(split(x))` is x up to what the class documents."""
         ...
 
     def indices(self, tokens: Iterable[str]) -> list[int]:
-        """The index of each token, that of unknown for those not here; no start or end is added."""
+        """The index of each token, or that of unknown; adds no start or end."""
         ...
 
     def tokens(self, indices: Iterable[int]) -> list[str]:
-        """The token of each index. Raises `ValueError` for one that is not in 0 to V - 1."""
+        """The token of each index. Raises `ValueError` for an index outside 0 to V - 1."""
         ...
 
     def shown(self, tokens: Iterable[str]) -> list[str]:
-        """Tokens as a person reads them beside an alignment."""
+        """Tokens as shown beside an alignment."""
         ...
 
     def words(self, tokens: Sequence[str]) -> list[Word]:
-        """The words that tokens make, in order; their sizes sum to the number of tokens."""
+        """Group tokens into words, in order; their sizes sum to the number of tokens."""
         ...
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, fit for a JSON file, with its `kind`."""
+        """The vocabulary as JSON, with its `kind`."""
         ...
 
 
 def encode(vocabulary: TextVocabulary, text: str) -> list[int]:
-    """The indices of a text's tokens; no start or end is added."""
+    """Return the indices of a text's tokens; adds no start or end."""
     return vocabulary.indices(vocabulary.split(text))
 
 
 def decode(vocabulary: TextVocabulary, indices: Iterable[int]) -> str:
-    """The text of indices."""
+    """Return the text of indices."""
     return vocabulary.join(vocabulary.tokens(indices))
 
 
-def truncated(tokens: Sequence[str], maximum: int) -> tuple[list[str], int]:
-    """The first `maximum` tokens of a text, and how many were behind them.
+def truncate(tokens: Sequence[str], maximum: int) -> tuple[list[str], int]:
+    """Return the first `maximum` tokens, and how many were cut; callers report the cut.
 
-    A model reads no more than it was made for. Who cuts a text says so to the person who gave it.
-    Raises `UserError` when the maximum is below 1.
+    Raises `UserError` if the maximum is below 1.
     """
     if maximum < 1:
         raise UserError(f"maximum length {maximum} of a text is not at least 1")

@@ -1,4 +1,4 @@
-"""Tokens side by side: sources, and the pairs of sentences that one training step sees."""
+"""Padded batches of source tokens, and of sentence pairs for training."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from captioner.text.vocabulary import Vocabulary
 
 
 class TranslationBatch(NamedTuple):
-    """Pairs of sentences, each side padded to its longest.
+    """Pairs of sentences, each side padded at the end to its longest.
 
-    source: (B, S) tokens to read, `<end>` last. source_mask: (B, S) boolean, False for padding,
-    which is behind the tokens.
-    inputs: (B, T) tokens fed in, `<start>` first. targets: (B, T) tokens to say, `<end>` last.
-    mask: (B, T) boolean, False for padding.
+    source: (B, S) source tokens, `<end>` last. source_mask: (B, S) boolean, False at padding.
+    inputs: (B, T) decoder inputs, `<start>` first. targets: (B, T) target tokens, `<end>` last.
+    mask: (B, T) boolean, False at padding.
     """
 
     source: Tensor
@@ -27,14 +26,14 @@ class TranslationBatch(NamedTuple):
     mask: Tensor
 
     def to(self, device: torch.device | str) -> TranslationBatch:
-        """The batch on another device."""
+        """Copy the batch to another device."""
         return TranslationBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
 
 
 def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Sources side by side, each with its end: tokens (B, S) and their mask (B, S).
+    """Append `<end>` to each source and pad: tokens (B, S) and their mask (B, S).
 
-    Padded behind with `Vocabulary.pad`, where the mask is False. Raises `ValueError` without one.
+    The mask is False at `Vocabulary.pad`. Raises `ValueError` if there are no sources.
     """
     if not sources:
         raise ValueError("a batch needs at least one example")

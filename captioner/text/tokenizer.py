@@ -1,4 +1,4 @@
-"""From the text of a caption to its words."""
+"""Splits captions into words as the COCO caption evaluation does."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from collections.abc import Sequence
 from captioner.text.abbreviations import ABBREVIATIONS, SPLIT_WORDS
 
 PUNCTUATION = frozenset({"''", "'", "``", "`", ".", "?", "!", ",", ":", "-", "--", "...", ";"})
-"""Tokens that the evaluation leaves out. Its list has -LRB- and other brackets as well, but comes
-after the words were put in small letters, and does not find "-lrb-": brackets stay."""
+"""Tokens that the evaluation removes. Its list also has -LRB- and other brackets, but is applied
+after lower-casing and misses "-lrb-": brackets stay."""
 
 _PLAIN = re.compile(
     r"[A-Za-z \n]*"
     r"(?:(?:[,.](?=[ \n]|\Z)|(?<=[A-Za-z])(?:-(?=[A-Za-z])|'s(?=[ \n]|\Z)))[A-Za-z \n]*)*"
 )
-"""Nothing but words of ASCII letters, white space, hyphens inside words, "'s" at their end, and
-commas and periods after them."""
+"""Plain text: ASCII words, white space, hyphens inside words, final "'s", commas and periods."""
 
 _NOT_PLAIN = frozenset(
     {f"{letter}." for letter in "abcdefghijklmnopqrstuvwxyz"}
     | {f"{abbreviation}." for abbreviation in ABBREVIATIONS}
     | {*SPLIT_WORDS, *(f"{word}." for word in SPLIT_WORDS)}
 )
-"""What looks plain, but where a period belongs to the word, or the word is two."""
+"""Words that match `_PLAIN` but keep their period or are split in two."""
 
 _BEFORE_PERIOD = frozenset(word.removesuffix(".") for word in _NOT_PLAIN)
 
@@ -31,35 +30,31 @@ _BEFORE_PERIOD = frozenset(word.removesuffix(".") for word in _NOT_PLAIN)
 def tokenize(caption: str) -> list[str]:
     """Split a caption into lower-case words without punctuation, as the COCO evaluation does.
 
-    The words are those of `pycocoevalcap`'s tokeniser (Stanford's PTBTokenizer 3.4.1, whose rules
-    are the Penn Treebank's, Marcus et al. 1993, then a list of punctuation to leave out), as its
-    scorers take them from the line it writes: "A man's dog doesn't run." becomes
-    `["a", "man", "'s", "dog", "does", "n't", "run"]`. What that program does to a caption is done
-    here too, odd as it may be: brackets become words ("-lrb-"), emoji are dropped, a pound sign
-    becomes "#", an accent that follows its letter stays apart from one that is part of it. Any text
-    is accepted; one without a word gives an empty list.
+    Gives the words of `pycocoevalcap`'s tokeniser (Stanford's PTBTokenizer 3.4.1 with the rules of
+    the Penn Treebank, Marcus et al. 1993, then a list of punctuation to remove): "A man's dog
+    doesn't run." becomes `["a", "man", "'s", "dog", "does", "n't", "run"]`. Its oddities are kept:
+    brackets become words ("-lrb-"), emoji are dropped, a pound sign becomes "#", combining accents
+    are not composed. A text without words gives an empty list.
 
-    Two things are not in a caption but around it, and are settled so:
+    The Java program reads all captions as one text, which makes two differences:
 
-    - The program reads caption after caption, and a letter before a last period ("reads K.") keeps
-      the period unless the next caption begins with one of some words ("A", "The", ...). Here it is
-      as if such a caption followed. (And "no." keeps its period before a caption that begins with
-      a number; not here.)
-    - Line ends inside a caption are white space here. There, some of them make two captions of
-      one, and every caption after it is scored as another image's.
+    - There, a letter before a final period ("reads K.") keeps the period unless the next caption
+      begins with a word such as "A" or "The", and "no." keeps it if the next one begins with a
+      number. Here every caption is read as if one with "A" followed.
+    - There, some line ends inside a caption split it in two, and all captions after it are scored
+      against the wrong image. Here line ends are white space.
 
-    What is known to differ: which small form a capital Greek sigma gets beside a digit, a hyphen, a
-    low line or a raised letter; and a dotted capital I in place of an I in "'til" and the like.
+    Known to differ: the lower case of a capital Greek sigma beside a digit, hyphen, underscore or
+    superscript; and a dotted capital I for the I in words such as "'til".
     """
     words = _plain_words(caption)
     return words_by_rules(caption) if words is None else words
 
 
 def tokenize_all_unsplit(captions: Sequence[str]) -> list[list[str]]:
-    """`tokenize_unsplit` of each caption, quicker for thousands of them.
+    """Apply `tokenize_unsplit` to each caption, faster for thousands of them.
 
-    What white space, commas and a last period part, nearly all, is put in small letters and rid of
-    these in one go.
+    Plain captions, nearly all, are lower-cased and stripped of punctuation as one string.
     """
     plain = [
         number
@@ -68,8 +63,8 @@ def tokenize_all_unsplit(captions: Sequence[str]) -> list[list[str]]:
     ]
     text = "\n".join([*(captions[number] for number in plain), ""]).lower()
     lines = text.replace(",", "").replace("'s", " 's").replace(".\n", "\n").split("\n")
-    found: dict[int, list[str]] = {}
-    for number, line in zip(plain, lines, strict=False):  # One more line: the end of the last.
+    plain_words: dict[int, list[str]] = {}
+    for number, line in zip(plain, lines[:-1], strict=True):  # The last line is empty.
         words = line.split()
         if (
             words
@@ -77,34 +72,34 @@ def tokenize_all_unsplit(captions: Sequence[str]) -> list[list[str]]:
             and words[-1] not in _BEFORE_PERIOD
             and _NOT_PLAIN.isdisjoint(words)
         ):
-            found[number] = words
-    return [found.get(n) or tokenize_unsplit(caption) for n, caption in enumerate(captions)]
+            plain_words[number] = words
+    return [plain_words.get(n) or tokenize_unsplit(caption) for n, caption in enumerate(captions)]
 
 
 def words_by_rules(caption: str) -> list[str]:
-    """What `tokenize` gives, always by all the rules: over ten times slower for a plain caption."""
+    """As `tokenize`, but without the fast path: ten times slower for a plain caption."""
     return [word for token in _kept_tokens(caption) for word in token.split()]
 
 
 def tokenize_unsplit(caption: str) -> list[str]:
-    """As `tokenize`, but a mixed number is one word: "22 3/4", with a no-break space in it.
+    """As `tokenize`, but mixed and telephone numbers stay one word: "22 3/4" with a no-break space.
 
-    So it leaves the evaluation's tokeniser, telephone numbers likewise. Its BLEU, CIDEr-D and
-    METEOR then split such a word, which makes the words of `tokenize`; its ROUGE-L does not.
+    That is the raw output of the evaluation's tokeniser. BLEU, CIDEr-D and METEOR split such a
+    word, as `tokenize` does; ROUGE-L does not.
     """
     words = _plain_words(caption)
     return _kept_tokens(caption) if words is None else words
 
 
 def _kept_tokens(caption: str) -> list[str]:
-    # Imported here: who captions a photo reads no text, and the rules take time to compile.
-    from captioner.text.penn_treebank import tokens
+    # Imported here: the rules take time to compile, and captioning a photo does not need them.
+    from captioner.text.penn_treebank import treebank_tokens
 
-    return [token for token in tokens(caption) if token not in PUNCTUATION]
+    return [token for token in treebank_tokens(caption) if token not in PUNCTUATION]
 
 
 def _plain_words(caption: str) -> list[str] | None:
-    """The words of a caption that white space and punctuation part; None if it may have others."""
+    """The words of a plain caption; None if it needs the rules."""
     if not _PLAIN.fullmatch(caption):
         return None
     text = caption.lower().replace(",", "").replace("'s", " 's")
@@ -112,7 +107,7 @@ def _plain_words(caption: str) -> list[str] | None:
         body = text.rstrip(" \n.")
         words = body.split()
         if "." in body or (words and f"{words[-1]}." in _NOT_PLAIN):
-            words = text.split()  # Looked at with their periods, wherever these stand.
+            words = text.split()  # With their periods, also inside the caption.
             return text.replace(".", "").split() if _NOT_PLAIN.isdisjoint(words) else None
     else:
         words = text.split()

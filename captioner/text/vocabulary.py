@@ -1,4 +1,4 @@
-"""The words a model knows, and their indices."""
+"""The vocabulary of a captioner: words and their indices."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from captioner.errors import UserError
 from captioner.files import read_json, write_json
 
 SPECIAL_WORDS: tuple[str, ...] = ("<pad>", "<start>", "<end>", "<unk>")
-"""What stands at indices 0 to 3 of every vocabulary."""
+"""The words at indices 0 to 3 of every vocabulary."""
 
 
 class Vocabulary:
     """A fixed list of V words: four special ones, then the ordinary ones.
 
-    The special words are indices, not text: a caption that really contains "<end>" is given the
-    index of an unknown word for it, so that no text can end or pad a caption.
+    Text never encodes to a special word other than `unknown`: a literal "<end>" is unknown, so that
+    no text can end or pad a caption.
     """
 
     pad = 0
-    """Fills up the shorter captions of a batch."""
+    """Pads the shorter captions of a batch."""
     start = 1
-    """Stands before the first word."""
+    """Precedes the first word."""
     end = 2
-    """Stands after the last word."""
+    """Follows the last word."""
     unknown = 3
-    """Stands for every word that is not in the vocabulary."""
+    """Replaces words that are not in the vocabulary."""
 
     def __init__(self, ordinary_words: Iterable[str]) -> None:
-        """Take the ordinary words in the order of their indices, 4 onwards.
+        """Take the ordinary words in the order of their indices, from 4.
 
-        Raises `UserError` when a word is not a string, is empty, is special, occurs twice or
-        cannot be written as UTF-8.
+        Raises `UserError` if a word is not a string, is empty, is special, occurs twice or cannot
+        be encoded as UTF-8.
         """
         self._index: dict[str, int] = {}
         for index, word in enumerate(ordinary_words, start=len(SPECIAL_WORDS)):
@@ -55,8 +55,8 @@ class Vocabulary:
     ) -> Vocabulary:
         """Keep every word that occurs at least `minimum_count` times in the captions.
 
-        Words are ordered by falling count, those of one count alphabetically, so the order of
-        the captions does not matter. Raises `UserError` when `minimum_count` is below 1.
+        Words are sorted by falling count, then alphabetically, independent of the order of the
+        captions. Raises `UserError` if `minimum_count` is below 1.
         """
         if minimum_count < 1:
             raise UserError(f"minimum count {minimum_count} of a word is not at least 1")
@@ -70,18 +70,17 @@ class Vocabulary:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The text of every index, the four special words included: V strings."""
+        """The V words by index, including the special ones."""
         return self._words
 
     def encode(self, words: Iterable[str]) -> list[int]:
-        """The index of each word, `unknown` for those not here; no start or end is added."""
+        """Return the index of each word, or `unknown`; adds no start or end."""
         return [self._index.get(word, self.unknown) for word in words]
 
     def decode(self, indices: Iterable[int]) -> list[str]:
-        """The words of `indices` up to the first `end`; `pad` and `start` are left out.
+        """Return the words of `indices` up to the first `end`, without `pad` and `start`.
 
-        An unknown word comes out as "<unk>". Raises `ValueError` for an index that is not in
-        0 to V - 1.
+        Unknown words become "<unk>". Raises `ValueError` for an index outside 0 to V - 1.
         """
         words = []
         for index in indices:
@@ -94,15 +93,12 @@ class Vocabulary:
         return words
 
     def to_json(self) -> dict[str, Any]:
-        """What `save` writes: an object whose field `words` holds `words` as a list."""
+        """The vocabulary as a JSON object with the field `words`."""
         return {"words": list(self._words)}
 
     @classmethod
     def from_json(cls, value: Any, source: str = "vocabulary") -> Vocabulary:
-        """The vocabulary of which `value` is the `to_json`.
-
-        Raises `UserError`, which calls the value `source`, when it is ill-formed.
-        """
+        """Inverse of `to_json`. Raises `UserError`, naming `source`, if `value` is ill-formed."""
         words = value.get("words") if isinstance(value, dict) else None
         if not isinstance(words, list):
             raise UserError(f'{source} is not an object with a list "words"')
@@ -114,20 +110,20 @@ class Vocabulary:
             raise UserError(f"{source} is ill-formed: {error}") from None
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the vocabulary as JSON, atomically. Raises `UserError` when it cannot."""
+        """Write the vocabulary as JSON, atomically. Raises `UserError` if it cannot be written."""
         write_json(path, self.to_json(), indent=None)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Vocabulary:
-        """Read what `save` wrote. Raises `UserError` for an absent or ill-formed file."""
+        """Read a vocabulary from `save`. Raises `UserError` if absent or ill-formed."""
         return cls.from_json(read_json(path, "vocabulary"), f"vocabulary {path}")
 
     def __len__(self) -> int:
-        """V, the special words included."""
+        """V, including the special words."""
         return len(self._words)
 
     def __contains__(self, word: object) -> bool:
-        """Whether `word` is an ordinary word here, that is: not encoded as `unknown`."""
+        """Whether `word` is an ordinary word of the vocabulary."""
         return word in self._index
 
     def __eq__(self, other: object) -> bool:

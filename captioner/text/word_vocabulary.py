@@ -15,20 +15,20 @@ from captioner.text.text_vocabulary import Word
 from captioner.text.vocabulary import Vocabulary
 
 JOINER = "\N{HALFWIDTH BLACK SQUARE}"
-"""On that side of a token on which no space stands: "Look!" is "Look" and "￭!"."""
+"""Marks the side of a token without a space: "Look!" is "Look" and "￭!"."""
 
 WORD_CASES = (*CASES, "sentence")
 
 
 @cache
 def _token() -> re.Pattern[str]:
-    """A token of text. Made when it is first needed: going through all marks takes time."""
+    """Regular expression of a token. Compiled on first use: collecting all marks takes time."""
     marks = "".join(
         character
         for character in map(chr, range(0x300, 0x1E950))
         if unicodedata.category(character).startswith("M")
-    )  # Vowel signs, accents and the like of all scripts, which `\w` leaves out.
-    letter = rf"[\w\u200c\u200d{marks}]"  # The joiners stand inside of words, as in Persian.
+    )  # Vowel signs and accents of all scripts, which `\w` does not match.
+    letter = rf"[\w\u200c\u200d{marks}]"  # Zero-width joiners occur inside words, as in Persian.
     return re.compile(
         rf"(?P<elided>(?<!\w)(?i:[ldjsncmt]|qu|jusqu|lorsqu|puisqu)['’](?={letter}))"  # l'homme
         rf"|(?P<clitic>(?<=\w)['’](?i:s|t|d|m|re|ve|ll)(?!{letter}))"  # the man's, he'll
@@ -38,12 +38,12 @@ def _token() -> re.Pattern[str]:
 
 
 def split_words(text: str) -> list[str]:
-    """Words and signs of a `plain_text`, with a joiner where no space stands between two.
+    """Split a `plain_text` into words and signs; `join_words` restores the text exactly.
 
-    Words are runs of letters, their marks, and digits; an elided article ("l'") and what is short
-    for a word ("'s") are tokens of their own. `join_words` gives the text back exactly.
+    Words are runs of letters, marks and digits. Elided articles ("l'") and clitics ("'s") are
+    tokens of their own. `JOINER` marks where no space stands between two tokens.
     """
-    found: list[str] = []
+    tokens: list[str] = []
     end = -1
     before = ""
     for match in _token().finditer(text):
@@ -52,41 +52,40 @@ def split_words(text: str) -> list[str]:
             if kind in ("sign", "clitic") or before == "word":
                 token = JOINER + token
             else:
-                found[-1] += JOINER
-        found.append(token)
+                tokens[-1] += JOINER
+        tokens.append(token)
         end, before = match.end(), kind
-    return found
+    return tokens
 
 
 def join_words(tokens: Iterable[str]) -> str:
-    """The text of tokens with joiners."""
+    """Join tokens from `split_words` to text."""
     parts: list[str] = []
-    apart = False
+    needs_space = False
     for token in tokens:
-        if apart and not token.startswith(JOINER):
+        if needs_space and not token.startswith(JOINER):
             parts.append(" ")
         parts.append(token.strip(JOINER))
-        apart = not token.endswith(JOINER)
+        needs_space = not token.endswith(JOINER)
     return "".join(parts)
 
 
 class WordVocabulary:
-    """The words of one language, or of two together, as `split_words` cuts them.
+    """Words of one or two languages, split by `split_words`.
 
-    Of scripts that put no spaces between words, that is a sentence at once: they need subwords.
+    Languages without spaces between words need subwords instead.
 
-    case: `keep`; `lower`, small letters for all; or `sentence`: the first word of a text in small
-    letters where the vocabulary has it so and not, or less often, with a capital ("The", but not
-    "Hans"), and texts that come out begin with a capital.
+    case: `keep`; `lower`; or `sentence`: the first word of a text is lower-cased if the vocabulary
+    has it more often in lower case ("The", but not "Hans"), and joined texts are capitalised.
 
-    `join(split(x))` is `plain_text(x, case)`, with a capital at its beginning for `sentence`; with
-    `indices` and `tokens` in between, words that are not here come out as "<unk>".
+    `join(split(x))` is `plain_text(x, case)`, capitalised for `sentence`. By way of `indices` and
+    `tokens`, unknown words become "<unk>".
     """
 
     kind: ClassVar[str] = "words"
 
     def __init__(self, vocabulary: Vocabulary, case: str = "sentence") -> None:
-        """Take the words of a vocabulary, the commonest first. Raises `UserError` for the case."""
+        """Wrap a vocabulary, most frequent words first. Raises `UserError` for an unknown case."""
         if case not in WORD_CASES:
             raise UserError(f"case {case!r} of words is not one of {', '.join(WORD_CASES)}")
         self.vocabulary = vocabulary
@@ -97,14 +96,14 @@ class WordVocabulary:
     def learn(
         cls, texts: Iterable[str], minimum_count: int = 2, case: str = "sentence"
     ) -> WordVocabulary:
-        """Every token that occurs at least `minimum_count` times in the texts.
+        """Keep every token that occurs at least `minimum_count` times in the texts.
 
-        The order of the texts does not matter. Raises `UserError` for a count below 1.
+        Independent of the order of the texts. Raises `UserError` if the count is below 1.
         """
         inside: Counter[str] = Counter()
         first: Counter[str] = Counter()
         for text in texts:
-            words = split_words(plain_text(text, _letters(case)))
+            words = split_words(plain_text(text, _plain_case(case)))
             inside.update(words[1:])
             first.update(words[:1])
         if case == "sentence":
@@ -118,7 +117,7 @@ class WordVocabulary:
         return cls(Vocabulary.build(counted, minimum_count), case)
 
     def __len__(self) -> int:
-        """V, the four special tokens included."""
+        """V, including the four special tokens."""
         return len(self.vocabulary)
 
     def __eq__(self, other: object) -> bool:
@@ -128,13 +127,13 @@ class WordVocabulary:
         return hash((self.vocabulary, self.case))
 
     @property
-    def complete(self) -> bool:
-        """Never: there is always another word."""
+    def covers_all_text(self) -> bool:
+        """False: a text may have unknown words."""
         return False
 
     def split(self, text: str) -> list[str]:
         """See `TextVocabulary.split`."""
-        words = split_words(plain_text(text, _letters(self.case)))
+        words = split_words(plain_text(text, _plain_case(self.case)))
         if self.case == "sentence" and words and _is_capitalised(words[0]):
             small = words[0].lower()
             lowest = len(self._ranks)
@@ -145,7 +144,7 @@ class WordVocabulary:
     def join(self, tokens: Iterable[str]) -> str:
         """See `TextVocabulary.join`."""
         text = join_words(tokens)
-        return capitalised(text) if self.case == "sentence" else text
+        return capitalise(text) if self.case == "sentence" else text
 
     def indices(self, tokens: Iterable[str]) -> list[int]:
         """See `TextVocabulary.indices`."""
@@ -154,19 +153,19 @@ class WordVocabulary:
     def tokens(self, indices: Iterable[int]) -> list[str]:
         """See `TextVocabulary.tokens`."""
         words = self.vocabulary.words
-        found = []
+        tokens = []
         for index in indices:
             if not 0 <= index < len(words):
                 raise ValueError(f"index {index} is not in 0 to {len(words) - 1}")
-            found.append(words[index])
-        return found
+            tokens.append(words[index])
+        return tokens
 
     def shown(self, tokens: Iterable[str]) -> list[str]:
-        """Words without joiners."""
+        """See `TextVocabulary.shown`. Words without joiners."""
         return [token.strip(JOINER) for token in tokens]
 
     def words(self, tokens: Sequence[str]) -> list[Word]:
-        """Every token is a word, or a sign."""
+        """See `TextVocabulary.words`. Every token is a word."""
         return [Word(text, 1) for text in self.shown(tokens)]
 
     def to_json(self) -> dict[str, Any]:
@@ -175,7 +174,7 @@ class WordVocabulary:
 
     @classmethod
     def from_json(cls, value: Any, source: str = "vocabulary") -> WordVocabulary:
-        """The vocabulary of which `value` is the `to_json`; `UserError` when it is ill-formed."""
+        """Inverse of `to_json`. Raises `UserError` if `value` is ill-formed."""
         vocabulary = Vocabulary.from_json(value, source)
         try:
             return cls(vocabulary, str(value.get("case")))
@@ -183,17 +182,17 @@ class WordVocabulary:
             raise UserError(f"{source} is ill-formed: {error}") from None
 
 
-def capitalised(text: str) -> str:
-    """The text with a capital at its beginning, if its first letter has one that is one letter."""
+def capitalise(text: str) -> str:
+    """Upper-case the first letter, unless that makes two letters, as in "ß"."""
     capital = text[:1].upper()
     return capital + text[1:] if len(capital) == 1 else text
 
 
 def _is_capitalised(word: str) -> bool:
-    """Whether a word is one that `capitalised` makes of the same in small letters."""
+    """Whether a word is `capitalise` of its lower case."""
     small = word.lower()
-    return small != word and capitalised(small) == word
+    return small != word and capitalise(small) == word
 
 
-def _letters(case: str) -> str:
+def _plain_case(case: str) -> str:
     return "lower" if case == "lower" else "keep"

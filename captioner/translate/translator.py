@@ -21,7 +21,7 @@ from captioner.decoding import (
 from captioner.errors import UserError
 from captioner.field_checks import check_choice
 from captioner.text.capitals import CAPITALS, as_sentence
-from captioner.text.text_vocabulary import TextVocabulary, Word, truncated
+from captioner.text.text_vocabulary import TextVocabulary, Word, truncate
 from captioner.text.token_batches import collate_sources
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.translate.model import TranslationModel
@@ -117,7 +117,7 @@ class Translator:
             raise UserError("copy_unknown needs a model with attention, and this one has none")
         if search.coverage_penalty and not self.attends and not own.coverage_penalty:
             raise UserError("coverage_penalty needs a model with attention, and this one has none")
-        if search.copy_unknown and self.target.complete and not own.copy_unknown:
+        if search.copy_unknown and self.target.covers_all_text and not own.copy_unknown:
             raise UserError(
                 "copy_unknown has no effect on this model: no word is unknown to its subwords"
             )
@@ -155,7 +155,7 @@ class Translator:
         self.check_search(options)
         generator = generator or options.generator()
         texts = [as_sentence(sentence, self.capitals) for sentence in sentences]
-        read = [truncated(self.source.split(text), self.maximum_source_length) for text, _ in texts]
+        read = [truncate(self.source.split(text), self.maximum_source_length) for text, _ in texts]
         for number, (tokens, lost) in enumerate(read, start=1):
             if lost:
                 warnings.warn(

@@ -45,8 +45,11 @@ def test_what_cannot_be_drawn(tmp_path: Path) -> None:
     for models, message in (
         ({}, "there are 0 models to draw, not 1 to 8"),
         ({str(n): buckets(1) for n in range(len(LINES) + 1)}, "there are 9 models"),
-        ({"one": buckets(1, 2), "other": buckets(1)}, "not of the same sentences"),
-        ({"one": buckets(1), "other": buckets(1, sentences=21)}, "not of the same sentences"),
+        ({"one": buckets(1, 2), "other": buckets(1)}, "not scored on the same"),
+        (
+            {"one": buckets(1), "other": buckets(1, sentences=21)},
+            "not scored on the same",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             save_length_curves(tmp_path / "lengths.png", models)

@@ -15,7 +15,7 @@ from captioner.render.alignment import (
     save_alignment_page,
     save_heat_map,
 )
-from captioner.render.families import OWN, families_for
+from captioner.render.families import BUNDLED, families_for
 
 ITEM = AlignmentItem(
     ["a", "man", "<end>"], ["ein", "$\\frac$"], [[1.0, 0.0, 0.0], [0.0, 0.75, 0.25]], "ein <b>"
@@ -39,9 +39,9 @@ def test_other_formats(tmp_path: Path, suffix: str) -> None:
 def test_letters_are_drawn_with_whatever_font_has_them(tmp_path: Path) -> None:
     """matplotlib's own font lacks the arc, which another of those that come with it has."""
     item = AlignmentItem(["\u2312"], ["a"], [[1.0]])
-    assert families_for("a b") == ([OWN], "")
+    assert families_for("a b") == ([BUNDLED], "")
     found, missing = families_for("a \u2312")
-    assert found[0] == OWN
+    assert found[0] == BUNDLED
     assert len(found) == 2
     assert missing == ""
     with warnings.catch_warnings():

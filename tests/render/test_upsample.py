@@ -106,8 +106,8 @@ def test_place_refuses_a_region_outside_the_photo(
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([[np.nan, 1.0]], "not a finite number"),
-        ([[np.inf, 1.0]], "not a finite number"),
+        ([[np.nan, 1.0]], "NaN or infinite"),
+        ([[np.inf, 1.0]], "NaN or infinite"),
         ([[-0.5, 1.5]], "negative"),
         ([[3.0, 4.0]], "adds up to 7 instead of 1"),
         ([0.5, 0.5], r"must have shape \(rows, columns\)"),

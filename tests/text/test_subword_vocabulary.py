@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,7 +106,7 @@ def test_a_piece_of_a_line_end_ends_no_line() -> None:
 
 def test_what_cannot_be_learned() -> None:
     letters = 4 + 256 + len({letter for text in TEXTS for letter in text if letter != " "}) + 1
-    message = "cannot learn 100 subwords from this text: special tokens, bytes and its letters "
+    message = "cannot learn 100 subwords from this text: special tokens, bytes and letters "
     with pytest.raises(UserError, match=f"{message}alone are {letters}$"):
         SubwordVocabulary.learn(TEXTS, 100)
     assert len(SubwordVocabulary.learn(TEXTS, letters)) == letters
@@ -130,11 +128,3 @@ def test_an_index_out_of_range() -> None:
 def test_a_long_text_is_learned_from(tmp_path) -> None:
     long = " ".join(TEXTS * 20)
     assert len(SubwordVocabulary.learn([long], 300)) <= 300
-
-
-def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sentencepiece", None)
-    with pytest.raises(UserError, match="pip install sentencepiece"):
-        SubwordVocabulary(b"")
-    with pytest.raises(UserError, match=r"^subwords need"):  # The file is as it should be.
-        SubwordVocabulary.from_json(KEPT.to_json(), "v.json")

@@ -11,10 +11,10 @@ from captioner.text.plain_text import plain_text
 from captioner.text.text_vocabulary import (
     decode,
     encode,
-    truncated,
+    truncate,
 )
 from captioner.text.vocabulary_files import load_text_vocabulary, save_text_vocabulary
-from captioner.text.word_vocabulary import WordVocabulary, capitalised, join_words, split_words
+from captioner.text.word_vocabulary import WordVocabulary, capitalise, join_words, split_words
 
 LIKE_TEXT = st.text() | st.text("aB'’é\u0301l. ,-?\"(ß1") | st.text(" \u2581\uffed\ud800\0x")
 
@@ -71,7 +71,7 @@ def test_known_words_come_back(texts: list[str], case: str) -> None:
     vocabulary = WordVocabulary.learn(texts, minimum_count=1, case=case)
     for text in texts:
         expected = plain_text(text, "lower" if case == "lower" else "keep")
-        expected = capitalised(expected) if case == "sentence" else expected
+        expected = capitalise(expected) if case == "sentence" else expected
         found = decode(vocabulary, encode(vocabulary, text))
         # A special word in the text, such as "<unk>", is cut into signs and comes back as well.
         assert found == expected
@@ -151,7 +151,7 @@ def test_ill_formed_files(tmp_path, content, message) -> None:
 
 
 def test_too_long_a_text_is_cut_and_said() -> None:
-    assert truncated(["a", "b", "c"], 2) == (["a", "b"], 1)
-    assert truncated(["a"], 2) == (["a"], 0)
+    assert truncate(["a", "b", "c"], 2) == (["a", "b"], 1)
+    assert truncate(["a"], 2) == (["a"], 0)
     with pytest.raises(UserError, match="maximum length 0"):
-        truncated(["a"], 0)
+        truncate(["a"], 0)
