@@ -156,7 +156,7 @@ def steps_of(data: Path, teachers: Path, out: Path) -> list[Step]:
                 [
                     *("-m", "captioner", "calibrate", "--model", str(confidence / "model")),
                     *(*judged, "--training-split", str(places["train"])),
-                    *("--training-photos", "1000", "--outliers", "25"),
+                    *("--training-photos", "1000"),
                     *("--json", str(confidence / CALIBRATION)),
                 ]
             ],

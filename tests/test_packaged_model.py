@@ -12,7 +12,6 @@ from PIL import Image
 from samples import heavy_imports
 
 import captioner
-from captioner.data.outliers import OUTLIER_KINDS, draw_outliers
 from captioner.demo import demo_photo
 from captioner.models import model_folder, packaged_models
 from captioner.recipes.captioning import scores_of
@@ -70,10 +69,8 @@ def test_it_says_how_far_to_trust_its_captions(model: captioner.Captioner) -> No
     noise = Image.fromarray(
         numpy.random.default_rng(0).integers(0, 255, (240, 320, 3), dtype=numpy.uint8)
     )
-    kinds = [kind for kind in OUTLIER_KINDS if kind.family == "screenshots"]
-    screenshots = [draw_outliers(kind, 1, 0)[0] for kind in kinds]
-    assert len(screenshots) >= 3
-    demo, *others = model.caption([demo_photo(), noise, Image.new("RGB", (320, 240)), *screenshots])
+    plain = Image.new("RGB", (320, 240))
+    demo, *others = model.caption([demo_photo(), noise, plain])
     # It lies close to the limit: on which side of it is not asked.
     assert demo.confidence is not None
     assert 0 <= demo.confidence <= 1

@@ -65,10 +65,10 @@ class Caption:
 
     @property
     def doubt(self) -> str:
-        """Words for a low confidence; empty where it is not low, or there is none."""
-        if self.sure is not False:
-            return ""
-        return "not sure" if self.familiar else NOT_FAMILIAR
+        """Words for a low confidence or an unfamiliar photo; empty otherwise."""
+        if self.familiar is False:
+            return NOT_FAMILIAR
+        return "not sure" if self.sure is False else ""
 
     def as_dict(self) -> dict[str, Any]:
         """The plain form for JSON, without the maps."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from captioner.caption.captioner import Captioner
-from captioner.caption.confidence import Confidence, ConfidenceConfig
+from captioner.caption.confidence import Confidence, ConfidenceConfig, Familiarity
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
@@ -99,7 +99,10 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     with torch.device("meta"):
         encoder = VGGEncoder(config.encoder).to(memory_format=torch.channels_last)
         decoder = ShowAttendTellDecoder(config.decoder, len(vocabulary))
-        confidence = None if config.confidence is None else Confidence(config.confidence)
+        confidence = None
+        if config.confidence is not None:
+            familiarity = Familiarity(config.confidence.familiarity, config.decoder.memory_size)
+            confidence = Confidence(config.confidence, familiarity)
     tensors = read_tensors(folder / WEIGHTS)
     modules: dict[str, nn.Module] = {"encoder": encoder, "decoder": decoder}
     bare = _without_confidence(tensors)

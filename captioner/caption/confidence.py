@@ -1,43 +1,79 @@
 """How far a caption is to be trusted: a calibrated score, and words for a low one.
 
-A caption's confidence is the share of its content words (those that are not in
-`captioner.text.function_words`) that are expected among the words with which people describe the
-photo. For a picture that the model cannot describe, such as noise or a screenshot, it is near 0.
+A caption's confidence is the share of its content words that people are expected to use when they
+describe the photo. It is a logistic regression (Platt 1999, *Probabilistic Outputs for Support
+Vector Machines*; for shares, Papke and Wooldridge 1996) on the log-probabilities of its words, their
+number, and how unusual the photo is.
 
-It is a logistic regression (Platt 1999, *Probabilistic Outputs for Support Vector Machines*; for
-shares, Papke and Wooldridge 1996) on how probable the caption's words are under the model, how
-many there are, and how unusual the photo is.
+A photo is unusual when its features lie far from those of training photos: a Mahalanobis distance
+(Lee et al. 2018, *A Simple Unified Framework for Detecting Out-of-Distribution Samples and
+Adversarial Attacks*) with the covariance of probabilistic principal components (Tipping and Bishop
+1999). The features are logarithms of the mean and the standard deviation of the annotation vectors:
+plain colours and noise have deviations near zero, which only a logarithm tells from small ones.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from captioner.caption.caption import Caption
-from captioner.caption.familiarity import Familiarity, FamiliarityConfig, pooled_features
 from captioner.errors import UserError
 
-UNSURE_BELOW = 0.25
-"""Confidence below which a caption is unsure, unless another limit is given."""
+COMPONENTS = 40
+"""R, the directions with a variance of their own; a quarter of the training photos at most."""
+
+FAMILIAR_SHARE = 0.99
+"""The share of held-out photos that count as familiar."""
+
+FLOOR = 0.05
+"""Added to features before the logarithm, as a share of the mean feature."""
 
 ODD = 1.5
-"""Unusualness above which it counts twice; few photos like the training photos have more."""
+"""Unusualness above which it counts a second time."""
+
+UNSURE_BELOW = 0.25
+"""Default limit below which a caption is unsure."""
+
+
+@dataclass(frozen=True)
+class FamiliarityConfig:
+    """The numbers of a `Familiarity` that are no tensors.
+
+    components: R. floor: added to features before the logarithm. rest_variance: of each direction
+        outside of the R. distance_mean, distance_deviation: of the logarithm of the distance over
+        held-out photos. unfamiliar_above: photos of more unusualness are unfamiliar.
+
+    Raises `UserError` naming the field that is out of range.
+    """
+
+    components: int
+    floor: float
+    rest_variance: float
+    distance_mean: float
+    distance_deviation: float
+    unfamiliar_above: float
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.components:
+            raise UserError(f"components {self.components} is not at least 1")
+        for name in ("floor", "rest_variance", "distance_deviation"):
+            if not getattr(self, name) > 0:
+                raise UserError(f"{name} {getattr(self, name)} is not above 0")
 
 
 @dataclass(frozen=True)
 class ConfidenceWeights:
-    """The weights of the regression: by how much each raises the logit of the confidence.
+    """By how much each regressor raises the logit of the confidence.
 
-    intercept: the logit where all below are 0.
-    mean_log_probability: a nat of the mean over the caption's words, the ending among them.
-    lowest_log_probability: a nat of the least probable word.
-    words: a word of the caption.
-    unusualness: a unit of the photo's unusualness; see `Familiarity.unusualness`.
-    oddness: a unit of it above `ODD`, in addition.
+    mean_log_probability: mean over the caption's words and its ending, in nats.
+    lowest_log_probability: of the least probable word. words: their number.
+    unusualness: of the photo. oddness: unusualness above `ODD`.
     """
 
     intercept: float
@@ -47,28 +83,13 @@ class ConfidenceWeights:
     unusualness: float
     oddness: float
 
-    @property
-    def tensor(self) -> Tensor:
-        """The weights (P + 1,) in the order of the fields, float64."""
-        return torch.tensor(
-            [
-                self.intercept,
-                self.mean_log_probability,
-                self.lowest_log_probability,
-                self.words,
-                self.unusualness,
-                self.oddness,
-            ],
-            dtype=torch.float64,
-        )
-
 
 @dataclass(frozen=True)
 class ConfidenceConfig:
     """The numbers of a `Confidence`, as `config.json` holds them.
 
-    unsure_below: a caption of less confidence is unsure.
-    Raises `UserError` for one that is not between 0 and 1.
+    unsure_below: captions of less confidence are unsure.
+    Raises `UserError` where it is not between 0 and 1.
     """
 
     familiarity: FamiliarityConfig
@@ -80,121 +101,186 @@ class ConfidenceConfig:
             raise UserError(f"unsure_below {self.unsure_below} is not between 0 and 1")
 
 
-class Confidence(nn.Module):
-    """Gives captions their confidence; a part of a model that was calibrated.
+class Familiarity(nn.Module):
+    """Mean and covariance of the features of training photos.
 
-    It holds for captions searched for as they were in calibration, the best one of a photo; an
-    alternative or a sampled caption gets what its own words and the same photo make of it.
+    mean, scale: (F,) of the logarithm of each feature. basis: (F, R), orthonormal. variances: (R,)
+    along it. Empty until `fit` or a model folder fills them; kept on the CPU, used in float64.
     """
 
-    def __init__(self, config: ConfidenceConfig, familiarity: Familiarity | None = None) -> None:
+    mean: Tensor
+    scale: Tensor
+    basis: Tensor
+    variances: Tensor
+
+    def __init__(self, config: FamiliarityConfig, annotation_size: int) -> None:
         super().__init__()
         self.config = config
-        self.familiarity = Familiarity(config.familiarity) if familiarity is None else familiarity
+        features = 2 * annotation_size  # F
+        # Uninitialised: filling tensors on the meta device imports torch's compiler.
+        self.register_buffer("mean", torch.empty(features))
+        self.register_buffer("scale", torch.empty(features))
+        self.register_buffer("basis", torch.empty(features, config.components))
+        self.register_buffer("variances", torch.empty(config.components))
+
+    @classmethod
+    def fit(cls, training: Tensor, held_out: Tensor) -> Familiarity:
+        """From pooled features (N, F) of training photos and (M, F) of others like them.
+
+        The held-out photos scale both parts of the distance: a covariance of few photos is too
+        large inside of the R directions and too small outside of them.
+        Raises `UserError` for less than 8 and 2 photos, and for training photos all alike.
+        """
+        for name, count, least in (("training", len(training), 8), ("held-out", len(held_out), 2)):
+            if count < least:
+                raise UserError(
+                    f"familiarity needs {least} {name} photos or more, and there are {count}"
+                )
+        floor = FLOOR * float(training.clamp(min=0).mean())
+        logarithms = (training.double().clamp(min=0) + floor).log()  # (N, F)
+        scale, mean = torch.std_mean(logarithms, dim=0, correction=0)  # (F,) each
+        if not scale.max() > 0:
+            raise UserError("familiarity needs training photos that differ, and all are alike")
+        scale = scale.clamp(min=0.5 * float(scale[scale > 0].median()))
+        size = training.shape[1]
+        components = min(COMPONENTS, len(training) // 4)
+        _, lengths, directions = torch.linalg.svd((logarithms - mean) / scale, full_matrices=False)
+        spectrum = lengths.square() / len(training)  # (min(N, F),), descending
+        rest = max(float(spectrum[components:].sum()) / (size - components), 1e-6)
+        found = cls(FamiliarityConfig(components, floor, 1.0, 0.0, 1.0, 0.0), size // 2)
+        found.mean.copy_(mean)
+        found.scale.copy_(scale)
+        found.basis.copy_(directions[:components].T)
+        found.variances.copy_(spectrum[:components].clamp(min=rest))
+        inside, outside = (part.mean().clamp(min=1e-6) for part in found._distances(held_out))
+        found.variances.mul_(inside)
+        found.config = replace(found.config, rest_variance=float(outside))
+        logarithms = found.unusualness(held_out)  # (M,)
+        deviation, centre = torch.std_mean(logarithms, correction=0)
+        deviation = deviation.clamp(min=1e-3)
+        limit = ((logarithms - centre) / deviation).quantile(FAMILIAR_SHARE)
+        found.config = replace(
+            found.config,
+            distance_mean=float(centre),
+            distance_deviation=float(deviation),
+            unfamiliar_above=float(limit),
+        )
+        return found
+
+    def unusualness(self, features: Tensor) -> Tensor:
+        """Pooled features (B, F) -> (B,), float64: about 0 for photos like the training photos.
+
+        In standard deviations, over held-out photos, of the logarithm of the distance.
+        """
+        inside, outside = self._distances(features)  # (B,) each
+        logarithms = ((inside + outside) / 2).clamp(min=1e-12).log()  # (B,)
+        return (logarithms - self.config.distance_mean) / self.config.distance_deviation
+
+    def _distances(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Squared distances a direction, (B,) each, inside of the R directions and outside."""
+        logarithms = (features.double().clamp(min=0) + self.config.floor).log()  # (B, F)
+        apart = (logarithms - self.mean.double()) / self.scale.double()  # (B, F)
+        along = apart @ self.basis.double()  # (B, R)
+        inside = (along.square() / self.variances.double()).mean(dim=1)  # (B,)
+        outside = (apart.square().sum(dim=1) - along.square().sum(dim=1)).clamp(min=0)  # (B,)
+        others = len(self.mean) - self.config.components
+        return inside, outside / (others * self.config.rest_variance)
+
+
+class Confidence(nn.Module):
+    """Gives captions their confidence; part of a calibrated model.
+
+    It is calibrated for the best caption of the model's own search.
+    """
+
+    def __init__(self, config: ConfidenceConfig, familiarity: Familiarity) -> None:
+        super().__init__()
+        self.config = config
+        self.familiarity = familiarity
 
     def unusualness(self, annotations: Tensor) -> list[float]:
-        """How unusual the photos of annotation vectors (B, L, D) are, B numbers."""
+        """How unusual the photos of annotation vectors (B, L, D) are."""
         found: list[float] = self.familiarity.unusualness(pooled_features(annotations)).tolist()
         return found
 
     def judge(self, captions: Sequence[Caption], unusualness: float) -> list[Caption]:
-        """Captions of one photo, each with its confidence, and whether the photo is familiar."""
+        """Captions of one photo with `confidence`, `sure` and `familiar` set."""
         features = regressors(captions, [unusualness] * len(captions))
         scores = confidences(features, self.config.weights).tolist()
         familiar = unusualness <= self.config.familiarity.unfamiliar_above
+        limit = self.config.unsure_below
         return [
-            replace(
-                caption,
-                confidence=score,
-                sure=score >= self.config.unsure_below,
-                familiar=familiar,
-            )
+            replace(caption, confidence=score, sure=score >= limit, familiar=familiar)
             for caption, score in zip(captions, scores, strict=True)
         ]
 
 
-def regressors(captions: Sequence[Caption], unusualness: Sequence[float]) -> Tensor:
-    """What the regression is of: (N, P) float64, in the order of the fields of the weights.
+def pooled_features(annotations: Tensor) -> Tensor:
+    """Annotation vectors (B, L, D) of a square map -> (B, 2D), float64 on the CPU.
 
-    captions: N of them. unusualness: of the photo of each.
+    Means, then standard deviations over places. Places at the border are left out of maps with
+    four rows or more: they hold the padding of the convolutions.
+    """
+    side = math.isqrt(annotations.shape[1])
+    values = annotations.float().unflatten(1, (side, side))  # (B, rows, columns, D)
+    if side >= 4:
+        values = values[:, 1:-1, 1:-1]  # (B, rows - 2, columns - 2, D)
+    deviation, mean = torch.std_mean(values, dim=(1, 2), correction=0)  # (B, D) each
+    return torch.cat([mean, deviation], dim=1).cpu().double()  # (B, 2D)
+
+
+def regressors(captions: Sequence[Caption], unusualness: Sequence[float]) -> Tensor:
+    """N captions and the unusualness of their photos -> (N, 5), float64.
+
+    Columns are in the order of `ConfidenceWeights`, without the intercept.
     """
     rows = []
     for caption, unusual in zip(captions, unusualness, strict=True):
         words = len(caption.words)
-        mean = caption.log_probability / (words + 1)  # The ending counts as well.
+        mean = caption.log_probability / (words + 1)  # with the ending
         lowest = min(caption.word_log_probabilities, default=mean)
         rows.append((mean, lowest, float(words), unusual, max(0.0, unusual - ODD)))
-    return torch.tensor(rows, dtype=torch.float64).view(len(rows), 5)
+    return torch.tensor(rows, dtype=torch.float64).view(-1, 5)
 
 
 def confidences(features: Tensor, weights: ConfidenceWeights) -> Tensor:
-    """Regressors (N, P) -> confidences (N,), from 0 to 1."""
-    intercept, slopes = weights.tensor[0], weights.tensor[1:]
-    return torch.sigmoid(intercept + features @ slopes)
+    """Regressors (N, 5) -> confidences (N,), from 0 to 1."""
+    slopes = [getattr(weights, field.name) for field in fields(weights)[1:]]
+    return torch.sigmoid(weights.intercept + features @ torch.tensor(slopes).double())
 
 
 def fit_weights(
     features: Tensor, shares: Tensor, counts: Tensor | None = None, ridge: float = 1.0
 ) -> ConfidenceWeights:
-    """Fit the regression by maximum likelihood with a ridge, deterministically.
+    """Maximum likelihood with a ridge on standardised regressors; deterministic.
 
-    features: (N, P) as `regressors` gives them. shares: (N,) what was observed, from 0 to 1.
-    counts: (N,) how much each example counts; by default 1.
-    ridge: of the squared weights of standardised features; the intercept has none. With examples
-        that are told apart without error it is what keeps the weights finite.
-
-    Newton's method, of a convex problem. Raises `UserError` for less than two examples.
+    features: (N, 5). shares: (N,), observed, from 0 to 1. counts: (N,), how much each row counts.
+    Raises `UserError` for less than two rows.
     """
     if len(features) < 2:
         raise UserError(f"confidence needs 2 captions or more to fit, and has {len(features)}")
     counts = torch.ones_like(shares) if counts is None else counts
-    deviation, mean = torch.std_mean(features, dim=0, correction=0)  # (P,) each
+    deviation, mean = torch.std_mean(features, dim=0, correction=0)  # (5,) each
     deviation = torch.where(deviation > 1e-9, deviation, 1.0)
-    standard = (features - mean) / deviation  # (N, P)
-    design = torch.cat([torch.ones(len(standard), 1, dtype=standard.dtype), standard], dim=1)
-    penalty = torch.full((design.shape[1],), ridge, dtype=design.dtype)  # (P + 1,)
-    penalty[0] = 1e-6
-    weights = torch.zeros(design.shape[1], dtype=design.dtype)  # (P + 1,)
-    value = _loss(design, shares, counts, penalty, weights)
-    for _ in range(100):
-        expected = torch.sigmoid(design @ weights)  # (N,)
-        slope = design.T @ (counts * (expected - shares)) + penalty * weights  # (P + 1,)
-        spread = counts * expected * (1 - expected)  # (N,)
-        curvature = design.T @ (spread[:, None] * design) + torch.diag(penalty)
-        step = torch.linalg.solve(curvature, slope)  # (P + 1,)
-        share = 1.0
-        while share > 1e-6:  # Halved until it is better: Newton's whole step may be too far.
-            changed = weights - share * step
-            now = _loss(design, shares, counts, penalty, changed)
-            if now <= value:
-                weights, value = changed, now
-                break
-            share /= 2
-        if share * float(step.abs().max()) < 1e-9:
-            break
-    slopes = weights[1:] / deviation  # (P,)
-    intercept = weights[0] - slopes @ mean
-    return ConfidenceWeights(float(intercept), *slopes.tolist())
+    standard = (features - mean) / deviation  # (N, 5)
+    weights = torch.zeros(6, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS(
+        [weights],
+        max_iter=200,
+        tolerance_grad=1e-10,
+        tolerance_change=1e-14,
+        line_search_fn="strong_wolfe",
+    )
 
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        logits = weights[0] + standard @ weights[1:]  # (N,)
+        each = functional.binary_cross_entropy_with_logits(logits, shares, reduction="none")
+        total = (counts * each).sum() + ridge / 2 * weights[1:].square().sum()
+        total.backward()  # type: ignore[no-untyped-call]
+        return total
 
-def with_mean(weights: ConfidenceWeights, features: Tensor, mean: float) -> ConfidenceWeights:
-    """The same weights with the intercept that gives regressors (N, P) this mean confidence.
-
-    mean: kept from 0.001 to 0.999, so that the intercept is finite.
-    """
-    mean = min(max(mean, 0.001), 0.999)
-    low, high = -1e4, 1e4
-    for _ in range(100):
-        middle = (low + high) / 2
-        found = confidences(features, replace(weights, intercept=middle))  # (N,)
-        low, high = (middle, high) if float(found.mean()) < mean else (low, middle)
-    return replace(weights, intercept=(low + high) / 2)
-
-
-def _loss(
-    design: Tensor, shares: Tensor, counts: Tensor, penalty: Tensor, weights: Tensor
-) -> float:
-    """The negative log-likelihood of weights (P + 1,), with the ridge."""
-    logits = design @ weights  # (N,)
-    each = nn.functional.softplus(logits) - shares * logits  # (N,)
-    return float((counts * each).sum() + (penalty * weights.square()).sum() / 2)
+    optimizer.step(loss)  # type: ignore[no-untyped-call]
+    found = weights.detach()
+    slopes = found[1:] / deviation  # (5,)
+    return ConfidenceWeights(float(found[0] - slopes @ mean), *slopes.tolist())

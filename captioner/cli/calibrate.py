@@ -10,19 +10,17 @@ from captioner.errors import UserError
 from captioner.files import check_output, check_writable, real_path
 
 DESCRIPTION = """\
-Gives a trained model its confidence, so that captions say how far they are to be trusted: the share
-of a caption's content words that people are expected to use of the photo, near 0 for a picture that
-the model cannot describe. A low one is called "not sure".
+Gives a trained model its confidence: the share of a caption's content words that people are expected
+to use of the photo. A low one is called "not sure", and so is that of a photo unlike the training
+photos.
 
   captioner calibrate --model runs/flickr8k/model --format flickr8k \\
       --annotations Flickr8k.token.txt --images photos/ --split val --training-split train
-  captioner calibrate --model runs/coco/model --format coco --annotations annotations/ \\
-      --images coco/ --split val2014 --training-split train2014 --json calibration.json
+  captioner calibrate --model runs/both/model --format table --annotations both.csv \\
+      --split val-streets val-food --json calibration.json
 
-Training photos say what is familiar; the model captions validation photos and generated pictures
-that are no photos (noise, plain colours, screenshots, drawings). It is fitted on one half of the
-validation photos and on some kinds of pictures, and measured on the other half and other kinds,
-which is printed. Then it is written into the model folder; a folder that had one gets the new one.
+The model captions the validation photos; the confidence is fitted to all of them and measured on
+each split, every half by a confidence fitted to the other. It is written into the model folder.
 """
 
 FORMATS = ("coco", "karpathy", "flickr8k", "table")
@@ -31,38 +29,35 @@ FORMATS = ("coco", "karpathy", "flickr8k", "table")
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
     parser = add_parser(commands, "calibrate", "give a model its confidence", DESCRIPTION)
-    parser.add_argument(
-        "--model", required=True, help="a model folder, or a packaged model; it is written to"
-    )
+    parser.add_argument("--model", required=True, help="a model folder; it is written to")
     parser.add_argument("--format", required=True, choices=FORMATS, help="of the data set")
     parser.add_argument(
         "--annotations", required=True, metavar="FILE", help="the captions, in that format"
     )
+    parser.add_argument("--images", metavar="FOLDER", help="the photos; optional for a table")
     parser.add_argument(
-        "--images", metavar="FOLDER", help="the photos; a table can do without, its paths are whole"
+        "--split",
+        nargs="+",
+        default=["val"],
+        help="validation photos; splits count alike (default: val)",
     )
-    parser.add_argument(
-        "--split", default="val", help="photos to fit and measure on (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--training-split",
-        default="train",
-        help="photos the model was trained on (default: %(default)s)",
-    )
+    parser.add_argument("--training-split", default="train", help="default: %(default)s")
     parser.add_argument(
         "--training-photos",
         type=int,
+        default=2000,
         metavar="N",
-        help="of these, spread evenly, say what is familiar (default: 2000)",
+        help="training photos that say what is familiar (default: %(default)s)",
     )
     parser.add_argument(
-        "--outliers", type=int, metavar="N", help="generated pictures of a kind (default: 40)"
+        "--unsure-below",
+        type=float,
+        default=0.25,
+        metavar="SHARE",
+        help="confidence that is low (default: %(default)s)",
     )
-    parser.add_argument(
-        "--unsure-below", type=float, metavar="SHARE", help="confidence that is low (default: 0.25)"
-    )
-    parser.add_argument("--seed", type=int, help="of the halves and the pictures (default: 0)")
-    parser.add_argument("--batch-size", type=int, help="photos worked on at a time (default: 50)")
+    parser.add_argument("--seed", type=int, default=0, help="of the halves (default: %(default)s)")
+    parser.add_argument("--batch-size", type=int, default=50, help="default: %(default)s")
     parser.add_argument("--json", metavar="FILE", help="write what was measured")
     add_device(parser)
     parser.set_defaults(run=run)
@@ -70,25 +65,37 @@ def add_command(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit, write into the model folder, print what was measured."""
+    for name, least in (("training_photos", 8), ("batch_size", 1), ("seed", 0)):
+        value = getattr(arguments, name)
+        if value < least:
+            raise UserError(f"--{name.replace('_', '-')} {value} is not at least {least}")
+    if not 0 <= arguments.unsure_below <= 1:
+        raise UserError(f"--unsure-below {arguments.unsure_below} is not between 0 and 1")
+
     from captioner.models import load, model_folder
 
     folder = model_folder(arguments.model)
     _check_files(arguments, folder)
 
     from captioner.caption.captioner_folder import save_confidence
+    from captioner.evaluation.calibration import calibrate
     from captioner.files import write_json
-    from captioner.recipes.calibration import CalibrationOptions, calibrate
     from captioner.recipes.sources import read_split
 
-    names = ("training_photos", "outliers", "unsure_below", "seed", "batch_size")
-    given = {name: getattr(arguments, name) for name in names}
-    options = CalibrationOptions(**{n: value for n, value in given.items() if value is not None})
-    training, validation = (
-        read_split(arguments.format, arguments.annotations, arguments.images, split)
-        for split in (arguments.training_split, arguments.split)
-    )
+    sources = {
+        split: read_split(arguments.format, arguments.annotations, arguments.images, split)
+        for split in (arguments.training_split, *arguments.split)
+    }
     model = load(folder, arguments.device)
-    report = calibrate(model, training, validation, options)
+    report = calibrate(
+        model,
+        sources[arguments.training_split],
+        {split: sources[split] for split in arguments.split},
+        arguments.training_photos,
+        arguments.unsure_below,
+        arguments.seed,
+        arguments.batch_size,
+    )
     assert model.confidence is not None  # Just fitted.
     save_confidence(model.confidence, folder)
     print(report.table())

@@ -1,87 +1,290 @@
-"""Whether a score means what it says: reliability, its error, and telling two groups apart.
+"""Calibrates a model's confidence on its own captions and measures it by cross-fitting.
 
-Expected calibration error in bins of equal width is Naeini et al. 2015, *Obtaining Well Calibrated
-Probabilities Using Bayesian Binning*, and Guo et al. 2017, *On Calibration of Modern Neural
-Networks*; here what is observed is a share between 0 and 1, not only a right or a wrong.
+Each half of the validation photos is judged by a confidence fitted to the other half; the one that
+is kept is fitted to all. Pictures of nothing, validation photos with their pixels shuffled, are
+fitted with a share of 0, so that unusual pictures get a low confidence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 
 import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
 
+from captioner.caption import Caption, Captioner
+from captioner.caption.confidence import (
+    UNSURE_BELOW,
+    Confidence,
+    ConfidenceConfig,
+    Familiarity,
+    confidences,
+    fit_weights,
+    pooled_features,
+    regressors,
+)
 from captioner.errors import UserError
+from captioner.evaluation.word_precision import content_share
+from captioner.progress import Progress
+
+LEAST_PHOTOS = 8
+"""Fewest photos of each kind that a confidence is fitted to."""
+
+NOTHING_SHARE = 0.1
+"""What all pictures of nothing count beside all photos."""
+
+
+class CaptionedPhotos(Protocol):
+    """Photos with references in words, as the readers of `captioner.data` give them."""
+
+    @property
+    def names(self) -> list[str]: ...  # noqa: D102
+
+    @property
+    def words(self) -> list[list[list[str]]]: ...  # noqa: D102
+
+    def __len__(self) -> int: ...
+
+    def open_photos(self, rows: Sequence[int]) -> dict[int, Image.Image]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
-class ReliabilityBin:
-    """The items whose score lies from `low` up to `high`, which only the last bin includes.
+class Fifth:
+    """The fifth of the photos with confidences around `expected`; both are means."""
 
-    predicted, observed: the means of their scores and of what was observed. count: how many.
-    """
-
-    low: float
-    high: float
-    predicted: float
+    expected: float
     observed: float
-    count: int
+    photos: int
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """Scores held against what was observed.
+    """Confidences held against the observed share of content words.
 
-    bins: those that hold an item, lowest first. error: the expected calibration error: the mean
-    over the items of how far the mean score of their bin is from its mean observation.
-    squared_error: the mean of (score - observed)^2, Brier's score.
+    expected, observed: means over all photos. fifths: by confidence, the lowest first.
+    unsure: share of photos whose caption is unsure. sure_without: share of photos whose caption
+    is sure and has no content word of a reference.
     """
 
-    bins: tuple[ReliabilityBin, ...]
-    error: float
-    squared_error: float
+    photos: int
+    expected: float
+    observed: float
+    fifths: tuple[Fifth, ...]
+    unsure: float
+    sure_without: float
 
 
-def reliability(
-    predicted: Sequence[float], observed: Sequence[float], bins: int = 10
+@dataclass(frozen=True)
+class CalibrationReport:
+    """By validation split, and the share of pictures of nothing that are unsure."""
+
+    splits: dict[str, Reliability]
+    nothing_unsure: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name, for JSON."""
+        return asdict(self)
+
+    def table(self) -> str:
+        """Lines of text."""
+        lines = []
+        for name, found in self.splits.items():
+            lines.append(f"{name:<14}{'expected':>10}{'observed':>10}{'photos':>8}")
+            for number, fifth in enumerate(found.fifths, start=1):
+                lines.append(
+                    f"  fifth {number:<6}{fifth.expected:>10.3f}{fifth.observed:>10.3f}"
+                    f"{fifth.photos:>8,}"
+                )
+            lines.append(
+                f"  {'all':<12}{found.expected:>10.3f}{found.observed:>10.3f}{found.photos:>8,}"
+            )
+            lines.append(
+                f"  unsure {found.unsure:.1%}; sure without a true content word "
+                f"{found.sure_without:.1%}"
+            )
+        return "\n".join([*lines, f"pictures of nothing: unsure {self.nothing_unsure:.1%}"])
+
+
+@dataclass(frozen=True)
+class _Observed:
+    """N captions, pooled features (N, F) of their photos, and their observed shares (N,)."""
+
+    captions: list[Caption]
+    features: Tensor
+    shares: Tensor
+
+    def take(self, rows: Sequence[int]) -> _Observed:
+        return _Observed(
+            [self.captions[row] for row in rows], self.features[rows], self.shares[rows]
+        )
+
+
+def calibrate(
+    captioner: Captioner,
+    training: CaptionedPhotos,
+    validation: dict[str, CaptionedPhotos],
+    training_photos: int = 2000,
+    unsure_below: float = UNSURE_BELOW,
+    seed: int = 0,
+    batch_size: int = 50,
+) -> CalibrationReport:
+    """Fit a captioner's confidence to all splits together, set it, and measure it by split.
+
+    training: photos the model was trained on; `training_photos` of them, evenly spread, say what
+        is familiar. validation: other photos, by the name of their split.
+    Raises `UserError` for too few photos, photos in both, and a photo that cannot be read.
+    """
+    for name, source in (("training", training), *validation.items()):
+        if len(source) < LEAST_PHOTOS:
+            raise UserError(
+                f"calibration needs {LEAST_PHOTOS} photos of each split or more, and {name} has "
+                f"{len(source)}"
+            )
+    for name, source in validation.items():
+        shared = sorted(set(source.names) & set(training.names))
+        if shared:
+            raise UserError(
+                f"{len(shared)} photos of {name} are training photos, {shared[0]!r} among them"
+            )
+    captioner.confidence = None
+    count = min(training_photos, len(training))
+    rows = [index * len(training) // count for index in range(count)]
+    familiar = _training_features(captioner, training, rows, batch_size)
+    found = {
+        name: _observe(captioner, source, name, batch_size) for name, source in validation.items()
+    }
+    nothing = _observe_nothing(captioner, next(iter(validation.values())), seed)
+    generator = np.random.default_rng(seed)
+    halves: list[dict[str, _Observed]] = [{}, {}]
+    for name, observed in found.items():
+        order = generator.permutation(len(observed.captions)).tolist()
+        for half, part in zip(halves, (order[::2], order[1::2]), strict=True):
+            half[name] = observed.take(part)
+    fitted = [_fit(familiar, list(half.values()), nothing, unsure_below) for half in halves]
+    splits = {
+        name: _reliability(
+            [(fitted[1], halves[0][name]), (fitted[0], halves[1][name])], unsure_below
+        )
+        for name in found
+    }
+    captioner.confidence = _fit(familiar, list(found.values()), nothing, unsure_below)
+    judged = _judged(captioner.confidence, nothing)
+    unsure = sum(caption.doubt != "" for caption in judged) / len(judged)
+    return CalibrationReport(splits, unsure)
+
+
+def _training_features(
+    captioner: Captioner, source: CaptionedPhotos, rows: Sequence[int], batch_size: int
+) -> Tensor:
+    progress = Progress("training photos", len(rows), "images")
+    found = []
+    for first in range(0, len(rows), batch_size):
+        batch = rows[first : first + batch_size]
+        photos = list(source.open_photos(batch).values())
+        found.append(pooled_features(captioner.annotations(photos)))  # (B, F)
+        progress.advance(len(batch))
+    progress.close()
+    return torch.cat(found)
+
+
+def _observe(
+    captioner: Captioner, source: CaptionedPhotos, name: str, batch_size: int
+) -> _Observed:
+    """Captions of a split; those without a content word are left out."""
+    captions, features, shares = [], [], []
+    progress = Progress(name, len(source), "images")
+    for first in range(0, len(source), batch_size):
+        rows = range(first, min(first + batch_size, len(source)))
+        annotations = captioner.annotations(list(source.open_photos(rows).values()))
+        pooled = pooled_features(annotations)  # (B, F)
+        written = captioner.caption_annotations(annotations)
+        for row, caption, own in zip(rows, written, pooled, strict=True):
+            share = content_share(caption.words, source.words[row])
+            if share is not None:
+                captions.append(caption)
+                features.append(own)
+                shares.append(share)
+        progress.advance(len(rows))
+    progress.close()
+    if len(captions) < LEAST_PHOTOS:
+        raise UserError(
+            f"calibration needs {LEAST_PHOTOS} captions with a content word, and the model wrote "
+            f"{len(captions)} for {name}"
+        )
+    return _Observed(captions, torch.stack(features), torch.tensor(shares).double())
+
+
+def _observe_nothing(captioner: Captioner, source: CaptionedPhotos, seed: int) -> _Observed:
+    """Captions of a few photos with their pixels shuffled, of which nothing is true."""
+    generator = np.random.default_rng(seed)
+    pictures = []
+    for photo in source.open_photos(range(min(16, len(source)))).values():
+        pixels = np.asarray(photo)
+        shuffled = generator.permutation(pixels.reshape(-1, 3)).reshape(pixels.shape)
+        pictures.append(Image.fromarray(shuffled))
+    annotations = captioner.annotations(pictures)
+    written = captioner.caption_annotations(annotations)
+    return _Observed(written, pooled_features(annotations), torch.zeros(len(written)).double())
+
+
+def _fit(
+    familiar: Tensor, photos: Sequence[_Observed], nothing: _Observed, unsure_below: float
+) -> Confidence:
+    familiarity = Familiarity.fit(familiar, torch.cat([group.features for group in photos]))
+    groups = [*photos, nothing]
+    features = torch.cat([_regressors(group, familiarity) for group in groups])  # (N, 5)
+    shares = torch.cat([group.shares for group in groups])  # (N,)
+    # Splits count alike, whatever their sizes.
+    weights = [(1 / len(photos)) for _ in photos] + [NOTHING_SHARE]
+    total = sum(len(group.captions) for group in photos)
+    counts = torch.cat(
+        [
+            torch.full((len(group.captions),), weight * total / len(group.captions)).double()
+            for weight, group in zip(weights, groups, strict=True)
+        ]
+    )  # (N,)
+    config = ConfidenceConfig(
+        familiarity.config, fit_weights(features, shares, counts), unsure_below
+    )
+    return Confidence(config, familiarity)
+
+
+def _regressors(group: _Observed, familiarity: Familiarity) -> Tensor:
+    return regressors(group.captions, familiarity.unusualness(group.features).tolist())
+
+
+def _judged(confidence: Confidence, observed: _Observed) -> list[Caption]:
+    unusual = confidence.familiarity.unusualness(observed.features).tolist()
+    pairs = zip(observed.captions, unusual, strict=True)
+    return [confidence.judge([caption], value)[0] for caption, value in pairs]
+
+
+def _reliability(
+    parts: Sequence[tuple[Confidence, _Observed]], unsure_below: float
 ) -> Reliability:
-    """Hold N scores against N observations, both from 0 to 1, in so many bins of equal width.
-
-    Raises `UserError` for none at all, and for less than one bin; `ValueError` for as many of the
-    one as not of the other.
-    """
-    if bins < 1:
-        raise UserError(f"the number of bins, {bins}, is not at least 1")
-    if len(predicted) != len(observed):
-        raise ValueError(f"there are {len(predicted)} scores but {len(observed)} observations")
-    if not len(predicted):
-        raise UserError("there is nothing to measure the reliability of")
-    scores, seen = np.asarray(predicted, np.float64), np.asarray(observed, np.float64)  # (N,)
-    places = np.minimum((scores * bins).astype(int), bins - 1)  # (N,)
-    found, error = [], 0.0
-    for place in range(bins):
-        inside = places == place
-        count = int(inside.sum())
-        if count:
-            means = float(scores[inside].mean()), float(seen[inside].mean())
-            found.append(ReliabilityBin(place / bins, (place + 1) / bins, *means, count))
-            error += count * abs(means[0] - means[1])
-    squared = float(((scores - seen) ** 2).mean())
-    return Reliability(tuple(found), error / len(scores), squared)
-
-
-def auroc(higher: Sequence[float], lower: Sequence[float]) -> float:
-    """How well a score tells two groups apart: the area under the ROC curve.
-
-    It is the probability that a random one of `higher` scores above a random one of `lower`, a
-    tie being half (Mann and Whitney 1947; Hanley and McNeil 1982): 1 for always, 0.5 for chance.
-
-    Raises `UserError` when a group is empty.
-    """
-    if not len(higher) or not len(lower):
-        raise UserError("there is nothing to tell apart: one of the two groups is empty")
-    first, second = np.asarray(higher, np.float64), np.sort(np.asarray(lower, np.float64))
-    below = np.searchsorted(second, first, side="left")
-    not_above = np.searchsorted(second, first, side="right")
-    return float((below + not_above).mean() / (2 * len(second)))
+    scores = torch.cat(
+        [
+            confidences(_regressors(observed, fitted.familiarity), fitted.config.weights)
+            for fitted, observed in parts
+        ]
+    )  # (N,)
+    judged = [caption for fitted, part in parts for caption in _judged(fitted, part)]
+    shares = torch.cat([observed.shares for _, observed in parts])  # (N,)
+    sure = torch.tensor([caption.doubt == "" for caption in judged])  # (N,)
+    order = scores.argsort()
+    fifths = tuple(
+        Fifth(float(scores[rows].mean()), float(shares[rows].mean()), len(rows))
+        for rows in order.tensor_split(5)
+    )
+    return Reliability(
+        len(scores),
+        float(scores.mean()),
+        float(shares.mean()),
+        fifths,
+        float((~sure).double().mean()),
+        float((sure & (shares == 0)).double().mean()),
+    )

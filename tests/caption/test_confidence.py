@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy
@@ -23,12 +23,13 @@ from captioner.caption.confidence import (
     Confidence,
     ConfidenceConfig,
     ConfidenceWeights,
+    Familiarity,
+    FamiliarityConfig,
     confidences,
     fit_weights,
+    pooled_features,
     regressors,
-    with_mean,
 )
-from captioner.caption.familiarity import Familiarity, FamiliarityConfig, pooled_features
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.text import vocabulary as vocabulary_module
@@ -57,7 +58,7 @@ def make_confidence(model: Captioner, unsure_below: float = 0.25) -> Confidence:
 
 
 def test_a_confidence_by_hand() -> None:
-    confidence = Confidence(ConfidenceConfig(FAMILIARITY, WEIGHTS))
+    confidence = Confidence(ConfidenceConfig(FAMILIARITY, WEIGHTS), Familiarity(FAMILIARITY, 4))
     usual, odd = (confidence.judge([CAPTION], value)[0] for value in (-1.0, 2.5))
     # The mean of four log-probabilities, the ending's among them, is -1.
     base = 1.0 + 0.5 * -1.0 + 0.25 * -2.0 - 0.125 * 3
@@ -70,9 +71,9 @@ def test_a_confidence_by_hand() -> None:
 
 def test_the_words_for_a_doubt() -> None:
     assert CAPTION.doubt == ""
-    assert replace(CAPTION, confidence=0.9, sure=True, familiar=False).doubt == ""
+    assert replace(CAPTION, confidence=0.9, sure=True, familiar=True).doubt == ""
     assert replace(CAPTION, confidence=0.1, sure=False, familiar=True).doubt == "not sure"
-    unlike = replace(CAPTION, confidence=0.1, sure=False, familiar=False)
+    unlike = replace(CAPTION, confidence=0.1, sure=True, familiar=False)
     assert unlike.doubt == "not sure: unlike the photos this model was trained on"
     assert "confidence" not in CAPTION.as_dict()
     assert unlike.as_dict()["confidence"] == 0.1
@@ -92,7 +93,8 @@ def test_known_probabilities_are_recovered() -> None:
     expected = confidences(features, truth)
     shares = torch.tensor(random.binomial(5, expected.numpy()) / 5)
     found = fit_weights(features, shares)
-    assert torch.allclose(found.tensor[1:], truth.tensor[1:], atol=0.12)
+    for name in ("mean_log_probability", "lowest_log_probability", "words", "unusualness"):
+        assert getattr(found, name) == pytest.approx(getattr(truth, name), abs=0.12)
     apart = (confidences(features, found) - expected).abs()
     assert float(apart.max()) < 0.05
     assert found == fit_weights(features, shares)
@@ -108,7 +110,7 @@ def test_counts_are_as_good_as_repetition() -> None:
         features.repeat_interleave(repeated, 0), shares.repeat_interleave(repeated), ridge=0
     )
     once = fit_weights(features, shares, counts, ridge=0)
-    assert torch.allclose(once.tensor, again.tensor, atol=1e-6)
+    assert astuple(once) == pytest.approx(astuple(again), abs=1e-6)
 
 
 def test_groups_that_are_told_apart_leave_the_weights_finite() -> None:
@@ -116,20 +118,12 @@ def test_groups_that_are_told_apart_leave_the_weights_finite() -> None:
     features[20:, 3] = 50.0
     shares = torch.tensor([0.5] * 20 + [0.0] * 20).double()
     found = fit_weights(features, shares)
-    assert bool(found.tensor.isfinite().all())
+    assert all(map(math.isfinite, astuple(found)))
     low, high = confidences(features[[39, 0]], found).tolist()
     assert low < 0.1
     assert high == pytest.approx(0.5, abs=0.1)
     with pytest.raises(UserError, match="2 captions or more to fit, and has 1"):
         fit_weights(features[:1], shares[:1])
-
-
-def test_the_mean_is_set_by_the_intercept_alone() -> None:
-    features = torch.tensor(numpy.random.default_rng(2).normal(0, 1, (100, 5)))
-    found = with_mean(WEIGHTS, features, 0.3)
-    assert float(confidences(features, found).mean()) == pytest.approx(0.3)
-    assert replace(found, intercept=WEIGHTS.intercept) == WEIGHTS
-    assert math.isfinite(with_mean(WEIGHTS, features, 0.0).intercept)
 
 
 def test_captions_of_a_search_carry_it_and_given_sentences_do_not() -> None:
@@ -184,8 +178,8 @@ def test_loading_it_imports_nothing_heavy(calibrated: Path) -> None:
 
 
 def test_its_tensors_are_small() -> None:
-    config = ConfidenceConfig(replace(FAMILIARITY, components=40), WEIGHTS)
-    sizes = [each.numel() * each.element_size() for each in Confidence(config).buffers()]
+    familiarity = Familiarity(replace(FAMILIARITY, components=40), 512)
+    sizes = [each.numel() * each.element_size() for each in familiarity.buffers()]
     assert 100_000 < sum(sizes) < 200_000
 
 
@@ -302,7 +296,7 @@ def test_numbers_without_their_tensors_are_refused(calibrated: Path) -> None:
         ((), {"unsure_below": 2}, r"confidence: unsure_below 2\.0 is not between 0 and 1"),
         (("weights",), {"words": "many"}, "confidence: weights: words should be a number"),
         (("weights",), {"length": 1}, "confidence: weights: unknown field 'length'"),
-        (("familiarity",), {"components": 0}, "familiarity: components 0 is not from 1"),
+        (("familiarity",), {"components": 0}, "familiarity: components 0 is not at least 1"),
         (("familiarity",), {"floor": 0}, r"familiarity: floor 0\.0 is not above 0"),
         (("familiarity",), {"distance_deviation": 0}, r"distance_deviation 0\.0 is not above 0"),
     ],

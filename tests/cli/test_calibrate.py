@@ -39,7 +39,7 @@ def folder(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 COMMAND = ["calibrate", "--model", "tiny-model", "--format", "table", "--annotations"]
-COMMAND += ["captions.csv", "--outliers", "3"]
+COMMAND += ["captions.csv"]
 
 
 def test_a_model_is_calibrated_and_then_says_when_it_is_not_sure(
@@ -51,10 +51,10 @@ def test_a_model_is_calibrated_and_then_says_when_it_is_not_sure(
     before = capsys.readouterr().out
     assert main([*COMMAND, "--unsure-below", "0.3", "--json", "report.json"]) == 0
     printed = capsys.readouterr().out
-    assert "expected calibration error" in printed
+    assert "fifth 5" in printed
     assert printed.splitlines()[-1] == "written into tiny-model"
     report = json.loads((folder / "report.json").read_text())
-    assert report["photos"]["count"] == 20
+    assert report["splits"]["val"]["photos"] == 40
 
     out = ["--json", "out.json", "--csv", "out.csv"]
     assert main(["caption", "noise.png", "photos/1.png", "--model", "tiny-model", *out]) == 0
@@ -97,12 +97,11 @@ def test_nothing_changes_without_a_confidence(
         (["--model", "absent"], "model 'absent' is neither a folder"),
         (["--annotations", "absent.csv"], "absent.csv"),
         (["--split", "test"], "has no split 'test'"),
-        (["--training-split", "val"], "40 photos are in both"),
-        (["--training-photos", "3"], "training photos 3 is not at least 8"),
-        (["--outliers", "0"], "outliers 0 is not at least 1"),
-        (["--unsure-below", "7"], "unsure_below 7.0 is not between 0 and 1"),
-        (["--batch-size", "0"], "batch size 0"),
-        (["--seed", "-1"], "seed -1"),
+        (["--split", "train"], "40 photos of train are training photos"),
+        (["--training-photos", "3"], "--training-photos 3 is not at least 8"),
+        (["--unsure-below", "7"], "--unsure-below 7.0 is not between 0 and 1"),
+        (["--batch-size", "0"], "--batch-size 0"),
+        (["--seed", "-1"], "--seed -1"),
         (["--device", "tpu7"], "tpu7"),
         (["--json", ""], "--json is empty"),
         (["--json", "photos"], "--json photos is a folder"),

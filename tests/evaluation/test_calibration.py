@@ -1,55 +1,94 @@
-"""Reliability and areas under ROC curves, by hand."""
+"""Calibration: fitted on every split, measured by cross-fitting, unsure of pictures of nothing."""
 
 from __future__ import annotations
 
-import numpy as np
+import json
+
+import numpy
 import pytest
+from PIL import Image
+from samples import make_captioner
 
 from captioner.errors import UserError
-from captioner.evaluation.calibration import ReliabilityBin, auroc, reliability
+from captioner.evaluation.calibration import CaptionedPhotos, calibrate
+from captioner.recipes.sources import Source
 
 
-def test_bins_by_hand() -> None:
-    found = reliability([0.1, 0.2, 0.6, 1.0], [0.0, 0.5, 1.0, 1.0], bins=2)
-    low, high = found.bins
-    assert low == ReliabilityBin(0.0, 0.5, pytest.approx(0.15), pytest.approx(0.25), 2)
-    assert high == ReliabilityBin(0.5, 1.0, pytest.approx(0.8), pytest.approx(1.0), 2)
-    assert found.error == pytest.approx((0.1 + 0.2) / 2)
-    assert found.squared_error == pytest.approx((0.01 + 0.09 + 0.16) / 4)
+def photo(seed: int) -> Image.Image:
+    colours = numpy.random.default_rng(seed).integers(0, 255, (6, 8, 3), numpy.uint8)
+    return Image.fromarray(colours).resize((90, 80))
 
 
-def test_a_bin_without_items_is_left_out_and_the_edge_belongs_to_the_upper_bin() -> None:
-    found = reliability([0.5, 0.0], [1.0, 0.0], bins=4)
-    assert [(each.low, each.count) for each in found.bins] == [(0.0, 1), (0.5, 1)]
+def source(first: int, count: int, caption: str = "a brown dog runs") -> Source:
+    return Source(
+        image_ids=[f"{first + row}.jpg" for row in range(count)],
+        captions=[[caption]] * count,
+        words=[[caption.split()]] * count,
+        open_photo=lambda row: photo(first + row),
+    )
 
 
-def test_scores_that_are_the_truth_have_a_small_error() -> None:
-    random = np.random.default_rng(0)
-    truth = random.uniform(0, 1, 20_000)
-    seen = (random.uniform(0, 1, 20_000) < truth).astype(float)
-    assert reliability(truth.tolist(), seen.tolist()).error < 0.015
-    assert reliability((truth / 2).tolist(), seen.tolist()).error > 0.2
+def splits(**sources: Source) -> dict[str, CaptionedPhotos]:
+    return dict(sources)
+
+
+def test_a_model_gets_its_confidence() -> None:
+    model = make_captioner()
+    report = calibrate(
+        model, source(0, 24), splits(dogs=source(100, 21), men=source(200, 11, "two men"))
+    )
+    assert model.confidence is not None
+    assert {name: found.photos for name, found in report.splits.items()} == {"dogs": 21, "men": 11}
+    for found in report.splits.values():
+        assert sum(fifth.photos for fifth in found.fifths) == found.photos
+        assert [fifth.expected for fifth in found.fifths] == sorted(
+            fifth.expected for fifth in found.fifths
+        )
+        shares = sum(fifth.observed * fifth.photos for fifth in found.fifths)
+        assert shares / found.photos == pytest.approx(found.observed)
+        assert found.sure_without <= 1 - found.unsure
+    plain = json.loads(json.dumps(report.as_dict()))
+    assert plain["splits"]["dogs"]["photos"] == 21
+    assert "pictures of nothing: unsure" in report.table()
+    (caption,) = model.caption([photo(100)])
+    assert 0 <= (caption.confidence or 0) <= 1
+
+
+def test_the_mean_confidence_is_the_share_observed() -> None:
+    """The intercept of a logistic regression sees to it, but for the pictures of nothing."""
+    for words in ("a brown dog runs on water", "two men"):
+        model = make_captioner()
+        report = calibrate(model, source(0, 24), splits(all=source(100, 40, words)))
+        found = report.splits["all"]
+        assert found.expected == pytest.approx(found.observed, abs=0.15)
+
+
+def test_the_same_again_gives_the_same() -> None:
+    models = make_captioner(), make_captioner()
+    for model in (*models, models[0]):  # The first one had a confidence the second time.
+        calibrate(model, source(0, 24), splits(all=source(100, 20)))
+    first, again = models
+    assert first.confidence is not None
+    assert again.confidence is not None
+    assert first.confidence.config == again.confidence.config
 
 
 @pytest.mark.parametrize(
-    ("higher", "lower", "area"),
+    ("training", "validation", "sentence"),
     [
-        ([2.0, 3.0], [0.0, 1.0], 1.0),
-        ([0.0, 1.0], [2.0, 3.0], 0.0),
-        ([1.0, 1.0], [1.0], 0.5),
-        ([1.0, 3.0], [2.0, 2.0, 0.0], 2 / 3),
+        (source(0, 7), source(100, 20), "8 photos of each split or more, and training has 7"),
+        (source(0, 24), source(100, 7), "8 photos of each split or more, and val has 7"),
+        (source(0, 24), source(20, 20), "4 photos of val are training photos, '20.jpg' among"),
+        (source(0, 24), source(100, 20, ""), ""),
     ],
 )
-def test_areas_by_hand(higher: list[float], lower: list[float], area: float) -> None:
-    assert auroc(higher, lower) == pytest.approx(area)
-
-
-def test_nothing_to_measure_is_refused() -> None:
-    with pytest.raises(UserError, match="nothing to measure"):
-        reliability([], [])
-    with pytest.raises(UserError, match="number of bins, 0"):
-        reliability([0.5], [1.0], bins=0)
-    with pytest.raises(ValueError, match="1 scores but 2"):
-        reliability([0.5], [1.0, 0.0])
-    with pytest.raises(UserError, match="one of the two groups is empty"):
-        auroc([], [1.0])
+def test_what_cannot_be_calibrated_is_refused(
+    training: Source, validation: Source, sentence: str
+) -> None:
+    model = make_captioner()
+    if sentence:
+        with pytest.raises(UserError, match=sentence):
+            calibrate(model, training, splits(val=validation))
+    else:  # References without words: nothing that the model says is true.
+        report = calibrate(model, training, splits(val=validation))
+        assert report.splits["val"].observed == 0
