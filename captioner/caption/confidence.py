@@ -1,9 +1,9 @@
 """How far a caption is to be trusted: a calibrated score, and words for a low one.
 
-A caption's confidence is the share of its content words that people are expected to use when they
-describe the photo. It is a logistic regression (Platt 1999, *Probabilistic Outputs for Support
-Vector Machines*; for shares, Papke and Wooldridge 1996) on the log-probabilities of its words, their
-number, and how unusual the photo is.
+A caption's confidence is the share of its content words that people are expected to use of the
+photo. It is a logistic regression (Platt 1999, *Probabilistic Outputs for Support Vector Machines*;
+for shares, Papke and Wooldridge 1996) on the log-probabilities of its words, their number, and how
+unusual the photo is.
 
 A photo is unusual when its features lie far from those of training photos: a Mahalanobis distance
 (Lee et al. 2018, *A Simple Unified Framework for Detecting Out-of-Distribution Samples and
@@ -60,7 +60,7 @@ class FamiliarityConfig:
     unfamiliar_above: float
 
     def __post_init__(self) -> None:
-        if not 1 <= self.components:
+        if self.components < 1:
             raise UserError(f"components {self.components} is not at least 1")
         for name in ("floor", "rest_variance", "distance_deviation"):
             if not getattr(self, name) > 0:

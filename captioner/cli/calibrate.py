@@ -10,8 +10,8 @@ from captioner.errors import UserError
 from captioner.files import check_output, check_writable, real_path
 
 DESCRIPTION = """\
-Gives a trained model its confidence: the share of a caption's content words that people are expected
-to use of the photo. A low one is called "not sure", and so is that of a photo unlike the training
+Gives a trained model its confidence: the share of a caption's content words that people are
+expected to use of the photo. A low one is called "not sure", and so is a photo unlike the training
 photos.
 
   captioner calibrate --model runs/flickr8k/model --format flickr8k \\

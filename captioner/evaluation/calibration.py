@@ -166,9 +166,7 @@ def calibrate(
             half[name] = observed.take(part)
     fitted = [_fit(familiar, list(half.values()), nothing, unsure_below) for half in halves]
     splits = {
-        name: _reliability(
-            [(fitted[1], halves[0][name]), (fitted[0], halves[1][name])], unsure_below
-        )
+        name: _reliability([(fitted[1], halves[0][name]), (fitted[0], halves[1][name])])
         for name in found
     }
     captioner.confidence = _fit(familiar, list(found.values()), nothing, unsure_below)
@@ -263,9 +261,7 @@ def _judged(confidence: Confidence, observed: _Observed) -> list[Caption]:
     return [confidence.judge([caption], value)[0] for caption, value in pairs]
 
 
-def _reliability(
-    parts: Sequence[tuple[Confidence, _Observed]], unsure_below: float
-) -> Reliability:
+def _reliability(parts: Sequence[tuple[Confidence, _Observed]]) -> Reliability:
     scores = torch.cat(
         [
             confidences(_regressors(observed, fitted.familiarity), fitted.config.weights)
