@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,29 +27,16 @@ from captioner.caption.confidence import (
     pooled_features,
     regressors,
 )
+from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.evaluation.word_precision import content_share
-from captioner.progress import Progress
+from captioner.progress import progress_bar
 
 LEAST_PHOTOS = 8
 """Fewest photos of each kind that a confidence is fitted to."""
 
 NOTHING_SHARE = 0.1
 """What all pictures of nothing count beside all photos."""
-
-
-class CaptionedPhotos(Protocol):
-    """Photos with references in words, as the readers of `captioner.data` give them."""
-
-    @property
-    def names(self) -> list[str]: ...  # noqa: D102
-
-    @property
-    def words(self) -> list[list[list[str]]]: ...  # noqa: D102
-
-    def __len__(self) -> int: ...
-
-    def open_photos(self, rows: Sequence[int]) -> dict[int, Image.Image]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -125,8 +112,8 @@ class _Observed:
 
 def calibrate(
     captioner: Captioner,
-    training: CaptionedPhotos,
-    validation: dict[str, CaptionedPhotos],
+    training: Source,
+    validation: dict[str, Source],
     training_photos: int = 2000,
     unsure_below: float = UNSURE_BELOW,
     seed: int = 0,
@@ -176,25 +163,23 @@ def calibrate(
 
 
 def _training_features(
-    captioner: Captioner, source: CaptionedPhotos, rows: Sequence[int], batch_size: int
+    captioner: Captioner, source: Source, rows: Sequence[int], batch_size: int
 ) -> Tensor:
-    progress = Progress("training photos", len(rows), "images")
+    progress = progress_bar("training photos", len(rows), "images")
     found = []
     for first in range(0, len(rows), batch_size):
         batch = rows[first : first + batch_size]
         photos = list(source.open_photos(batch).values())
         found.append(pooled_features(captioner.annotations(photos)))  # (B, F)
-        progress.advance(len(batch))
+        progress.update(len(batch))
     progress.close()
     return torch.cat(found)
 
 
-def _observe(
-    captioner: Captioner, source: CaptionedPhotos, name: str, batch_size: int
-) -> _Observed:
+def _observe(captioner: Captioner, source: Source, name: str, batch_size: int) -> _Observed:
     """Captions of a split; those without a content word are left out."""
     captions, features, shares = [], [], []
-    progress = Progress(name, len(source), "images")
+    progress = progress_bar(name, len(source), "images")
     for first in range(0, len(source), batch_size):
         rows = range(first, min(first + batch_size, len(source)))
         annotations = captioner.annotations(list(source.open_photos(rows).values()))
@@ -206,7 +191,7 @@ def _observe(
                 captions.append(caption)
                 features.append(own)
                 shares.append(share)
-        progress.advance(len(rows))
+        progress.update(len(rows))
     progress.close()
     if len(captions) < LEAST_PHOTOS:
         raise UserError(
@@ -216,7 +201,7 @@ def _observe(
     return _Observed(captions, torch.stack(features), torch.tensor(shares).double())
 
 
-def _observe_nothing(captioner: Captioner, source: CaptionedPhotos, seed: int) -> _Observed:
+def _observe_nothing(captioner: Captioner, source: Source, seed: int) -> _Observed:
     """Captions of a few photos with their pixels shuffled, of which nothing is true."""
     generator = np.random.default_rng(seed)
     pictures = []

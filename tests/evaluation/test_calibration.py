@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 from samples import make_captioner
 
+from captioner.data.source import Source
 from captioner.errors import UserError
-from captioner.evaluation.calibration import CaptionedPhotos, calibrate
-from captioner.recipes.sources import Source
+from captioner.evaluation.calibration import calibrate
 
 
 def photo(seed: int) -> Image.Image:
@@ -28,14 +28,10 @@ def source(first: int, count: int, caption: str = "a brown dog runs") -> Source:
     )
 
 
-def splits(**sources: Source) -> dict[str, CaptionedPhotos]:
-    return dict(sources)
-
-
 def test_a_model_gets_its_confidence() -> None:
     model = make_captioner()
     report = calibrate(
-        model, source(0, 24), splits(dogs=source(100, 21), men=source(200, 11, "two men"))
+        model, source(0, 24), {"dogs": source(100, 21), "men": source(200, 11, "two men")}
     )
     assert model.confidence is not None
     assert {name: found.photos for name, found in report.splits.items()} == {"dogs": 21, "men": 11}
@@ -58,7 +54,7 @@ def test_the_mean_confidence_is_the_share_observed() -> None:
     """The intercept of a logistic regression sees to it, but for the pictures of nothing."""
     for words in ("a brown dog runs on water", "two men"):
         model = make_captioner()
-        report = calibrate(model, source(0, 24), splits(all=source(100, 40, words)))
+        report = calibrate(model, source(0, 24), {"all": source(100, 40, words)})
         found = report.splits["all"]
         assert found.expected == pytest.approx(found.observed, abs=0.15)
 
@@ -66,7 +62,7 @@ def test_the_mean_confidence_is_the_share_observed() -> None:
 def test_the_same_again_gives_the_same() -> None:
     models = make_captioner(), make_captioner()
     for model in (*models, models[0]):  # The first one had a confidence the second time.
-        calibrate(model, source(0, 24), splits(all=source(100, 20)))
+        calibrate(model, source(0, 24), {"all": source(100, 20)})
     first, again = models
     assert first.confidence is not None
     assert again.confidence is not None
@@ -88,7 +84,7 @@ def test_what_cannot_be_calibrated_is_refused(
     model = make_captioner()
     if sentence:
         with pytest.raises(UserError, match=sentence):
-            calibrate(model, training, splits(val=validation))
+            calibrate(model, training, {"val": validation})
     else:  # References without words: nothing that the model says is true.
-        report = calibrate(model, training, splits(val=validation))
+        report = calibrate(model, training, {"val": validation})
         assert report.splits["val"].observed == 0
