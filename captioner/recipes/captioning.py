@@ -29,7 +29,7 @@ from captioner.recipes.features import (
 )
 from captioner.recipes.judge import MODEL, CaptionJudge, free_running, scores_of, write_captions
 from captioner.recipes.objectives import Loss, make_loss, use_word_vectors
-from captioner.recipes.run_folder import check_run, processes_of_run, taken_folder
+from captioner.recipes.run_folder import check_run, locked_run_folder, run_engine
 from captioner.recipes.sources import read_sources
 from captioner.recipes.start import WORDS, Start, read_start
 from captioner.text.vocabulary import Vocabulary
@@ -62,7 +62,7 @@ def train_captioner(
     other run may be training in. Several processes end as `captioner.training.train` says.
     """
     folder = Path(folder)
-    with processes_of_run(device) as engine, contextlib.ExitStack() as kept:
+    with run_engine(device) as engine, contextlib.ExitStack() as kept:
         with engine.fail_together():
             check_run(recipe, folder, resume, engine)
             train_source, validation_source = read_sources(recipe.data)
@@ -70,7 +70,7 @@ def train_captioner(
             _check_validation(len(validation_source))
             resumed = resume and (folder / CHECKPOINT).exists()
             start = _start(recipe, folder, resumed)
-        kept.enter_context(taken_folder(recipe, folder, resume, engine))
+        kept.enter_context(locked_run_folder(recipe, folder, resume, engine))
         loaders = None
         if engine.device.type == "cuda" and recipe.photos_in_step:
             loaders = kept.enter_context(photo_loaders(engine.local_size))

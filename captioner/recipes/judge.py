@@ -17,7 +17,7 @@ from captioner.recipes.config import SCORES, CaptioningRecipe
 from captioner.recipes.features import Rows
 from captioner.render.panels import panels
 from captioner.text.tokenizer import tokenize
-from captioner.training import Engine, Shown
+from captioner.training import Engine, ShownExample
 
 MODEL = "model"
 """In a run's folder: the folder of the best model."""
@@ -63,7 +63,7 @@ class CaptionJudge:
         """Save the captioner alone."""
         save_model(self.captioner, folder)
 
-    def show(self) -> list[Shown]:
+    def show(self) -> list[ShownExample]:
         """The first few photos with their captions, and where was looked for each word.
 
         A photo that can no longer be read has no picture.
@@ -83,7 +83,7 @@ class CaptionJudge:
             if photo is not None and region is not None and caption.words:
                 picture = panels(photo, caption.words, caption.attention, region, panel_size=160)
             text = f"**{caption.text}**\n\n{references}"
-            shown.append(Shown(f"photo {self.source.image_ids[index]}", text, picture))
+            shown.append(ShownExample(f"photo {self.source.image_ids[index]}", text, picture))
         return shown
 
 

@@ -1,4 +1,4 @@
-"""The folder of a run: whether a run may begin or go on in it, and taking it."""
+"""Checks and locks a run folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from captioner.recipes.translation_config import TranslationRecipe
 from captioner.training import CHECKPOINT, Engine, check_checkpoint, summary_writer
 
 CONFIG = "config.json"
-"""In a run's folder: the recipe that it was made with."""
+"""File in a run's folder: its recipe."""
 
 CHANGEABLE = (
     "training.epochs",
@@ -29,15 +29,14 @@ CHANGEABLE = (
     "features.batch_size",
     "features.folder",
 )
-"""What a resumed run may have otherwise; any other change would make it another run."""
-
+"""Fields that may change when a run is resumed."""
 
 Recipe = CaptioningRecipe | TranslationRecipe
 
 
 @contextlib.contextmanager
-def processes_of_run(device: torch.device | str) -> Iterator[Engine]:
-    """The processes of a run, of which the first one alone prints."""
+def run_engine(device: torch.device | str) -> Iterator[Engine]:
+    """Connects the processes of a run; only process 0 prints."""
     with Engine(device) as engine, contextlib.ExitStack() as kept:
         if not engine.is_main:
             kept.enter_context(contextlib.redirect_stdout(None))
@@ -45,10 +44,7 @@ def processes_of_run(device: torch.device | str) -> Iterator[Engine]:
 
 
 def check_run(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> None:
-    """Raise `UserError`, in process 0, where the run cannot begin: a matter of seconds.
-
-    That is for want of a package, and as `check_folder` does.
-    """
+    """Raise `UserError`, in process 0, as `check_folder` does and for a missing package."""
     if engine.is_main:
         if recipe.training.tensorboard:
             summary_writer()  # Its package may be missing.
@@ -56,16 +52,16 @@ def check_run(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> Non
 
 
 @contextlib.contextmanager
-def taken_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> Iterator[None]:
-    """While entered, the folder is this run's alone; its config and record are written into it.
+def locked_run_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> Iterator[None]:
+    """Locks the folder and writes the run's config and environment to it.
 
-    Raises `UserError`, at one process for all, where it is another's, and as `check_folder` does.
+    Raises `UserError`, in one process, if another run has locked it, and as `check_folder` does.
     """
     with contextlib.ExitStack() as kept:
         with engine.fail_together():
             if engine.is_main:
                 kept.enter_context(folder_lock(folder, "run"))
-                # Another run may have been in it meanwhile.
+                # Again: another run may have ended since `check_run`.
                 check_folder(recipe, folder, resume, engine.size)
                 write_record(folder, recipe.training.seed, engine, resume)
                 write_json(folder / CONFIG, to_mapping(recipe))
@@ -73,21 +69,20 @@ def taken_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
 
 
 def check_folder(recipe: Recipe, folder: Path, resume: bool, processes: int = 1) -> None:
-    """Raise `UserError` where the folder holds a run that this one would not go on with.
+    """Raise `UserError` if the folder holds a run that cannot be resumed.
 
-    That is any run without `resume`; with it, one whose recipe differs in a field that is not one
-    of `CHANGEABLE`, which is named, and one whose checkpoint is damaged, or of a run that was not
-    of so many processes.
+    Without `resume`, that is any run. With it, a run whose recipe differs in a field that is not
+    in `CHANGEABLE`, or whose checkpoint is damaged or of another number of processes.
     """
     if not (folder / CHECKPOINT).exists():
         return
     if not resume:
-        raise UserError(f"{folder} holds a run; give --resume to go on with it or another folder")
+        raise UserError(f"{folder} holds a run: give --resume to continue it, or another folder")
     path = folder / CONFIG
     made_with = from_mapping(type(recipe), read_json(path, "config of the run"), str(path))
     before, now = flat(to_mapping(made_with)), flat(to_mapping(recipe))
     for name in sorted(before.keys() | now.keys()):
-        if name in CHANGEABLE or name.startswith("data.archives."):  # Unpacked, it is no matter.
+        if name in CHANGEABLE or name.startswith("data.archives."):  # They are unpacked already.
             continue
         if before.get(name) != now.get(name):
             raise UserError(

@@ -1,4 +1,4 @@
-"""What a run was made with, beside its config: versions, device, processes."""
+"""Records the environment of a run: versions, device, processes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from captioner.files import read_json, write_json
 from captioner.training import Engine
 
 RECORD = "environment.json"
-"""In a run's folder: a list, with an entry for each time that it was begun or resumed."""
+"""File in a run's folder: a list with an entry for each start and resume."""
 
 
 def write_record(folder: Path, seed: int, engine: Engine, resumed: bool) -> None:
-    """Write down what this part of a run is made with, behind what is there where it is resumed.
+    """Write the environment, after the entries of earlier parts of a resumed run.
 
-    Raises `UserError` where the file cannot be written, or what is there cannot be read.
+    Raises `UserError` when the file cannot be read or written.
     """
     path = folder / RECORD
     before: Any = read_json(path, "record of the run") if resumed and path.exists() else []

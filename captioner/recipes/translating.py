@@ -23,13 +23,13 @@ from captioner.evaluation.translations import (
 )
 from captioner.fields import to_mapping
 from captioner.files import write_json, write_text
-from captioner.recipes.run_folder import check_run, processes_of_run, taken_folder
+from captioner.recipes.run_folder import check_run, locked_run_folder, run_engine
 from captioner.recipes.translation_batches import TranslationBatches
 from captioner.recipes.translation_config import ParallelData, TextConfig, TranslationRecipe
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.capitals import as_sentence
 from captioner.text.vocabulary_files import load_text_vocabulary, save_text_vocabulary
-from captioner.training import CHECKPOINT, Engine, Shown, Validation, train
+from captioner.training import CHECKPOINT, Engine, ShownExample, Validation, train
 from captioner.translate import TranslationLoss, Translator, save_translator
 from captioner.translate.translator_folder import JOINT, SOURCE, TARGET
 
@@ -59,14 +59,14 @@ def train_translator(
     training in, and where a package is missing.
     """
     folder = Path(folder)
-    with processes_of_run(device) as engine, contextlib.ExitStack() as kept:
+    with run_engine(device) as engine, contextlib.ExitStack() as kept:
         with engine.fail_together():
             if engine.is_main:
                 sacrebleu_metrics()  # Its package may be missing.
             check_run(recipe, folder, resume, engine)
             training, validation = read_texts(recipe.data)
             resumed = resume and (folder / CHECKPOINT).exists()
-        kept.enter_context(taken_folder(recipe, folder, resume, engine))
+        kept.enter_context(locked_run_folder(recipe, folder, resume, engine))
         with engine.fail_together():
             if resumed:
                 source, target = _saved_vocabularies(folder, recipe.text.joint)
@@ -206,11 +206,11 @@ class TranslationJudge:
         """Save the translator alone."""
         save_translator(self.translator, folder)
 
-    def show(self) -> list[Shown]:
+    def show(self) -> list[ShownExample]:
         """The first few sentences with their translations."""
         shown = zip(self.pairs[:_SHOWN], self.translations, strict=False)
         return [
-            Shown(f"line {pair.line}", f"{pair.source}\n\n**{text}**\n\n{pair.target}")
+            ShownExample(f"line {pair.line}", f"{pair.source}\n\n**{text}**\n\n{pair.target}")
             for pair, text in shown
         ]
 

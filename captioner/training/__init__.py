@@ -6,7 +6,7 @@ from captioner.training.config import TrainingConfig
 from captioner.training.engine import Engine
 from captioner.training.interruption import Interrupted
 from captioner.training.loop import CHECKPOINT, Trainable, Validation, train
-from captioner.training.tensorboard import Shown, summary_writer
+from captioner.training.tensorboard import ShownExample, summary_writer
 
 __all__ = [
     "CHECKPOINT",
@@ -15,7 +15,7 @@ __all__ = [
     "Interrupted",
     "Part",
     "SharedBatches",
-    "Shown",
+    "ShownExample",
     "Step",
     "Trainable",
     "TrainingConfig",

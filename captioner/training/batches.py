@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 
 class Part(NamedTuple):
-    """A part of a step's batch, small enough to be worked on at once.
+    """A part of a step's batch that fits into memory.
 
-    batch: what the model's `loss` takes. examples: how many it is the loss of; with 0 it only keeps
-    a process company that has none, and adds nothing.
+    batch: the argument of the model's `loss`. examples: the number of examples; 0 for a masked
+    dummy example, so that every process takes part.
     """
 
     batch: Any
@@ -18,10 +18,10 @@ class Part(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What one process does of one step.
+    """One process's share of a training step.
 
-    parts: one after the other, before the weights are changed.
-    examples: of the whole step, over all its parts and all processes.
+    parts: computed one after the other, before the optimiser's step.
+    examples: number of examples of the whole step, over all parts and processes.
     """
 
     parts: Sequence[Part]
@@ -29,10 +29,10 @@ class Step(NamedTuple):
 
 
 class Batches(Protocol):
-    """The training set, cut into batches; the same for the same epoch, whoever asks."""
+    """A training set in batches, which depend on the epoch only."""
 
     def steps(self, epoch: int) -> int:
-        """How many batches the epoch has: as many as every other."""
+        """The number of batches of the epoch, the same for every epoch."""
         ...
 
     def batches(self, epoch: int, first: int) -> Iterable[Any]:
@@ -42,21 +42,21 @@ class Batches(Protocol):
 
 @runtime_checkable
 class SharedBatches(Protocol):
-    """A training set whose batches can be divided, among processes and into parts."""
+    """A training set whose batches can be divided among processes and into parts."""
 
     unit: str
-    """What an example is called, in the plural."""
+    """The name of the examples, in the plural."""
 
     def steps(self, epoch: int) -> int:
-        """How many batches the epoch has: as many as every other."""
+        """The number of batches of the epoch, the same for every epoch."""
         ...
 
     def shares(
         self, epoch: int, first: int, rank: int, processes: int, parts: int
     ) -> Generator[Step, None, None]:
-        """What process `rank` of so many does of each batch, from number `first` on.
+        """The share of process `rank` of each batch, from number `first` on.
 
-        parts: into how many parts its share is cut; every process has as many for every batch, the
-        last ones of no examples where a batch is too small.
+        parts: the number of parts of each share; the last ones have no examples if the batch is
+        too small.
         """
         ...

@@ -1,4 +1,4 @@
-"""Everything a run needs to go on, in one file: tensors, with the rest as JSON in its header."""
+"""Checkpoints: tensors in one safetensors file, with the run's position as JSON in its header."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ FORMAT = "captioner checkpoint 1"
 
 @dataclass
 class Position:
-    """Where a run is.
+    """The progress of a run.
 
-    epoch: passes done. step_in_epoch: steps done in the pass under way. step: steps done in all.
-    scores: validation scores so far. totals: sums of what is reported once an epoch.
+    epoch: epochs done. step_in_epoch: steps done in the current epoch. step: steps done in all.
+    scores: validation scores so far. totals: sums of the reports of the current epoch.
     """
 
     epoch: int = 0
@@ -36,14 +36,17 @@ class Position:
 
 
 RandomState = dict[str, Tensor]
-"""Where dropout draws from, by the kind of device."""
+"""States of random generators, by kind of device."""
 
 
 def random_state(device: torch.device) -> RandomState:
-    """The state of this process's generators: the CPU's, and that of its device."""
+    """The states of this process's generators: the CPU's and its device's."""
     states = {"cpu": torch.get_rng_state()}
-    own = _device_random_state(device)
-    return states if own is None else {**states, device.type: own}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    elif device.type == "mps":
+        states["mps"] = torch.mps.get_rng_state()
+    return states
 
 
 def save_checkpoint(
@@ -56,10 +59,10 @@ def save_checkpoint(
 ) -> None:
     """Write a checkpoint atomically: weights, optimiser state, random states and position.
 
-    average: averaged weights by name, where there are such. random_states: of all processes of the
-    run, in the order of their ranks; that of this one by default.
-    Raises `UserError` when the file cannot be written (a full disk, say); the checkpoint that was
-    there before is then still whole.
+    average: averaged weights by name, if any. random_states: those of all processes, by rank;
+    default: this process's.
+    Raises `UserError` when the file cannot be written (a full disk, say); the previous checkpoint
+    stays whole.
     """
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -74,10 +77,10 @@ def save_checkpoint(
     header = {"format": FORMAT, "position": json.dumps(vars(position))}
     if len(random_states) > 1:
         header["processes"] = str(len(random_states))
-    ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with atomic_path(path) as temporary:
         try:
-            save_file(ready, temporary, metadata=header)
+            save_file(tensors, temporary, metadata=header)
         except SafetensorError as error:
             raise UserError(f"cannot write {path}: {error}") from None
 
@@ -90,12 +93,11 @@ def load_checkpoint(
     rank: int = 0,
     processes: int = 1,
 ) -> Position:
-    """Put a checkpoint into a model and its optimiser, set the random state, give the position.
+    """Load a checkpoint into a model and its optimiser, and set the random state.
 
-    average: averaged weights by name, which are filled. rank, processes: which of how many
-    processes of the run this one is.
-    Raises `UserError` when the file is damaged, belongs to another model, or is of a run of more or
-    fewer processes, which would draw other numbers.
+    average: averaged weights by name, to fill. rank, processes: this process and their number.
+    Raises `UserError` when the file is damaged, belongs to another model, or to a run of another
+    number of processes, which would draw other random numbers.
     """
     position, tensors = _read(path, processes)
     try:
@@ -112,31 +114,31 @@ def load_checkpoint(
         for name, tensor in tensors.items():
             if not name.startswith(prefix):
                 continue
-            if tensor.dim() == 0:  # How many steps were made.
-                # A copy: the file would stay open, and on Windows could not be replaced.
-                own_form = tensor.to(parameter.device, copy=True)
+            if tensor.dim() == 0:  # The number of steps.
+                # A copy: Windows cannot replace a file that is open.
+                value = tensor.to(parameter.device, copy=True)
             elif tensor.shape == parameter.shape:
-                # In the parameter's own order in memory, which Adam's fused form goes by.
-                own_form = torch.empty_like(parameter, dtype=tensor.dtype).copy_(tensor)
+                # Fused Adam needs the memory format of the parameter.
+                value = torch.empty_like(parameter, dtype=tensor.dtype).copy_(tensor)
             else:
                 raise UserError(f"{other_model}: state {name!r}")
-            state[name.removeprefix(prefix)] = own_form
+            state[name.removeprefix(prefix)] = value
         if state:
             optimizer.state[parameter] = state
     device = parameters[0].device
-    if (own := _random_name(device.type, rank)) in tensors:
+    state_of_device = tensors.get(_random_name(device.type, rank))
+    if state_of_device is not None:
         try:
-            _set_device_random_state(device, tensors[own])
+            _set_device_random_state(device, state_of_device)
         except (TypeError, RuntimeError):
-            raise UserError(f"checkpoint {path} is damaged: its random state is not one") from None
+            raise UserError(f"checkpoint {path} is damaged: its random state is invalid") from None
     return position
 
 
 def check_checkpoint(path: Path, processes: int = 1) -> None:
-    """Raise `UserError` for a checkpoint that so many processes could not go on from.
+    """Raise `UserError` for a checkpoint that is damaged or of another number of processes.
 
-    That is a damaged one, or one of more or fewer processes; whether it is of the same model is
-    known only to `load_checkpoint`.
+    Only `load_checkpoint` knows whether it belongs to the model.
     """
     _, tensors = _read(path, processes)
     for rank in range(processes):
@@ -147,7 +149,7 @@ def check_checkpoint(path: Path, processes: int = 1) -> None:
 
 
 def _read(path: Path, processes: int) -> tuple[Position, dict[str, Tensor]]:
-    """Where a run of so many processes is, and its tensors, which lie in the file."""
+    """The position of a run, and its tensors, which are mapped from the file."""
     try:
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
@@ -161,7 +163,7 @@ def _read(path: Path, processes: int) -> tuple[Position, dict[str, Tensor]]:
     if made_by != str(processes):
         raise UserError(
             f"checkpoint {path} is of a run of {made_by} processes, not of {processes}: resume it "
-            "with as many, or begin another run from its weights (start_from)"
+            f"with {made_by}, or start another run from its weights (start_from)"
         )
     try:
         return Position(**json.loads(header["position"])), tensors
@@ -170,20 +172,13 @@ def _read(path: Path, processes: int) -> tuple[Position, dict[str, Tensor]]:
 
 
 def _damaged(path: Path) -> UserError:
-    return UserError(f"checkpoint {path} is damaged: it does not say where the run is")
+    return UserError(
+        f"checkpoint {path} is damaged: it lacks the position or random state of the run"
+    )
 
 
 def _random_name(kind: str, rank: int) -> str:
     return f"random.{kind}" if rank == 0 else f"random.{kind}.{rank}"
-
-
-def _device_random_state(device: torch.device) -> Tensor | None:
-    """Where dropout draws from on this accelerator; None on the CPU, whose state is always kept."""
-    if device.type == "cuda":
-        return torch.cuda.get_rng_state(device)
-    if device.type == "mps":
-        return torch.mps.get_rng_state()
-    return None
 
 
 def _set_device_random_state(device: torch.device, state: Tensor) -> None:

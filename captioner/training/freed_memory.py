@@ -1,4 +1,4 @@
-"""Keep the memory that a training step has freed for the next one."""
+"""Keeps freed memory in the process for the next training step."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _NEVER = -1
 
 
 def keep_freed_memory() -> bool:
-    """Have this process keep what it frees, for what it asks for next; whether it could be had.
+    """Tell glibc to keep freed memory; returns whether it does.
 
-    A step asks for the same large tensors as the one before. glibc gives such blocks back to the
-    system as soon as they are free, and the next ones are fetched, and emptied, page by page: up to
-    half of the time of a small Transformer's step on a CPU. Elsewhere than with glibc nothing is
-    changed. The process's memory stays as large as it once was, until it ends.
+    Every step allocates the same large tensors. By default glibc returns such blocks to the system
+    when they are freed, and the kernel zeroes each page again: up to half of the time of a small
+    Transformer's step on a CPU. The process stays as large as its largest step. No effect without
+    glibc.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

@@ -1,49 +1,41 @@
-"""Ctrl-C and SIGTERM, turned into a question a loop can ask between two steps."""
+"""Turns Ctrl-C and SIGTERM into a flag that the loop checks between two steps."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 
-class Interrupted(Exception):  # noqa: N818 - a wish fulfilled, not an error
-    """A run was asked to stop, and did, with its work saved. The message says how to go on."""
+class Interrupted(Exception):  # noqa: N818 - control flow, not an error
+    """A run stopped on request, with its checkpoint saved. The message says how to resume."""
 
 
 class Interruption:
-    """While entered, SIGINT and SIGTERM set `asked` instead of ending the process.
+    """Within it, SIGINT and SIGTERM set `is_requested`; no effect outside the main thread."""
 
-    A second signal ends it at once, if `insist`. Outside the main thread signals stay as they are.
-    """
-
-    def __init__(self, insist: bool = True) -> None:
-        """Of one process; one of several, of which torchrun tells each again, does not insist."""
-        self.asked = False
-        self._insist = insist
-        self._before: dict[int, Any] = {}
+    def __init__(self, exit_on_second: bool = True) -> None:
+        """exit_on_second: whether a second signal ends the process; torchrun repeats signals."""
+        self.is_requested = False
+        self._exit_on_second = exit_on_second
+        self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Interruption:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._handle)
+                self._previous[number] = signal.signal(number, self._handle)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._restore()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
-        if self._insist:
+        self.is_requested = True
+        if self._exit_on_second:
             self._restore()
 
     def _restore(self) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous.items():
             signal.signal(number, handler)
-        self._before.clear()
+        self._previous.clear()

@@ -1,4 +1,4 @@
-"""The models of the last few validations, kept beside the best one."""
+"""Keeps the models of the last validations, beside the best one."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 MODELS = "models"
-"""In a run's folder: the folder of these models, each in a folder `epoch-N`."""
+"""Folder of these models in a run's folder; each is in a folder `epoch-N`."""
 
 _NAME = re.compile(r"epoch-(\d+)")
 
 
 def keep_model(folder: Path, epoch: int, count: int, save: Callable[[Path], None]) -> None:
-    """Save the model of an epoch, and delete all but the last `count` up to this one.
+    """Save the model of an epoch, and delete all but the last `count` models up to this one.
 
-    folder: of the run. epoch: counted from 1. save: writes the model into the folder it is given.
-    Raises `UserError` as `save` does; then no other is deleted.
+    folder: the run's. epoch: counted from 1. save: saves the model to the given folder.
+    Raises `UserError` as `save` does, and deletes nothing then.
     """
     models = folder / MODELS
     save(models / f"epoch-{epoch:03}")

@@ -1,4 +1,4 @@
-"""The log of a run: one JSON object a line, never two for the same step."""
+"""The log of a run: a JSON object a line, one a step."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ class RunLog:
     """Appends records to a JSONL file, each with the `step` after which it was written."""
 
     def __init__(self, path: Path, resume_at: int | None = None) -> None:
-        """Open the log of a new run, or go on with one.
+        """Open the log of a new or a resumed run.
 
-        resume_at: the last step whose record is kept when a run is resumed; records behind it
-        are taken out, since they will be written again. Raises `UserError` when the file cannot
-        be written.
+        resume_at: the step at which a run is resumed; later records are removed, since they will
+        be written again. Raises `UserError` when the file cannot be written.
         """
         self.path = path
         kept = ""
@@ -28,7 +27,7 @@ class RunLog:
                     if json.loads(line)["step"] > resume_at:
                         continue
                 except (ValueError, KeyError, TypeError):
-                    continue  # The last line of a run that was killed may be cut off.
+                    continue  # A killed run may leave an incomplete last line.
                 kept += line + "\n"
         write_text(path, kept)
 

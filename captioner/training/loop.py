@@ -1,4 +1,4 @@
-"""The training loop: one for every model. It knows of a model only that it has `loss(batch)`."""
+"""The training loop for every model that has `loss(batch)`."""
 
 from __future__ import annotations
 
@@ -35,42 +35,39 @@ from captioner.training.optimizers import make_optimizer
 from captioner.training.schedule import learning_rate_factor, validations_since_best
 from captioner.training.step import Stepper
 from captioner.training.step_progress import StepProgress
-from captioner.training.tensorboard import Shown, TensorBoard
+from captioner.training.tensorboard import ShownExample, TensorBoard
 
 CHECKPOINT, LOG = "last.safetensors", "log.jsonl"
 
 SCALAR_STEPS = 100
-"""Steps between two looks at the loss for TensorBoard; an epoch may take hours."""
+"""Steps between two records of the loss for TensorBoard; an epoch may take hours."""
 
 
 class Trainable(Protocol):
-    """A model with a loss; an `nn.Module`."""
+    """An `nn.Module` with a loss."""
 
     def loss(self, batch: Any) -> dict[str, Tensor]:
-        """The loss of a batch as a scalar under `loss`, and further scalars to report.
-
-        The loss is a mean over the examples of the batch.
-        """
+        """Scalars to report; `loss` is the mean loss over the examples of the batch."""
         ...
 
 
 @dataclass(frozen=True)
 class Validation:
-    """How a run is judged, between epochs.
+    """Validation between epochs.
 
-    run: gives scores by name; the model is in evaluation mode and gradients are off. Every process
-        calls it, with the same weights, and those of process 0 are taken.
-    score: the name of the one that decides; higher is better.
-    keep: called by process 0 when that one is the best so far, to save what is to be kept.
-    show: what the model makes of a few examples, the same ones every time, for TensorBoard; called
-        by process 0, after `run`.
-    save: called by process 0 to save the model into a folder, where a run keeps the last ones.
+    run: returns scores by name; the model is in evaluation mode, without gradients. All processes
+        call it, with the same weights; the scores of process 0 count.
+    score: the name of the deciding score; higher is better.
+    save_best: saves the model that is the best so far, with its scores; process 0 calls it.
+    examples: the model's outputs for a few examples, for TensorBoard; process 0 calls it after
+        `run`.
+    save: saves the model to a folder, for `training.keep_last`; process 0 calls it.
     """
 
     run: Callable[[], dict[str, float]]
     score: str
-    keep: Callable[[dict[str, float]], None]
-    show: Callable[[], Sequence[Shown]] | None = None
+    save_best: Callable[[dict[str, float]], None]
+    examples: Callable[[], Sequence[ShownExample]] | None = None
     save: Callable[[Path], None] | None = None
 
 
@@ -84,45 +81,44 @@ def train(
     groups: list[dict[str, Any]] | None = None,
     engine: Engine | None = None,
 ) -> Position:
-    """Train a model, which must be a `Trainable`, and give back where the run ended.
+    """Train a model, a `Trainable`; returns the position at which the run ended.
 
     data: several processes, and parts of a step, need `SharedBatches`.
-    folder: gets `last.safetensors` (the checkpoint), `log.jsonl` and, with `keep_last`, the last
-        few models in `models/`. On several machines it must be on a disk that they share.
-    resume: go on from the checkpoint, if there is one, to the same numbers as a run that was
-        never stopped: bit for bit on the CPU, by one process or two. With three or more, torch adds
-        the gradients of the first step after a start in another order than those of later ones,
-        which changes numbers by some 2e-7 of their size. What several processes log as sums over
-        an epoch may differ in the last digit where they were stopped amid it.
-    groups: parameter groups for the optimiser, each with its own `lr` if it has one; by default
-        all parameters that take a gradient.
-    engine: the processes that train together, by default this one on the model's device. All of
-        them call this, with the same model, data and config; process 0 prints and writes.
+    folder: for `last.safetensors` (the checkpoint), `log.jsonl` and, with `keep_last`, the last
+        models in `models/`. Several machines must share it.
+    resume: continue from the checkpoint, if there is one. The result is that of an uninterrupted
+        run: bit for bit on a CPU with one or two processes. With more, torch adds the gradients of
+        the first step after a start in another order, which changes numbers by some 2e-7 of their
+        size. Sums that several processes log for an interrupted epoch may differ in the last digit.
+    groups: parameter groups of the optimiser, each with an optional `lr`; default: all parameters
+        that require a gradient.
+    engine: the processes that train together; default: this one, on the model's device. All of
+        them call this with the same model, data and config; process 0 prints and writes.
 
-    The caller seeds torch before making the model; from here on dropout draws from torch's own
-    generator, whose state is part of the checkpoint. Of several processes each draws its own.
-    Raises `UserError` when the loss, its gradient, a weight or what the model draws from is not
-    finite, when there is not enough memory and when the disk is full, with the last checkpoint
-    whole, and `Interrupted` after Ctrl-C or SIGTERM at any of the processes, with a checkpoint just
-    written. Of several processes one raises it, and the others just exit.
+    The caller seeds torch before making the model. Dropout draws from torch's global generator,
+    whose state is part of the checkpoint; each process has its own.
+    Raises `UserError` when a loss, gradient, weight or sampling probability is not finite, when
+    there is not enough memory and when the disk is full; the last checkpoint stays whole. Raises
+    `Interrupted` after Ctrl-C or SIGTERM at any process, with a new checkpoint. One of several
+    processes raises it; the others exit.
     """
     engine = engine or Engine(next(model.parameters()).device)
     run = _Run(model, data, config, folder, validation, resume, groups, engine)
-    interruption = Interruption(insist=engine.size == 1)
+    interruption = Interruption(exit_on_second=engine.size == 1)
     with engine.abort_together(), interruption, run.reporting():
-        while run.position.epoch < config.epochs and not run.finished:
+        while run.position.epoch < config.epochs and not run.is_finished:
             run.epoch(interruption)
     return run.position
 
 
 SLOW_BFLOAT16 = (
-    "this machine has no instructions for bfloat16: its products take many times as long as those "
-    "of float32, which training.precision=float32 chooses"
+    "this machine has no instructions for bfloat16, which is many times slower than float32 here: "
+    "set training.precision=float32"
 )
 
 
 class _Run:
-    """A run under way, as one process sees it."""
+    """The state of a run in one process."""
 
     def __init__(
         self,
@@ -144,7 +140,7 @@ class _Run:
         with engine.fail_together():
             self._check_data()
             if engine.size > 1:
-                torch.manual_seed(_seed_of(config.seed, engine.rank))
+                torch.manual_seed(_process_seed(config.seed, engine.rank))
             resumed = resume and self.path.exists()
             if resumed:
                 averages = None if self.average is None else self.average.tensors
@@ -158,20 +154,20 @@ class _Run:
                     print(SLOW_BFLOAT16, file=sys.stderr)
                 self._open_log(resume)
         self.stepper = Stepper(model, self.optimizer, config, engine, self.path)
-        self.stepper.start(self.position.totals)
+        self.stepper.reset(self.position.totals)
         self.total_steps = config.epochs * data.steps(0)
-        self.saved, self.saved_step = time.monotonic(), self.position.step
+        self.save_time, self.saved_step = time.monotonic(), self.position.step
 
     def _check_data(self) -> None:
         if self.data.steps(0) == 0:
             raise UserError("there is nothing to train on: the training set has no batches")
-        divided = self.engine.size > 1 or self.config.accumulate > 1
-        if divided and not isinstance(self.data, SharedBatches):
+        is_divided = self.engine.size > 1 or self.config.accumulate > 1
+        if is_divided and not isinstance(self.data, SharedBatches):
             raise UserError("this training set has whole batches only: train in one process")
 
     def _open_log(self, resume: bool) -> None:
         position = self.position
-        # Amid an epoch, a record of this very step can only be one that is yet to be written again.
+        # A record of this step is rewritten at the end of the epoch.
         recorded = position.step if position.step_in_epoch == 0 else position.step - 1
         if self.config.tensorboard:
             self.board = TensorBoard(self.folder, recorded)
@@ -179,7 +175,7 @@ class _Run:
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
-        """While entered, TensorBoard is written to."""
+        """Closes TensorBoard's file at the end."""
         try:
             yield
         finally:
@@ -187,15 +183,18 @@ class _Run:
                 self.board.close()
 
     @property
-    def finished(self) -> bool:
-        """Whether validation has ended the run."""
+    def is_finished(self) -> bool:
+        """Whether early stopping ended the run."""
         return 0 < self.config.patience <= validations_since_best(self.position.scores)
 
     def epoch(self, interruption: Interruption) -> None:
-        """The rest of the epoch under way, and what follows it."""
+        """Train the rest of the epoch, validate, log and save."""
         config, position = self.config, self.position
         self.model.train()
-        shown = position.step_in_epoch, position.totals["loss"] if position.step_in_epoch else 0.0
+        recorded = (
+            position.step_in_epoch,
+            position.totals["loss"] if position.step_in_epoch else 0.0,
+        )
         with self._progress() as progress, closing(self._steps()) as steps:
             while True:
                 step: Step | None = None
@@ -204,21 +203,21 @@ class _Run:
                     step = next(steps, None)
                 except UserError as error:
                     failure = error
-                except torch.OutOfMemoryError:  # Of an encoder that works for the batches.
-                    failure = self.stepper.no_memory(position.step, position.epoch)
-                asked, look, save = self._agree(failure, interruption, progress)
+                except torch.OutOfMemoryError:  # An encoder computes the batches.
+                    failure = self.stepper.memory_error(position.step, position.epoch)
+                stop, show, save = self._agree(failure, interruption, progress)
                 if step is not None:
                     self._make(step, progress)
-                if self.engine.size == 1:  # What came meanwhile; of several, all hear it later.
-                    asked = interruption.asked
+                if self.engine.size == 1:  # Several processes agree before the next step.
+                    stop = interruption.is_requested
                 if step is not None and config.tensorboard and position.step % SCALAR_STEPS == 0:
-                    shown = self._show_steps(*shown)
-                if step is not None and look:
+                    recorded = self._record_steps(*recorded)
+                if step is not None and show:
                     self.stepper.check(position.epoch)
                     progress.show_loss(self.stepper.sums()["loss"] / position.step_in_epoch)
-                if asked or (save and step is not None):
+                if stop or (save and step is not None):
                     self._save()
-                if asked:
+                if stop:
                     raise self._interrupted()
                 if step is None:
                     break
@@ -226,20 +225,20 @@ class _Run:
             sums = self.stepper.sums()
             means = {name: value / max(1, position.step_in_epoch) for name, value in sums.items()}
             progress.show_loss(means.get("loss", math.nan))
-        due = (position.epoch + 1) % config.validate_every == 0
-        due = self.validation is not None and (due or position.epoch + 1 == config.epochs)
-        if due and self.saved_step < position.step:  # Validating takes long, and may go wrong.
+        is_due = (position.epoch + 1) % config.validate_every == 0
+        is_due = self.validation is not None and (is_due or position.epoch + 1 == config.epochs)
+        if is_due and self.saved_step < position.step:  # Validation takes long, and may fail.
             self._save()
         position.epoch += 1
         position.step_in_epoch = 0
-        self.stepper.start({})
+        self.stepper.reset({})
         record: dict[str, Any] = {
             "epoch": position.epoch,
             "step": position.step,
             "learning_rate": self._learning_rate(),
             **{f"train_{name}": value for name, value in means.items()},
         }
-        if self.validation is not None and due:
+        if self.validation is not None and is_due:
             record.update(self._validate(self.validation))
         with self.engine.fail_together():
             if self.log is not None:
@@ -249,7 +248,7 @@ class _Run:
         self._save()
 
     def _steps(self) -> Generator[Step, None, None]:
-        """What this process does of each step of the epoch that is left."""
+        """This process's share of each remaining step of the epoch."""
         position, config = self.position, self.config
         if isinstance(self.data, SharedBatches):
             yield from self.data.shares(
@@ -269,21 +268,21 @@ class _Run:
         interruption: Interruption,
         progress: StepProgress,
     ) -> tuple[bool, bool, bool]:
-        """Whether to stop behind this step, to look at its sums, and to save a checkpoint.
+        """Whether to stop after this step, to show its loss, and to save a checkpoint.
 
-        The same to all processes. Raises the failure, if one of them has met one.
+        The same for all processes. Stops all of them if one has a failure.
         """
-        late = time.monotonic() - self.saved > self.config.checkpoint_seconds
-        own = (
-            interruption.asked,
+        is_late = time.monotonic() - self.save_time > self.config.checkpoint_seconds
+        wishes = (
+            interruption.is_requested,
             progress.is_loss_due,
-            self.engine.is_main and late,
+            self.engine.is_main and is_late,
             failure is not None,
         )
-        asked, look, save, failed = map(bool, self.engine.maximum(*map(int, own)))
+        stop, show, save, failed = map(bool, self.engine.maximum(*map(int, wishes)))
         if failed:
             self.engine.share_failure(failure)
-        return asked, look, save
+        return stop, show, save
 
     def _make(self, step: Step, progress: StepProgress) -> None:
         position = self.position
@@ -297,11 +296,11 @@ class _Run:
         position.step_in_epoch += 1
         progress.advance(step.examples)
 
-    def _show_steps(self, since: int, before: float) -> tuple[int, float]:
-        """Write the mean loss of the last steps for TensorBoard; all processes call this.
+    def _record_steps(self, since: int, before: float) -> tuple[int, float]:
+        """Write the mean loss since the last record for TensorBoard; all processes call this.
 
-        since, before: where in the epoch it was written last, and the sum of the losses there.
-        Gives back the same of now.
+        since, before: the step in the epoch of the last record, and the sum of the losses there.
+        Returns those of this record.
         """
         now, total = self.position.step_in_epoch, self.stepper.sums()["loss"]
         if self.board is not None:
@@ -314,15 +313,15 @@ class _Run:
         return now, total
 
     def _interrupted(self) -> BaseException:
-        """What ends the run of this process; one of several says why."""
+        """The exception that ends this process; process 0 says why."""
         if not self.engine.is_main:
             return SystemExit(128 + signal.SIGINT)
         return Interrupted(
-            f"stopped after step {self.position.step}; go on from {self.path} with --resume"
+            f"stopped after step {self.position.step}; resume from {self.path} with --resume"
         )
 
     def _learning_rate(self) -> float:
-        """That of the last step."""
+        """The learning rate of the last step."""
         factor = learning_rate_factor(
             self.config, max(0, self.position.step - 1), self.total_steps, self.position.scores
         )
@@ -338,7 +337,7 @@ class _Run:
                 save_checkpoint(
                     self.path, self.model, self.optimizer, self.position, averages, states
                 )
-        self.saved, self.saved_step = time.monotonic(), self.position.step
+        self.save_time, self.saved_step = time.monotonic(), self.position.step
 
     def _validate(self, validation: Validation) -> dict[str, float]:
         position, engine = self.position, self.engine
@@ -354,12 +353,12 @@ class _Run:
             position.scores.append(score)
             with engine.fail_together():
                 if best and engine.is_main:
-                    validation.keep(scores)
+                    validation.save_best(scores)
                 if self.config.keep_last > 0 and engine.is_main and validation.save is not None:
                     count = self.config.keep_last
                     keep_model(self.folder, position.epoch, count, validation.save)
-                if self.board is not None and validation.show is not None:
-                    self.board.show(validation.show(), position.step)
+                if self.board is not None and validation.examples is not None:
+                    self.board.show(validation.examples(), position.step)
         if engine.is_main:
             print(
                 f"epoch {position.epoch}: "
@@ -385,6 +384,6 @@ class _Run:
             progress.close()
 
 
-def _seed_of(seed: int, rank: int) -> int:
-    """What a process of several draws dropout from."""
+def _process_seed(seed: int, rank: int) -> int:
+    """The seed of dropout in one of several processes."""
     return int(numpy.random.SeedSequence((seed, rank)).generate_state(1, numpy.uint64)[0] >> 1)

@@ -1,4 +1,4 @@
-"""The optimisers a run can choose from."""
+"""The optimisers of `training.optimizer`."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from captioner.training.config import TrainingConfig
 def make_optimizer(
     model: nn.Module, config: TrainingConfig, groups: list[dict[str, Any]] | None
 ) -> torch.optim.Optimizer:
-    """The optimiser of a config, over the groups given or all parameters that take a gradient.
+    """The optimiser of a config, over the groups or all parameters that require a gradient.
 
-    `adam`: Kingma and Ba 2015, with the decoupled weight decay of Loshchilov and Hutter 2019, in
-    torch's fused form where the device has one.
-    `rmsprop`: as the authors of Xu et al. 2015 used it, in the form of Graves 2013, *Generating
-    Sequences With Recurrent Neural Networks*, equations 38 to 45: the gradient's variance in place
-    of its square, both means with a decay of 0.95, and a momentum of 0.9.
+    `adam`: Kingma and Ba 2015, with the decoupled weight decay of Loshchilov and Hutter 2019; fused
+    on CPU and CUDA.
+    `rmsprop`: that of Xu et al. 2015, in the form of Graves 2013, *Generating Sequences With
+    Recurrent Neural Networks*, equations 38 to 45: divides by the gradient's variance in place of
+    its mean square; decay 0.95, momentum 0.9.
     """
     if groups is None:
         groups = [{"params": [p for p in model.parameters() if p.requires_grad]}]
     optimizer: torch.optim.Optimizer
     if config.optimizer == "rmsprop":
-        # Graves adds 1e-4 below the root, torch 1e-2 behind it: the same without variance.
+        # Graves adds 1e-4 under the root, torch 1e-2 outside: equal where the variance is 0.
         optimizer = torch.optim.RMSprop(
             groups, lr=config.learning_rate, alpha=0.95, eps=1e-2, momentum=0.9, centered=True
         )

@@ -1,4 +1,4 @@
-"""The learning rate as a function of the step and of the validation scores so far."""
+"""The learning rate as a function of the step and the validation scores."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from captioner.training.config import TrainingConfig
 def learning_rate_factor(
     config: TrainingConfig, step: int, total_steps: int, scores: Sequence[float]
 ) -> float:
-    """What the learning rate is multiplied by at `step` (0 for the first), in [0, 1].
+    """The factor of the learning rate at `step` (counted from 0), in [0, 1].
 
-    scores: the validation scores so far, higher is better; only `plateau` looks at them.
+    scores: validation scores so far, higher is better; only `plateau` uses them.
     """
     if step < config.warmup_steps:
         return (step + 1) / config.warmup_steps
@@ -28,14 +28,14 @@ def learning_rate_factor(
 
 
 def validations_since_best(scores: Sequence[float]) -> int:
-    """How many validations have passed since the best score (its first occurrence)."""
+    """Number of validations since the first occurrence of the best score."""
     if not scores:
         return 0
     return len(scores) - 1 - max(range(len(scores)), key=lambda index: (scores[index], -index))
 
 
 def _plateaus(scores: Sequence[float], patience: int) -> int:
-    """How many times `patience` scores in a row brought nothing better."""
+    """Number of times that `patience` scores in a row did not improve."""
     best, waited, plateaus = -math.inf, 0, 0
     for score in scores:
         if score > best:

@@ -1,9 +1,9 @@
-"""One step of gradient descent, by one process or by many, and what it reports."""
+"""One step of gradient descent, by one process or many, and its report."""
 
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,17 @@ from captioner.training.engine import Engine
 NORM = "gradient_norm"
 
 LARGEST_WEIGHT = 1e18
-"""What is beyond it is lost: its square is hardly a float32 any more."""
+"""Larger weights overflow float32 when squared."""
 
-_NO_NUMBER = ("probability tensor contains", "is not a number")
-"""In what a forward pass raises, in torch's words or ours, where it meets what is no number."""
+_NAN_ERRORS = ("probability tensor contains", "is not a number")
+"""Error texts of a forward pass that mean NaN or infinity."""
 
-_NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
-"""The same where there is no memory, on a device for which torch has no error of its own."""
+_MEMORY_ERRORS = ("out of memory", "can't allocate memory", "not enough memory")
+"""Error texts of devices that do not raise `torch.OutOfMemoryError`."""
 
 
 class _Loss(nn.Module):
-    """The model's loss as the forward function of a module, which is what an engine wraps."""
+    """The model's loss as the forward function of a module, which an engine can wrap."""
 
     def __init__(self, model: nn.Module, config: TrainingConfig) -> None:
         super().__init__()
@@ -36,24 +36,19 @@ class _Loss(nn.Module):
         self.in_bfloat16 = config.precision == "bfloat16"
 
     def forward(self, batch: Any, device: torch.device) -> dict[str, Tensor]:
-        """What the model reports of a batch on its device."""
-        precision: AbstractContextManager[Any] = (
-            torch.autocast(device.type, torch.bfloat16) if self.in_bfloat16 else nullcontext()
-        )
-        with precision:
+        with torch.autocast(device.type, torch.bfloat16) if self.in_bfloat16 else nullcontext():
             report: dict[str, Tensor] = self.model.loss(batch)  # type: ignore[operator]
         return report
 
 
 class Stepper:
-    """Makes steps, and keeps the sums of what they report where it is computed.
+    """Makes steps, and sums their reports on the device.
 
     The gradient of a step is that of the mean loss over its examples, however many parts and
-    processes they are divided among. On a GPU, and with several processes, a step waits for
-    nothing: what went wrong in it is found when `check` is called, which is to be done before
-    anything is kept. Until then the gradients of that step and of those behind it are taken as
-    zero, so that the weights stay numbers. Alone on a CPU it is found at once, and the weights are
-    left as they were.
+    processes they are divided among. On a GPU, and with several processes, a step waits for no
+    result: `check` raises its error later, and must be called before anything is saved. From the
+    failed step on, gradients are set to zero, so that the weights stay finite. One process on a
+    CPU raises the error in the step, and leaves the weights as they were.
     """
 
     def __init__(
@@ -64,36 +59,37 @@ class Stepper:
         engine: Engine,
         checkpoint: Path,
     ) -> None:
-        """Of a model and an optimiser of its parameters; `checkpoint` is named where one fails."""
+        """checkpoint: file that error messages name."""
         self.optimizer, self.config, self.engine = optimizer, config, engine
         self._checkpoint = checkpoint
         self._wrapped = engine.wrap(_Loss(model, config))
         self._parameters = [p for group in optimizer.param_groups for p in group["params"]]
         device = self._parameters[0].device
         self._device = device
-        self._number = torch.float32 if device.type == "mps" else torch.float64
-        self._at_once = device.type == "cpu" and engine.size == 1
-        self._last = -1
+        self._dtype = torch.float32 if device.type == "mps" else torch.float64
+        self._is_synchronous = device.type == "cpu" and engine.size == 1
+        self._last_step = -1
         self._numbers: dict[str, float] = {}
         self._sums: dict[tuple[str, ...], Tensor] = {}
-        # The first step that failed, its loss and the norm of its gradient; no step so far.
-        self._failure = torch.tensor([-1.0, 0.0, 0.0], dtype=self._number, device=device)
+        # The first failed step, its loss and gradient norm; step -1 for none.
+        self._failure = torch.tensor([-1.0, 0.0, 0.0], dtype=self._dtype, device=device)
 
     def make(self, step: Step, number: int, epoch: int) -> None:
-        """Make a step, number `number` of the run, in an epoch, both counted from 0.
+        """Make step number `number` of the run, in an epoch, both counted from 0.
 
-        Raises `UserError` as `check` does, where it is found at once, and where there is not enough
-        memory. One process alone may do so, while others wait for it: see `Engine.abort_together`.
+        Raises `UserError` as `check` does, and when there is not enough memory. One process may
+        raise it while others wait for it: see `Engine.abort_together`.
         """
         try:
             self._make(step, number, epoch)
         except (RuntimeError, UserError) as error:
-            if _is_of_memory(error):
-                raise self.no_memory(number, epoch) from None
-            if not self._is_no_number(error):
+            if _is_memory_error(error):
+                raise self.memory_error(number, epoch) from None
+            if not self._is_nan_error(error):
                 raise
-            found = self._noted(epoch) or self._lost("the model's output", number, epoch)
-            raise found from None
+            raise (
+                self._noted_failure(epoch) or self._nan_error("the model's output", number, epoch)
+            ) from None
 
     def _make(self, step: Step, number: int, epoch: int) -> None:
         self.optimizer.zero_grad(set_to_none=True)
@@ -103,127 +99,125 @@ class Stepper:
             is_last = place + 1 == len(step.parts)
             with nullcontext() if is_last else self.engine.no_sync(self._wrapped):
                 report = self._wrapped(part.batch.to(self._device), self._device)
-                # The engine takes the mean over processes, of which the sum is wanted.
+                # The engine averages over processes; the sum is needed.
                 weight = share * self.engine.size
-                own = report["loss"] if weight == 1 else report["loss"] * weight
-                own.backward()
+                part_loss = report["loss"] if weight == 1 else report["loss"] * weight
+                part_loss.backward()
             self._add(report, share)
             if part.examples > 0:
-                loss = own.detach() if loss is None else loss + own.detach()
+                loss = part_loss.detach() if loss is None else loss + part_loss.detach()
         clip = self.config.clip_norm or math.inf
         norm = nn.utils.clip_grad_norm_(self._parameters, clip)
-        if self._at_once:
+        if self._is_synchronous:
             assert loss is not None
             if not (math.isfinite(float(loss)) and math.isfinite(float(norm))):
-                raise self._failed(number, epoch, float(loss), float(norm))
+                raise self._loss_error(number, epoch, float(loss), float(norm))
         else:
-            self._watch(number, norm if loss is None else loss / self.engine.size, norm)
-            failed = self._failure[0] >= 0
+            self._note_failure(number, norm if loss is None else loss / self.engine.size, norm)
+            has_failed = self._failure[0] >= 0
             for parameter in self._parameters:
                 if parameter.grad is not None:
-                    parameter.grad.masked_fill_(failed, 0.0)
+                    parameter.grad.masked_fill_(has_failed, 0.0)
         self.optimizer.step()
-        self._last = number
-        # The norm is the same to all processes, whose sum is taken in the end.
+        self._last_step = number
+        # All processes have the same norm, and their sums are added up.
         self._add({NORM: norm}, 1 / self.engine.size)
 
     def check(self, epoch: int) -> None:
-        """End all processes, with a `UserError`, if a loss or gradient was no number in any.
+        """Stop all processes, with a `UserError`, if a loss, gradient or weight is not finite.
 
-        Or if a weight is none, or so large that it is lost. epoch: that of the last step.
+        Also if a weight exceeds `LARGEST_WEIGHT`. epoch: that of the last step.
         """
-        failure = self._noted(epoch)
-        if failure is None and not self._weights_are_sound():
-            failure = self._lost("a weight", self._last, epoch)
+        failure = self._noted_failure(epoch)
+        if failure is None and not self._has_sound_weights():
+            failure = self._nan_error("a weight", self._last_step, epoch)
         self.engine.share_failure(failure)
 
-    def no_memory(self, number: int, epoch: int) -> UserError:
-        """What to say where there is not enough memory for a step."""
+    def memory_error(self, number: int, epoch: int) -> UserError:
+        """The error when there is not enough memory for a step."""
         return UserError(
             f"there is not enough memory on {self._device} for step {number + 1}, in epoch "
             f"{epoch + 1}: lower training.batch_size (data.batch_tokens of translation), or cut "
-            f"the steps into parts by training.accumulate{self._from_before()}"
+            f"the steps into parts by training.accumulate{self._checkpoint_note()}"
         )
 
     def sums(self) -> dict[str, float]:
-        """Over all processes, the sums of what the steps have reported, each step's a mean."""
-        found = dict(self._numbers)
-        for names, own in self._sums.items():
-            for name, value in zip(names, self.engine.sum(own).tolist(), strict=True):
-                found[name] = found.get(name, 0.0) + value
-        return found
+        """The sums of the steps' reports over all processes, each step's a mean."""
+        totals = dict(self._numbers)
+        for names, values in self._sums.items():
+            for name, value in zip(names, self.engine.sum(values).tolist(), strict=True):
+                totals[name] = totals.get(name, 0.0) + value
+        return totals
 
-    def start(self, sums: dict[str, float]) -> None:
-        """Begin anew with these sums."""
+    def reset(self, sums: dict[str, float]) -> None:
+        """Set the sums, which are those over all processes."""
         self._numbers, self._sums = {}, {}
-        if self._at_once:
+        if self._is_synchronous:
             self._numbers |= sums
         elif sums:
-            values = torch.tensor(list(sums.values()), dtype=self._number, device=self._device)
-            # What all processes have summed up is counted once.
+            values = torch.tensor(list(sums.values()), dtype=self._dtype, device=self._device)
             self._sums[tuple(sums)] = values if self.engine.is_main else torch.zeros_like(values)
 
     def _add(self, report: dict[str, Tensor], share: float) -> None:
-        if self._at_once:
+        if self._is_synchronous:
             for name, value in report.items():
                 number = float(value.detach()) * share if share > 0 else 0.0
                 self._numbers[name] = self._numbers.get(name, 0.0) + number
             return
         values = torch.stack([value.detach().to(self._device) for value in report.values()])
-        values = values.to(self._number)
-        if share == 0:  # Of examples that are none, for which nothing need be a number.
+        values = values.to(self._dtype)
+        if share == 0:  # A dummy example, which may give NaN.
             values = torch.zeros_like(values)
         names = tuple(report)
         if names not in self._sums:
             self._sums[names] = torch.zeros_like(values)
         self._sums[names].add_(values, alpha=share)
 
-    def _watch(self, number: int, loss: Tensor, norm: Tensor) -> None:
-        """Note this step as the first that failed, if so, without waiting for it."""
-        found = torch.stack([torch.full_like(norm, number), loss.to(norm.dtype), norm])
-        bad = ~found.isfinite().all() & (self._failure[0] < 0)
-        self._failure = torch.where(bad, found.to(self._number), self._failure)
+    def _note_failure(self, number: int, loss: Tensor, norm: Tensor) -> None:
+        """Note this step if it is the first that failed, without waiting for its result."""
+        values = torch.stack([torch.full_like(norm, number), loss.to(norm.dtype), norm])
+        is_first = ~values.isfinite().all() & (self._failure[0] < 0)
+        self._failure = torch.where(is_first, values.to(self._dtype), self._failure)
 
-    def _noted(self, epoch: int) -> UserError | None:
-        """The failure that `_watch` has noted, if any."""
-        if self._at_once:
+    def _noted_failure(self, epoch: int) -> UserError | None:
+        if self._is_synchronous:
             return None
         number, loss, norm = self._failure.tolist()
-        return self._failed(round(number), epoch, loss, norm) if number >= 0 else None
+        return self._loss_error(round(number), epoch, loss, norm) if number >= 0 else None
 
-    def _weights_are_sound(self) -> bool:
+    def _has_sound_weights(self) -> bool:
         with torch.no_grad():
-            largest = torch.stack(torch._foreach_norm(self._parameters, math.inf)).max()
-        return float(largest) <= LARGEST_WEIGHT  # Not so if it is no number.
+            largest = nn.utils.get_total_norm(self._parameters, math.inf)
+        return float(largest) <= LARGEST_WEIGHT  # False for NaN.
 
-    def _is_no_number(self, error: Exception) -> bool:
-        """Whether a step raised this because something in it was no number."""
-        if any(words in str(error) for words in _NO_NUMBER):
+    def _is_nan_error(self, error: Exception) -> bool:
+        """Whether a step raised this error because of NaN or infinity."""
+        if any(words in str(error) for words in _NAN_ERRORS):
             return True
         if isinstance(error, UserError):
             return False
         try:
-            return not self._weights_are_sound()
-        except RuntimeError:  # The device answers nothing any more.
+            return not self._has_sound_weights()
+        except RuntimeError:  # The device has failed.
             return False
 
-    def _failed(self, number: int, epoch: int, loss: float, norm: float) -> UserError:
+    def _loss_error(self, number: int, epoch: int, loss: float, norm: float) -> UserError:
         return UserError(
             f"the loss is {loss} and the norm of its gradient {norm} at step {number + 1}, in "
-            f"epoch {epoch + 1}: lower learning_rate or clip_norm{self._from_before()}"
+            f"epoch {epoch + 1}: lower learning_rate or clip_norm{self._checkpoint_note()}"
         )
 
-    def _lost(self, what: str, number: int, epoch: int) -> UserError:
+    def _nan_error(self, what: str, number: int, epoch: int) -> UserError:
         return UserError(
             f"{what} is not a number, or too large for one, at step {number + 1}, in epoch "
-            f"{epoch + 1}: lower learning_rate or clip_norm{self._from_before()}"
+            f"{epoch + 1}: lower learning_rate or clip_norm{self._checkpoint_note()}"
         )
 
-    def _from_before(self) -> str:
+    def _checkpoint_note(self) -> str:
         return f"; {self._checkpoint} is from before it" if self._checkpoint.exists() else ""
 
 
-def _is_of_memory(error: Exception) -> bool:
+def _is_memory_error(error: Exception) -> bool:
     if isinstance(error, torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_MEMORY)
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _MEMORY_ERRORS)

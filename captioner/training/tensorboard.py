@@ -1,4 +1,4 @@
-"""Scalars and pictures of a run for TensorBoard."""
+"""Writes scalars, texts and pictures of a run for TensorBoard."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy
 from PIL import Image
 
 from captioner.errors import UserError
@@ -13,8 +14,8 @@ from captioner.errors import UserError
 FOLDER = "tensorboard"
 
 
-class Shown(NamedTuple):
-    """What a model makes of one example: its name, in words, and as a picture."""
+class ShownExample(NamedTuple):
+    """A model's output for one validation example, as text and picture."""
 
     name: str
     text: str
@@ -24,7 +25,7 @@ class Shown(NamedTuple):
 def summary_writer() -> Any:
     """Torch's writer for TensorBoard. Raises `UserError` when the package is missing."""
     try:
-        # Imported here: few have it.
+        # Imported here: an optional package.
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise UserError(
@@ -35,12 +36,12 @@ def summary_writer() -> Any:
 
 
 class TensorBoard:
-    """Writes to the folder `tensorboard` of a run, in which TensorBoard finds it."""
+    """Writes to the folder `tensorboard` of a run."""
 
     def __init__(self, folder: Path, step: int = 0) -> None:
-        """In a run's folder.
+        """Open the folder.
 
-        step: where a resumed run goes on; what was written for later ones is left out of sight.
+        step: the step at which a run is resumed; TensorBoard hides records of later steps.
         Raises `UserError` when the package `tensorboard` is missing, or the folder cannot be made.
         """
         self._folder = folder / FOLDER
@@ -51,7 +52,7 @@ class TensorBoard:
             raise self._failed(error) from None
 
     def write(self, record: dict[str, Any]) -> None:
-        """Write the numbers of a log record, each by its name, at the record's step."""
+        """Write the numbers of a log record as scalars, at the record's step."""
         try:
             for name, value in record.items():
                 if name != "step":
@@ -60,11 +61,8 @@ class TensorBoard:
         except OSError as error:
             raise self._failed(error) from None
 
-    def show(self, examples: Sequence[Shown], step: int) -> None:
-        """Write what the model makes of some examples."""
-        # Imported here, as torch is where it is needed.
-        import numpy
-
+    def show(self, examples: Sequence[ShownExample], step: int) -> None:
+        """Write the model's outputs for some examples."""
         try:
             for name, text, picture in examples:
                 self._writer.add_text(name, text, step)
@@ -76,7 +74,7 @@ class TensorBoard:
             raise self._failed(error) from None
 
     def close(self) -> None:
-        """End the file."""
+        """Close the file."""
         self._writer.close()
 
     def _failed(self, error: OSError) -> UserError:

@@ -226,7 +226,7 @@ def test_the_random_state_is_that_of_the_device_of_the_model(
     monkeypatch.setattr(torch.mps, "get_rng_state", lambda: found["mps"])
     monkeypatch.setattr(torch.mps, "set_rng_state", lambda state: found.update(mps=state))
     place = torch.device(device)
-    state = checkpoint._device_random_state(place)
+    state = checkpoint.random_state(place).get(place.type)
     assert state is not None
     assert torch.equal(state, states[device])
     checkpoint._set_device_random_state(place, torch.full((3,), 7.0))

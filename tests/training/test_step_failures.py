@@ -129,7 +129,7 @@ made = Stepper.__init__
 
 def waiting_for_nothing(self: Stepper, *given: Any) -> None:
     made(self, *given)
-    self._at_once = False
+    self._is_synchronous = False
 
 
 def test_weights_that_are_lost_are_not_saved(tmp_path: Path) -> None:
