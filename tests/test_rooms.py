@@ -13,6 +13,7 @@ import captioner
 
 PACKAGE = Path(captioner.__file__).parent
 ROOMS = (
+    "cpu",
     "attention",
     "text",
     "vision",

@@ -1,7 +1,4 @@
-"""The attention core that captions and translations share: score, select, remember.
-
-Knows no image, no word and no file.
-"""
+"""The attention core of captions and translations: score functions, selection, memory."""
 
 from captioner.attention.attention import Attention
 from captioner.attention.local import LocalAttention, PredictedCentre

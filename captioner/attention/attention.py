@@ -1,4 +1,4 @@
-"""A score function and a selection make an attention."""
+"""Attention: a score function and a selection."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from captioner.attention.selection import Attended, HardSelection, SoftSelection
 
 
 class Attention(nn.Module):
-    """Looks at a memory with queries. Holds weights only: what is looked at is handed in.
+    """Attends to a memory. Stateless: the memory is an argument.
 
-    score: how well a query matches a key (`captioner.attention.scores`).
-    selection: what is made of the scores; soft by default.
+    score: see `captioner.attention.scores`. selection: soft by default.
     """
 
     def __init__(
@@ -25,12 +24,11 @@ class Attention(nn.Module):
         self.selection = SoftSelection() if selection is None else selection
 
     def remember(self, values: Tensor, mask: Tensor | None = None) -> Memory:
-        """Values (B, L, D), mask (B, L) -> a memory whose keys are projected, once.
+        """Project the keys of values (B, L, D), mask (B, L), once.
 
         Raises `UserError` when a row has no position that may be attended.
         """
-        keys = self.score.project_keys(values)  # (B, L, A)
-        return Memory(values, keys, mask, self.score.prepare(keys))
+        return Memory(values, self.score.project_keys(values), mask)  # keys (B, L, A)
 
     def forward(
         self,
@@ -42,33 +40,35 @@ class Attention(nn.Module):
     ) -> Attended:
         """Queries (B, Q, H) -> contexts (B, Q, D), weights and scores (B, Q, L).
 
-        mask: a further mask for these queries, boolean, broadcastable to (B, Q, L), for example
-        what a position may see of those before it.
-        generator: what hard selection draws from.
-        expected: (B, Q) boolean, where hard selection gives the expected value instead.
-        Raises `UserError` when the masks together leave a query nothing to attend.
+        mask: mask of these queries, boolean, broadcastable to (B, Q, L), combined with the
+            memory's.
+        generator: source of hard selection's draws.
+        expected: (B, Q) boolean, queries for which hard selection takes the expected value.
+        Raises `UserError` when the combined mask leaves a query nothing to attend.
         """
-        scores = self.score(query, memory.keys, memory.prepared)  # (B, Q, L)
-        together = combined_mask(memory, mask)
-        result: Attended = self.selection(memory.values, scores, together, generator, expected)
-        return result
+        scores = self.score(query, memory.keys)  # (B, Q, L)
+        attended: Attended = self.selection(
+            memory.values, scores, combined_mask(memory, mask), generator, expected
+        )
+        return attended
 
 
 def combined_mask(memory: Memory, mask: Tensor | None) -> Tensor | None:
-    """The mask of a memory and one of its queries -> one, broadcastable to (B, [N,] Q, L).
+    """Combine the masks of a memory and of its queries: broadcastable to (B, [N,] Q, L).
 
-    The memory's own (B, L) was checked when it was made; only a further mask is checked here.
-    Raises `UserError` when together they leave a query nothing to attend.
+    `Memory` has checked its own mask (B, L); the other one is checked here.
+    Raises `UserError` when the combined mask leaves a query nothing to attend.
     """
-    own = memory.mask
-    if own is not None:
+    memory_mask = memory.mask
+    if memory_mask is not None:
         between = (1,) * (memory.values.dim() - 2)
-        own = own.view(own.shape[0], *between, own.shape[1])  # (B, [1,] 1, L)
+        batch_size, length = memory_mask.shape
+        memory_mask = memory_mask.view(batch_size, *between, length)  # (B, [1,] 1, L)
     if mask is None:
-        return own
+        return memory_mask
     refuse_empty_rows(mask)
-    if own is None:
+    if memory_mask is None:
         return mask
-    together = own & mask  # (B, [N,] Q, L)
-    refuse_empty_rows(together)
-    return together
+    combined = memory_mask & mask  # (B, [N,] Q, L)
+    refuse_empty_rows(combined)
+    return combined

@@ -1,4 +1,4 @@
-"""Local attention: a look at a few positions around a place. Luong et al. 2015, section 3.2."""
+"""Local attention: a window of positions around a centre. Luong et al. 2015, section 3.2."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from captioner.errors import UserError
 
 
 class LocalAttention(nn.Module):
-    """Looks at a window of a memory, the positions in [p - D, p + D] around a centre p.
+    """Attends to a window of a memory, the positions in [p - D, p + D] around a centre p.
 
-    score: how well a query matches a key (`captioner.attention.scores`).
-    half_width: D, at least 1. favour_centre: multiply the weights, after they were made to sum to
-        one over the window, by exp(-(s - p)^2 / (2 sigma^2)) with sigma = D / 2, equation 10. They
-        then sum to less than one, and a gradient reaches the centre.
+    score: see `captioner.attention.scores`. half_width: D, at least 1.
+    favour_centre: after the softmax over the window, multiply the weights by
+        exp(-(s - p)^2 / (2 sigma^2)) with sigma = D / 2, equation 10. They then sum to less than
+        one, and the centre gets a gradient.
 
-    Raises `UserError` for a half-width below 1, with which a window could be empty.
+    Raises `UserError` for a half-width below 1, which allows empty windows.
     """
 
     def __init__(self, score: Score, half_width: int, favour_centre: bool = False) -> None:
@@ -33,24 +33,23 @@ class LocalAttention(nn.Module):
         self.favour_centre = favour_centre
 
     def remember(self, values: Tensor, mask: Tensor | None = None) -> Memory:
-        """Values (B, L, D), mask (B, L) -> a memory whose keys are projected, once.
+        """Project the keys of values (B, L, D), mask (B, L), once.
 
         The positions that may be attended must be the first ones of each row. Raises `UserError`
         when a row has none.
         """
-        keys = self.score.project_keys(values)  # (B, L, A)
-        return Memory(values, keys, mask, self.score.prepare(keys))
+        return Memory(values, self.score.project_keys(values), mask)  # keys (B, L, A)
 
     def forward(self, query: Tensor, memory: Memory, centres: Tensor) -> Attended:
         """Queries (B, Q, H) and their centres (B, Q) -> contexts (B, Q, D), weights (B, Q, L).
 
-        Of a window that crosses the ends of a source, what is inside is left. A centre beyond S,
-        the number of positions of its source, counts as S for the window, lest it be empty.
+        A window is cut at the ends of its source. A centre beyond S, the number of positions of
+        its source, counts as S, so that no window is empty.
         """
         lengths = source_lengths(memory).unsqueeze(-1)  # (B, 1)
         inside = centres.detach().clamp(min=0).minimum(lengths.to(centres.dtype))  # (B, Q)
         window = window_mask(inside, memory.length, self.half_width)  # (B, Q, L)
-        scores = self.score(query, memory.keys, memory.prepared)  # (B, Q, L)
+        scores = self.score(query, memory.keys)  # (B, Q, L)
         weights = masked_softmax(scores, combined_mask(memory, window))  # (B, Q, L)
         if self.favour_centre:
             positions = torch.arange(memory.length, device=centres.device)  # (L)
@@ -60,9 +59,9 @@ class LocalAttention(nn.Module):
 
 
 class PredictedCentre(nn.Module):
-    """p = S sigmoid(v^T tanh(W h)): where to look, predicted. Luong et al. 2015, equation 9.
+    """Predicts centres p = S sigmoid(v^T tanh(W h)). Luong et al. 2015, equation 9.
 
-    query_size: H of the queries; size: of the layer between.
+    query_size: H of the queries. size: of the hidden layer.
     """
 
     def __init__(self, query_size: int, size: int) -> None:
@@ -71,9 +70,9 @@ class PredictedCentre(nn.Module):
         self.energy = nn.Linear(size, 1, bias=False)
 
     def forward(self, query: Tensor, memory: Memory) -> Tensor:
-        """Queries (B, Q, H) -> centres (B, Q), between 0 and S, the number of positions of each.
+        """Queries (B, Q, H) -> centres (B, Q) from 0 to S, the number of positions of a source.
 
-        In float32 at least: a position beyond 256 is no number of bfloat16.
+        In float32 at least: bfloat16 cannot represent every position beyond 256.
         """
         share = torch.sigmoid(self.energy(torch.tanh(self.projection(query))))  # (B, Q, 1)
         wide = torch.promote_types(share.dtype, torch.float32)
@@ -82,7 +81,7 @@ class PredictedCentre(nn.Module):
 
 
 def source_lengths(memory: Memory) -> Tensor:
-    """How many positions of each source may be attended: (B,), whole numbers."""
+    """Count the positions of each source that may be attended: (B,)."""
     if memory.mask is None:
         return torch.full((memory.batch_size,), memory.length, device=memory.values.device)
     return memory.mask.sum(dim=-1)

@@ -1,4 +1,4 @@
-"""Masks that say what a query may see of positions, beside what of them is padding."""
+"""Masks of the positions that each query may attend to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def causal_mask(length: int, device: torch.device | str = "cpu") -> Tensor:
-    """The triangle (T, T), boolean: query t may see the positions up to t, itself among them.
+    """Make the triangle (T, T), boolean: query t attends to the positions up to and with t.
 
     Vaswani et al. 2017, section 3.2.3: "prevent leftward information flow in the decoder".
     """
@@ -17,8 +17,8 @@ def causal_mask(length: int, device: torch.device | str = "cpu") -> Tensor:
 def window_mask(centres: Tensor, length: int, half_width: int) -> Tensor:
     """Centres (B, Q) -> (B, Q, L), boolean: the positions in [centre - D, centre + D].
 
-    Positions are counted from 0; centres need not be whole numbers. half_width: D of Luong et al.
-    2015, section 3.2.
+    Positions count from 0; centres may be fractions. half_width: D of Luong et al. 2015,
+    section 3.2.
     """
     positions = torch.arange(length, device=centres.device)  # (L)
     return (positions - centres.unsqueeze(-1)).abs() <= half_width  # (B, Q, L)

@@ -1,4 +1,4 @@
-"""Several attentions side by side, each in its own small space."""
+"""Multi-head attention."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from captioner.errors import UserError
 class MultiHeadAttention(nn.Module):
     """Scaled dot-product attention in N heads. Vaswani et al. 2017, section 3.2.2.
 
-    query_size: H, also the size of the result. memory_size: D of what is looked at.
-    heads: N, a divisor of `attention_size` (by default the query size), which all heads share.
-    dropout: probability of leaving a weight out, in training.
+    query_size: H, also the size of the result. memory_size: D of the memory's values.
+    heads: N, a divisor of `attention_size` (the query size by default), which they share.
+    dropout: probability, of the attention weights.
 
     Raises `UserError` when N does not divide the attention size.
     """
@@ -43,7 +43,7 @@ class MultiHeadAttention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def remember(self, values: Tensor, mask: Tensor | None = None) -> Memory:
-        """Values (B, L, D), mask (B, L) -> a memory of keys and values (B, N, L, A / N), once.
+        """Project values (B, L, D), mask (B, L) to keys and values (B, N, L, A / N), once.
 
         Raises `UserError` when a row has no position that may be attended.
         """
@@ -53,8 +53,8 @@ class MultiHeadAttention(nn.Module):
     def forward(self, query: Tensor, memory: Memory, mask: Tensor | None = None) -> Attended:
         """Queries (B, Q, H) -> contexts (B, Q, H), weights and scores (B, N, Q, L).
 
-        mask: a further mask, boolean, broadcastable to (B, N, Q, L), for example a triangle
-        (Q, L) that hides what comes later. Raises `UserError` when a query has nothing to attend.
+        mask: mask of these queries, boolean, broadcastable to (B, N, Q, L), for example
+            `causal_mask`. Raises `UserError` when a query has nothing to attend.
         """
         split = self._split(self.query_projection(query))  # (B, N, Q, A / N)
         scores = self.score(split, memory.keys)  # (B, N, Q, L)
@@ -66,7 +66,5 @@ class MultiHeadAttention(nn.Module):
     def _split(self, projected: Tensor) -> Tensor:
         """(B, L, A) -> (B, N, L, A / N)."""
         batch_size, length, size = projected.shape
-        apart = projected.view(
-            batch_size, length, self.heads, size // self.heads
-        )  # (B, L, N, A / N)
-        return apart.transpose(1, 2)  # (B, N, L, A / N)
+        split = projected.view(batch_size, length, self.heads, size // self.heads)
+        return split.transpose(1, 2)  # (B, N, L, A / N)

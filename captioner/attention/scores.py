@@ -1,7 +1,7 @@
-"""Score functions: how well a query matches each key. How to score, apart from how to select.
+"""Score functions: how well a query matches each key.
 
-Every score has the same two halves: `project_keys`, done once for a memory, and `forward`, done
-for every query. All of them take any leading dimensions, written `...` (B, or B and N heads).
+Each has two halves: `project_keys`, run once a memory, and `forward`, run for every query. They
+take any leading dimensions, written `...` (B, or B and N heads).
 """
 
 from __future__ import annotations
@@ -11,41 +11,23 @@ import math
 import torch
 from torch import Tensor, nn
 
-from captioner.attention.fused_additive import (
-    FusedAdditiveScores,
-    additive_scores,
-    exponentials,
-    plain_additive_scores,
-)
-from captioner.attention.products import Linear
-
 
 class Score(nn.Module):
-    """Base of all score functions."""
+    """Base class of the score functions."""
 
     def project_keys(self, values: Tensor) -> Tensor:
-        """Values (..., L, D) -> keys (..., L, A). By default the values are their own keys."""
+        """Values (..., L, D) -> keys (..., L, A). The values themselves by default."""
         return values
 
-    def prepare(self, keys: Tensor) -> Tensor | None:
-        """What else can be computed of the keys once, for `forward` to be quicker; None if nothing.
-
-        No gradient passes through it: that of the scores is the keys'.
-        """
-        return None
-
-    def forward(self, query: Tensor, keys: Tensor, prepared: Tensor | None = None) -> Tensor:
-        """Queries (..., Q, H) and projected keys (..., L, A) -> scores (..., Q, L).
-
-        prepared: what `prepare` made of these keys; of no effect but on speed.
-        """
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Queries (..., Q, H) and projected keys (..., L, A) -> scores (..., Q, L)."""
         raise NotImplementedError
 
 
 class DotScore(Score):
     """q . k. Luong et al. 2015, section 3.1, `dot`. Needs H = D."""
 
-    def forward(self, query: Tensor, keys: Tensor, prepared: Tensor | None = None) -> Tensor:
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         """Queries (..., Q, D) and keys (..., L, D) -> scores (..., Q, L)."""
         return query @ keys.transpose(-2, -1)  # (..., Q, L)
 
@@ -53,7 +35,7 @@ class DotScore(Score):
 class ScaledDotProductScore(DotScore):
     """q . k / sqrt(size of a key). Vaswani et al. 2017, equation 1. Needs H = A."""
 
-    def forward(self, query: Tensor, keys: Tensor, prepared: Tensor | None = None) -> Tensor:
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         """Queries (..., Q, A) and keys (..., L, A) -> scores (..., Q, L)."""
         return super().forward(query / math.sqrt(keys.shape[-1]), keys)  # (..., Q, L)
 
@@ -61,7 +43,7 @@ class ScaledDotProductScore(DotScore):
 class GeneralScore(DotScore):
     """q^T W k. Luong et al. 2015, section 3.1, `general`.
 
-    W k is computed once a memory, so a step costs no more than the plain dot product.
+    W k is computed once a memory, so a step costs no more than a dot product.
     """
 
     def __init__(self, query_size: int, memory_size: int) -> None:
@@ -76,16 +58,9 @@ class GeneralScore(DotScore):
 class AdditiveScore(Score):
     """v^T tanh(W q + U k + b). Bahdanau et al. 2014, appendix A.1.2; the f_att of Xu et al. 2015.
 
-    The bias b is Xu et al.'s (Bahdanau et al. leave biases out); `bias=False` takes it away.
-    temperature: what scores are divided by; below 1 the weights made of them are narrower. 1 in
-        the papers.
-
-    fused: compute it as `captioner.attention.fused_additive` does, which is many times quicker on
-        a CPU and equal within rounding; set it to False for the plain equation, which is what runs
-        elsewhere and where the keys were not prepared.
+    bias: add b, as Xu et al. do; Bahdanau et al. have none.
+    temperature: divides the scores; below 1 the attention is narrower. 1 in the papers.
     """
-
-    fused: bool = True
 
     def __init__(
         self,
@@ -97,47 +72,30 @@ class AdditiveScore(Score):
     ) -> None:
         super().__init__()
         self.temperature = temperature
-        self.query_projection = Linear(query_size, attention_size, bias=False)
-        self.key_projection = Linear(memory_size, attention_size, bias=bias)
+        self.query_projection = nn.Linear(query_size, attention_size, bias=False)
+        self.key_projection = nn.Linear(memory_size, attention_size, bias=bias)
         self.energy = nn.Linear(attention_size, 1, bias=False)
 
-    def energies(self) -> Tensor:
-        """v, divided by the temperature: (A)."""
-        energy = self.energy.weight[0]  # (A)
-        return energy if self.temperature == 1.0 else energy / self.temperature
+    def scaled_energy(self) -> Tensor:
+        """v divided by the temperature: (A)."""
+        return self.energy.weight[0] / self.temperature
 
     def project_keys(self, values: Tensor) -> Tensor:
         """Values (..., L, D) -> keys (..., L, A)."""
         return self.key_projection(values)  # type: ignore[no-any-return]
 
-    def prepare(self, keys: Tensor) -> Tensor | None:
-        """Keys (B, L, A) -> their exponentials; None where the plain equation is to run.
-
-        It is to run everywhere but on a CPU: the rest has not been timed elsewhere, and it takes
-        about twice as many operations, small ones, whose number is what costs on a GPU.
-        """
-        if not self.fused or keys.device.type != "cpu" or keys.dim() != 3:
-            return None
-        return exponentials(keys)
-
-    def forward(self, query: Tensor, keys: Tensor, prepared: Tensor | None = None) -> Tensor:
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         """Queries (..., Q, H) and keys (..., L, A) -> scores (..., Q, L)."""
         projected = self.query_projection(query)  # (..., Q, A)
-        energy = self.energies()
-        if prepared is None:
-            return plain_additive_scores(projected, keys, energy)
-        if not torch.is_grad_enabled():
-            return additive_scores(projected, keys, prepared, energy).to(projected.dtype)
-        scores: Tensor = FusedAdditiveScores.apply(projected, keys, prepared, energy)
-        return scores.to(projected.dtype)
+        match = torch.tanh(projected.unsqueeze(-2) + keys.unsqueeze(-3))  # (..., Q, L, A)
+        return match @ self.scaled_energy()  # (..., Q, L)
 
 
 class ConcatScore(AdditiveScore):
     """v^T tanh(W [q; k]). Luong et al. 2015, section 3.1, `concat`.
 
-    W is kept as its two halves, W [q; k] = W_q q + W_k k, so that the half of the keys is computed
-    once a memory. It differs from `AdditiveScore` in having no bias and in one shared initial
-    scale for both halves.
+    W is stored as two halves, W [q; k] = W_q q + W_k k, so that W_k k is computed once a memory.
+    Unlike `AdditiveScore` it has no bias, and both halves start on one scale.
     """
 
     def __init__(self, query_size: int, memory_size: int, attention_size: int) -> None:

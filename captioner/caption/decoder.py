@@ -1,4 +1,4 @@
-"""The writer of captions: an LSTM that looks at the annotation vectors before every word.
+"""The caption decoder: an LSTM that attends to the annotation vectors before every word.
 
 Xu et al. 2015, *Show, Attend and Tell*, sections 3.1.2 and 4.2.
 """
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from captioner import cpu
 from captioner.attention import (
     AdditiveScore,
     Attended,
@@ -22,15 +23,6 @@ from captioner.attention import (
     Memory,
     SoftSelection,
 )
-from captioner.attention.products import (
-    Linear,
-    PackedOnce,
-    as_computed,
-    forget_packed,
-    linear,
-    packed,
-)
-from captioner.caption.recurrence import Looks, Recurrence, Weights
 from captioner.caption.standardisation import Standardisation
 from captioner.decoding import Step
 from captioner.errors import UserError
@@ -84,24 +76,21 @@ class DecoderConfig:
 
 
 class DecoderState(NamedTuple):
-    """What the decoder knows after some words: K rows for each of B sources.
+    """The state after some words: K rows for each of B sources.
 
-    memory: what is looked at, shared by the K rows. hidden, cell: (B, K, H).
-    recurrent: the LSTM's weights (4H, E + D + H), of word, context and state, as one matrix that
-        every step of decoding uses; None where all words are given.
+    memory: shared by the K rows. hidden, cell: (B, K, H).
     """
 
     memory: Memory
     hidden: Tensor
     cell: Tensor
-    recurrent: Tensor | None = None
 
 
 class TeacherForced(NamedTuple):
-    """What the decoder says of given captions.
+    """The decoder's output for given captions.
 
     logits: (B, K, T, V). weights: (B, K, T, L). log_probability: (B, K, T), of the positions drawn
-    by hard attention, and entropy: (B, K, T), of what they were drawn from, in nats; None for soft.
+    by hard attention, and entropy: (B, K, T), of their distribution, in nats; None for soft.
     """
 
     logits: Tensor
@@ -111,14 +100,7 @@ class TeacherForced(NamedTuple):
 
 
 class ShowAttendTellDecoder(nn.Module):
-    """The decoder of Show, Attend and Tell; follows `captioner.decoding.Decoder`.
-
-    fused: run the recurrence as `captioner.caption.recurrence` does, with its gradient written
-        out, where the keys of the memory are prepared for it. It is equal within rounding to the
-        same equations step by step, which run without it.
-    """
-
-    fused: bool = True
+    """The decoder of Show, Attend and Tell; follows `captioner.decoding.Decoder`."""
 
     def __init__(self, config: DecoderConfig, vocabulary_size: int) -> None:
         super().__init__()
@@ -128,35 +110,32 @@ class ShowAttendTellDecoder(nn.Module):
             AdditiveScore(hidden, memory, config.attention_size, temperature=config.temperature),
             SoftSelection() if config.selection == "soft" else HardSelection(),
         )
-        # Given its weights, Embedding draws none of its own: they are drawn below, and drawing
-        # them here as well makes torch import its compiler when weights are to come from a file.
+        # from_pretrained draws no weights: on the meta device drawing imports torch's compiler.
         self.embedding: nn.Embedding = nn.Embedding.from_pretrained(  # type: ignore[no-untyped-call]
             torch.empty(vocabulary_size, embedding), freeze=False
         )
         self.lstm = nn.LSTMCell(embedding + memory, hidden)
-        self.initial_hidden = Linear(memory, hidden)
-        self.initial_cell = Linear(memory, hidden)
+        self.initial_hidden = nn.Linear(memory, hidden)
+        self.initial_cell = nn.Linear(memory, hidden)
         if config.gate != "none":
-            self.gate = Linear(hidden, 1 if config.gate == "scalar" else memory)
+            self.gate = nn.Linear(hidden, 1 if config.gate == "scalar" else memory)
         if config.deep_output:
-            self.output_hidden = Linear(hidden, embedding)
-            self.output_context = Linear(memory, embedding, bias=False)
-        self.output = Linear(embedding if config.deep_output else hidden, vocabulary_size)
+            self.output_hidden = nn.Linear(hidden, embedding)
+            self.output_context = nn.Linear(memory, embedding, bias=False)
+        self.output = nn.Linear(embedding if config.deep_output else hidden, vocabulary_size)
         self.dropout = nn.Dropout(config.dropout)
         self.standardisation = Standardisation(memory) if config.standardise else None
-        self._packed_once = PackedOnce()
-        # Words at the scale of annotation vectors (about one), lest the LSTM hear only the photo,
-        # and gates that at first remember.
+        # Embeddings on the scale of annotation vectors (about one), and an open forget gate.
         nn.init.uniform_(self.embedding.weight, -1.0, 1.0)
         nn.init.uniform_(self.output.weight, -0.1, 0.1)
         nn.init.zeros_(self.output.bias)
         with torch.no_grad():
-            self.lstm.bias_ih[hidden : 2 * hidden] = 1.0  # The forget gate's.
+            self.lstm.bias_ih[hidden : 2 * hidden] = 1.0
         if self.standardisation is not None and not self.lstm.bias_ih.is_meta:
             self.standardisation.reset()
 
     def remember(self, annotations: Tensor) -> Memory:
-        """Annotation vectors (B, L, D) -> the memory that `start` and `forward` take."""
+        """Annotation vectors (B, L, D) -> the memory for `start` and `forward`."""
         if self.standardisation is not None:
             annotations = self.standardisation(annotations)
         if self.training and self.config.memory_dropout > 0:
@@ -165,44 +144,33 @@ class ShowAttendTellDecoder(nn.Module):
                 self.config.memory_dropout,
             )  # (B, 1, D)
             annotations = annotations * kept
-        return self.attention.remember(as_computed(annotations))
+        return self.attention.remember(_autocast(annotations))
 
     def start(self, memory: Memory) -> DecoderState:
         """A memory of B sources -> the state before the first word, (B, 1, H).
 
-        Section 3.1.2: c_0 and h_0 are functions of the mean annotation vector, of those that may be
-        attended.
+        Section 3.1.2: c_0 and h_0 are functions of the mean annotation vector. Masked vectors are
+        left out of the mean.
         """
-        self._forget_if_training()
-        weights = self.lstm.weight_ih, self.lstm.weight_hh
-        (recurrent,) = self._packed_once(
-            lambda: (packed(as_computed(torch.cat(weights, dim=1))),),
-            weights,
-            as_computed(weights[0][:0]).dtype,
-        )
-        return self._initial_state(memory)._replace(recurrent=recurrent)
-
-    def _initial_state(self, memory: Memory) -> DecoderState:
-        """What `start` gives, but for the weights."""
         mean = self._drop(_mean(memory))  # (B, 1, D)
         hidden = torch.tanh(self.initial_hidden(mean))  # (B, 1, H)
         cell = torch.tanh(self.initial_cell(mean))  # (B, 1, H)
         return DecoderState(memory, hidden, cell)
 
     def step(self, tokens: Tensor, state: object) -> Step:
-        """Last words (B, K) and the state before them -> `Step` for the words that follow."""
+        """Last words (B, K) and the state before them -> `Step` for the next words."""
         assert isinstance(state, DecoderState)
-        assert state.recurrent is not None
-        self._forget_if_training()
         embedded = self._drop(self.embedding(tokens))  # (B, K, E)
-        context, attended = self._look(state)
-        fed = torch.cat([embedded, context, state.hidden], dim=-1)  # (B, K, E + D + H)
-        state = self._after(state, linear(fed, state.recurrent, self._bias()))
-        logits = self.output(self._said(embedded, state.hidden, context))  # (B, K, V)
-        return Step(logits, state, attended.weights)
+        context, attended = self._attend(state)
+        inputs = torch.cat([embedded, context], dim=-1)  # (B, K, E + D)
+        gates = functional.linear(inputs, self.lstm.weight_ih, self.lstm.bias_ih)  # (B, K, 4H)
+        gates = gates + functional.linear(state.hidden, self.lstm.weight_hh, self.lstm.bias_hh)
+        state = _lstm_update(state, gates)
+        features = self._output_features(embedded, state.hidden, context)
+        return Step(self.output(features), state, attended.weights)  # logits (B, K, V)
 
     def select(self, state: object, rows: Tensor) -> DecoderState:
-        """The state of rows (B, K') of each source's K; the memory stays as it is."""
+        """Select rows (B, K') among each source's K; the memory stays shared."""
         assert isinstance(state, DecoderState)
         index = rows.unsqueeze(-1).expand(-1, -1, self.config.hidden_size)  # (B, K', H)
         return state._replace(
@@ -216,85 +184,82 @@ class ShowAttendTellDecoder(nn.Module):
         generator: torch.Generator | None = None,
         expected: Tensor | None = None,
     ) -> TeacherForced:
-        """Teacher forcing: the words fed in (B, K, T), `<start>` first -> `TeacherForced`.
+        """Teacher forcing: fed words (B, K, T), `<start>` first -> `TeacherForced`.
 
-        Only what depends on the recurrence runs step by step. The embeddings, their part of the
-        LSTM's gates and the output layer are one product each over all T steps.
-        generator: what hard attention draws from.
-        expected: (B, K) boolean, captions for all of whose words hard attention gives the expected
-            value instead of a draw.
-        Raises `UserError` where there is no word to feed, T = 0.
+        Only the recurrence runs step by step. Embeddings, their part of the LSTM's gates and the
+        output layer are one product each over all T steps.
+        generator: source of hard attention's draws.
+        expected: (B, K) boolean, captions for which hard attention takes the expected value.
+        Raises `UserError` for T = 0.
         """
         if tokens.shape[-1] == 0:
             raise UserError(f"decoder: of words {tuple(tokens.shape)}, (B, K, T), T is 0")
-        self._forget_if_training()
-        rows = tokens.shape[1]
         embedded = self._drop(self.embedding(tokens))  # (B, K, T, E)
         word_gates = self._word_gates(embedded)  # (B, K, T, 4H)
-        state = self._initial_state(memory)
-        if rows != 1:
+        state = self.start(memory)
+        if tokens.shape[1] != 1:
             state = self.select(state, tokens.new_zeros(tokens.shape[:2]))
-        fused = self.fused and memory.prepared is not None
-        recur = self._recur_fused if fused else self._recur_stepwise
+        recur = self._recur_on_cpu if cpu.enabled(tokens.device) else self._recur
         hidden, attended = recur(word_gates, state, generator, expected)
-        logits = self.output(self._said(embedded, hidden, attended.context))  # (B, K, T, V)
+        features = self._output_features(embedded, hidden, attended.context)
+        logits = self.output(features)  # (B, K, T, V)
         if self.config.selection == "soft":
             return TeacherForced(logits, attended.weights, None, None)
         return TeacherForced(logits, attended.weights, attended.log_probability, attended.entropy)
 
-    def _recur_stepwise(
+    def _recur(
         self,
         word_gates: Tensor,
         state: DecoderState,
         generator: torch.Generator | None,
         expected: Tensor | None,
     ) -> tuple[Tensor, Attended]:
-        """The recurrence over all words (B, K, T, 4H), step by step, left to autograd.
+        """Run the recurrence over all words (B, K, T, 4H) step by step, under autograd.
 
-        Gives the states (B, K, T, H) and what was looked at, with gated contexts (B, K, T, D).
+        Gives the states (B, K, T, H) and the `Attended`, with gated contexts (B, K, T, D).
         """
         weights = self._recurrent_weights()
-        hiddens, looks = [], []
+        hidden_states, steps = [], []
         for time in range(word_gates.shape[2]):
-            context, attended = self._look(state, generator, expected)
-            fed = torch.cat([context, state.hidden], dim=-1)  # (B, K, D + H)
-            state = self._after(state, word_gates[:, :, time] + functional.linear(fed, weights))
-            hiddens.append(state.hidden)
-            looks.append(attended._replace(context=context))
-        together: list[Any] = [
+            context, attended = self._attend(state, generator, expected)
+            inputs = torch.cat([context, state.hidden], dim=-1)  # (B, K, D + H)
+            gates = word_gates[:, :, time] + functional.linear(inputs, weights)
+            state = _lstm_update(state, gates)
+            hidden_states.append(state.hidden)
+            steps.append(attended._replace(context=context))
+        fields: list[Any] = [
             None if each[0] is None else torch.stack(each, dim=2)
-            for each in zip(*looks, strict=True)
+            for each in zip(*steps, strict=True)
         ]  # (B, K, T, ...) each
-        return torch.stack(hiddens, dim=2), Attended(*together)
+        return torch.stack(hidden_states, dim=2), Attended(*fields)
 
-    def _recur_fused(
+    def _recur_on_cpu(
         self,
         word_gates: Tensor,
         state: DecoderState,
         generator: torch.Generator | None,
         expected: Tensor | None,
     ) -> tuple[Tensor, Attended]:
-        """The same, by `captioner.caption.recurrence`."""
+        """Like `_recur`, by `captioner.cpu.Recurrence`."""
         selection, score, memory = self.attention.selection, self.attention.score, state.memory
         assert isinstance(score, AdditiveScore)
-        assert memory.prepared is not None
         choose = None
         if isinstance(selection, HardSelection):
             choose = partial(selection.choose, generator=generator)
         gate = None if self.config.gate == "none" else self.gate
-        hidden, context, log_weights, positions = Recurrence.apply(
-            Looks(memory.prepared, memory.mask, choose, expected),
+        hidden, context, log_weights, positions = cpu.Recurrence.apply(
+            cpu.RecurrenceInputs(memory.mask, choose, expected),
             word_gates,
             state.hidden,
             state.cell,
             memory.values,
             memory.keys,
-            *Weights(
-                as_computed(score.query_projection.weight),
-                score.energies(),
-                self._recurrent_weights(),
-                None if gate is None else as_computed(gate.weight),
-                None if gate is None else as_computed(gate.bias),
+            *cpu.RecurrenceWeights(
+                query=_autocast(score.query_projection.weight),
+                v=score.scaled_energy(),
+                recurrent=self._recurrent_weights(),
+                gate=None if gate is None else _autocast(gate.weight),
+                gate_bias=None if gate is None else _autocast(gate.bias),
             ),
         )
         weights = log_weights.exp()  # (B, K, T, L)
@@ -303,52 +268,40 @@ class ShowAttendTellDecoder(nn.Module):
         return hidden, Attended(context, weights, log_weights)
 
     def _drop(self, hidden: Tensor) -> Tensor:
-        """Dropout of (B, K, ...), the same numbers in all K rows of a source.
+        """Dropout of (B, K, ...), with one mask for the K rows of a source.
 
-        Rows are held against each other, as draws of hard attention are, and should then differ by
-        what they are and not by what was dropped.
+        The draws of hard attention are compared with each other, so dropout must not tell them
+        apart.
         """
         if hidden.shape[1] == 1 or not self.training:
             return self.dropout(hidden)  # type: ignore[no-any-return]
         kept = self.dropout(hidden.new_ones(hidden.shape[0], 1, *hidden.shape[2:]))
         return hidden * kept  # type: ignore[no-any-return]
 
-    def _forget_if_training(self) -> None:
-        """Where a gradient is wanted, let go what was packed of all weights: they are to change.
-
-        Here for the whole decoder, since not every weight is used through its own layer.
-        """
-        if torch.is_grad_enabled():
-            forget_packed(self)
-
     def _word_gates(self, embedded: Tensor) -> Tensor:
-        """The words' part of the LSTM's gates, and the biases: (..., E) -> (..., 4H).
+        """Embeddings (..., E) -> their part of the LSTM's gates and the biases, (..., 4H).
 
         Equation 1, T E y.
         """
         weight = self.lstm.weight_ih[:, : self.config.embedding_size]
-        return linear(embedded, weight, self._bias())
-
-    def _bias(self) -> Tensor:
-        """The LSTM's two biases, (4H), as one."""
-        return self.lstm.bias_ih + self.lstm.bias_hh
+        return functional.linear(embedded, weight, self.lstm.bias_ih + self.lstm.bias_hh)
 
     def _recurrent_weights(self) -> Tensor:
-        """The LSTM's weights for context and state, (4H, D + H).
+        """The LSTM's weights for context and state, (4H, D + H), once for all steps.
 
-        Taken once for all steps: cutting or casting them anew at every step costs more, there
-        and in the backward pass, than the products themselves.
+        Slicing or casting them at every step costs more than the products, there and in the
+        backward pass.
         """
         of_context = self.lstm.weight_ih[:, self.config.embedding_size :]
-        return as_computed(torch.cat([of_context, self.lstm.weight_hh], dim=1))
+        return _autocast(torch.cat([of_context, self.lstm.weight_hh], dim=1))
 
-    def _look(
+    def _attend(
         self,
         state: DecoderState,
         generator: torch.Generator | None = None,
         expected: Tensor | None = None,
     ) -> tuple[Tensor, Attended]:
-        """A state -> the gated context (B, K, D), and what was looked at. Equations 4 and 5."""
+        """A state -> the gated context (B, K, D) and the `Attended`. Equations 4 and 5."""
         attended: Attended = self.attention(
             state.hidden, state.memory, generator=generator, expected=expected
         )
@@ -357,18 +310,8 @@ class ShowAttendTellDecoder(nn.Module):
             context = torch.sigmoid(self.gate(state.hidden)) * context
         return context, attended
 
-    def _after(self, state: DecoderState, gates: Tensor) -> DecoderState:
-        """The state after the LSTM's gates (B, K, 4H), before activation. Equations 1 to 3.
-
-        The gates are in torch's order: input, forget, candidate, output.
-        """
-        entry, forget, candidate, exit_ = gates.chunk(4, dim=-1)  # (B, K, H) each
-        cell = torch.sigmoid(forget) * state.cell + torch.sigmoid(entry) * torch.tanh(candidate)
-        hidden = torch.sigmoid(exit_) * torch.tanh(cell)
-        return state._replace(hidden=hidden, cell=cell)
-
-    def _said(self, embedded: Tensor, hidden: Tensor, context: Tensor) -> Tensor:
-        """Embedding (..., E), state (..., H), context (..., D) -> what L_o is given, (..., E).
+    def _output_features(self, embedded: Tensor, hidden: Tensor, context: Tensor) -> Tensor:
+        """Embedding (..., E), state (..., H), context (..., D) -> input of L_o, (..., E).
 
         Equation 7. Without deep output it is the state, (..., H).
         """
@@ -377,8 +320,16 @@ class ShowAttendTellDecoder(nn.Module):
             hidden = hidden + self.output_context(context)
         if self.config.output_tanh:
             hidden = torch.tanh(hidden)
-        said: Tensor = self._drop(hidden)
-        return said
+        return self._drop(hidden)
+
+
+def _lstm_update(state: DecoderState, gates: Tensor) -> DecoderState:
+    """Apply the LSTM's gates (B, K, 4H), before activation, in torch's order. Equations 1 to 3."""
+    input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)  # (B, K, H) each
+    cell = torch.sigmoid(forget_gate) * state.cell
+    cell = cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
+    hidden = torch.sigmoid(output_gate) * torch.tanh(cell)
+    return state._replace(hidden=hidden, cell=cell)
 
 
 def _mean(memory: Memory) -> Tensor:
@@ -386,7 +337,15 @@ def _mean(memory: Memory) -> Tensor:
     values, mask = memory.values, memory.mask  # (B, L, D) and (B, L)
     if mask is None:
         return values.mean(dim=1, keepdim=True)
-    seen = mask.unsqueeze(-1)  # (B, L, 1)
+    attended = mask.unsqueeze(-1)  # (B, L, 1)
     wide = torch.promote_types(values.dtype, torch.float32)
-    total = values.masked_fill(~seen, 0).sum(dim=1, keepdim=True, dtype=wide)  # (B, 1, D)
-    return (total / seen.sum(dim=1, keepdim=True)).to(values.dtype)
+    total = values.masked_fill(~attended, 0).sum(dim=1, keepdim=True, dtype=wide)  # (B, 1, D)
+    return (total / attended.sum(dim=1, keepdim=True)).to(values.dtype)
+
+
+def _autocast(tensor: Tensor) -> Tensor:
+    """Cast to the type of the current autocast region, once for all uses."""
+    device = tensor.device.type
+    if torch.is_autocast_enabled(device):
+        return tensor.to(torch.get_autocast_dtype(device))
+    return tensor

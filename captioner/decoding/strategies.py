@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -42,34 +41,6 @@ class Strategy(Protocol):
         ...
 
 
-_FEW = 1 << 17
-"""Numbers among which `topk` is as quick as a search in parts."""
-
-
-def most_probable(steps: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The highest of log-probabilities (..., V), falling, and their places: (..., count) both.
-
-    As `Tensor.topk` gives them, which looks at each number by itself. The vocabulary is cut into
-    parts whose highest are found by vector instructions first: the highest numbers are in the
-    parts with the highest of these, and only those are looked at.
-    """
-    size = steps.shape[-1]
-    part = math.isqrt(size)
-    parts = size // part
-    if parts <= 2 * count or steps.numel() < _FEW:
-        values, places = steps.topk(count, dim=-1)  # (..., count)
-        return values, places
-    cut = parts * part
-    divided = steps[..., :cut].reshape(*steps.shape[:-1], parts, part)  # (..., V / part, part)
-    chosen = divided.amax(dim=-1).topk(count, dim=-1).indices  # (..., count)
-    inside = torch.arange(part, device=steps.device)  # (part)
-    near = (chosen.unsqueeze(-1) * part + inside).flatten(start_dim=-2)  # (..., count * part)
-    rest = torch.arange(cut, size, device=steps.device).expand(*near.shape[:-1], -1)  # (..., rest)
-    near = torch.cat([near, rest], dim=-1)  # (..., count * part + rest), places in V
-    values, index = steps.gather(-1, near).topk(count, dim=-1)  # (..., count)
-    return values, near.gather(-1, index)  # (..., count) both
-
-
 @dataclass(frozen=True)
 class BeamSearch:
     """Keeps the K most probable partial hypotheses of each source.
@@ -93,7 +64,7 @@ class BeamSearch:
         vocabulary_size = steps.shape[-1]
         totals = totals.masked_fill(~live, float("-inf"))
         # No more than this many of a row can be among the best of all.
-        of_row, tokens = most_probable(steps, min(self.width, vocabulary_size))  # (B, K, k)
+        of_row, tokens = steps.topk(min(self.width, vocabulary_size), dim=-1)  # (B, K, k)
         candidates = (totals.unsqueeze(-1) + of_row).flatten(start_dim=1)  # (B, K * k)
         keep = min(self.width, candidates.shape[-1])
         best, index = candidates.topk(keep, dim=-1)  # (B, K')
@@ -164,7 +135,7 @@ class Sampling:
         if left == size and self.top_p == 1:
             return torch.softmax(logits, dim=-1)
         if left < size:
-            ordered, order = most_probable(logits, left)  # (..., k)
+            ordered, order = logits.topk(left, dim=-1)  # (..., k)
         else:
             ordered, order = logits.sort(dim=-1, descending=True)  # (..., V)
         probabilities = torch.softmax(ordered, dim=-1)  # (..., k), falling

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from captioner.attention import AdditiveScore, Attention, Memory
-from captioner.attention.products import Linear
 from captioner.decoding import Step
 from captioner.field_checks import check_choice, check_probabilities, check_sizes
 from captioner.translate.cells import FedCell
@@ -78,11 +77,11 @@ class Bahdanau(TranslationModel):
         self.attention = Attention(
             AdditiveScore(hidden, 2 * hidden, config.attention_size, bias=False)
         )
-        self.initial = Linear(hidden, hidden, bias=False)
+        self.initial = nn.Linear(hidden, hidden, bias=False)
         self.cell = FedCell("gru", embedding, 2 * hidden, hidden)
-        self.output_word = Linear(embedding, 2 * said)
-        self.output_hidden = Linear(hidden, 2 * said, bias=False)
-        self.output_context = Linear(2 * hidden, 2 * said, bias=False)
+        self.output_word = nn.Linear(embedding, 2 * said)
+        self.output_hidden = nn.Linear(hidden, 2 * said, bias=False)
+        self.output_context = nn.Linear(2 * hidden, 2 * said, bias=False)
         self.dropout = nn.Dropout(config.dropout)
 
     def remember(self, source: Tensor, mask: Tensor | None = None) -> Memory:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from captioner.attention.products import Linear
 from captioner.translate.source_memory import RecurrentState
 
 
@@ -56,9 +55,9 @@ class FedCell(nn.Module):
         super().__init__()
         gates = 3 if kind == "gru" else 4
         self.kind = kind
-        self.known = Linear(known_size, gates * hidden_size)
-        self.fed = Linear(fed_size, gates * hidden_size, bias=False) if fed_size else None
-        self.hidden = Linear(hidden_size, gates * hidden_size)
+        self.known = nn.Linear(known_size, gates * hidden_size)
+        self.fed = nn.Linear(fed_size, gates * hidden_size, bias=False) if fed_size else None
+        self.hidden = nn.Linear(hidden_size, gates * hidden_size)
         with torch.no_grad():
             for parameter in self.parameters():
                 nn.init.uniform_(parameter, -(hidden_size**-0.5), hidden_size**-0.5)

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from captioner.attention.products import Linear
 from captioner.errors import UserError
 
 
@@ -81,7 +80,7 @@ class Embeddings(nn.Module):
         self.target_embedding = _table(target_size, embedding_size)
         self.source_embedding = _table(source_size, embedding_size) if tie != "all" else None
         # What is tied is in the weights once, under one name, and so a saved model has it once.
-        self.output = Linear(output_size, target_size) if tie == "none" else None
+        self.output = nn.Linear(output_size, target_size) if tie == "none" else None
         self.output_bias = None if tie == "none" else nn.Parameter(torch.zeros(target_size))
         # Read by the output layer too, or multiplied by sqrt(E), rows should have a norm of one.
         deviation = embedding_size**-0.5 if scale or tie != "none" else 0.1

@@ -22,7 +22,6 @@ from captioner.attention import (
     PredictedCentre,
     Score,
 )
-from captioner.attention.products import Linear
 from captioner.decoding import Step
 from captioner.field_checks import check_choice, check_probabilities, check_sizes
 from captioner.translate.cells import FedCell, RecurrentStack
@@ -134,7 +133,7 @@ class Luong(TranslationModel):
             self.attention = LocalAttention(score, config.window, config.attention == "local-p")
         if config.attention == "local-p":
             self.centre = PredictedCentre(hidden, hidden)
-        self.combined = Linear(2 * hidden, hidden, bias=False)
+        self.combined = nn.Linear(2 * hidden, hidden, bias=False)
         self.dropout = nn.Dropout(config.dropout)
 
     def remember(self, source: Tensor, mask: Tensor | None = None) -> SourceMemory:

@@ -24,4 +24,4 @@ class SourceMemory(Memory):
     @classmethod
     def of(cls, memory: Memory, final: RecurrentState) -> SourceMemory:
         """A memory as it is, and the states beside it."""
-        return cls(memory.values, memory.keys, memory.mask, memory.prepared, final)
+        return cls(memory.values, memory.keys, memory.mask, final)

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from captioner.attention import Memory, MultiHeadAttention
-from captioner.attention.products import Linear
 
 
 class FeedForward(nn.Module):
@@ -24,8 +23,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, size: int, inner_size: int, dropout: float) -> None:
         super().__init__()
-        self.inner = Linear(size, inner_size)
-        self.outer = Linear(inner_size, size)
+        self.inner = nn.Linear(size, inner_size)
+        self.outer = nn.Linear(inner_size, size)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, vectors: Tensor) -> Tensor:

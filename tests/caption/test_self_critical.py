@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from captioner.attention import Memory, products
+from captioner.attention import Memory
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.hard_attention import HardAttentionLoss
 from captioner.caption.objective import ObjectiveConfig, SelfCriticalConfig
@@ -305,8 +305,6 @@ def of_scheduled_sampling(selection: str) -> CaptioningLoss | HardAttentionLoss:
 def test_weights_that_autocast_has_cast_for_decoding_keep_their_gradient(
     monkeypatch: pytest.MonkeyPatch, make: Any, kind: str
 ) -> None:
-    # As on a GPU: nothing is packed.
-    monkeypatch.setattr(products, "_is_for_onednn", lambda weight: False)
     loss, autocast = make(kind), OldAutocast()
     batch = make_batch(3)
     batch = batch._replace(source=batch.source.float(), progress=1.0)

@@ -18,7 +18,6 @@ from table_decoder import (
 )
 
 from captioner.decoding import BeamSearch, Constraints, LengthNormalisation, decode, greedy
-from captioner.decoding.strategies import most_probable
 from captioner.errors import UserError
 
 
@@ -241,32 +240,3 @@ def test_a_beam_wider_than_the_vocabulary(width) -> None:
 def test_width_out_of_range() -> None:
     with pytest.raises(UserError, match="beam size 0 is not at least 1"):
         BeamSearch(0)
-
-
-@pytest.mark.parametrize("count", [1, 3, 8])
-@pytest.mark.parametrize("size", [8, 30, 400, 1023])
-def test_the_most_probable_are_those_of_topk(
-    count: int, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("captioner.decoding.strategies._FEW", 0)
-    generator = torch.Generator().manual_seed(size + count)
-    steps = torch.randn(2, 3, size, generator=generator)
-    steps[0, 1, : size // 2] = float("-inf")
-    steps[1, 2, -1] = 9.0  # behind the last whole part
-    values, places = most_probable(steps, count)
-    wanted = steps.topk(count, dim=-1)
-    assert torch.equal(values, wanted.values)
-    assert torch.equal(places, wanted.indices)
-
-
-def test_the_most_probable_are_found_where_nearly_all_is_blocked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("captioner.decoding.strategies._FEW", 0)
-    steps = torch.full((1, 1, 900), float("-inf"))
-    steps[0, 0, [5, 40, 899]] = torch.tensor([1.0, 3.0, 2.0])
-    values, places = most_probable(steps, 5)
-    assert values[0, 0, :3].tolist() == [3.0, 2.0, 1.0]
-    assert places[0, 0, :3].tolist() == [40, 899, 5]
-    assert (values[0, 0, 3:] == float("-inf")).all()
-    assert len(set(places[0, 0].tolist())) == 5

