@@ -14,10 +14,14 @@ from captioner.cli import (
     evaluate,
     features,
     info,
+    maps,
+    score,
     serve,
     train,
     translate,
+    translation_scores,
 )
+from captioner.cli.options import HelpFormatter
 from captioner.cli.program import run_program
 
 DESCRIPTION = """\
@@ -28,6 +32,7 @@ Captions photos and shows, for every word, where the model looked.
   captioner caption holiday/ --json holiday.json  a whole folder
   captioner train configs/shapes_soft.yaml        train a model, in minutes, without data
   captioner translate sentences.en                translate lines of text, English to German
+  captioner score results.json references.json    score captions; models: captioner evaluate
   captioner serve                                 a page of all that, on this machine
   captioner COMMAND --help                        what a command can do, with examples
 """
@@ -38,7 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="captioner",
         description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"captioner {captioner.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -49,6 +54,9 @@ def build_parser() -> argparse.ArgumentParser:
         train,
         average,
         evaluate,
+        score,
+        maps,
+        translation_scores,
         calibrate,
         features,
         info,

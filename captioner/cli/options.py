@@ -21,6 +21,13 @@ TRANSLATION_SEARCH = tuple(n for n in TranslationSearch.model_fields if n not in
 Commands = Any  # What argparse calls _SubParsersAction, a name it keeps to itself.
 
 
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Prints descriptions as written, and options in lines of up to 100 characters."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30, width=100)
+
+
 def add_parser(
     commands: Commands, name: str, summary: str, description: str
 ) -> argparse.ArgumentParser:
@@ -29,7 +36,7 @@ def add_parser(
         name,
         help=summary,
         description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     return parser
 
@@ -43,10 +50,17 @@ def add_device(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_search(parser: argparse.ArgumentParser, kind: type[SearchOptions]) -> None:
-    """Add an option for every field of a search; one that is not given is None."""
+def add_search(
+    parser: argparse.ArgumentParser, kind: type[SearchOptions], n_best: bool = True
+) -> None:
+    """Add an option for every field of a search; one that is not given is None.
+
+    n_best: whether the command has a use for more than one result.
+    """
     group = parser.add_argument_group("search (defaults: the model's own)")
     for name, field in kind.model_fields.items():
+        if name == "n_best" and not n_best:
+            continue
         flag = f"--{name.replace('_', '-')}"
         if field.annotation is bool:
             group.add_argument(flag, action="store_true", default=None, help=field.description)
@@ -63,8 +77,8 @@ def search_options(arguments: argparse.Namespace, own: Search) -> Search:
     Asking for more captions than the model's own beam holds widens the beam.
     Raises `UserError` for values out of range, and for options of sampling without --sample.
     """
-    names = [name for name in type(own).model_fields if getattr(arguments, name) is not None]
-    given = {name: getattr(arguments, name) for name in names}
+    options = {name: getattr(arguments, name, None) for name in type(own).model_fields}
+    given = {name: value for name, value in options.items() if value is not None}
     if not given.get("sample", own.sample):
         refuse(arguments, SAMPLING, "without --sample")
     if "n_best" in given and "beam" not in given:

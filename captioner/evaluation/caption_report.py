@@ -1,4 +1,4 @@
-"""What is found out about a set of captions, and how it is told: table, JSON, CSV, page."""
+"""Caption scores as table, JSON, CSV and web page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from captioner.render.score_page import ScoredCaption, save_score_page, small_jp
 
 @dataclass(frozen=True)
 class Comparisons:
-    """A system beside another: what the two are called, and how they compare by each score."""
+    """Two systems, by name, compared by each score."""
 
     first: str
     second: str
@@ -62,11 +62,12 @@ class Comparisons:
 
 @dataclass(frozen=True)
 class ScoreReport:
-    """What was found out about I captions; None for what was not asked for.
+    """The scores of I captions; None for those not asked for.
 
-    intervals: of the scores, by name. resampling: how they and the comparison were made.
-    names: (I,) what stands below the photos of the page.
-    open_photo: gives the photo of image number i of I; None where no photos are at hand.
+    intervals: of the scores, by name. resampling: of the intervals and the comparison.
+    exact: the share of captions that equal a reference.
+    names: (I,) captions of the photos on the page.
+    open_photo: loads the photo of image number i; None without photos.
     """
 
     scores: CaptionScores
@@ -77,14 +78,17 @@ class ScoreReport:
     resampling: Resampling | None = None
     names: tuple[str, ...] = ()
     open_photo: Callable[[int], Image.Image] | None = None
+    exact: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The scores as `CaptionScores.as_dict`, and `diversity`; then what was asked for.
 
-        `hallucination`; `intervals`, by score; `comparison`; `resampling`; and with either of
-        these two `too_few_images`, whether there are too few for them to be evidence.
+        `exact match`; `hallucination`; `intervals`, by score; `comparison`; `resampling`, and with
+        it `too_few_images`, whether there are too few for intervals and p values to be evidence.
         """
         found = {**self.scores.as_dict(), "diversity": self.diversity.as_dict()}
+        if self.exact is not None:
+            found["exact match"] = self.exact
         if self.hallucination is not None:
             found["hallucination"] = self.hallucination.as_dict()
         if self.intervals is not None:
@@ -99,8 +103,10 @@ class ScoreReport:
         return found
 
     def table(self) -> str:
-        """All of it as lines of text."""
+        """All scores as lines of text."""
         parts = [self.scores.table(self.intervals)]
+        if self.exact is not None:
+            parts[0] += f"\n{'exact match':<16}{self.exact:.4f}"
         few = too_few_images(self.scores.images)
         note = "" if few is None else f"NOTE: {few}"
         if self.intervals is not None and self.resampling is not None:
@@ -133,12 +139,11 @@ class ScoreReport:
     ) -> list[str]:
         """Write a web page of the `count` best and the `count` worst captions.
 
-        Where there are fewer than twice as many, one half is the best and the other the worst; of
-        an odd number the one in the middle is among the worst. No caption is among both.
+        Of fewer than twice as many, the better half and the worse half; no caption is in both.
 
         by: the score that ranks them; None: see `check_page`. Captions with the same score stay in
             order; a caption without that score is left out.
-        Gives a sentence for each photo that could not be read; the page says so in its place.
+        Returns a sentence for each photo that could not be read; the page says so in its place.
         Raises `UserError` as `check_page` does, and when the file cannot be written.
         """
         columns = self.scores.per_image_by_name()
@@ -154,7 +159,7 @@ class ScoreReport:
         return problems
 
     def _shown(self, index: int, problems: list[str]) -> ScoredCaption:
-        """One caption of the page; a photo that cannot be read is added to the problems."""
+        """One caption of the page; adds an unreadable photo to the problems."""
         texts = self.scores.texts
         jpeg, without = None, ""
         if self.open_photo is not None:
@@ -178,7 +183,7 @@ class ScoreReport:
 
 
 def check_page(names: Sequence[str], by: str | None, count: int | None) -> str:
-    """By which of the scores a page ranks: by `by`, else by CIDEr-D or ROUGE-L, else the first.
+    """The score that ranks a page: `by`, else CIDEr-D or ROUGE-L, else the first.
 
     Raises `UserError` when `by` is not among them, and for a count below 1.
     """

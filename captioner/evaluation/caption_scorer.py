@@ -1,4 +1,4 @@
-"""Finds out about captions whatever is asked for: scores, their certainty, diversity, mistakes."""
+"""Scores captions: metrics, intervals, a comparison, diversity, hallucination."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from captioner.text.tokenizer import tokenize
 
 @dataclass(frozen=True)
 class ScoringOptions:
-    """What is to be found out about captions, beside the scores themselves.
+    """What a `Scorer` computes.
 
-    metrics: which of `captioner.evaluation.captions.METRICS`.
+    metrics: some of `captioner.evaluation.captions.METRICS`.
     document_frequency: a file of `DocumentFrequency.write`, for CIDEr-D.
-    intervals: whether confidence intervals are wanted. resampling: how they are made.
+    intervals: compute confidence intervals, by `resampling`.
     against: a results file of another system, to compare with.
-    training: captions that a model learned from, in `training_format`: a file as that format's
-        reader takes it, of which, where it has splits, `train` is read.
-    instances: files of COCO instances, to find hallucinated things with; none: they are not sought.
-    synonyms: the word list for them; None: the packaged one.
+    training: the captions of training, a file in `training_format`; its split `train`, if it has
+        splits.
+    instances: files of COCO instances, to find hallucinated things; none skips that.
+    synonyms: the word list for them; None for the packaged one.
     """
 
     metrics: Sequence[str] = DEFAULT_METRICS
@@ -48,10 +48,10 @@ class ScoringOptions:
 
 
 class Scorer:
-    """Finds out about captions what the options ask for.
+    """Scores captions as its options say.
 
-    It reads the options' files when it is made, so that a bad one is refused before a model is set
-    to work. Raises `UserError` for a file that is ill-formed and a metric that cannot be run.
+    Reads the options' files at once, so that a bad one is refused before a model runs. Raises
+    `UserError` for an ill-formed file and for a metric that cannot be run.
     """
 
     def __init__(self, options: ScoringOptions | None = None) -> None:
@@ -75,7 +75,7 @@ class Scorer:
     def check_images(self, image_ids: Sequence[ImageId], name: str) -> None:
         """Raise `UserError` for images that are not in the instance files or in `against`.
 
-        name: what the captions of these images are called.
+        name: of the captions, for the message.
         """
         if self._instances is not None:
             for image_id in image_ids:
@@ -94,7 +94,7 @@ class Scorer:
                     )
 
     def report(self, texts: CaptionTexts, image_ids: Sequence[ImageId], name: str) -> ScoreReport:
-        """All of it about captions of the images `image_ids` (I,), which are called `name`.
+        """Score the captions `name` of the images `image_ids` (I,).
 
         Raises `UserError` as `check_images` and `score_texts` do.
         """
@@ -135,10 +135,10 @@ class Scorer:
 
 
 def captions_by_name(results: str | Path) -> dict[str, str]:
-    """The captions of a results file by the names of its images, as text, in its order.
+    """The captions of a results file by the names of its images, as text, in order.
 
-    Raises `UserError` as `read_results` does, for a file without captions, and for two images
-    that are the same as text.
+    Raises `UserError` as `read_results` does, for a file without captions, and for two images of
+    the same name.
     """
     captions: dict[str, str] = {}
     for image_id, caption in read_results(results).items():
@@ -153,9 +153,9 @@ def captions_by_name(results: str | Path) -> dict[str, str]:
 def read_references(
     references: str | Path, format: str, split: str | None, images: str | Path | None
 ) -> list[CaptionedImage]:
-    """Images with their references, as the reader of `format` reads them; no photo need be there.
+    """Read images with their references; the photos need not exist.
 
-    Raises `UserError` as the reader does, and for a format that no reader has.
+    Raises `UserError` as the format's reader does, and for an unknown format.
     """
     if format not in READERS:
         raise UserError(f"references are of one of the formats {', '.join(READERS)}, not {format}")
@@ -164,7 +164,7 @@ def read_references(
 
 
 def _training_words(training: str | Path, format: str) -> list[list[str]]:
-    """The captions of training in words."""
+    """The tokenised captions of training."""
     split = None if format == "coco" else "train"  # A file of COCO's is of one split.
     found = read_references(training, format, split, None)
     return [tokenize(caption) for image in found for caption in image.captions]

@@ -230,9 +230,9 @@ def score_texts(
     with_cider = "CIDEr-D" in metrics
     if with_cider and document_frequency is None and len(texts) == 1:
         raise UserError(
-            "CIDEr-D of a single image needs a stored document frequency: give one "
-            "(--document-frequency FILE), which --write-document-frequency FILE makes of "
-            "references, or leave CIDEr-D out of the metrics"
+            "CIDEr-D of a single image needs a stored document frequency: make one of references "
+            "with captioner document-frequency and give it to captioner score as "
+            "--document-frequency FILE, or leave CIDEr-D out of the metrics"
         )
     with_words = "word-precision" in metrics
     counts = bleu_statistics(texts.corpus) if "BLEU" in metrics else None

@@ -1,4 +1,4 @@
-"""How good a model's attention maps are, on the photos of a source."""
+"""Scores a model's attention maps on the photos of a source."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from PIL import Image
 from captioner.data.grounding import Grounding
 from captioner.data.source import Source
 from captioner.errors import UserError
+from captioner.evaluation.caption_source import caption_source
 from captioner.evaluation.curve_scores import CurveScores, curve_scores
 from captioner.evaluation.deletion import Curves, curves, random_orders
 from captioner.evaluation.grounded_maps import GroundedMaps, WordMap, grounded_maps, word_maps
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CurveOptions:
-    """How deletion and insertion curves are measured.
+    """How to measure deletion and insertion curves.
 
-    photos: how many, the first ones. steps: S, into how many shares the places of a map are cut.
-    random_orders: R, how many random orders the maps are compared with. seed: of these, and of
-    the bootstrap. all_words: measure function words too, which are left out otherwise.
+    photos: the first so many. steps: S shares into which a map's places are cut.
+    random_orders: R random orders to compare the maps with. seed: of these and of the bootstrap.
+    all_words: include function words.
 
-    A photo costs 2 (S - 1) (W + R) passes of the encoder for W words measured.
+    A photo costs 2 (S - 1) (W + R) passes of the encoder for W words.
     Raises `UserError` for numbers below 1 (of the seed: below 0).
     """
 
@@ -59,14 +60,14 @@ class CurveOptions:
 
 @dataclass(frozen=True)
 class MapScores:
-    """What `score_maps` found.
+    """Scores of attention maps; None for those not asked for.
 
-    photos: how many were captioned. words: every word of their captions, in order. spread: how
-    wide the maps are, and whether they move. grounded: maps against boxes and segments, where
-    there were any. curves: deletion and insertion over content words, all_curves: over all words,
-    where they were asked for. without_curves: the kinds of these two that were asked for, but for
-    which not one caption has a word; such curves are None. exact: the share of captions that are
-    exactly right, where a source has only one right caption.
+    photos: how many were captioned. words: every word of their captions, in order.
+    spread: entropy of the maps, and divergence between them.
+    grounded: maps against boxes and segments.
+    curves: deletion and insertion over content words. all_curves: over all words.
+    without_curves: those of these two that were asked for, but no caption has such a word.
+    exact: the share of captions that equal one of the source's.
     """
 
     photos: int
@@ -138,43 +139,27 @@ def score_maps(
     left_out: dict[str, str] | None = None,
     exact: bool = False,
 ) -> MapScores:
-    """Caption the photos of a source, free-running, and measure the maps of the captions.
+    """Caption the photos of a source by free-running search and measure the captions' maps.
 
-    grounding: knows where the things are that words name; without it only what needs no boxes is
-        measured. At least one of the photos is to be annotated.
+    grounding: where the things are that words name; None measures only what needs no boxes. At
+        least one of the photos must be annotated.
     curve_options: measure deletion and insertion curves too.
-    left_out: gets the photos that cannot be read, by name, each with a sentence that says why;
-        the others are measured. Without it such a photo is refused.
-    exact: count the captions that equal one of the source's.
-    Raises `UserError` naming a photo that cannot be read, when none can be, when no caption has a
-    word, and, before any is captioned, when none of the photos is annotated in `grounding`.
+    left_out: receives unreadable photos, by name, each with the reason; None refuses them.
+    exact: report the share of captions that equal one of the source's.
+    Raises `UserError` as `caption_source` does, if no caption has a word, and, before any is
+    captioned, if no photo is annotated in `grounding`.
     """
-    if batch_size < 1:
-        raise UserError(f"batch size {batch_size} is not at least 1")
     if grounding is not None and not any(image in grounding for image in source.image_ids):
         raise UserError(f"not one of {len(source):,} photos is annotated in {grounding}")
-    options = captioner.search if search is None else search
-    if options.n_best > 1:
-        options = options.replace(n_best=1)
-    generator = options.generator()  # One for all batches.
     words: list[WordMap] = []
     captions: dict[int, Caption] = {}
-    progress = progress_bar("captioning", len(source), "images")
-    for first in range(0, len(source), batch_size):
-        rows = range(first, min(first + batch_size, len(source)))
-        photos = source.open_photos(rows, left_out)
-        found = captioner.caption_loaded(list(photos.values()), options, generator)
-        for (row, photo), caption in zip(photos.items(), found, strict=True):
-            captions[row] = caption
-            image = source.image_ids[row]
-            targets = None if grounding is None else grounding.targets(image, caption.words)
-            words += word_maps(
-                image, caption.words, caption.attention, targets, photo.size, caption.region
-            )
-        progress.update(len(rows))
-    progress.close()
-    if not captions:
-        raise UserError(f"not one of {len(source):,} photos could be read")
+    for row, photo, caption in caption_source(captioner, source, search, batch_size, left_out):
+        captions[row] = caption
+        image = source.image_ids[row]
+        targets = None if grounding is None else grounding.targets(image, caption.words)
+        words += word_maps(
+            image, caption.words, caption.attention, targets, photo.size, caption.region
+        )
     spread = map_spread([caption.attention for caption in captions.values()])
     scores = MapScores(len(captions), words, spread)
     if grounding is not None:

@@ -1,4 +1,4 @@
-"""Scores of a result file, and of a model on a data set."""
+"""Scores a result file, and a model on a data set."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from captioner.evaluation.caption_scorer import (
     captions_by_name,
     read_references,
 )
+from captioner.evaluation.caption_source import caption_source
 from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.results import write_results
 from captioner.evaluation.texts import CaptionTexts
-from captioner.progress import progress_bar
 from captioner.text.tokenizer import tokenize
 from captioner.vision.images import load_image
 
@@ -41,8 +41,8 @@ def score_results(
     references: as the reader of `format` takes its annotations, of the split `split`.
     images: the folder of the photos, for the page; no photo need be there.
 
-    Only the images of the results are scored, as in the COCO evaluation. Raises `UserError` for
-    ill-formed files, naming an image of the results that has no references, and as `Scorer` does.
+    Scores the images of the results only, as the COCO evaluation does. Raises `UserError` for
+    ill-formed files, for an image without references, by name, and as `Scorer` does.
     """
     scorer = Scorer(options)
     captions = captions_by_name(results)
@@ -74,56 +74,44 @@ def score_model(
     scorer: Scorer | None = None,
     name: str = "the model",
     not_kept: list[str] | None = None,
+    exact: bool = False,
 ) -> ScoreReport:
-    """Caption the photos of a source, each once, free-running, and score the captions.
+    """Caption the photos of a source by free-running search and score the captions.
 
-    results: a file to keep the captions in, in COCO's result format; written before they are
-        scored, and with what is done so far when this ends early.
-    left_out: gets the photos that cannot be read, by name, each with a sentence that says why;
-        the others are scored. Without it such a photo is refused.
-    scorer: what is found out about the captions; by default their scores and their diversity.
-    name: what a comparison calls the model.
-    not_kept: gets a sentence when `results` cannot be written; the captions are scored all the
-        same. Without it that is refused.
-    Raises `UserError` naming a photo that cannot be read, when none can be, and as `Scorer` does.
+    results: a file for the captions, in COCO's result format; written before they are scored, and
+        with the captions so far if an error ends the work early.
+    left_out: receives unreadable photos, by name, each with the reason; None refuses them.
+    scorer: by default scores and diversity.
+    name: of the model, in a comparison.
+    not_kept: receives a sentence if `results` cannot be written; None refuses that.
+    exact: report the share of captions that equal one of the source's.
+    Raises `UserError` as `caption_source` and `Scorer` do.
     """
-    if batch_size < 1:
-        raise UserError(f"batch size {batch_size} is not at least 1")
     scorer = scorer or Scorer()
     if left_out is None:
         scorer.check_images(source.image_ids, name)
-    options = captioner.search if search is None else search
-    generator = options.generator()  # One for all batches.
-    rows: list[int] = []
-    captions: list[str] = []
-    progress = progress_bar("captioning", len(source), "images")
+    captions: dict[int, str] = {}
+    right = 0
     try:
-        for first in range(0, len(source), batch_size):
-            batch = range(first, min(first + batch_size, len(source)))
-            photos = source.open_photos(batch, left_out)
-            found = captioner.caption_loaded(list(photos.values()), options, generator)
-            rows += photos
-            captions += [caption.text for caption in found]
-            progress.update(len(batch))
-        progress.close()
-    finally:  # A photo that is refused, or an interruption, loses no caption.
+        for row, _, caption in caption_source(captioner, source, search, batch_size, left_out):
+            captions[row] = caption.text
+            right += list(caption.words) in source.words[row]
+    finally:  # An unreadable photo or an interruption loses no caption.
         if results is not None and captions:
+            image_ids = source.take(list(captions)).image_ids
             try:
-                write_results(
-                    results, dict(zip(source.take(rows).image_ids, captions, strict=True))
-                )
+                write_results(results, dict(zip(image_ids, captions.values(), strict=True)))
             except UserError as error:
                 if not_kept is None:
                     raise
                 not_kept.append(str(error))
-    if not captions:
-        raise UserError(f"not one of {len(source):,} photos could be read")
-    judged = source.take(rows)
-    texts = replace(CaptionTexts.of(captions, judged.captions), images=judged.image_ids)
+    scored = source.take(list(captions))
+    texts = CaptionTexts.of(list(captions.values()), scored.captions)
     return replace(
-        scorer.report(texts, judged.image_ids, name),
-        names=tuple(judged.names),
-        open_photo=judged.open_photo,
+        scorer.report(replace(texts, images=scored.image_ids), scored.image_ids, name),
+        names=tuple(scored.names),
+        open_photo=scored.open_photo,
+        exact=right / len(captions) if exact else None,
     )
 
 
@@ -133,10 +121,11 @@ def store_document_frequency(
     format: str = "coco",
     split: str | None = None,
 ) -> DocumentFrequency:
-    """Count the document frequency of CIDEr-D over references, as `score_results` reads them.
+    """Count the document frequency of CIDEr-D over references and write it to `path`.
 
-    Writes it to `path`. Raises `UserError` for ill-formed references, a single image among them,
-    and when the file cannot be written.
+    references, format, split: as for `score_results`.
+    Raises `UserError` for ill-formed references, for a single image, and if the file cannot be
+    written.
     """
     found = read_references(references, format, split, None)
     frequency = DocumentFrequency.from_references(
@@ -147,5 +136,5 @@ def store_document_frequency(
 
 
 def _own_id(image: CaptionedImage) -> ImageId:
-    """What the source itself calls an image: COCO's number, else its name."""
+    """COCO's number of an image, else its name."""
     return image.image_id if image.number is None else image.number

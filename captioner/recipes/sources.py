@@ -12,12 +12,15 @@ from torch import Tensor
 from captioner.data.archives import unpack_missing
 from captioner.data.examples import caption_words
 from captioner.data.readers import READERS
-from captioner.data.shapes import ShapesExample, generate
+from captioner.data.shapes import ShapesConfig, ShapesExample, generate
 from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.recipes.config import DataConfig
 from captioner.vision.find_images import find_images
 from captioner.vision.images import load_image
+
+UNSEEN_SEED = 1_000_003
+"""The seed of `unseen_shapes`, which no config may name."""
 
 
 def read_split(
@@ -106,3 +109,8 @@ def photo_source(paths: Sequence[str]) -> Source:
         words=[[] for _ in found],
         open_photo=lambda row: load_image(found[row]),
     )
+
+
+def unseen_shapes(image_size: int, count: int) -> list[ShapesExample]:
+    """Generated pictures (image_size x image_size) that are in no training set."""
+    return generate(count, UNSEEN_SEED, ShapesConfig(image_size=image_size))

@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 from samples import save_photo
 
-from captioner.cli import evaluate
 from captioner.cli.main import build_parser, main
-from captioner.recipes.config import DATA_FORMATS
 
-COMMANDS = ("caption", "translate", "train", "evaluate", "calibrate", "features", "info", "serve")
+COMMANDS = (
+    *("caption", "translate", "serve", "train", "average", "evaluate", "score", "maps"),
+    *("evaluate-translator", "score-translations", "document-frequency"),
+    *("calibrate", "features", "info"),
+)
 
 
 def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,13 +223,6 @@ def test_n_best_shows_what_it_is_ranked_by(
         (["caption", "PHOTO", "--sample", "--top-p", "1.5"], "top_p 1.5"),
         (["train", "absent.yaml"], "absent.yaml"),
         (["features", "absent.yaml", "--out", "x"], "absent.yaml"),
-        (["evaluate"], "--results"),
-        (["evaluate", "--results", "a.json"], "--results and --references"),
-        (["evaluate", "--results", "a", "--references", "b", "--model", "M"], "--model has no"),
-        (["evaluate", "--results", "a", "--references", "b", "--beam", "3"], "--beam has no"),
-        (["evaluate", "--model", "M", "--format", "shapes", "--split", "val"], "--split has no"),
-        (["evaluate", "--model", "M", "--format", "shapes", "--save-results", "r"], "--save-res"),
-        (["evaluate", "--model", "M", "--format", "shapes", "--batch-size", "0"], "--batch-size 0"),
         (["caption", "PHOTO", "--top-p", "0.9"], "--top-p has no meaning without --sample"),
         (["caption", "PHOTO", "--seed", "3"], "--seed has no meaning without --sample"),
         (["caption", "PHOTO", "--overlay", "PHOTO"], "one of the photos to caption"),
@@ -235,8 +230,6 @@ def test_n_best_shows_what_it_is_ranked_by(
         (["caption", "https://example.org/a.jpg"], "https://example.org/a.jpg is an address"),
         (["features", "configs/default_model_self_critical.yaml"], "give --out"),
         (["features", "configs/coco_soft.yaml", "--processes", "0"], "--processes 0"),
-        (["evaluate", "--model", "M", "--format", "coco", "--annotations", "a"], "photos"),
-        (["evaluate", "--results", "a.json", "--references", "absent.json"], "a.json"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(
@@ -271,78 +264,6 @@ def test_info_says_what_the_model_is(tiny_model: Path, capsys: pytest.CaptureFix
     assert "vgg11_bn" in text
     assert "14 words" in text
     assert "# A model of random weights" in text
-
-
-def test_results_are_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    references = {
-        "images": [{"id": n, "file_name": f"{n}.jpg"} for n in range(3)],
-        "annotations": [
-            {"id": n, "image_id": n, "caption": f"the dog number {n} runs on grass"}
-            for n in range(3)
-        ],
-    }
-    (tmp_path / "references.json").write_text(json.dumps(references))
-    results = [{"image_id": n, "caption": f"the dog number {n} runs on grass"} for n in range(2)]
-    (tmp_path / "results.json").write_text(json.dumps(results))
-    out = tmp_path / "scores.json"
-    arguments = ["--results", str(tmp_path / "results.json")]
-    arguments += ["--references", str(tmp_path / "references.json"), "--json", str(out)]
-    assert main(["evaluate", *arguments]) == 0
-    scores = json.loads(out.read_text())
-    assert scores["BLEU-4"] == pytest.approx(1.0)
-    assert scores["brevity_penalty"] == pytest.approx(1.0)
-    assert scores["images"] == 2
-    assert "BLEU-4" in capsys.readouterr().out
-
-
-def test_a_model_is_evaluated_on_a_data_set(tiny_model: Path, tmp_path: Path) -> None:
-    rows = ["image,caption"]
-    for number in range(3):
-        save_photo(tmp_path / f"{number}.png", number)
-        rows += [f"{number}.png,a brown dog runs", f"{number}.png,two red dogs number {number}"]
-    (tmp_path / "captions.csv").write_text("\n".join(rows))
-    out, kept = tmp_path / "scores.json", tmp_path / "kept.json"
-    arguments = ["evaluate", "--model", str(tiny_model), "--format", "table", "--annotations"]
-    arguments += [str(tmp_path / "captions.csv"), "--json", str(out), "--save-results", str(kept)]
-    assert main(arguments) == 0
-    assert json.loads(out.read_text())["images"] == 3
-    assert [record["image_id"] for record in json.loads(kept.read_text())] == [
-        "0.png",
-        "1.png",
-        "2.png",
-    ]
-
-
-def test_evaluation_leaves_out_what_cannot_be_read(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = ["image,caption"]
-    for number in range(4):
-        save_photo(tmp_path / f"{number}.png", number)
-        rows += [f"{number}.png,a brown dog runs", f"{number}.png,two red dogs number {number}"]
-    (tmp_path / "1.png").write_bytes(b"not a photo")
-    (tmp_path / "captions.csv").write_text("\n".join(rows))
-    out = tmp_path / "scores.json"
-    arguments = ["evaluate", "--model", str(tiny_model), "--format", "table", "--annotations"]
-    arguments += [str(tmp_path / "captions.csv"), "--json", str(out)]
-    assert main(arguments) == 2
-    capsys.readouterr()
-    assert main([*arguments, "--on-problem", "skip"]) == 2
-    errors = capsys.readouterr().err
-    assert "1.png is not an image" in errors
-    assert "1 of 4 photos could not be read" in errors
-    assert json.loads(out.read_text())["images"] == 3
-
-
-def test_the_formats_of_evaluation_are_those_of_training() -> None:
-    assert evaluate.FORMATS == DATA_FORMATS
-
-
-def test_an_unknown_format_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main(["evaluate", "--model", "M", "--format", "csv", "--annotations", "a"])
-    assert stop.value.code == 2
-    assert "invalid choice: 'csv'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("folder", ["stored", "2024"])

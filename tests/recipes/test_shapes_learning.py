@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 
@@ -11,13 +9,11 @@ import captioner
 from captioner.caption import Captioner
 from captioner.data.shapes import ShapesConfig, generate
 from captioner.data.shapes_grounding import ShapesGrounding
-from captioner.errors import UserError
-from captioner.evaluation.map_scores import score_maps
+from captioner.evaluation.map_scores import MapScores, score_maps
 from captioner.fields import from_mapping, to_mapping
 from captioner.recipes.captioning import train_captioner
 from captioner.recipes.config import CaptioningRecipe
-from captioner.recipes.shapes import score_shapes, unseen_shapes
-from captioner.recipes.sources import shapes_source
+from captioner.recipes.sources import UNSEEN_SEED, shapes_source
 
 PICTURES = ShapesConfig(image_size=64, objects=(1, 2), object_size=(0.25, 0.4))
 
@@ -56,33 +52,30 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Captioner:
     return captioner.load(folder)
 
 
+@pytest.fixture(scope="module")
+def scores(trained: Captioner) -> MapScores:
+    examples = generate(200, UNSEEN_SEED, PICTURES)
+    source = shapes_source(examples)
+    grounding = ShapesGrounding(dict(zip(source.image_ids, examples, strict=True)))
+    return score_maps(trained, source, grounding, exact=True)
+
+
 @pytest.mark.slow
-def test_it_says_what_is_there(trained: Captioner) -> None:
-    scores = score_shapes(trained, 200, pictures=PICTURES)
+def test_it_says_what_is_there(scores: MapScores) -> None:
+    assert scores.exact is not None
     assert scores.exact >= 0.8
 
 
 @pytest.mark.slow
-def test_it_looks_at_what_it_names(trained: Captioner) -> None:
-    scores = score_shapes(trained, 200, pictures=PICTURES)
-    assert scores.box_share is not None
-    assert scores.mass_inside is not None
-    assert scores.box_share < 0.25
-    assert scores.mass_inside > 2 * scores.box_share
-
-
-@pytest.mark.slow
-def test_a_map_belongs_to_the_step_that_emits_its_word(trained: Captioner) -> None:
-    """One word early or late, and a word's map would lie on something else."""
-    examples = unseen_shapes(trained, 200, pictures=PICTURES)
-    source = shapes_source(examples)
-    grounding = ShapesGrounding(dict(zip(source.image_ids, examples, strict=True)))
-    scores = score_maps(trained, source, grounding, exact=True)
+def test_a_map_belongs_to_the_step_that_emits_its_word(scores: MapScores) -> None:
+    """It lies on what the word names; one word early or late, it would lie on something else."""
     found = scores.grounded
     assert found is not None
     assert found.mass is not None
     assert found.pointing is not None
     assert found.words > 400
+    assert found.mass.uniform < 0.25
+    assert found.mass.attention > 2 * found.mass.uniform
     assert found.mass.attention > 2 * found.mass.centre
     assert found.pointing.attention > 2 * found.pointing.centre
     for shift in (found.early, found.late):
@@ -90,7 +83,6 @@ def test_a_map_belongs_to_the_step_that_emits_its_word(trained: Captioner) -> No
         assert shift.own is not None
         assert shift.shifted is not None
         assert shift.own > 1.5 * shift.shifted
-    assert scores.exact == score_shapes(trained, 200, pictures=PICTURES).exact
     assert scores.spread.moving
 
 
@@ -110,23 +102,3 @@ def test_pictures_are_not_told_apart_by_chance(trained: Captioner) -> None:
     examples = generate(50, 7, PICTURES)
     right = sum(c.words == e.words for c, e in zip(captions, examples, strict=True))
     assert right <= 15
-
-
-def test_a_model_that_knows_no_shapes_scores_nothing(tiny_captioner: Captioner) -> None:
-    scores = score_shapes(tiny_captioner, 5)
-    assert (scores.exact, scores.words) == (0.0, 0)
-    assert scores.mass_inside is None
-    assert scores.box_share is None
-    assert "exact match     0.0000\nmass inside     - (over 0 words)" in scores.table()
-    assert json.loads(json.dumps(scores.as_dict()))["mass_inside"] is None
-
-
-def test_no_pictures_have_no_score(tiny_captioner: Captioner) -> None:
-    with pytest.raises(UserError, match="count 0 is not at least 1"):
-        score_shapes(tiny_captioner, 0)
-
-
-def test_scores_have_names(tiny_captioner: Captioner) -> None:
-    scores = score_shapes(tiny_captioner, 5)
-    assert scores.as_dict().keys() == {"pictures", "exact", "mass_inside", "box_share", "words"}
-    assert f"{scores.exact:.4f}" in scores.table()

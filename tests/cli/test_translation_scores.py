@@ -1,4 +1,4 @@
-"""`captioner evaluate` of translations, as a user meets it."""
+"""`captioner score-translations` and `captioner evaluate-translator`, as a user meets them."""
 
 from __future__ import annotations
 
@@ -43,13 +43,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def evaluate(*arguments: str) -> int:
-    return main(["evaluate", "--device", "cpu", *arguments])
+OF_MODEL = ("evaluate-translator", "model", "source", "references", "--device", "cpu")
 
 
 def test_a_file_of_translations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    files = ("--hypotheses", "found", "--references", "references")
-    assert evaluate(*files, "--source", "source", "--json", "scores.json") == 0
+    files = ("score-translations", "found", "references")
+    assert main([*files, "--source", "source", "--json", "scores.json"]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
     bleu = sacrebleu.corpus_bleu(FOUND, [REFERENCES])
@@ -67,7 +66,7 @@ def test_a_file_of_translations(folder: Path, capsys: pytest.CaptureFixture[str]
     assert [each["sentences"] for each in scores["lengths"]] == [2, 1]
     assert scores["lengths"][1]["BLEU"] == pytest.approx(100)
     assert "11 to 15" in printed.out
-    assert evaluate(*files) == 0
+    assert main([*files]) == 0
     printed = capsys.readouterr()
     assert f"{bleu.score:.2f}" in printed.out
     assert "words of the source" not in printed.out
@@ -77,8 +76,8 @@ def test_widths_and_small_letters_and_gzip(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "upper.gz").write_bytes(gzip.compress("\n".join(REFERENCES).upper().encode()))
-    files = ("--hypotheses", "upper.gz", "--references", "references", "--source", "source")
-    assert evaluate(*files, "--lower-case", "--length-width", "3", "--json", "scores.json") == 0
+    files = ("score-translations", "upper.gz", "references", "--source", "source")
+    assert main([*files, "--lower-case", "--length-width", "3", "--json", "scores.json"]) == 0
     scores = json.loads((folder / "scores.json").read_text())
     assert scores["BLEU"] == pytest.approx(100)
     assert "case:lc" in scores["signatures"]["BLEU"]
@@ -88,8 +87,7 @@ def test_widths_and_small_letters_and_gzip(
 def test_a_model_is_scored_on_what_a_user_would_get(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = ("--model", "model", "--source", "source", "--references", "references")
-    assert evaluate(*files, "--beam", "2", "--batch-size", "2", "--json", "scores.json") == 0
+    assert main([*OF_MODEL, "--beam", "2", "--batch-size", "2", "--json", "scores.json"]) == 0
     printed = capsys.readouterr()
     with pytest.warns(UserWarning, match="sentence 3 has 12 tokens"):
         found = load_translator("model").translate(
@@ -111,8 +109,7 @@ def test_translations_that_are_cut_are_counted(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of weights this small, no token is likely, and so not the end."""
-    files = ("--model", "model", "--source", "source", "--references", "references")
-    assert evaluate(*files, "--minimum-length", "5", "--json", "scores.json") == 0
+    assert main([*OF_MODEL, "--minimum-length", "5", "--json", "scores.json"]) == 0
     said = capsys.readouterr().err
     for line in (1, 2, 3):
         assert f"captioner: source: translation of line {line} was cut at 5 tokens\n" in said
@@ -122,56 +119,38 @@ def test_translations_that_are_cut_are_counted(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--hypotheses none --references references", "text file none does not exist"),
-        ("--hypotheses found --references none", "text file none does not exist"),
-        ("--hypotheses found --references short", "found has 3 lines and short has 2"),
-        ("--hypotheses found --references references --source short", "short has 2 lines and ref"),
-        ("--hypotheses found --references empty", "found has 3 lines and empty has 0"),
-        ("--hypotheses empty --references empty", "there is no translation to score"),
-        ("--hypotheses found --references found", "found, line 2, is empty"),
-        ("--hypotheses found --references bytes", "bytes, line 1: byte 1 is not UTF-8 text"),
-        ("--hypotheses found", "translations are scored against --references"),
-        ("--source source --references references", "give --hypotheses, or --model"),
-        ("--model model --references references", "give --source as well"),
-        ("--model absent --source source --references references", "'absent' is neither a folder"),
-        ("--model model --source source --references short", "source has 3 lines and short has 2"),
-        ("--model model --source source --references references --beam 0", "beam 0"),
+        ("score-translations none references", "text file none does not exist"),
+        ("score-translations found none", "text file none does not exist"),
+        ("score-translations found short", "found has 3 lines and short has 2"),
+        ("score-translations found references --source short", "short has 2 lines and ref"),
+        ("score-translations found empty", "found has 3 lines and empty has 0"),
+        ("score-translations empty empty", "there is no translation to score"),
+        ("score-translations found found", "found, line 2, is empty"),
+        ("score-translations found bytes", "bytes, line 1: byte 1 is not UTF-8 text"),
         (
-            "--model model --source source --references references --batch-size 0",
-            "--batch-size 0 is not at least 1",
-        ),
-        (
-            "--hypotheses found --references references --length-width 3",
+            "score-translations found references --length-width 3",
             "--length-width has no meaning without --source",
         ),
         (
-            "--hypotheses found --references references --source source --length-width 0",
+            "score-translations found references --source source --length-width 0",
             "width 0 of buckets",
         ),
         (
-            "--hypotheses found --references references --model model",
-            "--model has no meaning with --hypotheses",
+            "score-translations found references --json found",
+            "TRANSLATIONS and --json are the same file, found",
+        ),
+        ("evaluate-translator absent source references", "'absent' is neither a folder"),
+        ("evaluate-translator model source short", "source has 3 lines and short has 2"),
+        ("evaluate-translator model source references --beam 0", "beam"),
+        (
+            "evaluate-translator model source references --batch-size 0",
+            "--batch-size 0 is not at least 1",
         ),
         (
-            "--hypotheses found --references references --beam 2",
-            "--beam has no meaning with --hypotheses",
+            "evaluate-translator model source references --json model/target.json",
+            "--json would replace model/target.json, which MODEL reads",
         ),
-        (
-            "--hypotheses found --references references --csv a.csv",
-            "--csv has no meaning for translations",
-        ),
-        ("--hypotheses found --references references --maps", "--maps has no meaning for"),
-        (
-            "--hypotheses found --references references --json found",
-            "--hypotheses and --json are the same file, found",
-        ),
-        (
-            "--model model --source source --references references --json model/target.json",
-            "--json would replace model/target.json, which --model reads",
-        ),
-        ("--lower-case", "--lower-case has no meaning without --source or --hypotheses"),
-        ("--copy-unknown", "--copy-unknown has no meaning without --source or --hypotheses"),
-        ("--model tiny-model --source source --references references", "of a translation model"),
+        ("evaluate-translator tiny-model source references", "of a translation model"),
     ],
 )
 def test_one_sentence_for_an_error(
@@ -186,7 +165,7 @@ def test_one_sentence_for_an_error(
     (folder / "bytes").write_bytes(b"\xff\n")
     (folder / "model" / "target.json").write_text("{}")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert evaluate(*arguments.split()) == 2
+    assert main(arguments.split()) == 2
     printed = capsys.readouterr()
     assert message in printed.err
     assert len(printed.err.splitlines()) == 1
@@ -199,5 +178,5 @@ def test_without_the_package_it_is_said_before_anything_is_translated(
 ) -> None:
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     monkeypatch.setattr(Translator, "translate", None)
-    assert evaluate("--model", "model", "--source", "source", "--references", "references") == 2
+    assert main([*OF_MODEL]) == 2
     assert 'sacrebleu: pip install "captioner[translate]"' in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`captioner evaluate --maps` as a user meets it."""
+"""`captioner maps` as a user meets it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_maps_of_any_photos(
     tiny_model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = {name: tmp_path / name for name in ("scores.json", "words.csv", "curves.png")}
-    arguments = ["evaluate", "--maps", "--model", str(tiny_model), "--images", str(photos)]
+    arguments = ["maps", str(tiny_model), "--images", str(photos)]
     arguments += ["--json", str(files["scores.json"]), "--csv", str(files["words.csv"])]
     arguments += ["--curves", str(files["curves.png"]), "--curve-photos", "2"]
     assert main([*arguments, "--curve-steps", "3", "--random-orders", "1", "--all-words"]) == 0
@@ -48,7 +48,7 @@ def test_one_photo_and_no_curves(
     tiny_model: Path, photos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     photo = str(photos / "1.png")
-    assert main(["evaluate", "--maps", "--model", str(tiny_model), "--images", photo]) == 0
+    assert main(["maps", str(tiny_model), "--images", photo]) == 0
     assert "area under curve" not in capsys.readouterr().out
 
 
@@ -67,7 +67,7 @@ def test_what_is_below_the_curves_of_one_photo(
 
         monkeypatch.setattr(map_scores, "FUNCTION_WORDS", Everything())
     path = tmp_path / "curves.svg"
-    arguments = ["evaluate", "--maps", "--model", str(tiny_model), "--images", str(photos)]
+    arguments = ["maps", str(tiny_model), "--images", str(photos)]
     options = ["--curve-photos", "1", "--curve-steps", "2", "--random-orders", "1"]
     assert main([*arguments, *options, "--curves", str(path), "--all-words"]) == 0
     comments = re.findall("<!-- (mean of .*) -->", path.read_text(encoding="utf-8"))
@@ -88,8 +88,8 @@ def test_the_maps_of_generated_shapes(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "scores.json"
-    arguments = ["--maps", "--format", "shapes", "--count", "4", "--json", str(out)]
-    assert main(["evaluate", "--model", str(tiny_model), *arguments]) == 0
+    arguments = ["--format", "shapes", "--count", "4", "--json", str(out)]
+    assert main(["maps", str(tiny_model), *arguments]) == 0
     assert "exact match" in capsys.readouterr().out
     scores = json.loads(out.read_text())
     assert (scores["photos"], scores["exact"]) == (4, 0.0)
@@ -131,7 +131,7 @@ def test_the_maps_of_a_data_set_with_instances(
 ) -> None:
     captions, instances = write_captions(tmp_path), write_instances(tmp_path)
     out = tmp_path / "scores.json"
-    arguments = ["evaluate", "--maps", "--model", str(tiny_model), "--format", "coco"]
+    arguments = ["maps", str(tiny_model), "--format", "coco"]
     arguments += ["--annotations", str(captions), "--images", str(photos), "--json", str(out)]
     search = ["--minimum-length", "8", "--maximum-length", "8"]
     search += ["--sample", "--temperature", "5", "--seed", "4"]  # so that dogs and men are named
@@ -167,7 +167,7 @@ def test_the_maps_of_a_data_set_with_entities(tiny_model: Path, tmp_path: Path) 
         save_photo(tmp_path / f"{number}.jpg", number)
     captions.write_text("image,caption\n" + "".join(f"{n}.jpg,a dog\n" for n in range(3)))
     out = tmp_path / "scores.json"
-    arguments = ["evaluate", "--maps", "--model", str(tiny_model), "--format", "table"]
+    arguments = ["maps", str(tiny_model), "--format", "table"]
     arguments += ["--annotations", str(captions), "--entities", str(folder), "--json", str(out)]
     search = ["--minimum-length", "8", "--maximum-length", "8"]
     assert main([*arguments, *search, "--sample", "--temperature", "5", "--seed", "4"]) == 0
@@ -180,7 +180,7 @@ def test_a_bad_photo_is_refused_or_passed_over(
     tiny_model: Path, photos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (photos / "1.png").write_bytes(b"not a photo")
-    arguments = ["evaluate", "--maps", "--model", str(tiny_model), "--images", str(photos)]
+    arguments = ["maps", str(tiny_model), "--images", str(photos)]
     assert main(arguments) == 2
     assert "1.png is not an image" in capsys.readouterr().err
     assert main([*arguments, "--on-problem", "skip"]) == 2
@@ -192,25 +192,21 @@ def test_a_bad_photo_is_refused_or_passed_over(
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ([], "give --model"),
-        (["--model", "M"], "a data set (--format), or photos (--images)"),
-        (["--model", "M", "--images", "absent"], "absent"),
-        (["--model", "M", "--images", "P", "--results", "r"], "--results has no meaning"),
-        (["--model", "M", "--images", "P", "--page", "p"], "--page has no meaning"),
-        (["--model", "M", "--images", "P", "--save-results", "p"], "--save-results has no"),
-        (["--model", "M", "--images", "P", "--instances", "i"], "--instances has no meaning"),
-        (["--model", "M", "--images", "P", "--synonyms", "i"], "--synonyms has no meaning"),
-        (["--model", "M", "--images", "P", "--curve-photos", "3"], "without --deletion or"),
-        (["--model", "M", "--images", "P", "--all-words"], "--all-words has no meaning"),
-        (["--model", "M", "--images", "P", "--curves", "c.gif"], "c.gif: its name must end"),
-        (["--model", "M", "--images", "P", "--deletion", "--curve-steps", "0"], "steps 0"),
-        (["--model", "M", "--images", "P", "--count", "0"], "--count 0"),
-        (["--model", "M", "--images", "P", "--batch-size", "0"], "--batch-size 0"),
-        (["--model", "M", "--images", "P", "--seed", "3"], "--seed has no meaning"),
-        (["--model", "M", "--format", "shapes", "--images", "P"], "--images has no meaning"),
-        (["--model", "M", "--format", "coco", "--images", "P"], "needs --annotations"),
+        (["M"], "a data set (--format), or photos (--images)"),
+        (["M", "--images", "absent"], "absent"),
+        (["M", "--images", "P", "--instances", "i"], "--instances has no meaning"),
+        (["M", "--images", "P", "--synonyms", "i"], "--synonyms has no meaning"),
+        (["M", "--images", "P", "--curve-photos", "3"], "without --deletion or"),
+        (["M", "--images", "P", "--all-words"], "--all-words has no meaning"),
+        (["M", "--images", "P", "--curves", "c.gif"], "c.gif: its name must end"),
+        (["M", "--images", "P", "--deletion", "--curve-steps", "0"], "steps 0"),
+        (["M", "--images", "P", "--count", "0"], "--count 0"),
+        (["M", "--images", "P", "--batch-size", "0"], "--batch-size 0"),
+        (["M", "--images", "P", "--seed", "3"], "--seed has no meaning"),
+        (["M", "--format", "shapes", "--images", "P"], "--images has no meaning"),
+        (["M", "--format", "coco", "--images", "P"], "needs --annotations"),
         (
-            ["--model", "M", "--format", "coco", "--instances", "i", "--entities", "e"],
+            ["M", "--format", "coco", "--instances", "i", "--entities", "e"],
             "not both",
         ),
     ],
@@ -224,15 +220,17 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
 ) -> None:
     places = {"M": str(tiny_model), "P": str(photos)}
     given = [places.get(word, word) for word in arguments]
-    assert main(["evaluate", "--maps", *given]) == 2
+    assert main(["maps", *given]) == 2
     error = capsys.readouterr().err
     assert named in error
     assert error.startswith("captioner: ")
     assert len(error.strip().splitlines()) == 1
 
 
-def test_the_options_of_maps_mean_nothing_without(
-    tiny_model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["evaluate", "--model", str(tiny_model), "--format", "shapes", "--deletion"]) == 2
-    assert "--deletion has no meaning without --maps" in capsys.readouterr().err
+def test_the_help_tells_what_curves_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["maps", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "the exit code is 2" in text
+    assert "2 x (steps - 1) x (words + random orders) passes of the encoder" in text
+    assert "those of the caption's own maps, moved at random" in text

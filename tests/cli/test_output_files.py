@@ -1,4 +1,4 @@
-"""`captioner evaluate` writes over nothing that it reads, and starts only what it can write."""
+"""Scoring commands write over nothing that they read, and start only what they can write."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from samples import save_photo
 
 from captioner.cli.main import main
 
-FILES = ["--results", "results.json", "--references", "references.json"]
-OF_TABLE = ["--model", "M", "--format", "table", "--annotations", "captions.csv"]
-OF_FOLDER = ["--maps", "--model", "M", "--images", "photos"]
-OF_PHOTO = ["--maps", "--model", "M", "--images", "photos/0.png"]
-OF_PATTERN = ["--maps", "--model", "M", "--images", "photos/*.png"]
-OF_COCO = ["--maps", "--model", "M", "--format", "coco", "--annotations", "references.json"]
+FILES = ["score", "results.json", "references.json"]
+OF_TABLE = ["evaluate", "M", "--format", "table", "--annotations", "captions.csv"]
+OF_FOLDER = ["maps", "M", "--images", "photos"]
+OF_PHOTO = ["maps", "M", "--images", "photos/0.png"]
+OF_PATTERN = ["maps", "M", "--images", "photos/*.png"]
+OF_COCO = ["maps", "M", "--format", "coco", "--annotations", "references.json"]
 OF_COCO += ["--images", "photos"]
-OF_SPLIT = ["--maps", "--model", "M", "--format", "coco", "--annotations", "coco"]
+OF_SPLIT = ["maps", "M", "--format", "coco", "--annotations", "coco"]
 OF_SPLIT += ["--images", "photos", "--split", "val2014"]
 
 
@@ -76,12 +76,15 @@ def contents(folder: Path) -> dict[str, bytes]:
         ([*OF_FOLDER, "--csv", "x", "--json", "./x"], "--json and --csv are the same file, x"),
         ([*OF_FOLDER, "--json", "c.png", "--curves", "c.png"], "--json and --curves are the same"),
         ([*OF_FOLDER, "--curves", "photos/2.png"], "--curves would replace photos/2.png"),
-        ([*OF_FOLDER, "--json", "M/config.json"], "--json would replace M/config.json, which --m"),
+        (
+            [*OF_FOLDER, "--json", "M/config.json"],
+            "--json would replace M/config.json, which MODEL",
+        ),
         ([*OF_FOLDER, "--json", "photos"], "--json photos is a folder"),
         ([*OF_PHOTO, "--curves", "photos/0.png"], "--images and --curves are the same file"),
         ([*OF_PATTERN, "--curves", "photos/2.png"], "which is one of the photos"),
         ([*OF_TABLE, "--json", "elsewhere.png"], "--json would replace elsewhere.png, which is"),
-        ([*OF_TABLE, "--maps", "--curves", "elsewhere.png"], "which is one of the photos"),
+        (["maps", *OF_TABLE[1:], "--curves", "elsewhere.png"], "which is one of the photos"),
         ([*FILES, "--images", "photos", "--page", "photos/0.png"], "one of the photos"),
         ([*FILES, "--json", "new", "--csv", "new/x.csv"], "new is a file, but --csv needs a folde"),
         (
@@ -105,7 +108,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is_read(
         pytest.skip("this system has no folder /proc, which takes no files")
     monkeypatch.setattr("captioner.load", lambda *rest: pytest.fail("a model was loaded"))
     before = contents(folder)
-    assert main(["evaluate", *arguments]) == 2
+    assert main(arguments) == 2
     error = capsys.readouterr().err
     assert sentence in error
     assert error.startswith("captioner: ")
@@ -120,19 +123,8 @@ def test_outputs_of_before_may_be_written_over(folder: Path) -> None:
     scores = ["--json", "s.json", "--csv", "photos/notes.csv"]
     curves = ["--curves", "c.png", "--curve-photos", "1", "--curve-steps", "2", "--all-words"]
     for _ in range(2):
-        assert main(["evaluate", *OF_FOLDER, *scores, *curves, "--random-orders", "1"]) == 0
-        assert main(["evaluate", *FILES, "--csv", "entities/s.csv"]) == 0
+        assert main([*OF_FOLDER, *scores, *curves, "--random-orders", "1"]) == 0
+        assert main([*FILES, "--csv", "entities/s.csv"]) == 0
     assert (folder / "c.png").read_bytes().startswith(b"\x89PNG")
     for name in ("s.json", "photos/notes.csv", "entities/s.csv"):
         assert (folder / name).read_text() != "old"
-
-
-def test_the_help_tells_of_the_exit_code_and_what_curves_cost(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(SystemExit):
-        main(["evaluate", "--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert "the exit code is then 2" in text
-    assert text.count("2 x (steps - 1) x (words + random orders) passes of the encoder") == 2
-    assert "those of the caption's own maps, moved at random" in text

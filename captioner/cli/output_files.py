@@ -1,0 +1,116 @@
+"""Refuses outputs that would replace an input, before a command starts its work."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+
+from captioner.errors import UserError
+from captioner.files import check_output, file_keys, real_path
+
+_CAPTION_FILES = ("captions_*.json", "annotations/captions_*.json")
+
+READ_IN_FOLDERS = {
+    "--annotations": _CAPTION_FILES,
+    "REFERENCES": _CAPTION_FILES,
+    "--training-captions": _CAPTION_FILES,
+    "--entities": ("Annotations/*.xml", "Sentences/*.txt"),
+    "MODEL": (
+        *("model.safetensors", "config.json", "README.md"),
+        *("vocabulary.json", "source.json", "target.json"),
+    ),
+}
+"""The files that a command reads, by pattern, if an argument is a folder; without photos."""
+
+
+def check_outputs(
+    arguments: argparse.Namespace, inputs: Sequence[str], outputs: Sequence[str]
+) -> None:
+    """Raise `UserError` for an output that would replace an input or another output.
+
+    Likewise for an output that is a folder, or whose folder cannot be written to.
+    inputs, outputs: the arguments that name files, as the user sees them: `MODEL`, `--json`.
+    """
+    taken: dict[object, str] = {}
+    for argument, path in _paths(arguments, inputs):
+        taken.update(dict.fromkeys(file_keys(path), argument))
+    written = list(_paths(arguments, outputs))
+    places: dict[str, str] = {}
+    for argument, path in written:
+        check_output(argument, path)
+        for key in file_keys(path):
+            if taken.setdefault(key, argument) != argument:
+                raise UserError(f"{taken[key]} and {argument} are the same file, {path}")
+        if os.path.lexists(path):
+            _refuse_to_replace_an_input(arguments, argument, path)
+        places[real_path(path)] = argument
+    for argument, path in written:
+        for above in map(os.fspath, Path(real_path(path)).parents):
+            if above in places:
+                raise UserError(f"{places[above]} {above} is a file, but {argument} needs a folder")
+
+
+def _paths(arguments: argparse.Namespace, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each path that was given for one of the arguments, with the argument's name."""
+    for name in names:
+        given = getattr(arguments, name.lstrip("-").replace("-", "_").lower(), None)
+        for path in given if isinstance(given, list) else [given]:
+            if path == "":
+                raise UserError(f"{name} is empty; it should name a file or folder")
+            if path is not None:
+                yield name, path
+
+
+def _refuse_to_replace_an_input(arguments: argparse.Namespace, output: str, path: str) -> None:
+    """Raise `UserError` if an existing file is a photo, or read from a folder of the inputs."""
+    for name, patterns in READ_IN_FOLDERS.items():
+        for source, folder in _paths(arguments, (name,)):
+            inside = _place_in(folder, path)
+            if any(inside and fnmatch(inside, pattern) for pattern in patterns):
+                raise UserError(f"{output} would replace {path}, which {source} reads")
+    if _is_photo_of(arguments, path):
+        raise UserError(
+            f"{output} would replace {path}, which is one of the photos; give another place"
+        )
+
+
+def _place_in(folder: str, path: str) -> str:
+    """The path relative to a folder; empty if it lies elsewhere."""
+    real, base = Path(real_path(path)), Path(real_path(folder))
+    return real.relative_to(base).as_posix() if real.is_relative_to(base) else ""
+
+
+def _is_photo_of(arguments: argparse.Namespace, path: str) -> bool:
+    """Whether an existing file is one of the photos that the arguments name.
+
+    Any photo below --images counts; so do the photos of a table, which may lie anywhere.
+    """
+    # Imported here: Pillow is needed only if an output exists.
+    from captioner.data.table import read_table
+    from captioner.vision.find_images import find_images
+    from captioner.vision.images import load_image
+
+    images = getattr(arguments, "images", None)
+    photos: list[Path] = []
+    with contextlib.suppress(UserError):  # The command reports it when it reads them.
+        photos += find_images([images] if images else [])
+    if getattr(arguments, "format", None) == "table":
+        table = getattr(arguments, "annotations", None) or getattr(arguments, "references", None)
+        with contextlib.suppress(UserError):
+            if table:
+                found = read_table(table, images, None, "skip", check_files=False)
+                photos += [image.path for image in found.images]
+    keys = file_keys(path)
+    if any(keys & file_keys(photo) for photo in photos):
+        return True
+    if not images or not _place_in(images, path):
+        return False
+    try:  # A photo without the suffix of one, which a data set may have all the same.
+        load_image(path)
+    except UserError:
+        return False
+    return True

@@ -1,0 +1,86 @@
+"""The photos that `captioner evaluate` and `captioner maps` take: a data set's, or generated."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from captioner.cli.options import add_device, refuse
+from captioner.errors import UserError
+
+if TYPE_CHECKING:
+    from captioner.caption import Captioner
+    from captioner.data.shapes import ShapesExample
+    from captioner.data.source import Source
+
+FORMATS = ("coco", "karpathy", "flickr8k", "table", "shapes")
+
+GENERATED = ("annotations", "images", "split", "on_problem")
+"""The options that have no meaning for generated pictures."""
+
+
+def add_photos(parser: argparse.ArgumentParser) -> None:
+    """Add MODEL, the options of a data set, and those of running a model on it."""
+    parser.add_argument("model", metavar="MODEL", help="a model folder, or a packaged model")
+    data = parser.add_argument_group("data set")
+    data.add_argument("--format", choices=FORMATS, help="of the data set; shapes are generated")
+    data.add_argument("--annotations", metavar="FILE", help="the captions, in that format")
+    data.add_argument(
+        "--images", metavar="FOLDER", help="the photos; a table may name them by whole paths"
+    )
+    data.add_argument("--split", help="as the format names it")
+    data.add_argument(
+        "--count", type=int, metavar="N", help="the first N photos only; of shapes, 500 by default"
+    )
+    data.add_argument(
+        "--on-problem",
+        choices=("refuse", "skip"),
+        help="if a photo or record cannot be read: stop, or leave it out and exit with code 2 "
+        "(default: refuse)",
+    )
+    running = parser.add_argument_group("model")
+    running.add_argument(
+        "--batch-size",
+        type=int,
+        default=50,
+        metavar="N",
+        help="photos at a time (default: %(default)s)",
+    )
+    add_device(running)  # type: ignore[arg-type]
+
+
+def check_photos(arguments: argparse.Namespace) -> None:
+    """Raise `UserError` for options of `add_photos` out of range or without meaning."""
+    if arguments.batch_size < 1:
+        raise UserError(f"--batch-size {arguments.batch_size} is not at least 1")
+    if arguments.count is not None and arguments.count < 1:
+        raise UserError(f"--count {arguments.count} is not at least 1")
+    if arguments.format == "shapes":
+        refuse(arguments, GENERATED, "with --format shapes, which are generated")
+    elif arguments.format and not arguments.annotations:
+        raise UserError(f"--format {arguments.format} needs --annotations")
+
+
+def load_with_photos(
+    arguments: argparse.Namespace,
+) -> tuple[Captioner, Source, list[ShapesExample]]:
+    """The model, the photos, and of generated pictures what was drawn."""
+    from captioner import load
+    from captioner.recipes import sources
+
+    if arguments.format == "shapes":
+        model = load(arguments.model, arguments.device)
+        examples = sources.unseen_shapes(model.preprocessing.size, arguments.count or 500)
+        return model, sources.shapes_source(examples), examples
+    if arguments.format is None:
+        source = sources.photo_source([arguments.images])
+    else:
+        source = sources.read_split(
+            arguments.format,
+            arguments.annotations,
+            arguments.images,
+            arguments.split,
+            arguments.on_problem or "refuse",
+        )
+    source = source.first(arguments.count or 0)
+    return load(arguments.model, arguments.device), source, []

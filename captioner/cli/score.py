@@ -1,0 +1,174 @@
+"""`captioner score` and `captioner document-frequency`: captions in a file, references."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from captioner.cli.caption_scores import add_scores, check_confidence, write_report
+from captioner.cli.options import Commands, add_parser, refuse
+from captioner.cli.output_files import check_outputs
+from captioner.cli.photo_data import FORMATS
+from captioner.cli.report import report
+
+if TYPE_CHECKING:
+    from captioner.evaluation.caption_scorer import ScoringOptions
+
+DESCRIPTION = """\
+Scores captions in COCO's result format against references: BLEU-1 to BLEU-4, ROUGE-L, CIDEr-D,
+word-precision, and how varied they are.
+
+  captioner score results.json captions_val2014.json
+  captioner score results.json captions_val2014.json --confidence --csv scores.csv \\
+      --page best_and_worst.html --images val2014/
+  captioner score results.json captions_val2014.json --against other.json
+  captioner score results.json captions_val2014.json --instances instances_val2014.json
+
+CIDEr-D of a single photo needs --document-frequency; see `captioner document-frequency`.
+The exit code is 2 if a photo of the page could not be read.
+"""
+
+FREQUENCY_DESCRIPTION = """\
+Counts in how many images' references each n-gram occurs, which tells CIDEr-D how rare words are.
+
+  captioner document-frequency captions_val2014.json frequency.json
+  captioner score one.json captions_val2014.json --document-frequency frequency.json
+"""
+
+INPUTS = (
+    *("RESULTS", "REFERENCES", "--images", "--document-frequency", "--against"),
+    *("--training-captions", "--instances", "--synonyms"),
+)
+
+
+def add_command(commands: Commands) -> None:
+    """Add both commands to the command line."""
+    parser = add_parser(commands, "score", "score captions in a file", DESCRIPTION)
+    parser.usage = "captioner score RESULTS REFERENCES [options]"
+    parser.add_argument("results", metavar="RESULTS", help="captions, in COCO's result format")
+    _add_references(parser)
+    scores = add_scores(parser)
+    scores.add_argument(
+        "--document-frequency",
+        metavar="FILE",
+        help="of CIDEr-D; counted over the references if not given",
+    )
+    more = parser.add_argument_group("comparison")
+    more.add_argument(
+        "--against", metavar="FILE", help="captions of another system: is the difference real?"
+    )
+    more.add_argument(
+        "--resamples", type=int, metavar="N", help="of --confidence, --against (default: 1000)"
+    )
+    more.add_argument("--resampling-seed", type=int, metavar="SEED", help="of these (default: 0)")
+    more.add_argument(
+        "--training-captions",
+        metavar="FILE",
+        help="count captions seen in training; in --format (its split train), or COCO's",
+    )
+    things = parser.add_argument_group("hallucination")
+    things.add_argument(
+        "--instances", nargs="+", metavar="FILE", help="COCO's instances: what is in the photos"
+    )
+    things.add_argument(
+        "--synonyms", metavar="FILE", help="words for these things (default: the packaged list)"
+    )
+    page = parser.add_argument_group("page")
+    page.add_argument("--page", metavar="FILE", help="write a web page of the best and the worst")
+    page.add_argument("--images", metavar="FOLDER", help="the photos")
+    page.add_argument(
+        "--page-by", metavar="SCORE", help="the score that ranks, as BLEU-4 (default: CIDEr-D)"
+    )
+    page.add_argument(
+        "--page-count", type=int, metavar="N", help="N best and N worst (default: 20)"
+    )
+    parser.set_defaults(run=run)
+
+    frequency = add_parser(
+        commands,
+        "document-frequency",
+        "count how rare words are, for CIDEr-D",
+        FREQUENCY_DESCRIPTION,
+    )
+    _add_references(frequency)
+    frequency.add_argument("file", metavar="FILE", help="the file to write")
+    frequency.set_defaults(run=run_document_frequency)
+
+
+def _add_references(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("references", metavar="REFERENCES", help="captions, in --format")
+    parser.add_argument(
+        "--format", choices=FORMATS[:-1], default="coco", help="of REFERENCES (default: coco)"
+    )
+    parser.add_argument("--split", help="of REFERENCES, as the format names it (default: all)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Score, print the tables, write the files; 2 if a photo of the page could not be read."""
+    check_outputs(arguments, INPUTS, ("--json", "--csv", "--page"))
+    options = _scoring_options(arguments)
+
+    from captioner.evaluation.score_captions import score_results
+
+    found = score_results(
+        arguments.results,
+        arguments.references,
+        options,
+        arguments.format,
+        arguments.split,
+        arguments.images,
+    )
+    unread: list[str] = []
+
+    def write_page() -> None:
+        count = 20 if arguments.page_count is None else arguments.page_count
+        unread.extend(found.write_page(arguments.page, arguments.page_by, count))
+
+    try:
+        write_report(found, arguments, [write_page] if arguments.page else [])
+    finally:
+        for sentence in unread:
+            report(sentence)
+    return 2 if unread else 0
+
+
+def run_document_frequency(arguments: argparse.Namespace) -> int:
+    """Count the document frequency of the references and write it."""
+    check_outputs(arguments, ("REFERENCES",), ("FILE",))
+
+    from captioner.evaluation.score_captions import store_document_frequency
+
+    frequency = store_document_frequency(
+        arguments.references, arguments.file, arguments.format, arguments.split
+    )
+    print(f"{arguments.file}: document frequency of {frequency.images:,} images", flush=True)
+    return 0
+
+
+def _scoring_options(arguments: argparse.Namespace) -> ScoringOptions:
+    """The options of the scorer. Raises `UserError` for options that do not go together."""
+    from captioner.evaluation.caption_report import check_page
+    from captioner.evaluation.caption_scorer import ScoringOptions
+    from captioner.evaluation.captions import score_names
+
+    if "CIDEr-D" not in arguments.metrics:
+        refuse(arguments, ("document_frequency",), "where CIDEr-D is not among the metrics")
+    if not arguments.instances:
+        refuse(arguments, ("synonyms",), "without --instances")
+    if arguments.confidence is None and not arguments.against:
+        refuse(arguments, ("resamples", "resampling_seed"), "without --confidence or --against")
+    if arguments.page:
+        check_page(score_names(arguments.metrics), arguments.page_by, arguments.page_count)
+    else:
+        refuse(arguments, ("images", "page_by", "page_count"), "without --page")
+    return ScoringOptions(
+        metrics=arguments.metrics,
+        document_frequency=arguments.document_frequency,
+        intervals=arguments.confidence is not None,
+        resampling=check_confidence(arguments, arguments.resamples, arguments.resampling_seed),
+        against=arguments.against,
+        training=arguments.training_captions,
+        training_format=arguments.format,
+        instances=arguments.instances or (),
+        synonyms=arguments.synonyms,
+    )

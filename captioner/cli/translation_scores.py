@@ -1,0 +1,124 @@
+"""`captioner evaluate-translator` and `captioner score-translations`: BLEU and chrF."""
+
+from __future__ import annotations
+
+import argparse
+
+from captioner.cli.options import Commands, add_device, add_parser, add_search, search_options
+from captioner.cli.output_files import check_outputs
+from captioner.cli.report import report_cut, report_too_long
+from captioner.decoding.options import TranslationSearch
+from captioner.errors import UserError
+
+DESCRIPTION = """\
+Translates a text and scores the translations line by line: sacrebleu's BLEU and chrF with their
+signatures, and BLEU against the length of the source.
+
+  captioner evaluate-translator runs/multi30k_en_de/model val.en val.de --json scores.json
+
+A source that is too long for the model is cut, and so is a translation longer than
+--maximum-length; each is reported, and the exit code stays 0.
+"""
+
+FILES_DESCRIPTION = """\
+Scores translations in a file line by line: sacrebleu's BLEU and chrF with their signatures; with
+--source also BLEU against the length of the source.
+
+  captioner score-translations found.de val.de --source val.en --json scores.json
+"""
+
+
+def add_command(commands: Commands) -> None:
+    """Add both commands to the command line."""
+    parser = add_parser(
+        commands, "evaluate-translator", "score a model's translations of a text", DESCRIPTION
+    )
+    parser.usage = "captioner evaluate-translator MODEL SOURCE REFERENCES [options]"
+    parser.add_argument("model", metavar="MODEL", help="a model folder, or a packaged model")
+    parser.add_argument("source", metavar="SOURCE", help="text to translate; .gz as well")
+    _add_references(parser)
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        default=50,
+        metavar="N",
+        help="sentences at a time (default: %(default)s)",
+    )
+    add_device(parser)
+    add_search(parser, TranslationSearch, n_best=False)
+    parser.set_defaults(run=run_model)
+
+    files = add_parser(
+        commands, "score-translations", "score translations in a file", FILES_DESCRIPTION
+    )
+    files.add_argument("translations", metavar="TRANSLATIONS", help="text; .gz as well")
+    _add_references(files)
+    files.add_argument("--source", metavar="FILE", help="the text that was translated")
+    files.set_defaults(run=run_files)
+
+
+def _add_references(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("references", metavar="REFERENCES", help="text, line by line; .gz as well")
+    parser.add_argument("--lower-case", action="store_true", help="score without case")
+    parser.add_argument(
+        "--length-width",
+        type=int,
+        metavar="WORDS",
+        help="lengths of the source in one group (default: 5)",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the scores")
+
+
+def run_model(arguments: argparse.Namespace) -> int:
+    """Translate, score, print the table, write the file asked for."""
+    check_outputs(arguments, ("MODEL", "SOURCE", "REFERENCES"), ("--json",))
+    if arguments.batch_size < 1:
+        raise UserError(f"--batch-size {arguments.batch_size} is not at least 1")
+
+    from captioner.devices import choose_device
+    from captioner.evaluation.translation_report import WIDTH, score_translator
+    from captioner.files import write_json
+    from captioner.models import model_folder
+    from captioner.translate import load_translator
+
+    translator = load_translator(model_folder(arguments.model), choose_device(arguments.device))
+    search = search_options(arguments, translator.search)
+    found = score_translator(
+        translator,
+        arguments.source,
+        arguments.references,
+        search,
+        arguments.batch_size,
+        arguments.lower_case,
+        WIDTH if arguments.length_width is None else arguments.length_width,
+    )
+    for line, lost in found.truncated.items():
+        report_too_long(arguments.source, line, lost, translator.maximum_source_length)
+    for line in found.cut:
+        report_cut(arguments.source, line, search.maximum_length)
+    print(found.table(), flush=True)
+    if arguments.json:
+        write_json(arguments.json, found.as_dict())
+    return 0
+
+
+def run_files(arguments: argparse.Namespace) -> int:
+    """Score, print the table, write the file asked for."""
+    check_outputs(arguments, ("TRANSLATIONS", "REFERENCES", "--source"), ("--json",))
+    if arguments.length_width is not None and arguments.source is None:
+        raise UserError("--length-width has no meaning without --source")
+
+    from captioner.evaluation.translation_report import WIDTH, score_hypotheses
+    from captioner.files import write_json
+
+    found = score_hypotheses(
+        arguments.translations,
+        arguments.references,
+        arguments.source,
+        arguments.lower_case,
+        WIDTH if arguments.length_width is None else arguments.length_width,
+    )
+    print(found.table(), flush=True)
+    if arguments.json:
+        write_json(arguments.json, found.as_dict())
+    return 0

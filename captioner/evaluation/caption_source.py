@@ -1,0 +1,49 @@
+"""Captions the photos of a source, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from captioner.errors import UserError
+from captioner.progress import progress_bar
+
+if TYPE_CHECKING:  # They bring torch, which scoring a file does not need.
+    from PIL import Image
+
+    from captioner.caption import Caption, Captioner
+    from captioner.data.source import Source
+    from captioner.decoding import SearchOptions
+
+
+def caption_source(
+    captioner: Captioner,
+    source: Source,
+    search: SearchOptions | None = None,
+    batch_size: int = 50,
+    left_out: dict[str, str] | None = None,
+) -> Iterator[tuple[int, Image.Image, Caption]]:
+    """Yield each photo's row, the photo and its best caption, in order.
+
+    search: by default the captioner's own.
+    left_out: receives unreadable photos, by name, each with the reason.
+    Raises `UserError` for a batch size below 1, for an unreadable photo if `left_out` is None, and
+    at the end if no photo could be read.
+    """
+    if batch_size < 1:
+        raise UserError(f"batch size {batch_size} is not at least 1")
+    options = (captioner.search if search is None else search).replace(n_best=1)
+    generator = options.generator()  # One for all batches.
+    captioned = 0
+    progress = progress_bar("captioning", len(source), "images")
+    for first in range(0, len(source), batch_size):
+        rows = range(first, min(first + batch_size, len(source)))
+        photos = source.open_photos(rows, left_out)
+        captions = captioner.caption_loaded(list(photos.values()), options, generator)
+        for (row, photo), caption in zip(photos.items(), captions, strict=True):
+            yield row, photo, caption
+        captioned += len(photos)
+        progress.update(len(rows))
+    progress.close()
+    if not captioned:
+        raise UserError(f"not one of {len(source):,} photos could be read")

@@ -1,0 +1,141 @@
+"""`captioner evaluate`: a model on a data set."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from samples import save_photo
+
+from captioner.cli.main import main
+from captioner.cli.photo_data import FORMATS
+from captioner.recipes.config import DATA_FORMATS
+
+MODEL = ["evaluate", "tiny-model", "--format", "table", "--annotations", "captions.csv"]
+VAL = [*MODEL, "--split", "val"]
+
+
+@pytest.fixture
+def folder(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with three photos, a table of their captions and a model."""
+    rows = ["image,caption,split"]
+    for n in range(3):
+        save_photo(tmp_path / f"{n}.png", n)
+        rows += [f"{n}.png,a brown dog runs,val", f"{n}.png,two red dogs number {n},val"]
+    (tmp_path / "captions.csv").write_text("\n".join([*rows, "9.png,a red dog,train"]))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_scores_and_kept_captions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [*VAL, "--save-results", "kept.json", "--json", "s.json", "--csv", "s.csv"]
+    assert main([*arguments, "--confidence", "0.8"]) == 0
+    scores = json.loads((folder / "s.json").read_text())
+    assert scores["images"] == 3
+    assert scores["resampling"]["confidence"] == 0.8
+    assert "exact match" not in scores
+    kept = json.loads((folder / "kept.json").read_text())
+    assert [record["image_id"] for record in kept] == ["0.png", "1.png", "2.png"]
+    with (folder / "s.csv").open() as file:
+        assert [row["image_id"] for row in csv.DictReader(file)] == ["0.png", "1.png", "2.png"]
+
+
+def test_kept_captions_score_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*VAL, "--save-results", "kept.json", "--json", "of_model.json"]) == 0
+    of_table = ["captions.csv", "--format", "table", "--split", "val", "--images", "."]
+    of_table += ["--training-captions", "captions.csv", "--page", "s.html", "--json", "s.json"]
+    assert main(["score", "kept.json", *of_table, "--against", "kept.json"]) == 0
+    first, second = (json.loads((folder / f"{n}.json").read_text()) for n in ("of_model", "s"))
+    assert first.keys() < second.keys()
+    assert all(second[name] == first[name] for name in first if name != "diversity")
+    assert second["diversity"]["seen_in_training"] == 0
+    assert (folder / "s.html").read_text().count("<img ") == 3
+    last = capsys.readouterr().out.splitlines()[-3].split()
+    assert (last[0], last[3:]) == ("CIDEr-D", ["+0.0000", "[+0.0000,", "+0.0000]", *["1.0000"] * 2])
+
+
+def test_the_first_photos_only(folder: Path) -> None:
+    assert main([*VAL, "--count", "2", "--json", "s.json"]) == 0
+    assert json.loads((folder / "s.json").read_text())["images"] == 2
+
+
+def test_generated_shapes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shapes = ["evaluate", "tiny-model", "--format", "shapes", "--count", "4", "--json", "s.json"]
+    assert main(shapes) == 0
+    assert "exact match     0.0000" in capsys.readouterr().out
+    scores = json.loads((folder / "s.json").read_text())
+    assert (scores["images"], scores["exact match"]) == (4, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["evaluate", "tiny-model"], "give the data set: --format"),
+        (["evaluate", "tiny-model", "--format", "coco"], "--format coco needs --annotations"),
+        (
+            ["evaluate", "tiny-model", "--format", "coco", "--annotations", "captions.csv"],
+            "needs the folder of the photos",
+        ),
+        (["evaluate", "tiny-model", "--format", "shapes", "--split", "val"], "--split has no"),
+        ([*VAL, "--count", "0"], "--count 0 is not at least 1"),
+        ([*VAL, "--batch-size", "0"], "--batch-size 0 is not at least 1"),
+        ([*VAL, "--confidence", "95"], "confidence 95.0 is not between 0 and 1"),
+        ([*VAL, "--seed", "3"], "--seed has no meaning without --sample"),
+        ([*VAL, "--json", "x", "--save-results", "./x"], "--json and --save-results are the same"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    arguments: list[str], sentence: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path.name for path in folder.iterdir()}
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.startswith("captioner: ")
+    assert len(error.splitlines()) == 1
+    assert {path.name for path in folder.iterdir()} == before
+
+
+def test_an_unreadable_photo_is_refused_or_left_out(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "1.png").write_bytes(b"not a photo")
+    assert main(VAL) == 2
+    assert "1.png is not an image" in capsys.readouterr().err
+    assert main([*VAL, "--on-problem", "skip", "--json", "s.json"]) == 2
+    printed = capsys.readouterr()
+    assert "1.png is not an image" in printed.err
+    assert "1 of 3 photos could not be read and do not count" in printed.err
+    assert "BLEU-1" in printed.out
+    assert json.loads((folder / "s.json").read_text())["images"] == 2
+
+
+def test_a_record_that_is_left_out_gives_exit_code_2(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (folder / "captions.csv").open("a") as file:
+        file.write("\nonly one cell")
+    assert main([*VAL, "--on-problem", "skip"]) == 2
+    printed = capsys.readouterr()
+    assert "line 9 has 1 cells" in printed.err
+    assert "BLEU-1" in printed.out
+
+
+def test_captions_that_cannot_be_kept_are_scored(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("captioner.cli.evaluate.check_outputs", lambda *_: None)
+    (folder / "kept.json").mkdir()
+    assert main([*VAL, "--save-results", "kept.json", "--csv", "s.csv"]) == 2
+    assert "cannot write kept.json" in capsys.readouterr().err
+    assert len((folder / "s.csv").read_text().splitlines()) == 4
+
+
+def test_the_formats_are_those_of_training(capsys: pytest.CaptureFixture[str]) -> None:
+    assert FORMATS == DATA_FORMATS
+    with pytest.raises(SystemExit) as stop:
+        main(["evaluate", "M", "--format", "csv", "--annotations", "a"])
+    assert stop.value.code == 2
+    assert "invalid choice: 'csv'" in capsys.readouterr().err
