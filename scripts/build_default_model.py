@@ -131,7 +131,7 @@ def steps_of(data: Path, teachers: Path, out: Path) -> list[Step]:
                     *("--decoder", str(words / "model"), "--captions", str(places["annotations"])),
                 ),
                 [
-                    *("-m", "captioner", "evaluate", "--model", str(full_eyes / "model")),
+                    *("-m", "captioner", "evaluate", str(full_eyes / "model")),
                     *(*judged, "--json", str(full_eyes / EVALUATION)),
                 ],
             ],

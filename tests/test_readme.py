@@ -222,7 +222,7 @@ def test_the_small_commands_run_in_order(
             (changes,) = (SMALLER[name] for name in SMALLER if name in words[1])
             words += [word for change in changes for word in ("--set", change)]
             words += ["--device", "cpu"]
-        if "--maps" in words:
+        if words[0] == "maps":
             words += ["--curve-photos", "1", "--curve-steps", "2", "--random-orders", "1"]
         capsys.readouterr()
         assert main(words) == 0, command

@@ -14,7 +14,7 @@ configuration and one vocabulary. A confidence is left out; captioner calibrate 
 
   captioner train configs/multi30k_en_de.yaml --out runs/en_de --set training.keep_last=5
   captioner average runs/en_de/models/* --out runs/en_de/average
-  captioner evaluate --model runs/en_de/average --source val.en --references val.de
+  captioner evaluate-translator runs/en_de/average val.en val.de
 """
 
 

@@ -190,7 +190,7 @@ class GroundedMaps:
     not_annotated: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures by name, nested: what `captioner evaluate --maps --json` writes."""
+        """The figures by name, nested, as `captioner maps --json` writes them."""
         return {
             "words": self.words,
             "photos": self.photos,
