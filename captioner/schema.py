@@ -187,9 +187,13 @@ def _not_given(config: Config, prefix: str) -> Iterator[str]:
 _WANTED = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number",
     "float_type": "a number",
+    "float_parsing": "a number",
     "finite_number": "a finite number",
     "bool_type": "true or false",
+    "bool_parsing": "true or false",
     "string_type": "text",
     "string_unicode": "text",
     "path_type": "a path",
@@ -210,10 +214,21 @@ def _sentence(kind: type[Config], error: ValidationError) -> str:
     """The first of pydantic's errors as one sentence; an unknown field comes before the rest."""
     errors = error.errors(include_url=False)
     first = next((each for each in errors if _is_unknown(each["type"])), errors[0])
-    place, code, value = first["loc"], first["type"], first["input"]
-    context = first.get("ctx", {})
+    place, code = first["loc"], first["type"]
     if _is_unknown(code):
         return _unknown(kind, place)
+    if code == "literal_error":
+        section = _section_at(kind, place[:-1])
+        known = choices(section.model_fields[str(place[-1])].annotation) if section else ()
+        return (
+            f"{_dotted(place)} {_show(first['input'])} is not one of {', '.join(map(str, known))}"
+        )
+    return error_sentence(first, place)
+
+
+def error_sentence(error: Mapping[str, Any], place: tuple[int | str, ...]) -> str:
+    """One of pydantic's errors as a sentence. place: of the value, names and indices."""
+    code, value, context = error["type"], error["input"], error.get("ctx", {})
     if place[-1:] == ("[key]",):  # A name of a dict that is no text.
         place, code = place[:-2], "dict_type"
     path = _dotted(place)
@@ -230,13 +245,9 @@ def _sentence(kind: type[Config], error: ValidationError) -> str:
     if code in _LIMITS:
         name, words = _LIMITS[code]
         return f"{path} {_show(value)} is not {words} {_number(context[name])}"
-    if code == "literal_error":
-        section = _section_at(kind, place[:-1])
-        known = choices(section.model_fields[str(place[-1])].annotation) if section else ()
-        return f"{path} {_show(value)} is not one of {', '.join(map(str, known))}"
     if code in _WANTED:
         return f"{path} should be {_WANTED[code]}, found {_show(value)}"
-    return f"{path}: {first['msg']}"
+    return f"{path}: {error['msg']}"
 
 
 def _is_unknown(code: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from typing import Any
 
 from captioner.cli.options import Commands, add_device, add_parser
 from captioner.errors import UserError
@@ -24,8 +25,18 @@ What is sent is neither written to disk nor kept. Ctrl-C and SIGTERM end it when
 way are answered. It needs its extra: pip install "captioner[serve]".
 """
 
-_PARTS = {"starlette", "uvicorn", "python_multipart", "anyio", "h11"}
+_PARTS = {"fastapi", "uvicorn", "python_multipart"}
 """What the extra installs, by the names under which it is imported."""
+
+
+_LIMITS = {
+    "max_upload": ("upload_bytes", 1024**2),
+    "max_pixels": ("pixels", 1_000_000),
+    "max_photos": ("photos", 1),
+    "max_waiting": ("waiting", 1),
+    "timeout": ("seconds", 1),
+}
+"""Options of limits: the field of `Limits` that each sets, and its unit."""
 
 
 def add_command(commands: Commands) -> None:
@@ -115,14 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner import __version__, load, load_translator
     from captioner.demo import demo_photo
 
-    given = {
-        "upload_bytes": _times(arguments.max_upload, 1024**2),
-        "pixels": _times(arguments.max_pixels, 1_000_000),
-        "photos": arguments.max_photos,
-        "waiting": arguments.max_waiting,
-        "seconds": arguments.timeout,
-    }
-    limits = Limits(**{name: value for name, value in given.items() if value is not None})
+    limits = Limits(**_limits(arguments))
     listener = listen(arguments.host, arguments.port)
     try:
         model = load(arguments.model, arguments.device)
@@ -135,22 +139,30 @@ def run(arguments: argparse.Namespace) -> int:
         service = Service(model, translator, limits, arguments.batch_size)
         own = socket.gethostname()
         names = (arguments.host, own, f"{own}.local", *arguments.allow_host)
-        app = make_app(service, names, demo, __version__)
 
-        def ready() -> None:
+        def on_start() -> None:
             print(f"captioner: {listener.address} is open; Ctrl-C ends it", flush=True)
             if arguments.open:
                 import webbrowser
 
                 webbrowser.open(listener.here)
 
-        serve(app, listener, limits.seconds, ready)
+        app = make_app(service, names, demo, __version__, on_start)
+        serve(app, listener, limits.seconds)
     finally:
         listener.socket.close()
     print("captioner: ended", flush=True)
     return 0
 
 
-def _times(value: float | None, unit: int) -> float | None:
-    """A limit in its own unit; None where none was given, and as it is where it is no number."""
-    return int(value * unit) if value is not None and math.isfinite(value) else value
+def _limits(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The limits that were given, in the units of `Limits`."""
+    given: dict[str, Any] = {}
+    for option, (name, unit) in _LIMITS.items():
+        value = getattr(arguments, option)
+        if value is None:
+            continue
+        if not 0 < value < math.inf:
+            raise UserError(f"--{option.replace('_', '-')} {value:g} is not a number above 0")
+        given[name] = value * unit if name == "seconds" else max(1, int(value * unit))
+    return given

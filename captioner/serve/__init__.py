@@ -1,5 +1,6 @@
-"""The web page of `captioner serve`, and the same as an HTTP interface.
+"""The page of `captioner serve` and its HTTP interface.
 
-Photos go through `photos` (decoded in memory), `batching` (those that wait are worked on
-together) and `answers` (to JSON). Nothing that is sent here is written to disk.
+A request passes `site_guard` (who may ask), `admission` (how much, how long) and a route, which
+reads photos (`photos`), batches them with those of other requests (`batching`) and answers.
+Uploads stay in memory.
 """

@@ -1,77 +1,166 @@
-"""Captions and translations as the JSON that is answered."""
+"""JSON that the HTTP interface answers."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
-from typing import Any
 
-from starlette.responses import Response
+from pydantic import BaseModel, Field
 
 from captioner.caption import Caption
-from captioner.serve.problems import Problem
+from captioner.decoding import SearchOptions, TranslationSearch
+from captioner.serve.limits import Limits
 from captioner.translate import Translation
 
 _PLACES = 5
 """Decimal places of a weight of a map; 14x14 of them still add up to 1 within 0.001."""
 
 _LEVELS = ((0.4, "somewhat sure"), (0.55, "fairly sure"), (math.inf, "quite sure"))
-"""Confidences below which these words stand, where the model is sure."""
+"""Words for confidences below these, where the model is sure."""
+
+_SCORE = "ranks the alternatives: the log-probability after length normalisation"
 
 
-def json_answer(
-    value: Any, status: int = 200, headers: Mapping[str, str] | None = None
-) -> Response:
-    """A value as an answer, in ASCII, so that whatever text is in it can be sent.
+class CaptionAnswer(BaseModel):
+    """A caption of a photo."""
 
-    Raises `ValueError` for a number that JSON has no way to write.
-    """
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    return Response(text, status, dict(headers or {}), "application/json")
+    caption: str
+    words: list[str]
+    score: float = Field(description=_SCORE)
+    log_probability: float = Field(description="natural logarithm, the ending included")
+    word_log_probabilities: list[float]
+    confidence: float | None = Field(
+        None, description="expected share of content words that people would use"
+    )
+    sure: bool | None = None
+    familiar: bool | None = None
+    confidence_in_words: str | None = None
+    maps: list[list[list[float]]] | None = Field(
+        None, description="for each word a map, row by row"
+    )
+
+    @classmethod
+    def all_of(cls, caption: Caption, maps: bool) -> list[CaptionAnswer]:
+        """A caption and its alternatives, best first."""
+        return [cls._of(each, maps) for each in (caption, *caption.alternatives)]
+
+    @classmethod
+    def _of(cls, caption: Caption, maps: bool) -> CaptionAnswer:
+        answer = cls(**caption.as_dict(), confidence_in_words=confidence_in_words(caption))
+        if maps:
+            answer.maps = [
+                [[round(weight, _PLACES) for weight in row] for row in one]
+                for one in caption.attention.tolist()
+            ]
+        return answer
 
 
-def problem_answer(problem: Problem) -> Response:
-    """The answer that says why a request is refused."""
-    return json_answer({"error": problem.sentence}, problem.status, problem.headers)
+class PhotoAnswer(BaseModel):
+    """A photo and its captions."""
+
+    name: str
+    width: int
+    height: int
+    region: tuple[float, float, float, float] = Field(
+        description="left, top, right, bottom in pixels: what the maps cover"
+    )
+    captions: list[CaptionAnswer] = Field(description="best first")
+    preview: str | None = None
 
 
-def captions_of(caption: Caption, maps: bool) -> list[dict[str, Any]]:
-    """A caption and its alternatives, best first; with their maps if asked for."""
-    return [_caption(each, maps) for each in (caption, *caption.alternatives)]
+class UnreadablePhoto(BaseModel):
+    """A photo that cannot be read."""
+
+    name: str
+    error: str
 
 
-def translations_of(translation: Translation) -> list[dict[str, Any]]:
-    """A translation and its alternatives, best first."""
-    found = []
-    for each in (translation, *translation.alternatives):
-        plain = each.as_dict()
-        plain.pop("alternatives", None)
-        found.append(plain)
-    return found
+class CaptionsAnswer(BaseModel):
+    """Captions of photos, in their order."""
+
+    photos: list[PhotoAnswer | UnreadablePhoto]
+
+
+class TranslationAnswer(BaseModel):
+    """A translation of a sentence."""
+
+    translation: str
+    source_tokens: list[str]
+    tokens: list[str]
+    score: float = Field(description=f"{_SCORE}, and the coverage penalty")
+    log_probability: float = Field(description="natural logarithm, the ending included")
+    token_log_probabilities: list[float]
+    alignment: list[list[float]] = Field(description="a row for each token of `tokens`")
+    source_words: list[str]
+    words: list[str]
+    word_alignment: list[list[float]] = Field(description="a row for each word of `words`")
+    truncated: int | None = Field(None, description="tokens at the end that were not read")
+    cut: bool | None = Field(None, description="whether it ended only at `maximum_length`")
+
+
+class SentenceAnswer(BaseModel):
+    """A sentence and its translations."""
+
+    source: str
+    translations: list[TranslationAnswer] = Field(description="best first")
+
+    @classmethod
+    def of(cls, source: str, translation: Translation) -> SentenceAnswer:
+        """A sentence with its translation and the alternatives."""
+        found = (translation, *translation.alternatives)
+        return cls(source=source, translations=[TranslationAnswer(**t.as_dict()) for t in found])
+
+
+class TranslationsAnswer(BaseModel):
+    """Translations of sentences, in their order."""
+
+    translations: list[SentenceAnswer]
+
+
+class HealthAnswer(BaseModel):
+    """That the server answers."""
+
+    status: str = "ok"
+    waiting: int = Field(ge=0, description="photos and sentences not yet answered")
+
+
+class CaptionerAnswer(BaseModel):
+    """The captioning model."""
+
+    parameters: int
+    words: int
+    map: tuple[int, int]
+    confidence: bool
+    search: SearchOptions
+
+
+class TranslatorAnswer(BaseModel):
+    """The translation model."""
+
+    parameters: int
+    source_tokens: int
+    target_tokens: int
+    attends: bool
+    maximum_source_length: int
+    search: TranslationSearch
+
+
+class ModelsAnswer(BaseModel):
+    """The models, and what the server accepts."""
+
+    version: str
+    captioner: CaptionerAnswer
+    translator: TranslatorAnswer | None
+    limits: Limits
 
 
 def confidence_in_words(caption: Caption) -> str | None:
-    """A caption's confidence as a person would say it; None where the model has none."""
+    """A caption's confidence as a phrase; None where the model has none."""
     confidence = caption.confidence
     if confidence is None:
         return None
-    if caption.doubt and not caption.familiar:
+    if caption.familiar is False:
         return caption.doubt
     level = caption.doubt or next(words for below, words in _LEVELS if confidence < below)
     tenths = round(10 * confidence)
     share = {0: "hardly any", 10: "nearly all"}.get(tenths, f"about {tenths} in 10")
     return f"{level}: people would use {share} of its words"
-
-
-def _caption(caption: Caption, maps: bool) -> dict[str, Any]:
-    plain = caption.as_dict()
-    plain.pop("alternatives", None)
-    if caption.confidence is not None:
-        plain["confidence_in_words"] = confidence_in_words(caption)
-    if maps:
-        plain["maps"] = [
-            [[round(weight, _PLACES) for weight in row] for row in one]
-            for one in caption.attention.tolist()
-        ]
-    return plain

@@ -1,86 +1,89 @@
-"""The page and the HTTP interface as one ASGI application."""
+"""The page and its HTTP interface as one ASGI application."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from starlette.applications import Starlette
+from fastapi import FastAPI, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import FileResponse, Response
-from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from captioner.render.web_page import static_file, viewer_script
-from captioner.serve.answers import problem_answer
-from captioner.serve.guard import Guard
-from captioner.serve.interface import Interface
-from captioner.serve.problems import Problem
+from captioner.serve.admission import AdmissionMiddleware
+from captioner.serve.answer_headers import with_headers
+from captioner.serve.photos import keep_uploads_in_memory
+from captioner.serve.problems import on_fault, on_invalid_request, on_problem
+from captioner.serve.routes import router
 from captioner.serve.service import Service
+from captioner.serve.site_guard import SiteGuard
 
 _STATIC = Path(__file__).parent / "static"
-
-_SENTENCES = {404: "there is nothing at this address", 405: "this address takes another method"}
 
 
 def make_app(
     service: Service,
     names: Iterable[str] = (),
     demo: Path | None = None,
-    version: str = "",
+    version: str = "unknown",
+    on_start: Callable[[], None] = lambda: None,
 ) -> ASGIApp:
     """The application over a service, which it closes when it ends.
 
-    names: what the server may be called besides `localhost`; see `Guard`.
-    demo: a JPEG that the page offers to those who have no photo at hand.
-    version: of the package, for those who ask.
+    names: of this server; see `SiteGuard`.
+    demo: a JPEG that the page offers as an example.
+    version: of the package.
     """
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        on_start()
         yield
         service.close()
 
-    routes = [
-        Mount("/api", routes=Interface(service, version).routes()),
-        Route("/viewer.js", _viewer_script),
-        Route("/viewer.css", _viewer_style),
-        *([] if demo is None else [_demo_route(demo)]),
-        Mount("/", StaticFiles(directory=_STATIC, html=True)),
-    ]
-    return Starlette(
-        routes=routes,
-        middleware=[Middleware(Guard, names=tuple(names))],
-        exception_handlers={Problem: _on_problem, HTTPException: _on_http_exception},
+    keep_uploads_in_memory()
+    app = FastAPI(
+        title="captioner",
+        version=version,
+        description="Captions of photos with maps of where the model looked for each word, "
+        "and translations with their alignments.",
+        openapi_url="/api/openapi.json",
+        docs_url=None,  # Loads scripts from elsewhere.
+        redoc_url=None,
         lifespan=lifespan,
+        middleware=[
+            Middleware(SiteGuard, names=tuple(names)),
+            Middleware(AdmissionMiddleware, admission=service.admission),
+        ],
+        exception_handlers={
+            RequestValidationError: on_invalid_request,
+            HTTPException: on_problem,
+            Exception: on_fault,
+        },
+        generate_unique_id_function=lambda route: route.name,
     )
+    app.state.service = service
+    app.include_router(router)
 
+    @app.get("/viewer.js", include_in_schema=False)
+    async def script() -> Response:
+        return Response(viewer_script(), media_type="text/javascript")
 
-async def _viewer_script(request: Request) -> Response:
-    return Response(viewer_script(), media_type="text/javascript")
+    @app.get("/viewer.css", include_in_schema=False)
+    async def style() -> Response:
+        return Response(static_file("viewer.css"), media_type="text/css")
 
+    if demo is not None:
 
-async def _viewer_style(request: Request) -> Response:
-    return Response(static_file("viewer.css"), media_type="text/css")
+        @app.api_route("/demo.jpg", methods=["GET", "HEAD"], include_in_schema=False)
+        async def example() -> FileResponse:
+            return FileResponse(demo, media_type="image/jpeg")
 
-
-def _demo_route(photo: Path) -> Route:
-    async def demo(request: Request) -> Response:
-        return FileResponse(photo, media_type="image/jpeg")
-
-    return Route("/demo.jpg", demo)
-
-
-async def _on_problem(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Problem)
-    return problem_answer(error)
-
-
-async def _on_http_exception(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    sentence = _SENTENCES.get(error.status_code, "this cannot be answered")
-    return problem_answer(Problem(error.status_code, sentence, error.headers))
+    # Not a mount at "/", which would match before a wrong method under /api/ is refused.
+    app.router.default = StaticFiles(directory=_STATIC, html=True)
+    return with_headers(app)

@@ -1,4 +1,4 @@
-"""Captions drawn over their photos, as files to be kept."""
+"""Files with captions drawn over their photos."""
 
 from __future__ import annotations
 
@@ -6,60 +6,88 @@ import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
-import numpy as np
-import numpy.typing as npt
 from PIL import Image
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+from typing_extensions import Self
 
 from captioner.caption import Caption
 from captioner.render import PageCaption, PageItem, encode_gif, html_page, panels
 from captioner.render.attention_checks import check_attention
 from captioner.render.region import Region
-from captioner.serve.limits import Limits
-from captioner.serve.problems import Problem, field_problem
 
 _MOST_CELLS = 64 * 64
 
+_LogProbability = Annotated[float, Field(ge=-1e9, le=0)]
 
-@dataclass(frozen=True)
-class Written:
-    """A caption with all that drawing it takes.
 
-    words: the T words. maps: (T, rows, columns). log_probability, word_log_probabilities: natural
-    logarithms, where they are known. score: what captions are ranked by, likewise.
-    """
+class DrawnCaption(BaseModel):
+    """A caption with its maps, (T, rows, columns), as /api/caption answers it."""
 
-    words: tuple[str, ...]
-    maps: npt.NDArray[np.float64]
-    log_probability: float | None = None
-    word_log_probabilities: tuple[float, ...] | None = None
-    score: float | None = None
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    words: list[Annotated[str, Field(min_length=1, max_length=100)]] = Field(
+        min_length=1, max_length=100
+    )
+    maps: list[list[list[float]]]
+    log_probability: _LogProbability | None = None
+    word_log_probabilities: list[_LogProbability] | None = None
+    score: _LogProbability | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        rows, columns = self.map_shape
+        terms = self.word_log_probabilities
+        try:
+            if rows * columns > _MOST_CELLS:
+                raise ValueError(f"a map has more than {_MOST_CELLS:,} cells")
+            check_attention(self.words, self.maps)
+            if terms is not None and len(terms) != len(self.words):
+                raise ValueError("there are not as many word_log_probabilities as words")
+        except ValueError as error:
+            raise PydanticCustomError("caption", "{reason}", {"reason": str(error)}) from None
+        return self
+
+    @property
+    def map_shape(self) -> tuple[int, int]:
+        """Rows and columns of the first map."""
+        rows = self.maps[0] if self.maps else []
+        return len(rows), len(rows[0]) if rows else 0
 
     @classmethod
-    def of(cls, caption: Caption) -> Written:
-        """A caption that the model gave."""
-        maps = caption.attention.double().numpy()
-        terms = caption.word_log_probabilities
-        return cls(caption.words, maps, caption.log_probability, terms, caption.score)
+    def all_of(cls, caption: Caption) -> list[DrawnCaption]:
+        """A caption and its alternatives, but for those without words."""
+        return [
+            cls.model_construct(
+                words=list(each.words),
+                maps=each.attention.tolist(),
+                log_probability=each.log_probability,
+                word_log_probabilities=list(each.word_log_probabilities),
+                score=each.score,
+            )
+            for each in (caption, *caption.alternatives)
+            if each.words
+        ]
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A photo with what is drawn over it: its captions, best first, and the part they cover."""
+    """A photo, its captions, best first, and the part of it that the maps cover."""
 
     name: str
     photo: Image.Image
     region: Region
-    captions: Sequence[Written]
+    captions: Sequence[DrawnCaption]
 
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of file. many: whether it holds several photos."""
+    """A kind of file. holds_many: photos, not one only."""
 
     media_type: str
-    many: bool
+    holds_many: bool
     draw: Callable[[Sequence[Drawing], float], bytes]
 
 
@@ -108,54 +136,4 @@ FORMATS = {
     "gif": Format("image/gif", False, _gif),
     "html": Format("text/html; charset=utf-8", True, _html),
 }
-"""The files that can be had, by the end of their names."""
-
-
-def captions_from_json(value: Any, limits: Limits) -> list[Written]:
-    """The captions of one photo, as `/api/caption` answered them.
-
-    Raises `Problem` with status 422 for what is not that.
-    """
-    if not isinstance(value, list) or not 0 < len(value) <= limits.beam:
-        raise field_problem("captions", f"should be a list of 1 to {limits.beam} captions")
-    found = [_caption(each, limits) for each in value]
-    if len({each.maps.shape[1:] for each in found}) > 1:
-        raise field_problem("captions", "has maps of different shapes")
-    return found
-
-
-def _caption(value: Any, limits: Limits) -> Written:
-    if not isinstance(value, dict):
-        raise field_problem("captions", "holds something that is not a caption")
-    words, maps = value.get("words"), value.get("maps")
-    if not isinstance(words, list) or not 0 < len(words) <= limits.words:
-        raise field_problem("captions", f"needs 'words', a list of 1 to {limits.words}")
-    if not all(isinstance(word, str) and 0 < len(word) <= 100 for word in words):
-        raise field_problem("captions", "has a word that is not text of 1 to 100 characters")
-    rows = maps[0] if isinstance(maps, list) and maps else []
-    cells = rows[0] if isinstance(rows, list) and rows else None
-    if maps is None or not isinstance(cells, list) or len(rows) * len(cells) > _MOST_CELLS:
-        raise field_problem(
-            "captions", f"needs 'maps' of at most {_MOST_CELLS:,} cells, one a word"
-        )
-    try:
-        weights = check_attention(words, maps)
-    except (ValueError, OverflowError, RecursionError) as error:
-        raise field_problem("captions", f"cannot be drawn: {str(error)[:200]}") from None
-    terms = value.get("word_log_probabilities")
-    if terms is not None:
-        if not isinstance(terms, list) or len(terms) != len(words):
-            raise field_problem("captions", "needs as many 'word_log_probabilities' as words")
-        terms = tuple(_not_above_0(term, "a log-probability") for term in terms)
-    total, score = (
-        None if value.get(name) is None else _not_above_0(value[name], what)
-        for name, what in (("log_probability", "a log-probability"), ("score", "a score"))
-    )
-    return Written(tuple(words), weights, total, terms, score)
-
-
-def _not_above_0(value: Any, what: str) -> float:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not -1e9 <= value <= 0:
-        raise Problem(422, f"field 'captions' has {what} that is not from -1e9 to 0")
-    return float(value)
+"""Kinds of files, by the ending of their names."""

@@ -1,4 +1,8 @@
-"""Photos that were sent: decoded in memory, and made ready for the model."""
+"""Uploaded photos, decoded in memory.
+
+What people send is theirs, so none of it is written to disk. Starlette's form parser writes a file
+above 1 MB to a temporary one; here memory holds it, which `admission` bounds.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +11,33 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from PIL import Image
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartParser
 from torch import Tensor
 
 from captioner.render.region import Region, fit
-from captioner.serve.limits import Limits
-from captioner.serve.uploads import Upload
+from captioner.render.typography import printable
 from captioner.vision.images import load_image
 from captioner.vision.preprocessing import Preprocessing
 
+_LONGEST_NAME = 100
 _LONGEST_SIDE = 1000
 
 Kept = TypeVar("Kept")
 
 
+def keep_uploads_in_memory() -> None:
+    """Switch off temporary files, for every form parsed in this process."""
+    MultiPartParser.spool_max_size = 0  # No limit.
+
+
 @dataclass(frozen=True)
 class Prepared(Generic[Kept]):
-    """What stays of a photo when it has been decoded.
+    """A decoded photo.
 
     name: of its file. size: width and height in pixels, upright. region: left, top, right, bottom
-    in those pixels, what the model sees. pixels: (3, size, size), what it is fed. kept: what else
-    was to be kept.
+    in those pixels, what the model sees. pixels: (3, size, size), the model's input. kept: what
+    the caller asked to keep.
     """
 
     name: str
@@ -37,26 +48,32 @@ class Prepared(Generic[Kept]):
 
 
 def prepare(
-    upload: Upload,
+    content: bytes,
+    name: str,
     preprocessing: Preprocessing,
-    limits: Limits,
+    most_pixels: int,
     keep: Callable[[Image.Image, Region], Kept],
 ) -> Prepared[Kept]:
-    """Decode a file, and keep of it what captioning takes.
+    """Decode a file.
 
-    keep: makes what else is to be kept from the photo and its region.
+    keep: makes what to keep, from the photo and its region.
     Raises `UserError` as `load_image` does.
     """
-    photo = load_image(upload.content, limits.pixels, name=upload.name)
+    photo = load_image(content, most_pixels, name=name)
     region = preprocessing.region(photo.width, photo.height)
-    kept = keep(photo, region)
-    return Prepared(upload.name, photo.size, region, preprocessing(photo), kept)
+    return Prepared(name, photo.size, region, preprocessing(photo), keep(photo, region))
 
 
 def keep_nothing(photo: Image.Image, region: Region) -> None:
-    """For `prepare`: only the captions are wanted."""
+    """For `prepare`, where only captions are wanted."""
 
 
 def keep_small(photo: Image.Image, region: Region) -> tuple[Image.Image, Region]:
     """For `prepare`: the photo with at most 1000 pixels a side, and its region in those."""
     return fit(photo, region, _LONGEST_SIDE, enlarge=False)
+
+
+def short_name(file: UploadFile) -> str:
+    """The name of an uploaded file, on one line, without folders; empty for none."""
+    name = printable((file.filename or "").replace("\\", "/").rpartition("/")[2])
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"

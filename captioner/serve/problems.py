@@ -1,39 +1,97 @@
-"""What a request is answered that cannot be fulfilled: a status and one sentence."""
+"""Refusals: a status and one sentence, as `{"error": "..."}`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException as FrameworkError
+
+from captioner.schema import error_sentence
+
+_SENTENCES = {
+    400: "the content cannot be read",
+    404: "there is nothing at this address",
+    405: "this address takes another method",
+}
 
 
-class Problem(Exception):  # noqa: N818 - what the other side is told, not a fault of the program
-    """A request that is refused.
+class Problem(HTTPException):
+    """Refuses a request.
 
-    status: of the HTTP answer, from 400. sentence: says why, and names the field; it is what the
-    other side reads, so it holds nothing about this machine. headers: of the answer.
+    status: of the answer. sentence: names the field and says why; nothing about this machine.
     """
 
     def __init__(
         self, status: int, sentence: str, headers: Mapping[str, str] | None = None
     ) -> None:
-        super().__init__(sentence)
-        self.status = status
-        self.sentence = sentence
-        self.headers = dict(headers or {})
+        super().__init__(status, sentence, dict(headers or {}))
+
+
+class ProblemAnswer(BaseModel):
+    """Why a request is refused."""
+
+    error: str = Field(description="one sentence")
 
 
 def busy(seconds: float) -> Problem:
-    """More has come in than is taken in at once; worth another try in so many seconds."""
+    """The queue is full; it is worth another try after so many seconds."""
     wait = min(max(1, math.ceil(seconds)), 60)
     return Problem(503, "busy: too much is waiting already", {"Retry-After": str(wait)})
 
 
 def too_slow(seconds: float) -> Problem:
-    """What was taken in was not done within the time of a request, in seconds."""
+    """The answer was not ready within the time of a request, in seconds."""
     sentence = f"busy: the answer was not ready within {seconds:g} seconds"
     return Problem(503, sentence, {"Retry-After": "5"})
 
 
 def field_problem(field: str, sentence: str) -> Problem:
-    """A field of a request has a value that cannot be used."""
+    """A field has a value that cannot be used."""
     return Problem(422, f"field {field!r} {sentence}")
+
+
+def answer_problem(problem: Problem) -> JSONResponse:
+    """The answer that carries a problem."""
+    sentence = problem.detail.encode("utf-8", "replace").decode()  # Half a character, in a name.
+    return JSONResponse({"error": sentence}, problem.status_code, problem.headers)
+
+
+async def on_problem(request: Request, error: Exception) -> JSONResponse:
+    """Answers our refusals and those of the framework, such as 404."""
+    assert isinstance(error, FrameworkError)
+    if isinstance(error, Problem):
+        return answer_problem(error)
+    status = error.status_code
+    sentence = _SENTENCES.get(status, "this cannot be answered")
+    reason = f": {error.detail.rstrip('.')}" if status == 400 else ""
+    return answer_problem(Problem(status, sentence + reason, error.headers))
+
+
+async def on_invalid_request(request: Request, error: Exception) -> JSONResponse:
+    """Answers a request whose fields do not fit the declared ones."""
+    assert isinstance(error, RequestValidationError)
+    return answer_problem(_invalid(error.errors()))
+
+
+async def on_fault(request: Request, error: Exception) -> JSONResponse:
+    """Answers with no detail where the server failed; the server's own output has the trace."""
+    return answer_problem(Problem(500, "the server failed at this; its own output says how"))
+
+
+def _invalid(errors: Sequence[Mapping[str, Any]]) -> Problem:
+    """The first of pydantic's errors as one sentence."""
+    error = errors[0]
+    kind, place = error["type"], error["loc"][1:]  # After "body".
+    if kind == "json_invalid":
+        return Problem(400, "the content is not JSON that can be read")
+    if not place:
+        return Problem(422, "the content should be a JSON object, of fields with values")
+    if kind == "extra_forbidden":
+        return Problem(422, f"unknown field {place[-1]!r}")
+    return Problem(422, error_sentence(error, place))

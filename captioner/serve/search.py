@@ -1,76 +1,52 @@
-"""How a request wants captions or translations searched for."""
+"""Search options of a request, over the model's own."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, Field, create_model
 
 from captioner.decoding import SearchOptions
+from captioner.decoding.options import SAMPLING
 from captioner.errors import UserError
-from captioner.fields import from_mapping, to_mapping
 from captioner.serve.limits import Limits
 from captioner.serve.problems import Problem, field_problem
-
-OF_SAMPLING = ("temperature", "top_k", "top_p", "seed")
-"""Fields that mean something only where captions are drawn."""
 
 Options = TypeVar("Options", bound=SearchOptions)
 
 
-def option_names(kind: type[SearchOptions]) -> list[str]:
-    """The names of the fields of a search."""
-    return list(kind.model_fields)
+def optional_fields(kind: type[SearchOptions]) -> type[BaseModel]:
+    """The fields of a search with their types and ranges; None where a request leaves one out."""
+    options: dict[str, Any] = {}
+    for name, field in kind.model_fields.items():
+        about = Field(description=field.description)
+        options[name] = (
+            Annotated[(field.annotation, *field.metadata, about)],
+            Field(default_factory=lambda: None),  # OpenAPI would show a plain default.
+        )
+    return create_model(f"{kind.__name__}Fields", **options)
 
 
-def from_texts(texts: Mapping[str, str], kind: type[SearchOptions]) -> dict[str, Any]:
-    """The values of a form's fields, which are texts, by the types of the search's fields.
+def search_with(request: BaseModel, own: Options, limits: Limits) -> Options:
+    """The model's own options, and over them those of a request.
 
-    A field that the search does not have stays a text.
-    Raises `Problem` with status 422 naming the field that is not of its type.
+    A request for more results than the model's own beam holds widens the beam.
+    Raises `Problem` with status 422 for options that exclude each other or exceed the limits.
     """
-    types = {name: field.annotation for name, field in kind.model_fields.items()}
-    return {name: _value(name, text.strip(), types.get(name, str)) for name, text in texts.items()}
-
-
-def search_with(given: Mapping[str, Any], own: Options, limits: Limits) -> Options:
-    """The model's own options with those given over them.
-
-    Asking for more captions than the model's own beam holds widens the beam.
-    Raises `Problem` with status 422 naming what is unknown, of another type or out of range, and
-    for fields of sampling without `sample`.
-    """
-    values = dict(given)
-    if "beam" not in values and type(values.get("n_best")) is int:
-        values["beam"] = max(own.beam, values["n_best"])
+    names = set(type(own).model_fields)
+    given = request.model_dump(include=names, exclude_none=True)
+    if "n_best" in given:
+        given.setdefault("beam", max(own.beam, given["n_best"]))
     try:
-        options = from_mapping(type(own), {**to_mapping(own), **values}, "search")
+        options = own.replace(**given)
     except UserError as error:
         raise Problem(422, str(error)) from None
-    if not options.sample:
-        for name in OF_SAMPLING:
-            if name in values:
-                raise field_problem(name, "has no meaning without 'sample'")
+    for name in SAMPLING:
+        if name in given and not options.sample:
+            raise field_problem(name, "has no meaning without 'sample'")
     most = {"beam": limits.beam, "n_best": limits.beam, "maximum_length": limits.words}
     for name, limit in most.items():
         value = getattr(options, name)
         if value > max(limit, getattr(own, name)):
             raise field_problem(name, f"is {value}, and the limit is {limit}")
     return options
-
-
-def _value(name: str, text: str, kind: Any) -> Any:
-    if kind is bool:
-        if text not in ("true", "false"):
-            raise field_problem(name, f"should be true or false, found {text[:60]!r}")
-        return text == "true"
-    if kind is int:
-        if not re.fullmatch(r"-?[0-9]{1,18}", text):
-            raise field_problem(name, f"should be a whole number, found {text[:60]!r}")
-        return int(text)
-    if kind is float:
-        try:
-            return float(text)
-        except ValueError:
-            raise field_problem(name, f"should be a number, found {text[:60]!r}") from None
-    return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import uvicorn
@@ -74,35 +74,20 @@ def configuration(app: ASGIApp, seconds: float) -> uvicorn.Config:
     )
 
 
-def serve(app: ASGIApp, listener: Listener, seconds: float, ready: Callable[[], None]) -> None:
-    """Answer requests until Ctrl-C or SIGTERM; those under way are answered before it returns.
+def serve(app: ASGIApp, listener: Listener, seconds: float) -> None:
+    """Answer requests until Ctrl-C or SIGTERM, and those under way before it returns.
 
-    seconds: after which it no longer waits for them. A second Ctrl-C ends it at once.
-    ready: called when requests are answered.
+    seconds: after which it waits for them no longer. A second Ctrl-C ends it at once.
     """
-    server = _Server(configuration(app, seconds), ready)
-    # That a sentence is too long is part of the answer.
+    # The answer itself says that a sentence was too long.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning, module=r"captioner\.serve\.")
         try:
-            server.run(sockets=[listener.socket])
-        except KeyboardInterrupt:  # The signal once more, when all is done.
+            uvicorn.Server(configuration(app, seconds)).run(sockets=[listener.socket])
+        except KeyboardInterrupt:  # The signal, raised again at the end.
             pass
         finally:
             listener.socket.close()
-
-
-class _Server(uvicorn.Server):
-    """Says when it is ready."""
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As of the server; then `ready` is called."""
-        await super().startup(sockets)
-        self._ready()
 
 
 _FAR = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}

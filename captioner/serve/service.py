@@ -1,46 +1,34 @@
-"""What the server does, apart from HTTP: captions, drawings, translations."""
+"""The models, and the threads they run in; knows no HTTP."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from PIL import Image
 from torch import Tensor
 
 from captioner.caption import Caption, Captioner
-from captioner.decoding import SearchOptions
+from captioner.decoding import SearchOptions, TranslationSearch
 from captioner.errors import UserError
 from captioner.render.region import Region
+from captioner.serve.admission import Admission
 from captioner.serve.batching import Batcher
-from captioner.serve.limits import Admission, Limits
+from captioner.serve.limits import Limits
 from captioner.serve.overlays import Drawing, Format
-from captioner.serve.photos import Prepared, prepare
-from captioner.serve.uploads import Upload
-from captioner.translate import Translation, TranslationSearch, Translator
+from captioner.serve.photos import Kept, Prepared, prepare
+from captioner.translate import Translation, Translator
 
 _READERS = 2
-"""Photos that are decoded at a time: what they take in memory is bounded with it."""
-
-Kept = TypeVar("Kept")
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A photo that could not be read, and one sentence that says why."""
-
-    name: str
-    reason: str
+"""Photos decoded at a time, which bounds the memory of decoding."""
 
 
 class Service:
-    """The models, the threads they work in, and the count of what is waiting.
+    """Captions, translates and draws, each in threads of its own; batches what waits.
 
-    batch_size: photos or sentences that are worked on together. `captions` is the queue of photos.
+    batch_size: photos or sentences in a batch. `captions` is the queue of photos.
     """
 
     def __init__(
@@ -65,63 +53,53 @@ class Service:
         self.admission = Admission(self.limits, self._expected_seconds)
 
     def close(self) -> None:
-        """Finish what was taken in, and end the threads."""
+        """Finish the work that waits, and end the threads."""
         self._readers.shutdown()
         self.captions.close()
         if self._translations is not None:
             self._translations.close()
         self._painter.shutdown()
 
-    async def read(
-        self, uploads: Sequence[Upload], keep: Callable[[Image.Image, Region], Kept]
-    ) -> list[Prepared[Kept] | Failed]:
-        """Decode photos, in order; see `captioner.serve.photos.prepare`."""
+    async def prepare(
+        self, content: bytes, name: str, keep: Callable[[Image.Image, Region], Kept]
+    ) -> Prepared[Kept]:
+        """Decode a photo; see `captioner.serve.photos.prepare`."""
+        preprocessing, most = self.captioner.preprocessing, self.limits.pixels
         loop = asyncio.get_running_loop()
-        found = await asyncio.gather(
-            *(
-                loop.run_in_executor(
-                    self._readers, prepare, upload, self.captioner.preprocessing, self.limits, keep
-                )
-                for upload in uploads
-            ),
-            return_exceptions=True,
+        return await loop.run_in_executor(
+            self._readers, prepare, content, name, preprocessing, most, keep
         )
-        return [_read_or_failed(upload, each) for upload, each in zip(uploads, found, strict=True)]
 
     async def caption(
         self, photos: Sequence[Prepared[Kept]], search: SearchOptions
     ) -> list[Caption]:
-        """Caption photos, in order, together with those of other requests.
+        """Caption photos, in order, in batches with those of other requests.
 
-        What is drawn is drawn for these photos alone, so that a seed gives the same each time.
+        Sampling runs for these photos alone, so that a seed always gives the same captions.
         """
-        if not photos:
-            return []
         pixels = [photo.pixels for photo in photos]
-        promise = self.captions.submit(pixels, search, alone=search.sample)
-        return await asyncio.wrap_future(promise)
+        return await asyncio.wrap_future(self.captions.submit(pixels, search, search.sample))
 
     async def translate(
         self, sentences: Sequence[str], search: TranslationSearch
     ) -> list[Translation]:
-        """Translate sentences, in order, together with those of other requests.
+        """Translate sentences, in order, in batches with those of other requests.
 
         Raises `UserError` where the model cannot search like that.
         """
-        assert self._translations is not None  # Asked only where there is a translator.
-        promise = self._translations.submit(sentences, search, alone=search.sample)
-        return await asyncio.wrap_future(promise)
+        assert self._translations is not None  # Called only where there is a translator.
+        return await asyncio.wrap_future(
+            self._translations.submit(sentences, search, search.sample)
+        )
 
     async def draw(self, file: Format, drawings: Sequence[Drawing], strength: float) -> bytes:
-        """The content of a file in which captions are drawn over their photos."""
+        """The content of a file with captions drawn over their photos."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._painter, file.draw, drawings, strength)
 
     def _expected_seconds(self) -> float:
-        waits = [self.captions.expected_seconds]
-        if self._translations is not None:
-            waits.append(self._translations.expected_seconds)
-        return max(waits)
+        queues = [self.captions, self._translations]
+        return max(queue.expected_seconds for queue in queues if queue is not None)
 
     def _caption(self, pixels: Sequence[Tensor], search: SearchOptions) -> list[Caption]:
         """A batch of photos, in the one thread that runs the captioner."""
@@ -135,8 +113,7 @@ class Service:
     def _encode(self, pixels: Sequence[Tensor]) -> Tensor:
         """Preprocessed photos (3, size, size) -> annotation vectors (B, L, D).
 
-        A processor reads them one by one: what a layer makes of one photo still fits into its
-        cache, and of many does not. What is gained by a batch is gained in the beam search.
+        CPU: one by one, because a layer's output for one photo fits into the cache.
         """
         one_by_one = self.captioner.device.type == "cpu"
         batches = [each[None] for each in pixels] if one_by_one else [torch.stack(list(pixels))]
@@ -145,13 +122,3 @@ class Service:
     def _translate(self, sentences: Sequence[str], search: TranslationSearch) -> list[Translation]:
         assert self.translator is not None
         return self.translator.translate(sentences, search, self._batch_size)
-
-
-def _read_or_failed(
-    upload: Upload, found: Prepared[Kept] | BaseException
-) -> Prepared[Kept] | Failed:
-    if isinstance(found, UserError):
-        return Failed(upload.name, str(found))
-    if isinstance(found, BaseException):
-        raise found
-    return found

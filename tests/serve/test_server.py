@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from serve_samples import ROOT, Running, photo_bytes, running
+from starlette.types import ASGIApp
 
 from captioner.cli.main import main
 from captioner.cli.serve import run as run_command
@@ -81,7 +84,7 @@ def test_a_signal_ends_it_when_requests_under_way_are_answered(
 
 @pytest.mark.slow
 def test_without_its_extra_it_says_what_to_install(tmp_path: Path) -> None:
-    (tmp_path / "starlette.py").write_text("raise ModuleNotFoundError(name='starlette')")
+    (tmp_path / "fastapi.py").write_text("raise ModuleNotFoundError(name='fastapi')")
     done = subprocess.run(
         [sys.executable, "-m", "captioner", "serve"],
         capture_output=True,
@@ -100,7 +103,7 @@ def test_asking_for_help_brings_no_framework() -> None:
     code = (
         "import sys; from captioner.cli.main import main\n"
         "try:\n    main(['serve', '--help'])\nexcept SystemExit:\n    pass\n"
-        "heavy = ('starlette', 'uvicorn', 'torch', 'PIL', 'numpy')\n"
+        "heavy = ('fastapi', 'starlette', 'uvicorn', 'torch', 'PIL', 'numpy')\n"
         "print([name for name in heavy if name in sys.modules])"
     )
     done = subprocess.run(
@@ -120,11 +123,12 @@ def test_asking_for_help_brings_no_framework() -> None:
         (["--batch-size", "0"], "--batch-size 0"),
         (["--port", "70000"], "port 70000"),
         (["--host", "no-such-host.invalid"], "cannot listen on 'no-such-host.invalid'"),
-        (["--max-upload", "0"], "upload_bytes is 0"),
-        (["--max-upload", "nan"], "upload_bytes is nan"),
-        (["--max-pixels", "inf"], "pixels is inf"),
-        (["--max-waiting", "-1"], "waiting is -1"),
-        (["--timeout", "0"], "seconds is 0"),
+        (["--max-upload", "0"], "--max-upload 0 is not a number above 0"),
+        (["--max-upload", "nan"], "--max-upload nan"),
+        (["--max-pixels", "inf"], "--max-pixels inf"),
+        (["--max-photos", "0"], "--max-photos 0"),
+        (["--max-waiting", "-1"], "--max-waiting -1"),
+        (["--timeout", "0"], "--timeout 0"),
         (["--model", "no-such-model"], "no-such-model"),
         (["--translator", "no-such-model"], "no-such-model"),
         (["--translator", "default"], "not the config of a translation model"),
@@ -194,12 +198,28 @@ def test_without_a_network_it_names_the_machine(
     assert listener.here == f"http://127.0.0.1:{port}/"
 
 
+def start_and_end(app: ASGIApp, *_: Any) -> None:
+    """Start an application and end it, as a server does."""
+    messages = ["lifespan.startup", "lifespan.shutdown"]
+
+    async def receive() -> Any:
+        return {"type": messages.pop(0)}
+
+    async def send(message: Any) -> None:
+        assert message["type"].endswith("complete")
+
+    async def run() -> None:
+        await app({"type": "lifespan", "state": {}}, receive, send)
+
+    asyncio.run(run())
+
+
 def test_a_browser_of_this_machine_opens_it_as_this_machine(
     saved_models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
-    monkeypatch.setattr("captioner.serve.server.serve", lambda *given: given[-1]())
+    monkeypatch.setattr("captioner.serve.server.serve", start_and_end)
     everywhere = ["--host", "0.0.0.0", "--port", "0"]
     assert main(["serve", "--model", str(saved_models[0]), *everywhere, "--open"]) == 0
     assert [urlsplit(address).hostname for address in opened] == ["127.0.0.1"]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import socket
 import threading
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
-from PIL import Image
 from serve_asking import as_directly, caption, files, problem
 from serve_samples import in_thread, make_captioner, photo_bytes
 from torch import Tensor
@@ -154,23 +151,5 @@ def test_a_fault_of_the_server_tells_nothing(
     monkeypatch.setattr(service.captioner, "encode", broken)
     sentence = problem(client.post("/api/caption", files=files(0)), 500)
     assert "secret" not in sentence
-    assert "secret" in caplog.text  # Whoever runs the server is told.
+    until(lambda: "secret" in caplog.text)  # Its operator reads the trace.
     assert client.get("/api/health").json() == {"status": "ok", "waiting": 0}
-
-
-def test_uploads_are_not_written_to_disk(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(*arguments: object, **named: object) -> None:
-        raise AssertionError("a temporary file was made")
-
-    for name in ("TemporaryFile", "NamedTemporaryFile", "mkstemp"):
-        monkeypatch.setattr(f"tempfile.{name}", refused)
-    noise = np.random.default_rng(0).integers(0, 255, (900, 900, 3), dtype=np.uint8)
-    buffer = io.BytesIO()
-    Image.fromarray(noise).save(buffer, "PNG")
-    assert len(buffer.getvalue()) > 2_000_000  # The framework has files from 1 MB on disk.
-    sent = [("photo", ("noise.png", buffer.getvalue()))]
-    assert caption(client, sent)[0]["captions"]
-    for kind in ("png", "gif", "html"):
-        assert client.post("/api/overlay", files=sent, data={"format": kind}).status_code == 200

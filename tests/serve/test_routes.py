@@ -94,30 +94,25 @@ def test_a_bad_photo_is_named_and_the_others_are_captioned(client: httpx.Client)
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ({"beam": "0"}, "beam 0"),
+        ({"beam": "0"}, "beam '0' is not at least 1"),
         ({"beam": "21"}, "'beam' is 21, and the limit is 20"),
-        ({"beam": "two"}, "'beam' should be a whole number"),
-        ({"beam": "9" * 30}, "'beam' should be a whole number"),
+        ({"beam": "two"}, "beam should be a whole number"),
+        ({"beam": "9" * 5000}, "beam should be a whole number"),
         ({"n_best": "3", "beam": "2"}, "n_best 3"),
         ({"maximum_length": "1000"}, "'maximum_length' is 1000"),
         ({"temperature": "0.5"}, "'temperature' has no meaning without 'sample'"),
         ({"sample": "true", "temperature": "nan"}, "temperature should be a finite number"),
-        ({"sample": "true", "temperature": "-1"}, "temperature -1"),
-        ({"sample": "perhaps"}, "'sample' should be true or false"),
+        ({"sample": "true", "temperature": "-1"}, "temperature '-1' is not above 0"),
+        ({"sample": "perhaps"}, "sample should be true or false"),
         ({"length_normalisation": "1e400"}, "length_normalisation should be a finite number"),
-        ({"maps": "1"}, "'maps' should be true or false"),
+        ({"maps": "2"}, "maps should be true or false"),
         ({"colour": "red"}, "unknown field 'colour'"),
-        ({"photo": "text"}, "'photo' is text"),
+        ({"photo": "text"}, "photo[0]: should be a file, not text"),
     ],
 )
 def test_a_wrong_field_is_named(client: httpx.Client, fields: dict[str, str], named: str) -> None:
     answer = client.post("/api/caption", files=files(0), data=fields)
     assert named in problem(answer, 422)
-
-
-def test_a_field_that_comes_twice_is_refused(client: httpx.Client) -> None:
-    answer = client.post("/api/caption", files=files(0), data={"beam": ["2", "3"]})
-    assert "'beam' is there more than once" in problem(answer, 422)
 
 
 @pytest.mark.parametrize(
@@ -142,8 +137,8 @@ def test_what_is_no_form_is_refused(
 
 
 def test_a_file_in_another_field_is_refused(client: httpx.Client) -> None:
-    answer = client.post("/api/caption", files=[("image", ("a.png", photo_bytes()))])
-    assert "'image' is a file" in problem(answer, 422)
+    sent = [*files(0), ("image", ("a.png", photo_bytes()))]
+    assert "unknown field 'image'" in problem(client.post("/api/caption", files=sent), 422)
 
 
 @contextmanager
@@ -208,7 +203,7 @@ def test_translations_are_those_of_the_translator(client: httpx.Client) -> None:
     assert [len(each["translations"]) for each in found] == [2, 2, 2, 1]
 
 
-@pytest.mark.filterwarnings("ignore:sentence 1 has 40 tokens")
+@pytest.mark.filterwarnings("ignore:sentence 1 has 50 tokens")
 def test_a_sentence_that_is_cut_says_so(client: httpx.Client) -> None:
     answer = client.post("/api/translate", json={"sentences": ["a man " * 25]})
     (found,) = answer.json()["translations"]
@@ -218,21 +213,24 @@ def test_a_sentence_that_is_cut_says_so(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("content", "status", "named"),
     [
-        (b"", 400, "not JSON"),
-        (b"[" * 5000, 400, "not JSON"),
-        (b'{"sentences": [1' + b"0" * 5000 + b"]}", 400, "not JSON"),
-        (b"[]", 400, "not a JSON object"),
-        (b"{}", 422, "'sentences'"),
-        (b'{"sentences": []}', 422, "'sentences' should be a list of 1 to 16 texts"),
-        (b'{"sentences": [1]}', 422, "not text"),
-        (b'{"sentences": ["\\ud800"]}', 422, "half of a character"),
-        (json.dumps({"sentences": ["x" * 2001]}).encode(), 422, "more than 2,000 characters"),
-        (json.dumps({"sentences": ["x"] * 17}).encode(), 422, "1 to 16"),
+        (b"", 422, "a JSON object"),
+        (b"{", 400, "not JSON"),
+        (b"[" * 5000, 400, "cannot be read"),
+        (b'{"sentences": [1' + b"0" * 5000 + b"]}", 400, "cannot be read"),
+        (b"[]", 422, "a JSON object"),
+        (b"{}", 422, "'sentences' is missing"),
+        (b'{"sentences": []}', 422, "sentences: List should have at least 1 item"),
+        (b'{"sentences": [1]}', 422, "sentences[0] should be text, found 1"),
+        (b'{"sentences": ["\\ud800"]}', 422, "sentences[0] should be text"),
+        (json.dumps({"sentences": ["x" * 2001]}).encode(), 422, "at most 2000 characters"),
+        (json.dumps({"sentences": ["x"] * 17}).encode(), 422, "sentences has too many items"),
         (b'{"sentences": ["a"], "beam": "3"}', 422, "beam should be a whole number"),
         (b'{"sentences": ["a"], "beam": true}', 422, "beam should be a whole number"),
+        (b'{"sentences": ["a"], "beam": null}', 422, "beam should be a whole number"),
         (b'{"sentences": ["a"], "beam": 21}', 422, "'beam' is 21"),
         (b'{"sentences": ["a"], "coverage_penalty": NaN}', 422, "finite"),
-        (b'{"sentences": ["a"], "colour": 1}', 422, "colour"),
+        (b'{"sentences": ["a"], "colour": 1}', 422, "unknown field 'colour'"),
+        (b'{"sentences": ["a"], "\\ud800": 1}', 422, "should be a JSON object"),
     ],
 )
 def test_what_cannot_be_translated_is_refused(

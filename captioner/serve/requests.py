@@ -1,0 +1,73 @@
+"""Forms and JSON that the HTTP interface takes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import UploadFile
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Json
+from pydantic_core import PydanticCustomError
+from starlette.datastructures import UploadFile as File
+
+from captioner.decoding import SearchOptions, TranslationSearch
+from captioner.serve.overlays import DrawnCaption
+from captioner.serve.search import optional_fields
+
+
+def _file(value: Any) -> Any:
+    if not isinstance(value, File):
+        raise PydanticCustomError("file", "should be a file, not text")
+    return value
+
+
+def _one_shape(captions: list[DrawnCaption]) -> list[DrawnCaption]:
+    if len({caption.map_shape for caption in captions}) > 1:
+        raise PydanticCustomError("maps", "should have maps of one shape")
+    return captions
+
+
+class _PhotoForm(optional_fields(SearchOptions)):  # type: ignore[misc]
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    photo: list[Annotated[UploadFile, BeforeValidator(_file)]] = Field(
+        min_length=1, description="image files; /api/model gives the limits"
+    )
+
+
+class CaptionForm(_PhotoForm):
+    """Photos to be captioned, and how to search; the model's own options by default."""
+
+    maps: bool = Field(True, description="add a map for each word")
+    preview: bool = Field(
+        False,
+        description="add the photo, upright, as a JPEG of at most 1000 pixels a side in a data "
+        "address",
+    )
+
+
+class OverlayForm(_PhotoForm):
+    """Photos to be drawn on, and their captions."""
+
+    format: Literal["png", "gif", "html"] = Field("png", description="kind of file")
+    strength: float = Field(0.8, ge=0, le=1, description="of the overlay")
+    captions: list[
+        Json[
+            Annotated[
+                list[DrawnCaption],
+                Field(min_length=1, max_length=20),
+                AfterValidator(_one_shape),
+            ]
+        ]
+    ] = Field(
+        [],
+        description="for each photo, as JSON, the 'captions' of /api/caption's answer; without "
+        "them the photos are captioned first",
+    )
+
+
+class TranslationRequest(optional_fields(TranslationSearch)):  # type: ignore[misc]
+    """Sentences to be translated, and how to search; the model's own options by default."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
+
+    sentences: list[Annotated[str, Field(max_length=2000)]] = Field(min_length=1, max_length=16)

@@ -1,0 +1,236 @@
+"""Addresses under /api/."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Form, Request, Response, UploadFile
+from PIL import Image
+
+from captioner.errors import UserError
+from captioner.render import PagePhoto
+from captioner.render.region import Region
+from captioner.serve.admission import Place
+from captioner.serve.answers import (
+    CaptionAnswer,
+    CaptionerAnswer,
+    CaptionsAnswer,
+    HealthAnswer,
+    ModelsAnswer,
+    PhotoAnswer,
+    SentenceAnswer,
+    TranslationsAnswer,
+    TranslatorAnswer,
+    UnreadablePhoto,
+)
+from captioner.serve.overlays import FORMATS, Drawing, DrawnCaption
+from captioner.serve.photos import Kept, Prepared, keep_nothing, keep_small, short_name
+from captioner.serve.problems import Problem, ProblemAnswer, field_problem
+from captioner.serve.requests import CaptionForm, OverlayForm, TranslationRequest
+from captioner.serve.search import search_with
+from captioner.serve.service import Service
+from captioner.vision.vgg import map_size
+
+_FORM = "multipart/form-data"
+_JSON = "application/json"
+
+_REFUSED: Any = {"4XX": {"model": ProblemAnswer, "description": "The request is refused."}}
+_BUSY: Any = {
+    503: {
+        "model": ProblemAnswer,
+        "description": "Busy; try again after as many seconds as Retry-After says.",
+        "headers": {"Retry-After": {"schema": {"type": "integer"}, "required": True}},
+    }
+}
+_FILES: Any = {
+    200: {
+        "description": "The file.",
+        "content": {file.media_type.partition(";")[0]: {} for file in FORMATS.values()},
+    }
+}
+
+router = APIRouter(prefix="/api", responses=_REFUSED)
+
+
+async def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+async def _place(request: Request) -> Place:
+    place: Place = request.state.place
+    return place
+
+
+OurService = Annotated[Service, Depends(_service)]
+OurPlace = Annotated[Place, Depends(_place)]
+
+
+def _takes(wanted: str) -> Any:
+    async def check(request: Request) -> None:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != wanted:
+            raise Problem(415, f"the content must be {wanted}")
+
+    return Depends(check)
+
+
+@router.post(
+    "/caption",
+    dependencies=[_takes(_FORM)],
+    responses=_BUSY,
+    response_model_exclude_none=True,
+)
+async def caption(
+    form: Annotated[CaptionForm, Form(media_type=_FORM)], service: OurService, place: OurPlace
+) -> CaptionsAnswer:
+    """Captions of photos, and where the model looked.
+
+    A photo that cannot be read has an error in its place; where none can, the status is 422.
+    """
+    search = search_with(form, service.captioner.search, service.limits)
+    keep = PagePhoto.of if form.preview else keep_nothing
+    read = await _photos(form.photo, service, place, keep)
+    photos = [each for each in read if isinstance(each, Prepared)]
+    if not photos:
+        raise _unreadable(read)
+    captions = iter(await service.caption(photos, search))
+    return CaptionsAnswer(
+        photos=[
+            each
+            if isinstance(each, UnreadablePhoto)
+            else PhotoAnswer(
+                name=each.name,
+                width=each.size[0],
+                height=each.size[1],
+                region=each.region,
+                captions=CaptionAnswer.all_of(next(captions), form.maps),
+                preview=each.kept.address if each.kept else None,
+            )
+            for each in read
+        ]
+    )
+
+
+@router.post(
+    "/overlay",
+    dependencies=[_takes(_FORM)],
+    responses=_BUSY | _FILES,
+    response_class=Response,
+)
+async def overlay(
+    form: Annotated[OverlayForm, Form(media_type=_FORM)], service: OurService, place: OurPlace
+) -> Response:
+    """Maps drawn over photos: panels, an animation, or a page."""
+    file = FORMATS[form.format]
+    if len(form.photo) > 1 and not file.holds_many:
+        raise field_problem("photo", f"is there more than once, but a {form.format} holds one")
+    if form.captions and len(form.captions) != len(form.photo):
+        raise field_problem("captions", "should be there once for every photo, or not")
+    search = search_with(form, service.captioner.search, service.limits)
+    read = await _photos(form.photo, service, place, keep_small)
+    photos = [each for each in read if isinstance(each, Prepared)]
+    if len(photos) < len(read):
+        raise _unreadable(read)
+    captions = form.captions or [
+        DrawnCaption.all_of(each) for each in await service.caption(photos, search)
+    ]
+    if not all(captions):
+        raise Problem(422, "the caption has no words to draw")
+    drawings = [
+        Drawing(photo.name, *photo.kept, written)
+        for photo, written in zip(photos, captions, strict=True)
+    ]
+    content = await service.draw(file, drawings, form.strength)
+    headers = {"Content-Disposition": f'attachment; filename="captions.{form.format}"'}
+    return Response(content, 200, headers, file.media_type)
+
+
+@router.post(
+    "/translate",
+    dependencies=[_takes(_JSON)],
+    responses=_BUSY,
+    response_model_exclude_none=True,
+)
+async def translate(
+    asked: TranslationRequest, service: OurService, place: OurPlace
+) -> TranslationsAnswer:
+    """Translations of sentences, and their alignments."""
+    if service.translator is None:
+        raise Problem(404, "there is no translation model here")
+    search = search_with(asked, service.translator.search, service.limits)
+    place.take(items=len(asked.sentences))
+    try:
+        found = await service.translate(asked.sentences, search)
+    except UserError as error:  # What this model cannot do, such as copy_unknown.
+        raise Problem(422, str(error)) from None
+    return TranslationsAnswer(
+        translations=[
+            SentenceAnswer.of(sentence, translation)
+            for sentence, translation in zip(asked.sentences, found, strict=True)
+        ]
+    )
+
+
+@router.get("/health")
+async def health(service: OurService) -> HealthAnswer:
+    """Whether the server answers, and how much is waiting."""
+    return HealthAnswer(waiting=service.admission.waiting)
+
+
+@router.get("/model")
+async def model(request: Request, service: OurService) -> ModelsAnswer:
+    """The models, and what the server accepts."""
+    captioner, translator = service.captioner, service.translator
+    size = captioner.preprocessing.size
+    weights = (*captioner.encoder.parameters(), *captioner.decoder.parameters())
+    return ModelsAnswer(
+        version=request.app.version,
+        captioner=CaptionerAnswer(
+            parameters=sum(each.numel() for each in weights),
+            words=len(captioner.vocabulary),
+            map=map_size(size, size),
+            confidence=captioner.confidence is not None,
+            search=captioner.search,
+        ),
+        translator=None
+        if translator is None
+        else TranslatorAnswer(
+            parameters=sum(each.numel() for each in translator.model.parameters()),
+            source_tokens=len(translator.source),
+            target_tokens=len(translator.target),
+            attends=translator.attends,
+            maximum_source_length=translator.maximum_source_length,
+            search=translator.search,
+        ),
+        limits=service.limits,
+    )
+
+
+async def _photos(
+    files: Sequence[UploadFile],
+    service: Service,
+    place: Place,
+    keep: Callable[[Image.Image, Region], Kept],
+) -> list[Prepared[Kept] | UnreadablePhoto]:
+    most = service.limits.photos
+    if len(files) > most:
+        raise field_problem("photo", f"is there more than {most} times, the limit")
+    place.take(items=len(files))
+
+    async def prepare(file: UploadFile, number: int) -> Prepared[Kept] | UnreadablePhoto:
+        name = short_name(file) or f"photo {number}"
+        try:
+            return await service.prepare(await file.read(), name, keep)
+        except UserError as error:
+            return UnreadablePhoto(name=name, error=str(error))
+
+    return await asyncio.gather(*map(prepare, files, itertools.count(1)))
+
+
+def _unreadable(read: Sequence[Prepared[Kept] | UnreadablePhoto]) -> Problem:
+    reasons = [each.error for each in read if isinstance(each, UnreadablePhoto)]
+    return Problem(422, "; ".join(reasons))

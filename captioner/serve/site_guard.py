@@ -1,0 +1,66 @@
+"""Answers only requests that people of this machine's own page or programs make.
+
+Any web site can have a visitor's browser send requests to this server, which trusts whoever
+reaches it. Such a request names its site (`Origin`, `Sec-Fetch-Site`), or, where the site has its
+own name lead here (DNS rebinding), a host name that is not this server's.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from captioner.serve.problems import Problem, answer_problem
+
+
+class SiteGuard:
+    """Refuses foreign host names everywhere, and other web sites under /api/.
+
+    names: of this server, besides `localhost` and numeric addresses.
+    """
+
+    def __init__(self, app: ASGIApp, names: Iterable[str] = ()) -> None:
+        self._app = app
+        self._names = {"localhost", *(name.lower().rstrip(".") for name in names)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles one ASGI connection."""
+        app = self._app
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            if not self._is_own(headers.get("host", "")):
+                app = _refusal(
+                    "this server does not answer to that host name; --allow-host adds one"
+                )
+            elif scope["path"].startswith("/api/") and _is_of_other_site(headers):
+                app = _refusal("other sites may not use this server")
+        await app(scope, receive, send)
+
+    def _is_own(self, host: str) -> bool:
+        try:
+            name = urlsplit(f"//{host}").hostname
+        except ValueError:
+            return False
+        if name is None or "@" in host:
+            return False
+        if name.rstrip(".") in self._names:
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+def _is_of_other_site(headers: Headers) -> bool:
+    origin, host = headers.get("origin"), headers.get("host", "").lower()
+    is_own = origin is None or origin.lower().partition("://")[2] == host
+    return not is_own or headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+
+
+def _refusal(sentence: str) -> ASGIApp:
+    return answer_problem(Problem(403, sentence))

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import re
+
+import httpx
+
+
+def test_the_page_names_only_files_that_are_there(client: httpx.Client) -> None:
+    seen, wanted = set[str](), {"/"}
+    while wanted:
+        address = wanted.pop()
+        seen.add(address)
+        answer = client.get(address)
+        assert answer.status_code == 200, address
+        if "javascript" in answer.headers["content-type"] or address == "/":
+            found = re.findall(r'(?:href=|src=|from )"\.?/?([^"#]+)"', answer.text)
+            wanted |= {f"/{name}" for name in found} - seen
+    assert {"/style.css", "/viewer.css", "/page.js", "/viewer.js", "/photos.js"} <= seen
+    for address in sorted(seen):
+        text = client.get(address).text.replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?://|//[a-z]+\.|@import|innerHTML|insertAdjacentHTML", text)
+
+
+def test_the_example_is_there_only_where_it_was_given(client: httpx.Client) -> None:
+    assert client.get("/demo.jpg").status_code == 404
