@@ -184,6 +184,7 @@ def test_two_commands_at_once_make_one_store_and_other_splits_are_stored_too(
         assert torch.equal(FeatureStore(tmp_path / "store" / name).read(rows), store.read(rows))
 
 
+@pytest.mark.slow
 def test_what_a_worker_refuses_is_one_sentence(
     mapping: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
