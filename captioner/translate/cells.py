@@ -6,10 +6,26 @@ gate acts behind the matrix, which the papers have before it.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from captioner.translate.source_memory import RecurrentState
+
+
+def run_recurrent_network(network: nn.GRU | nn.LSTM, inputs: Tensor, state: Any = None) -> Any:
+    """Call torch's GRU or LSTM; an LSTM on a CPU keeps the type of its weights under autocast.
+
+    In bfloat16 oneDNN has no LSTM for CPUs without AVX-512, and fails.
+    """
+    if inputs.device.type != "cpu" or not isinstance(network, nn.LSTM):
+        return network(inputs, state)
+    dtype = next(network.parameters()).dtype
+    if state is not None:
+        state = tuple(each.to(dtype) for each in state)
+    with torch.autocast("cpu", enabled=False):
+        return network(inputs.to(dtype), state)
 
 
 class RecurrentStack(nn.Module):
@@ -32,8 +48,8 @@ class RecurrentStack(nn.Module):
         before = tuple(
             each.flatten(end_dim=1).transpose(0, 1).contiguous() for each in state
         )  # (layers, B * K, H)
-        outputs, after = self.network(
-            inputs.flatten(end_dim=1), before[0] if len(before) == 1 else before
+        outputs, after = run_recurrent_network(
+            self.network, inputs.flatten(end_dim=1), before[0] if len(before) == 1 else before
         )  # (B * K, T, H)
         after = (after,) if len(before) == 1 else after
         return outputs.unflatten(0, (batch_size, rows)), tuple(  # (B, K, T, H)

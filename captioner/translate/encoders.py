@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from captioner.errors import UserError
+from captioner.translate.cells import run_recurrent_network
 from captioner.translate.source_memory import RecurrentState
 
 
@@ -53,7 +54,7 @@ class RecurrentEncoder(nn.Module):
         if length == 0:
             raise UserError("encoder: there is nothing to read, S is 0")
         if mask is None:
-            outputs, final = self.network(embedded)  # (B, S, D)
+            outputs, final = run_recurrent_network(self.network, embedded)  # (B, S, D)
         else:
             lengths = mask.sum(dim=1).cpu()  # (B,)
             if not bool(lengths.all()):

@@ -93,3 +93,14 @@ def test_a_source_is_reversed_before_its_padding() -> None:
     assert reversed_in_place_of_padding(given, mask).tolist() == [[2, 6, 5, 4], [2, 7, 0, 0]]
     assert reversed_in_place_of_padding(given[:1], None).tolist() == [[2, 6, 5, 4]]
     assert reversed_in_place_of_padding(tokens(1, 3), None).shape == (1, 3)
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_an_encoder_reads_under_autocast_on_any_cpu(kind: str) -> None:
+    encoder = RecurrentEncoder(kind, 8, 12, layers=2, bidirectional=True)
+    embedded = torch.randn(2, 5, 8)
+    expected, (expected_final, *_) = encoder(embedded)
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs, (final, *_) = encoder(embedded)
+    torch.testing.assert_close(outputs.float(), expected, rtol=0.05, atol=0.02)
+    torch.testing.assert_close(final.float(), expected_final, rtol=0.05, atol=0.02)
