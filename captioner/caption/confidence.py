@@ -222,7 +222,8 @@ def pooled_features(annotations: Tensor) -> Tensor:
     four rows or more: they hold the padding of the convolutions.
     """
     side = math.isqrt(annotations.shape[1])
-    values = annotations.float().unflatten(1, (side, side))  # (B, rows, columns, D)
+    size = annotations.shape[2]
+    values = annotations.float().view(-1, side, side, size)  # (B, rows, columns, D)
     if side >= 4:
         values = values[:, 1:-1, 1:-1]  # (B, rows - 2, columns - 2, D)
     deviation, mean = torch.std_mean(values, dim=(1, 2), correction=0)  # (B, D) each

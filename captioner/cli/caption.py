@@ -89,8 +89,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.batch_size < 1:
         raise UserError(f"--batch-size {arguments.batch_size} is not at least 1")
 
-    from captioner.recipes.outputs import Outputs
-    from captioner.recipes.photos import Failed, caption_photos, photo_paths
+    from captioner.caption.caption_photos import (
+        Failed,
+        caption_photos,
+        named_photos,
+        photo_paths,
+    )
+    from captioner.cli.caption_outputs import Outputs
 
     photos, failures = photo_paths(paths)
     outputs = Outputs(
@@ -113,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
     model = load(arguments.model, arguments.device)
     search = search_options(arguments, model.search)
     try:
-        for item in caption_photos(model, photos, search, arguments.batch_size):
+        for item in caption_photos(model, named_photos(photos), search, arguments.batch_size):
             if isinstance(item, Failed):
                 failures.append(item)
                 report(item.reason)
@@ -126,11 +131,11 @@ def run(arguments: argparse.Namespace) -> int:
                     notes.append(f"log-probability {caption.log_probability:.2f}")
                 notes += [caption.doubt] if caption.doubt else []
                 behind = f"  ({', '.join(notes)})" if notes else ""
-                print(f"{item.path}: {caption.text}{behind}", flush=True)
+                print(f"{item.name}: {caption.text}{behind}", flush=True)
             try:
                 outputs.add(item)
             except UserError as error:
-                failures.append(Failed(item.path, str(error)))
+                failures.append(Failed(item.name, str(error)))
                 report(str(error))
             outputs.save_so_far()
     finally:  # An interruption loses nothing that is done.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from PIL import Image
 
@@ -34,6 +35,10 @@ class Source:
     def names(self) -> list[str]:
         """The N `image_ids` as text, as in a feature store."""
         return [str(image_id) for image_id in self.image_ids]
+
+    def named_photos(self) -> list[tuple[str, Callable[[], Image.Image]]]:
+        """Each photo's name and the function that loads it."""
+        return [(name, partial(self.open_photo, row)) for row, name in enumerate(self.names)]
 
     def open_photos(
         self, rows: Sequence[int], left_out: dict[str, str] | None = None

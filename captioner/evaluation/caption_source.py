@@ -30,20 +30,21 @@ def caption_source(
     Raises `UserError` for a batch size below 1, for an unreadable photo if `left_out` is None, and
     at the end if no photo could be read.
     """
-    if batch_size < 1:
-        raise UserError(f"batch size {batch_size} is not at least 1")
+    from captioner.caption.caption_photos import Failed, caption_photos  # brings torch
+
     options = (captioner.search if search is None else search).replace(n_best=1)
-    generator = options.generator()  # One for all batches.
     captioned = 0
     progress = progress_bar("captioning", len(source), "images")
-    for first in range(0, len(source), batch_size):
-        rows = range(first, min(first + batch_size, len(source)))
-        photos = source.open_photos(rows, left_out)
-        captions = captioner.caption_loaded(list(photos.values()), options, generator)
-        for (row, photo), caption in zip(photos.items(), captions, strict=True):
-            yield row, photo, caption
-        captioned += len(photos)
-        progress.update(len(rows))
+    items = caption_photos(captioner, source.named_photos(), options, batch_size)
+    for row, item in enumerate(items):
+        progress.update()
+        if not isinstance(item, Failed):
+            captioned += 1
+            yield row, item.photo, item.caption
+        elif left_out is None:
+            raise UserError(item.reason)
+        else:
+            left_out[item.name] = item.reason
     progress.close()
     if not captioned:
         raise UserError(f"not one of {len(source):,} photos could be read")

@@ -10,15 +10,15 @@ import pytest
 from PIL import Image
 from samples import make_captioner, save_photo
 
+from captioner.caption.caption_photos import Captioned, caption_photos, named_photos
+from captioner.cli.caption_outputs import Outputs
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.recipes import outputs as outputs_module
-from captioner.recipes.outputs import Outputs
-from captioner.recipes.photos import Captioned, caption_photos
 
 
 def captioned(paths: Sequence[str]) -> list[Captioned]:
-    found = list(caption_photos(make_captioner(), paths))
+    found = list(caption_photos(make_captioner(), named_photos(paths)))
     return [item for item in found if isinstance(item, Captioned)]
 
 
@@ -34,7 +34,9 @@ def test_everything_is_written(tmp_path: Path) -> None:
         words=str(tmp_path / "words"),
     )
     captions = []
-    for item in caption_photos(make_captioner(), paths, SearchOptions(beam=3, n_best=2)):
+    for item in caption_photos(
+        make_captioner(), named_photos(paths), SearchOptions(beam=3, n_best=2)
+    ):
         assert isinstance(item, Captioned)
         captions.append(item.caption)
         outputs.add(item)
@@ -66,7 +68,7 @@ def test_everything_is_written(tmp_path: Path) -> None:
 def test_one_photo_may_go_to_one_file(tmp_path: Path) -> None:
     photo = str(save_photo(tmp_path / "a.png"))
     outputs = Outputs([photo], overlay=str(tmp_path / "o.png"), gif=str(tmp_path / "g.gif"))
-    (item,) = caption_photos(make_captioner(), [photo])
+    (item,) = caption_photos(make_captioner(), named_photos([photo]))
     assert isinstance(item, Captioned)
     outputs.add(item)
     outputs.finish()

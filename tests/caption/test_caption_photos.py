@@ -6,7 +6,13 @@ import pytest
 from PIL import Image
 from samples import make_captioner, save_photo
 
-from captioner.recipes.photos import Captioned, Failed, caption_photos, photo_paths
+from captioner.caption.caption_photos import (
+    Captioned,
+    Failed,
+    caption_photos,
+    named_photos,
+    photo_paths,
+)
 from captioner.vision import images
 
 
@@ -14,9 +20,9 @@ def test_a_bad_photo_is_reported_in_its_place_and_the_others_are_captioned(tmp_p
     paths = [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(5)]
     Path(paths[2]).write_bytes(b"not a photo")
     model = make_captioner()
-    found = list(caption_photos(model, paths, batch_size=2))
+    found = list(caption_photos(model, named_photos(paths), batch_size=2))
     assert [type(item) for item in found] == [Captioned, Captioned, Failed, Captioned, Captioned]
-    assert [item.path for item in found] == paths
+    assert [item.name for item in found] == paths
     bad = found[2]
     assert isinstance(bad, Failed)
     assert "2.png" in bad.reason
@@ -40,7 +46,7 @@ def test_a_photo_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(
         images, "_decode", lambda image, *rest: times.append(image) or decode(image, *rest)
     )
-    found = list(caption_photos(make_captioner(), paths, batch_size=2))
+    found = list(caption_photos(make_captioner(), named_photos(paths), batch_size=2))
     assert len(found) == len(times) == 3
 
 
@@ -48,7 +54,7 @@ def test_nothing_is_made_of_an_empty_path_or_an_address(tmp_path: Path) -> None:
     photo = str(save_photo(tmp_path / "a.jpg"))
     found, failed = photo_paths(["", photo, "https://example.org//a.jpg"])
     assert found == [photo]
-    assert [(item.path, item.reason) for item in failed] == [
+    assert [(item.name, item.reason) for item in failed] == [
         ("", "an empty path names no photo"),
         (
             "https://example.org//a.jpg",

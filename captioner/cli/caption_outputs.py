@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from captioner.caption.caption_photos import Captioned
 from captioner.errors import UserError
 from captioner.files import (
     check_writable,
@@ -24,7 +25,6 @@ from captioner.files import (
     write_json,
     write_text,
 )
-from captioner.recipes.photos import Captioned
 from captioner.render import (
     PageCaption,
     PageItem,
@@ -103,8 +103,8 @@ class Outputs:
 
         Raises `UserError` when something cannot be written, with all else done.
         """
-        self._records.append({"image": item.path, **item.caption.as_dict()})
-        name = self._names[item.path].pop(0)
+        self._records.append({"image": item.name, **item.caption.as_dict()})
+        name = self._names[item.name].pop(0)
         if item.caption.words:
             parts = (self._draw_panels, self._draw_gif, self._draw_words, self._keep_for_page)
             try_all([partial(part, item, name) for part in parts])
@@ -135,7 +135,7 @@ class Outputs:
                 _place(self.overlay, name, ".png"),
                 panels(
                     *_look(item),
-                    title=Path(item.path).name,
+                    title=Path(item.name).name,
                     probabilities=probabilities,
                     strength=self.strength,
                 ),
@@ -157,7 +157,7 @@ class Outputs:
                 for one in (item.caption, *item.caption.alternatives)
                 if one.words
             ]
-            self._page.append(PageItem.of(photo, region, versions, Path(item.path).name))
+            self._page.append(PageItem.of(photo, region, versions, Path(item.name).name))
 
     def _write_tables(self) -> None:
         writers: list[Callable[[], None]] = []
