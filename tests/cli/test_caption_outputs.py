@@ -11,10 +11,10 @@ from PIL import Image
 from samples import make_captioner, save_photo
 
 from captioner.caption.caption_photos import Captioned, caption_photos, named_photos
+from captioner.cli import caption_outputs as outputs_module
 from captioner.cli.caption_outputs import Outputs
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
-from captioner.recipes import outputs as outputs_module
 
 
 def captioned(paths: Sequence[str]) -> list[Captioned]:

@@ -51,7 +51,7 @@ def test_a_photo_that_cannot_be_read_is_left_out_on_request(source: Source, tmp_
 def test_a_refused_photo_loses_no_caption(source: Source, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"3\.png"):
         score_model(make_captioner(), source, None, 2, tmp_path / "kept.json")
-    assert list(kept(tmp_path / "kept.json")) == ["0.png", "1.png"]
+    assert list(kept(tmp_path / "kept.json")) == ["0.png", "1.png", "2.png"]
 
 
 def test_captions_that_cannot_be_kept_are_scored_on_request(source: Source, tmp_path: Path) -> None:
