@@ -33,7 +33,7 @@ from captioner.recipes.features import StoredRows
 from captioner.recipes.sources import read_sources
 from captioner.text.vocabulary import Vocabulary
 from captioner.training import Validation, train
-from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder, map_size
+from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
 
 
 class ZeroRows(StoredRows):
@@ -84,7 +84,7 @@ def blind_decoder(
     decoder = ShowAttendTellDecoder(recipe.decoder, len(vocabulary))
     encoder = VGGEncoder(VGGConfig("vgg11", 0.01))  # Never asked.
     captioner = Captioner(encoder, decoder, vocabulary, recipe.preprocessing, recipe.search)
-    rows, columns = map_size(recipe.preprocessing.size, recipe.preprocessing.size)
+    rows, columns = captioner.map_shape
     nothing = torch.zeros(1, rows * columns, ANNOTATION_SIZE)  # (1, L, D)
     best: tuple[str, dict[str, float]] = ("", {})
     said = ""

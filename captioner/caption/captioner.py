@@ -19,9 +19,9 @@ from captioner.errors import UserError
 from captioner.text.function_words import FUNCTION_WORDS
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
+from captioner.vision.encoder import Encoder
 from captioner.vision.images import ImageSource, load_image
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.vgg import ANNOTATION_SIZE, STRIDE, VGGEncoder, map_size
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Captioner:
     Raises `UserError` when the parts do not fit together.
     """
 
-    encoder: VGGEncoder
+    encoder: Encoder
     decoder: ShowAttendTellDecoder
     vocabulary: Vocabulary
     preprocessing: Preprocessing
@@ -44,9 +44,10 @@ class Captioner:
     confidence: Confidence | None = None
 
     def __post_init__(self) -> None:
-        if self.decoder.config.memory_size != ANNOTATION_SIZE:
+        if self.decoder.config.memory_size != self.encoder.annotation_size:
             raise UserError(
-                f"decoder memory_size {self.decoder.config.memory_size} is not {ANNOTATION_SIZE}, "
+                f"decoder memory_size {self.decoder.config.memory_size} is not "
+                f"{self.encoder.annotation_size}, "
                 "the size of the encoder's annotation vectors"
             )
         if self.decoder.embedding.num_embeddings != len(self.vocabulary):
@@ -54,13 +55,18 @@ class Captioner:
                 f"the decoder was made for {self.decoder.embedding.num_embeddings} words, but the "
                 f"vocabulary has {len(self.vocabulary)}"
             )
-        if self.preprocessing.size < STRIDE:
+        if 0 in self.map_shape:
             raise UserError(
-                f"preprocessing size {self.preprocessing.size} is less than {STRIDE} pixels, of "
-                "which the encoder makes no annotation vector"
+                f"preprocessing size {self.preprocessing.size} is too small: the encoder "
+                f"{self.encoder.config.name} makes no annotation vector of it"
             )
         self.encoder.eval()
         self.decoder.eval()
+
+    @property
+    def map_shape(self) -> tuple[int, int]:
+        """Rows and columns of an attention map."""
+        return self.encoder.map_shape(self.preprocessing.size, self.preprocessing.size)
 
     @property
     def device(self) -> torch.device:
@@ -116,12 +122,12 @@ class Captioner:
         return self.caption_annotations(self.annotations(photos), search, regions, generator)
 
     def annotations(self, photos: Sequence[Image.Image]) -> Tensor:
-        """Photos, as `load_image` gives them -> annotation vectors (B, L, 512) on the device."""
+        """Photos, as `load_image` gives them -> annotation vectors (B, L, D) on the device."""
         return self.encode(self.preprocessing.batch(photos))
 
     @torch.no_grad()
     def encode(self, pixels: Tensor) -> Tensor:
-        """Preprocessed photos (B, 3, size, size) -> annotation vectors (B, L, 512)."""
+        """Preprocessed photos (B, 3, size, size) -> annotation vectors (B, L, D)."""
         pixels = pixels.to(self.device, memory_format=torch.channels_last)
         found: Tensor = self.encoder(pixels)  # (B, L, D)
         return found
@@ -255,13 +261,12 @@ class Captioner:
         region: tuple[float, float, float, float] | None,
     ) -> Caption:
         """T words, T + 1 log-probabilities (the ending's last), maps (T, L) -> a caption."""
-        shape = map_size(self.preprocessing.size, self.preprocessing.size)
         return Caption(
             text=sentence(words),
             words=tuple(words),
             log_probability=sum(log_probabilities),
             word_log_probabilities=tuple(log_probabilities[: len(words)]),
-            attention=attention.view(-1, *shape),  # (T, rows, columns)
+            attention=attention.view(-1, *self.map_shape),  # (T, rows, columns)
             region=region,
         )
 

@@ -23,8 +23,9 @@ from captioner.fields import from_mapping, to_mapping
 from captioner.files import read_json, write_json, write_text
 from captioner.model_folders import CARD, CONFIG, WEIGHTS, read_card, read_model_config
 from captioner.text.vocabulary import Vocabulary
+from captioner.vision.encoders import make_encoder
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.vgg import VGGConfig, VGGEncoder
+from captioner.vision.vgg import VGGConfig
 from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
 
 FORMAT = "captioner caption model 1"
@@ -97,7 +98,7 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     # Made without memory and without drawing initial weights, which the file's replace.
     with torch.device("meta"):
-        encoder = VGGEncoder(config.encoder).to(memory_format=torch.channels_last)
+        encoder = make_encoder(config.encoder).to(memory_format=torch.channels_last)
         decoder = ShowAttendTellDecoder(config.decoder, len(vocabulary))
         confidence = None
         if config.confidence is not None:

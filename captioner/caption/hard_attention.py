@@ -13,7 +13,7 @@ from captioner.caption.objective import ObjectiveConfig
 from captioner.caption.training import CaptioningBatch, fed_words
 from captioner.decoding import CrossEntropies, cross_entropies
 from captioner.errors import UserError
-from captioner.vision.vgg import VGGEncoder
+from captioner.vision.encoder import Encoder
 
 
 class HardAttentionLoss(nn.Module):
@@ -52,7 +52,7 @@ class HardAttentionLoss(nn.Module):
         self,
         decoder: ShowAttendTellDecoder,
         objective: ObjectiveConfig,
-        encoder: VGGEncoder | None = None,
+        encoder: Encoder | None = None,
     ) -> None:
         super().__init__()
         if decoder.config.selection != "hard":

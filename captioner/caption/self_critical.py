@@ -19,7 +19,7 @@ from captioner.caption.training import CaptioningBatch, soft_attention_loss
 from captioner.decoding import BeamSearch, Constraints, Sampling, Strategy, cross_entropy, decode
 from captioner.errors import UserError
 from captioner.text.vocabulary import Vocabulary
-from captioner.vision.vgg import VGGEncoder
+from captioner.vision.encoder import Encoder
 
 Reward = Callable[[Tensor, Sequence[Sequence[Sequence[int]]]], Tensor]
 """Rewards (B, K) of K captions of each of B photos.
@@ -50,7 +50,7 @@ class SelfCriticalLoss(nn.Module):
         decoder: ShowAttendTellDecoder,
         objective: ObjectiveConfig,
         reward: Reward,
-        encoder: VGGEncoder | None = None,
+        encoder: Encoder | None = None,
     ) -> None:
         super().__init__()
         if objective.self_critical is None:

@@ -13,7 +13,7 @@ from captioner.caption.objective import ObjectiveConfig, doubly_stochastic_penal
 from captioner.caption.scheduled_sampling import scheduled_inputs
 from captioner.decoding import cross_entropies
 from captioner.errors import UserError
-from captioner.vision.vgg import VGGEncoder
+from captioner.vision.encoder import Encoder
 
 
 class CaptioningBatch(NamedTuple):
@@ -50,7 +50,7 @@ class CaptioningBatch(NamedTuple):
             photos=None if self.photos is None else self.photos.to(device, non_blocking=True),
         )
 
-    def annotations(self, encoder: VGGEncoder | None) -> Tensor:
+    def annotations(self, encoder: Encoder | None) -> Tensor:
         """The annotation vectors (B, L, D) of every caption's photo.
 
         encoder: reads the photos, each once; None where `source` is annotation vectors already.
@@ -75,7 +75,7 @@ class CaptioningLoss(nn.Module):
         self,
         decoder: ShowAttendTellDecoder,
         objective: ObjectiveConfig,
-        encoder: VGGEncoder | None = None,
+        encoder: Encoder | None = None,
     ) -> None:
         super().__init__()
         if decoder.config.selection != "soft":

@@ -22,6 +22,7 @@ from captioner.fields import to_mapping
 from captioner.progress import progress_bar
 from captioner.recipes.config import CaptioningRecipe
 from captioner.recipes.sources import mirrored, read_sources, read_split
+from captioner.vision.encoder import Encoder
 from captioner.vision.feature_store import (
     FeatureStore,
     StoreRecord,
@@ -29,20 +30,19 @@ from captioner.vision.feature_store import (
     create_store,
     read_states,
 )
-from captioner.vision.vgg import ANNOTATION_SIZE, VGGEncoder, map_size
-from captioner.vision.weights import build_encoder, fingerprint
+from captioner.vision.weights import build_encoder
 
 _PREFETCHED = 2  # Batches of photos loaded while the GPU encodes one.
 _POLL_SECONDS = 0.5
 
 
-def encoder_of(recipe: CaptioningRecipe) -> VGGEncoder:
+def encoder_of(recipe: CaptioningRecipe) -> Encoder:
     """The recipe's encoder, with its weights. Raises `UserError` when they cannot be had."""
     encoder = build_encoder(recipe.encoder.config, recipe.encoder.weights)
     return encoder.to(memory_format=torch.channels_last)
 
 
-def seeded_encoder_of(recipe: CaptioningRecipe) -> VGGEncoder:
+def seeded_encoder_of(recipe: CaptioningRecipe) -> Encoder:
     """As `encoder_of`; random weights are those that training would draw."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.training.seed)
@@ -97,7 +97,7 @@ class SourceStore:
 
     def fill(
         self,
-        encoder: VGGEncoder,
+        encoder: Encoder,
         rank: int = 0,
         ranks: int = 1,
         local_ranks: int = 1,
@@ -139,7 +139,7 @@ class SourceStore:
             )
 
     def _encoded(
-        self, encoder: VGGEncoder, batches: Sequence[Sequence[int]], local_ranks: int
+        self, encoder: Encoder, batches: Sequence[Sequence[int]], local_ranks: int
     ) -> Generator[Tensor, None, None]:
         """The annotation vectors (B, L, D) of each batch of rows."""
         precision = self.recipe.features.precision
@@ -172,7 +172,7 @@ class SourceStore:
 
 
 def source_stores(
-    recipe: CaptioningRecipe, folder: Path, encoder: VGGEncoder, sources: dict[str, Source]
+    recipe: CaptioningRecipe, folder: Path, encoder: Encoder, sources: dict[str, Source]
 ) -> dict[str, SourceStore]:
     """The store of each source, in `folder`, created where there is none.
 
@@ -180,12 +180,12 @@ def source_stores(
     """
     made_by = {
         **to_mapping(encoder.config),
-        "weights": fingerprint(encoder),
+        "weights": encoder.digest(),
         "precision": recipe.features.precision,
     }
     preprocessing = to_mapping(recipe.preprocessing)
-    rows, columns = map_size(recipe.preprocessing.size, recipe.preprocessing.size)
-    shape = (rows * columns, ANNOTATION_SIZE)
+    rows, columns = encoder.map_shape(recipe.preprocessing.size, recipe.preprocessing.size)
+    shape = (rows * columns, encoder.annotation_size)
     stores = {}
     for name, source in sources.items():
         mirror = recipe.features.mirror and name == "train"
@@ -197,7 +197,7 @@ def source_stores(
 
 def fill_stores(
     stores: Sequence[SourceStore],
-    encoder: VGGEncoder,
+    encoder: Encoder,
     rank: int = 0,
     ranks: int = 1,
     local_ranks: int = 1,
@@ -241,7 +241,7 @@ def why_unreadable(source: Source, row: int) -> str:
 
 
 @torch.no_grad()
-def encode(encoder: VGGEncoder, pixels: Tensor, precision: str = "float32") -> Tensor:
+def encode(encoder: Encoder, pixels: Tensor, precision: str = "float32") -> Tensor:
     """Preprocessed photos (B, 3, size, size) -> annotation vectors (B, L, D).
 
     precision: of the products, `float32` or `bfloat16`; see `FeaturesConfig`.
@@ -252,7 +252,7 @@ def encode(encoder: VGGEncoder, pixels: Tensor, precision: str = "float32") -> T
     return found
 
 
-def _uses_all_cores(encoder: VGGEncoder) -> bool:
+def _uses_all_cores(encoder: Encoder) -> bool:
     """On a CPU the convolutions use every core: a thread beside them slows them down."""
     return next(encoder.parameters()).device.type == "cpu"
 

@@ -25,9 +25,9 @@ from captioner.recipes.feature_extraction import (
 )
 from captioner.recipes.feature_workers import fill_with_workers
 from captioner.vision.augmentation import Augmentation
+from captioner.vision.encoder import Encoder
 from captioner.vision.feature_store import FeatureStore
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.vgg import VGGEncoder
 
 __all__ = [
     "EncodedRows",
@@ -45,7 +45,7 @@ __all__ = [
 def stored_features(
     recipe: CaptioningRecipe,
     folder: Path,
-    encoder: VGGEncoder,
+    encoder: Encoder,
     sources: dict[str, Source],
     rank: int = 0,
     ranks: int = 1,
@@ -157,7 +157,7 @@ class PixelRows:
         self,
         source: Source,
         preprocessing: Preprocessing,
-        encoder: VGGEncoder | None = None,
+        encoder: Encoder | None = None,
         loaders: ThreadPoolExecutor | None = None,
         augmentation: Augmentation | None = None,
     ) -> None:
@@ -211,7 +211,7 @@ class EncodedRows:
     They are what a store would give, but for its rounding to float16.
     """
 
-    def __init__(self, photos: PixelRows, encoder: VGGEncoder, precision: str = "float32") -> None:
+    def __init__(self, photos: PixelRows, encoder: Encoder, precision: str = "float32") -> None:
         """Of an encoder in evaluation mode. precision: of its products; see `FeaturesConfig`."""
         self.photos, self.encoder, self.precision = photos, encoder, precision
 

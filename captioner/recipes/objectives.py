@@ -21,7 +21,7 @@ from captioner.data.examples import CaptionExample
 from captioner.evaluation.cider_reward import CiderReward
 from captioner.recipes.config import CaptioningRecipe
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
-from captioner.vision.vgg import VGGEncoder
+from captioner.vision.encoder import Encoder
 
 Loss = CaptioningLoss | HardAttentionLoss | SelfCriticalLoss
 
@@ -29,7 +29,7 @@ Loss = CaptioningLoss | HardAttentionLoss | SelfCriticalLoss
 def make_loss(
     recipe: CaptioningRecipe,
     decoder: ShowAttendTellDecoder,
-    encoder: VGGEncoder | None,
+    encoder: Encoder | None,
     vocabulary: Vocabulary,
     references: Sequence[Sequence[Sequence[str]]],
 ) -> Loss:

@@ -32,7 +32,6 @@ from captioner.serve.problems import Problem, ProblemAnswer, field_problem
 from captioner.serve.requests import CaptionForm, OverlayForm, TranslationRequest
 from captioner.serve.search import search_with
 from captioner.serve.service import Service
-from captioner.vision.vgg import map_size
 
 _FORM = "multipart/form-data"
 _JSON = "application/json"
@@ -185,14 +184,13 @@ async def health(service: OurService) -> HealthAnswer:
 async def model(request: Request, service: OurService) -> ModelsAnswer:
     """The models, and what the server accepts."""
     captioner, translator = service.captioner, service.translator
-    size = captioner.preprocessing.size
     weights = (*captioner.encoder.parameters(), *captioner.decoder.parameters())
     return ModelsAnswer(
         version=request.app.version,
         captioner=CaptionerAnswer(
             parameters=sum(each.numel() for each in weights),
             words=len(captioner.vocabulary),
-            map=map_size(size, size),
+            map=captioner.map_shape,
             confidence=captioner.confidence is not None,
             search=captioner.search,
         ),

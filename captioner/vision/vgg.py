@@ -1,4 +1,4 @@
-"""The reader of photos: a VGG network cut before its last pooling.
+"""VGG encoders: the networks cut before their last pooling.
 
 Simonyan and Zisserman 2015, *Very Deep Convolutional Networks for Large-Scale Image Recognition*,
 table 1; used as the source of annotation vectors by Xu et al. 2015, section 3.1.1 and 4.3.
@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from captioner.errors import UserError
+from captioner.vision.encoder import Encoder
+from captioner.vision.torchvision_weights import torchvision_weights
 
 ANNOTATION_SIZE = 512
 """D, the size of an annotation vector: the channels of the last convolution, at any width."""
@@ -55,12 +57,16 @@ class VGGConfig:
             raise UserError(f"encoder width {self.width} is not above 0 and at most 1")
 
 
-class VGGEncoder(nn.Module):
-    """Turns images into annotation vectors.
+class VGGEncoder(Encoder):
+    """A VGG without its last pooling and classifier.
 
     The convolutions carry torchvision's names (`features.N.weight`), so the weights of a
     torchvision VGG load as they are; what torchvision keeps behind the last pooling is not here.
     """
+
+    annotation_size = ANNOTATION_SIZE
+    stages = STAGES
+    config: VGGConfig
 
     def __init__(self, config: VGGConfig) -> None:
         super().__init__()
@@ -112,10 +118,18 @@ class VGGEncoder(nn.Module):
             feature_map = self.features[first:](feature_map)  # (B, 512, height / 16, width / 16)
         return feature_map.flatten(start_dim=2).transpose(1, 2)  # (B, L, 512)
 
+    def map_shape(self, height: int, width: int) -> tuple[int, int]:
+        """Rows and columns of the map: one for every 16 pixels."""
+        return height // STRIDE, width // STRIDE
 
-def map_size(height: int, width: int) -> tuple[int, int]:
-    """Rows and columns of the annotation map of an image of this size in pixels."""
-    return height // STRIDE, width // STRIDE
+    def imagenet_weights(self) -> dict[str, Tensor]:
+        """Torchvision's. Raises `UserError` for a network narrower than the published one."""
+        if self.config.width != 1.0:
+            raise UserError(
+                f"ImageNet weights exist for width 1.0 only, not for {self.config.name} of width "
+                f"{self.config.width}; give a weights file"
+            )
+        return torchvision_weights(self.config.name)
 
 
 def _layers(config: VGGConfig) -> list[nn.Module]:

@@ -348,7 +348,7 @@ def test_parts_that_do_not_fit_together_are_refused(tiny_captioner: Captioner) -
         replace(tiny_captioner, decoder=decoder(words=20))
     with pytest.raises(UserError, match="the vocabulary has 5"):
         replace(tiny_captioner, vocabulary=Vocabulary(["dog"]))
-    with pytest.raises(UserError, match="preprocessing size 15 is less than 16 pixels"):
+    with pytest.raises(UserError, match="preprocessing size 15 is too small"):
         replace(tiny_captioner, preprocessing=Preprocessing(size=15, resize="squash"))
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from captioner.errors import UserError
-from captioner.vision.vgg import ANNOTATION_SIZE, VGG_NAMES, VGGConfig, VGGEncoder, map_size
+from captioner.vision.vgg import ANNOTATION_SIZE, VGG_NAMES, VGGConfig, VGGEncoder
 
 
 def torchvision_features(name: str) -> nn.Module:
@@ -62,10 +62,11 @@ def test_width_scales_all_convolutions_but_the_last() -> None:
 
 
 @pytest.mark.parametrize("size", [(224, 224), (64, 64), (100, 47), (16, 16)])
-def test_map_size_is_what_the_encoder_gives(size: tuple[int, int]) -> None:
+def test_map_shape_is_what_the_encoder_gives(size: tuple[int, int]) -> None:
     with torch.device("meta"):
-        found = VGGEncoder(VGGConfig("vgg11", 0.05)).features(torch.empty(1, 3, *size))
-    assert tuple(found.shape[2:]) == map_size(*size)
+        encoder = VGGEncoder(VGGConfig("vgg11", 0.05))
+        found = encoder.features(torch.empty(1, 3, *size))
+    assert tuple(found.shape[2:]) == encoder.map_shape(*size)
 
 
 @pytest.mark.parametrize("name", ["vgg12", "VGG19", "vgg19_bn_bn", ""])

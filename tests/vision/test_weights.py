@@ -20,7 +20,7 @@ from torch import Tensor
 
 from captioner.errors import UserError
 from captioner.vision.vgg import VGGConfig, VGGEncoder
-from captioner.vision.weights import build_encoder, fingerprint, read_weights
+from captioner.vision.weights import build_encoder, read_weights
 
 SMALL = VGGConfig("vgg11_bn", 0.05)
 FULL = VGGConfig("vgg11")
@@ -273,31 +273,31 @@ def test_a_narrower_network_has_no_imagenet_weights() -> None:
 # Fingerprints.
 
 
-def test_the_same_weights_have_the_same_fingerprint(state: dict[str, Tensor]) -> None:
+def test_the_same_weights_have_the_same_digest(state: dict[str, Tensor]) -> None:
     first, second = build_encoder(SMALL, "random"), build_encoder(SMALL, "random")
-    assert fingerprint(first) != fingerprint(second)
+    assert first.digest() != second.digest()
     second.load_state_dict(first.state_dict())
-    assert fingerprint(first) == fingerprint(second)
-    assert fingerprint(second.to(memory_format=torch.channels_last)) == fingerprint(first)
+    assert first.digest() == second.digest()
+    assert second.to(memory_format=torch.channels_last).digest() == first.digest()
 
 
 def test_every_weight_and_the_name_count() -> None:
     encoder = build_encoder(SMALL, "random")
-    found = {fingerprint(encoder)}
+    found = {encoder.digest()}
     for tensor in encoder.state_dict().values():
         with torch.no_grad():
             tensor.view(-1)[-1] += 1
-        found.add(fingerprint(encoder))
+        found.add(encoder.digest())
     assert len(found) == 1 + len(encoder.state_dict())
 
 
-def test_a_fingerprint_survives_the_precision_of_a_saved_model() -> None:
+def test_a_digest_survives_the_precision_of_a_saved_model() -> None:
     encoder = build_encoder(SMALL, "random")
-    before = fingerprint(encoder)
+    before = encoder.digest()
     encoder.load_state_dict(
         {
             name: tensor.half().float() if tensor.is_floating_point() else tensor
             for name, tensor in encoder.state_dict().items()
         }
     )
-    assert fingerprint(encoder) == before
+    assert encoder.digest() == before

@@ -1,0 +1,78 @@
+"""ImageNet weights published by torchvision."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from captioner.errors import UserError
+
+
+def torchvision_weights(name: str) -> dict[str, Tensor]:
+    """Torchvision's ImageNet weights, downloaded on first use and kept.
+
+    The name of the file ends in the first digits of its SHA-256, which are checked, also of a file
+    that is there already.
+
+    Raises `UserError` for a file of other content and, without a network connection, with the
+    address to fetch and the place to put it.
+    """
+    # Imported here: torchvision takes about as long to import as torch, and only this needs it.
+    from torchvision.models import get_model_weights
+
+    entry: Any = get_model_weights(name).IMAGENET1K_V1
+    place = Path(torch.hub.get_dir()) / "checkpoints" / Path(entry.url).name
+    if place.exists():  # Torch checks only what it downloads itself.
+        _check_digest(place, name, entry.url)
+    try:
+        state: dict[str, Tensor] = entry.get_state_dict(
+            progress=True, check_hash=True, map_location="cpu", weights_only=True
+        )
+    except (OSError, HTTPException) as error:
+        raise UserError(
+            f"the ImageNet weights of {name} could not be downloaded "
+            f"({getattr(error, 'reason', None) or error}); fetch {entry.url} on a machine with "
+            f"a network connection and put it at {place}, or give a weights file by path"
+        ) from None
+    except Exception as error:  # A wrong hash, or whatever a damaged file makes its reader raise.
+        delete = f"delete {place} and " if place.exists() else ""
+        raise UserError(
+            f"the ImageNet weights of {name} are damaged ({damage(error)}); {delete}try again"
+        ) from None
+    return state
+
+
+def _check_digest(place: Path, name: str, url: str) -> None:
+    """Raise `UserError` unless a file's SHA-256 begins as its name says: `vgg19-dcbb9e9d.pth`."""
+    expected = place.stem.rpartition("-")[2]
+    digest = hashlib.sha256()
+    try:
+        with place.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise UserError(
+            f"the ImageNet weights {place} cannot be read ({error.strerror or error})"
+        ) from None
+    found = digest.hexdigest()[: len(expected)]
+    if found != expected:
+        raise UserError(
+            f"{place} does not hold the ImageNet weights of {name}: its SHA-256 begins with "
+            f"{found}, not with {expected}; delete {place} and try again, or put there what "
+            f"{url} gives"
+        )
+
+
+def damage(error: Exception) -> str:
+    """Why a file of weights cannot be read, in a few words."""
+    if isinstance(error, pickle.UnpicklingError):
+        # What torch says here is advice to run the code that such a file may hold.
+        return "it is damaged, or holds something besides tensors, which is never run"
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__
