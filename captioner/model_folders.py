@@ -1,4 +1,4 @@
-"""What every model folder has, whichever model is in it: weights, config, card."""
+"""The files common to all model folders: weights, config, card."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 
 
 def is_of_format(folder: str | Path, format: str) -> bool:
-    """Whether a folder holds a model of this format, as far as its config says.
+    """Whether the config of a folder has this format.
 
-    Raises `UserError` for a config that cannot be read.
+    Raises `UserError` if the config cannot be read.
     """
     path = Path(folder) / CONFIG
     return path.is_file() and _format_of(read_json(path, "model config")) == format
@@ -24,13 +24,13 @@ def is_of_format(folder: str | Path, format: str) -> bool:
 def read_model_config(
     folder: Path, format: str, kind: str, later: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The config of a model folder, as JSON has it.
+    """Read the config of a model folder as JSON.
 
-    format: what it says in the field of that name. kind: what such a model is called.
-    later: fields that older folders do not have, with what these mean by that; a mapping where
-        they are in a section, which is left alone where it is not there itself.
-    Raises `UserError` for a folder that is missing, and naming the file where it cannot be read or
-    is of another format.
+    format: the expected field `format`. kind: name of such models in messages.
+    later: values of fields that older folders lack; a mapping for the fields of a section, which
+        applies only if the section exists.
+    Raises `UserError` if the folder is missing, or naming the file if it cannot be read or has
+    another format.
     """
     if not folder.is_dir():
         raise UserError(f"model folder {folder} does not exist")
@@ -42,19 +42,19 @@ def read_model_config(
 
 
 def read_card(folder: Path) -> str:
-    """The text of the model card; empty where there is none. Raises `UserError` as `read_text`."""
+    """Read the model card; "" if there is none. Raises `UserError` as `read_text` does."""
     path = folder / CARD
     return read_text(path, "model card") if path.is_file() else ""
 
 
 def _with_later_fields(mapping: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(mapping)
+    completed = dict(mapping)
     for name, value in later.items():
         if not isinstance(value, Mapping):
-            found.setdefault(name, value)
-        elif isinstance(found.get(name), Mapping):
-            found[name] = _with_later_fields(found[name], value)
-    return found
+            completed.setdefault(name, value)
+        elif isinstance(completed.get(name), Mapping):
+            completed[name] = _with_later_fields(completed[name], value)
+    return completed
 
 
 def _format_of(mapping: Any) -> object:

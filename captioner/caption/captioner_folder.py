@@ -1,8 +1,8 @@
-"""A saved captioner: a folder that loads anywhere, with nothing pickled in it.
+"""Saves and loads a captioner as a folder, without pickle.
 
-`model.safetensors` (weights), `config.json` (sizes, preprocessing, search), `vocabulary.json`,
-and `README.md`, the model card. Of a model that was calibrated, the confidence's tensors are in
-`model.safetensors` as well, and its numbers in `config.json`; a model that was not has neither.
+Files: `model.safetensors` (weights), `config.json` (sizes, preprocessing, search),
+`vocabulary.json` and `README.md` (model card). A calibrated model also has the tensors of its
+confidence in `model.safetensors` and its numbers in `config.json`.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class ModelConfig:
 def save_model(
     captioner: Captioner, folder: str | Path, dtype: torch.dtype = torch.float16
 ) -> None:
-    """Write a captioner into a folder, each file atomically.
+    """Write a captioner to a folder, each file atomically.
 
-    dtype: what floating-point weights are stored as; they are computed with in float32. The
-        confidence's tensors are always stored as they are.
-    A stop leaves a folder of which no file is half written, and whose config never names a
-    confidence that its weights lack; over a calibrated model it may leave that without one.
-    Raises `UserError` when the folder cannot be written.
+    dtype: type of stored floating-point weights; computation is in float32. The confidence's
+        tensors keep their type.
+    If the process is killed, no file is half written and the config names no confidence that the
+    weights lack; a calibrated model in the folder may lose its confidence.
+    Raises `UserError` if the folder cannot be written.
     """
     folder = Path(folder)
     _forget_confidence(folder)
@@ -86,17 +86,16 @@ def save_model(
 
 
 def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captioner:
-    """Read a captioner from a folder that `save_model` wrote.
+    """Load a captioner from a folder that `save_model` wrote.
 
-    Raises `UserError` naming the file, and the field or tensor, that is missing or does not fit;
-    the tensors of a confidence that the config names among them.
+    Raises `UserError` naming the file, and the field or tensor that is missing or does not fit.
     """
     folder = Path(folder)
     path = folder / CONFIG
     mapping = read_model_config(folder, FORMAT, "caption", _LATER)
     config = from_mapping(ModelConfig, mapping, str(path), complete=True)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
-    # Made without memory and without drawing initial weights, which the file's replace.
+    # On `meta`: allocates no memory and draws no initial weights.
     with torch.device("meta"):
         encoder = make_encoder(config.encoder).to(memory_format=torch.channels_last)
         decoder = ShowAttendTellDecoder(config.decoder, len(vocabulary))
@@ -106,13 +105,13 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
             confidence = Confidence(config.confidence, familiarity)
     tensors = read_tensors(folder / WEIGHTS)
     modules: dict[str, nn.Module] = {"encoder": encoder, "decoder": decoder}
-    bare = _without_confidence(tensors)
+    without_confidence = _without_confidence(tensors)
     if confidence is None:
-        tensors = bare  # Of a calibration that was stopped there may be tensors without numbers.
-    elif len(bare) == len(tensors):
+        tensors = without_confidence  # A killed calibration leaves tensors without numbers.
+    elif len(without_confidence) == len(tensors):
         raise UserError(
-            f"{folder / WEIGHTS}: the tensors of the confidence that {path} names are missing; "
-            f"without the field 'confidence' the model loads, and captioner calibrate gives it one"
+            f"{folder / WEIGHTS}: the tensors of the confidence in {path} are missing; remove its "
+            f"field 'confidence', then run captioner calibrate"
         )
     else:
         modules[_CONFIDENCE] = confidence
@@ -134,38 +133,37 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
 
 
 def save_confidence(confidence: Confidence, folder: str | Path) -> None:
-    """Write a confidence into the model folder that it was fitted for; all else stays as it is.
+    """Write a confidence to the model folder it was fitted for; the rest is unchanged.
 
-    A stop at any moment leaves a folder that loads: with the new confidence whole, or with none.
-    Raises `UserError` when the folder's files cannot be read or written, or its config holds no
-    fields.
+    If the process is killed, the folder loads with the new confidence or with none.
+    Raises `UserError` if files cannot be read or written, or the config holds no fields.
     """
     folder = Path(folder)
     mapping = read_json(folder / CONFIG, "model config")
     if not isinstance(mapping, dict):
         raise UserError(f"{folder / CONFIG}: expected fields with values, as a model config has")
     tensors = _without_confidence(read_tensors(folder / WEIGHTS))
-    mapping = _written_without_confidence(folder, mapping)
+    mapping = _remove_confidence(folder, mapping)
     write_tensors(folder / WEIGHTS, tensors | _stored_confidence(confidence))
     write_json(folder / CONFIG, {**mapping, "confidence": to_mapping(confidence.config)})
 
 
 def _forget_confidence(folder: Path) -> None:
-    """Take the numbers of a confidence out of a folder's config, before its tensors change.
+    """Remove the confidence from a folder's config before its tensors change.
 
-    Old numbers with new tensors would mislead, and with none the folder would not load. A config
-    that cannot be read is left to what replaces it.
+    Otherwise a kill could leave old numbers with new tensors. An unreadable config is ignored: it
+    is overwritten later.
     """
     try:
         mapping = read_json(folder / CONFIG, "model config")
     except UserError:
         return
     if isinstance(mapping, dict):
-        _written_without_confidence(folder, mapping)
+        _remove_confidence(folder, mapping)
 
 
-def _written_without_confidence(folder: Path, mapping: dict[str, Any]) -> dict[str, Any]:
-    """A config without the numbers of a confidence, written where it had them."""
+def _remove_confidence(folder: Path, mapping: dict[str, Any]) -> dict[str, Any]:
+    """Remove the confidence from a config, on disk too; return the config."""
     without = {name: value for name, value in mapping.items() if name != "confidence"}
     if without != mapping:
         write_json(folder / CONFIG, without)

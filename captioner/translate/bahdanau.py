@@ -1,4 +1,4 @@
-"""The model that brought attention: bidirectional encoder, additive attention, deep output.
+"""Bahdanau's model: bidirectional encoder, additive attention, deep output.
 
 Bahdanau et al. 2014, *Neural Machine Translation by Jointly Learning to Align and Translate*.
 """
@@ -18,7 +18,7 @@ from captioner.translate.cells import FedCell
 from captioner.translate.checks import check_tie
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.encoders import RecurrentEncoder
-from captioner.translate.model import TeacherForced, TranslationModel, stacked
+from captioner.translate.model import TeacherForced, TranslationModel, stack_steps
 
 
 @dataclass(frozen=True)
@@ -55,33 +55,33 @@ class BahdanauConfig:
 
 
 class BahdanauState(NamedTuple):
-    """memory: annotations of the source. hidden: (B, K, H)."""
+    """memory: the source annotations. hidden: (B, K, H)."""
 
     memory: Memory
     hidden: Tensor
 
 
 class Bahdanau(TranslationModel):
-    """RNNsearch: looks at all annotations, with its previous state, before every word.
+    """RNNsearch: attends to all annotations with its previous state before every word.
 
-    The GRUs are torch's, whose reset gate acts behind the matrix U s where the paper's acts before
-    it, on s; and the output layer has a bias. All else is appendix A of the paper.
+    Follows appendix A of the paper, except that torch's GRU applies the reset gate after the matrix
+    U instead of before it, and that the output layer has a bias.
     """
 
     def __init__(self, config: BahdanauConfig, source_size: int, target_size: int) -> None:
         super().__init__()
         self.config = config
-        embedding, hidden, said = config.embedding_size, config.hidden_size, config.output_size
-        self.embeddings = Embeddings.of(config, source_size, target_size, said)
+        embedding, hidden, output = config.embedding_size, config.hidden_size, config.output_size
+        self.embeddings = Embeddings.of(config, source_size, target_size, output)
         self.encoder = RecurrentEncoder("gru", embedding, 2 * hidden, bidirectional=True)
         self.attention = Attention(
             AdditiveScore(hidden, 2 * hidden, config.attention_size, bias=False)
         )
         self.initial = nn.Linear(hidden, hidden, bias=False)
         self.cell = FedCell("gru", embedding, 2 * hidden, hidden)
-        self.output_word = nn.Linear(embedding, 2 * said)
-        self.output_hidden = nn.Linear(hidden, 2 * said, bias=False)
-        self.output_context = nn.Linear(2 * hidden, 2 * said, bias=False)
+        self.output_word = nn.Linear(embedding, 2 * output)
+        self.output_hidden = nn.Linear(hidden, 2 * output, bias=False)
+        self.output_context = nn.Linear(2 * hidden, 2 * output, bias=False)
         self.dropout = nn.Dropout(config.dropout)
 
     def remember(self, source: Tensor, mask: Tensor | None = None) -> Memory:
@@ -97,37 +97,41 @@ class Bahdanau(TranslationModel):
     def step(self, tokens: Tensor, state: BahdanauState) -> Step:
         """Last tokens (B, K) -> logits (B, K, V), state, weights (B, K, S)."""
         embedded = self.embeddings.target(tokens)  # (B, K, E)
-        context, weights, after = self._recur(self.cell.ahead(embedded), state)
-        seen = state if self.config.output_state == "previous" else after
-        return Step(self._say(embedded, seen.hidden, context), after, weights)
+        gates = self.cell.project_input(embedded)  # (B, K, 3H)
+        context, weights, next_state = self._recur(gates, state)
+        output_state = state if self.config.output_state == "previous" else next_state
+        logits = self._output_logits(embedded, output_state.hidden, context)
+        return Step(logits, next_state, weights)
 
     def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
-        """See `TranslationModel.forward`: only the GRU and its looks go step by step."""
+        """See `TranslationModel.forward`; only the GRU and its attention run step by step."""
         state = self.start_rows(memory, tokens)
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
-        ahead = self.cell.ahead(embedded)  # (B, K, T, 3H)
-        states, contexts, looks = [state.hidden], [], []
-        for now in ahead.unbind(dim=2):  # (B, K, 3H)
-            context, weights, state = self._recur(now, state)
+        projected = self.cell.project_input(embedded)  # (B, K, T, 3H)
+        states, contexts, all_weights = [state.hidden], [], []
+        for gates in projected.unbind(dim=2):  # (B, K, 3H)
+            context, weights, state = self._recur(gates, state)
             states.append(state.hidden)
             contexts.append(context)
-            looks.append(weights)
-        seen = states[:-1] if self.config.output_state == "previous" else states[1:]
-        logits = self._say(embedded, stacked(seen), stacked(contexts))  # (B, K, T, V)
-        return TeacherForced(logits, stacked(looks))
+            all_weights.append(weights)
+        output_states = states[:-1] if self.config.output_state == "previous" else states[1:]
+        logits = self._output_logits(
+            embedded, stack_steps(output_states), stack_steps(contexts)
+        )  # (B, K, T, V)
+        return TeacherForced(logits, stack_steps(all_weights))
 
-    def _recur(self, ahead: Tensor, state: BahdanauState) -> tuple[Tensor, Tensor, BahdanauState]:
-        """The gates of the last words (B, K, 3H) -> context (B, K, 2H), weights, new state."""
+    def _recur(self, gates: Tensor, state: BahdanauState) -> tuple[Tensor, Tensor, BahdanauState]:
+        """Projected embeddings (B, K, 3H) -> context (B, K, 2H), weights, next state."""
         attended = self.attention(state.hidden, state.memory)
-        (hidden,) = self.cell(ahead, attended.context, (state.hidden,))  # (B, K, H)
+        (hidden,) = self.cell(gates, attended.context, (state.hidden,))  # (B, K, H)
         return attended.context, attended.weights, state._replace(hidden=hidden)
 
-    def _say(self, embedded: Tensor, hidden: Tensor, context: Tensor) -> Tensor:
+    def _output_logits(self, embedded: Tensor, hidden: Tensor, context: Tensor) -> Tensor:
         """Embeddings (..., E), states (..., H), contexts (..., 2H) -> logits (..., V).
 
-        Appendix A.2.2: t is the larger of each two neighbours of U s + V E y + C c.
+        Appendix A.2.2: maxout over pairs of U s + V E y + C c.
         """
-        before = self.output_word(embedded) + self.output_hidden(hidden)
-        before = before + self.output_context(context)  # (..., 2 * output size)
-        largest = before.unflatten(-1, (-1, 2)).amax(dim=-1)  # (..., output size)
+        pairs = self.output_word(embedded) + self.output_hidden(hidden)
+        pairs = pairs + self.output_context(context)  # (..., 2 * output size)
+        largest = pairs.unflatten(-1, (-1, 2)).amax(dim=-1)  # (..., output size)
         return self.embeddings.logits(self.dropout(largest))

@@ -1,7 +1,7 @@
-"""Recurrent networks over rows of steps: whole layers at once, or one step that is fed a context.
+"""Recurrent decoder layers over (B, K, T) rows of steps, and a cell that is fed a context.
 
-GRU (Cho et al. 2014) and LSTM (Hochreiter and Schmidhuber 1997) in torch's forms: the GRU's reset
-gate acts behind the matrix, which the papers have before it.
+GRU (Cho et al. 2014) and LSTM (Hochreiter and Schmidhuber 1997) as in torch: the GRU's reset gate
+is applied after the recurrent matrix, in the papers before it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def run_recurrent_network(network: nn.GRU | nn.LSTM, inputs: Tensor, state: Any 
 
 
 class RecurrentStack(nn.Module):
-    """Layers of one kind of cell, one upon the other, over whole sequences or single steps.
+    """A GRU or LSTM of several layers over whole sequences or single steps.
 
-    kind: `gru` or `lstm`. dropout: probability, between layers.
+    kind: `gru` or `lstm`. dropout: probability between layers.
     """
 
     def __init__(
@@ -39,8 +39,8 @@ class RecurrentStack(nn.Module):
     ) -> None:
         super().__init__()
         make = nn.GRU if kind == "gru" else nn.LSTM
-        between = dropout if layers > 1 else 0.0
-        self.network = make(input_size, hidden_size, layers, batch_first=True, dropout=between)
+        dropout = dropout if layers > 1 else 0.0
+        self.network = make(input_size, hidden_size, layers, batch_first=True, dropout=dropout)
 
     def forward(self, inputs: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """Inputs (B, K, T, I) and states (B, K, layers, H) -> outputs (B, K, T, H), states."""
@@ -59,12 +59,12 @@ class RecurrentStack(nn.Module):
 
 
 class FedCell(nn.Module):
-    """One step of a GRU or LSTM whose input is two: what is known ahead, and what is fed.
+    """A GRU or LSTM cell with a precomputed input projection and a recurrent context input.
 
-    What is known of all steps (embeddings) goes through its weights in one product, by `ahead`;
-    only what depends on the step before (a context vector) goes through them step by step.
+    `project_input` projects the known inputs (embeddings) of all steps in one product; only the
+    context vector, which depends on the step before, is projected step by step.
 
-    kind: `gru` or `lstm`. known_size: of what is known ahead. fed_size: of what is fed, may be 0.
+    kind: `gru` or `lstm`. known_size: of the known input. fed_size: of the context input, or 0.
     """
 
     def __init__(self, kind: str, known_size: int, fed_size: int, hidden_size: int) -> None:
@@ -78,24 +78,27 @@ class FedCell(nn.Module):
             for parameter in self.parameters():
                 nn.init.uniform_(parameter, -(hidden_size**-0.5), hidden_size**-0.5)
             if kind == "lstm":
-                self.known.bias[hidden_size : 2 * hidden_size] = 1.0  # At first it remembers.
+                self.known.bias[hidden_size : 2 * hidden_size] = 1.0  # An open forget gate.
 
-    def ahead(self, known: Tensor) -> Tensor:
-        """What is known (..., I) -> its part of the gates (..., 3H or 4H), in torch's order."""
-        part: Tensor = self.known(known)
-        return part
+    def project_input(self, known: Tensor) -> Tensor:
+        """Known inputs (..., I) -> their part of the gates (..., 3H or 4H), in torch's order."""
+        gates: Tensor = self.known(known)
+        return gates
 
-    def forward(self, ahead: Tensor, fed: Tensor | None, state: RecurrentState) -> RecurrentState:
-        """A step's `ahead` (..., gates), what is fed (..., F), states (..., H) -> new states."""
+    def forward(self, gates: Tensor, fed: Tensor | None, state: RecurrentState) -> RecurrentState:
+        """A step's `project_input` (..., gates), context (..., F), states (..., H) -> states."""
         if self.fed is not None:
-            ahead = ahead + self.fed(fed)
-        within = self.hidden(state[0])  # (..., gates)
+            gates = gates + self.fed(fed)
+        recurrent = self.hidden(state[0])  # (..., gates)
         if self.kind == "gru":
-            reset, update, candidate = ahead.chunk(3, dim=-1)  # (..., H) each
-            own_reset, own_update, own_candidate = within.chunk(3, dim=-1)  # (..., H) each
-            new = torch.tanh(candidate + torch.sigmoid(reset + own_reset) * own_candidate)
-            kept = torch.sigmoid(update + own_update)
-            return (new + kept * (state[0] - new),)  # Under autocast they differ in type.
-        entry, forget, candidate, exit_ = (ahead + within).chunk(4, dim=-1)  # (..., H) each
-        cell = torch.sigmoid(forget) * state[1] + torch.sigmoid(entry) * torch.tanh(candidate)
-        return torch.sigmoid(exit_) * torch.tanh(cell), cell
+            reset, update, candidate = gates.chunk(3, dim=-1)  # (..., H) each
+            recurrent_reset, recurrent_update, recurrent_candidate = recurrent.chunk(3, dim=-1)
+            reset = torch.sigmoid(reset + recurrent_reset)
+            update = torch.sigmoid(update + recurrent_update)
+            candidate = torch.tanh(candidate + reset * recurrent_candidate)
+            # Not `torch.lerp`: under autocast the types differ.
+            return (candidate + update * (state[0] - candidate),)
+        input_gate, forget_gate, candidate, output_gate = (gates + recurrent).chunk(4, dim=-1)
+        cell = torch.sigmoid(forget_gate) * state[1]
+        cell = cell + torch.sigmoid(input_gate) * torch.tanh(candidate)  # (..., H)
+        return torch.sigmoid(output_gate) * torch.tanh(cell), cell

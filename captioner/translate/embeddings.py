@@ -1,4 +1,4 @@
-"""Tokens to vectors on both sides, and vectors to tokens: the three that may be one matrix."""
+"""Source and target embeddings and the output layer, which may share one matrix."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from captioner.errors import UserError
 
 
 class EmbeddingsConfig(Protocol):
-    """What the configs of models say of embeddings; see `Embeddings`."""
+    """The fields of model configs that `Embeddings.of` reads."""
 
     @property
     def embedding_size(self) -> int:
@@ -22,33 +22,32 @@ class EmbeddingsConfig(Protocol):
 
     @property
     def tie_embeddings(self) -> str:
-        """Which of the three are one matrix."""
+        """Which matrices are shared: `none`, `target` or `all`."""
         ...
 
     @property
     def scale_embeddings(self) -> bool:
-        """Multiply embeddings by sqrt(E)."""
+        """Whether to multiply embeddings by sqrt(E)."""
         ...
 
     @property
     def dropout(self) -> float:
-        """Probability, of the entries of embeddings among others."""
+        """Dropout probability."""
         ...
 
 
 class Embeddings(nn.Module):
-    """The embeddings of source and target, and the output layer.
+    """Source embeddings, target embeddings and the output layer.
 
-    source_size, target_size: how many tokens each side has. embedding_size: E.
-    output_size: of the vectors that the output layer reads.
-    tie: `none`; `target`, the output layer's matrix is that of the target's embeddings (Press and
-        Wolf 2017, *Using the Output Embedding to Improve Language Models*); or `all`, the source's
-        are the same as well, which needs a vocabulary that both sides share (Vaswani et al. 2017,
-        section 3.4).
-    scale: multiply embeddings by sqrt(E), as Vaswani et al. do in section 3.4. A matrix that the
-        output layer shares begins with rows of norm 1, whose entries are too small for a recurrent
-        network to hear: unscaled, it takes twice as many steps to learn the same.
-    dropout: probability, of the entries of embeddings.
+    source_size, target_size: number of tokens of each side. embedding_size: E.
+    output_size: input size of the output layer.
+    tie: `none`; `target`: the output layer shares the matrix of the target embeddings (Press and
+        Wolf 2017, *Using the Output Embedding to Improve Language Models*); or `all`: the source
+        embeddings share it too, which needs a joint vocabulary (Vaswani et al. 2017, section 3.4).
+    scale: multiply embeddings by sqrt(E), as Vaswani et al. (section 3.4). The rows of a shared
+        matrix start with norm 1, which is small for a recurrent network: unscaled, training takes
+        twice as many steps.
+    dropout: probability on embeddings.
 
     Raises `UserError` for sizes that cannot be tied.
     """
@@ -71,18 +70,18 @@ class Embeddings(nn.Module):
             )
         if tie != "none" and embedding_size != output_size:
             raise UserError(
-                f"tie_embeddings {tie!r} needs embeddings of {output_size}, what the output layer "
-                f"reads, not {embedding_size}"
+                f"tie_embeddings {tie!r} needs embeddings of {output_size}, the input size of the "
+                f"output layer, not {embedding_size}"
             )
         self.sizes = source_size, target_size
         self.factor = math.sqrt(embedding_size) if scale else 1.0
         self.dropout = nn.Dropout(dropout)
         self.target_embedding = _table(target_size, embedding_size)
         self.source_embedding = _table(source_size, embedding_size) if tie != "all" else None
-        # What is tied is in the weights once, under one name, and so a saved model has it once.
+        # A shared matrix is one parameter with one name, so that a saved model holds it once.
         self.output = nn.Linear(output_size, target_size) if tie == "none" else None
         self.output_bias = None if tie == "none" else nn.Parameter(torch.zeros(target_size))
-        # Read by the output layer too, or multiplied by sqrt(E), rows should have a norm of one.
+        # Rows shared with the output layer or multiplied by sqrt(E) start with norm 1.
         deviation = embedding_size**-0.5 if scale or tie != "none" else 0.1
         for table in (self.target_embedding, self.source_embedding):
             if table is not None and not table.weight.is_meta:
@@ -92,7 +91,7 @@ class Embeddings(nn.Module):
     def of(
         cls, config: EmbeddingsConfig, source_size: int, target_size: int, output_size: int
     ) -> Embeddings:
-        """Those that a model's config asks for."""
+        """Make the embeddings of a model's config."""
         return cls(
             source_size,
             target_size,
@@ -115,7 +114,7 @@ class Embeddings(nn.Module):
         return embedded
 
     def logits(self, vectors: Tensor) -> Tensor:
-        """What the decoder says (..., output size) -> logits (..., V)."""
+        """Decoder outputs (..., output size) -> logits (..., V)."""
         if self.output is not None:
             logits: Tensor = self.output(vectors)
             return logits
@@ -123,7 +122,7 @@ class Embeddings(nn.Module):
 
 
 def _table(size: int, embedding_size: int) -> nn.Embedding:
-    """Embeddings (V, E). Drawing what has no memory would make torch import its compiler."""
+    """Embeddings (V, E). On `meta`, drawing weights would make torch import its compiler."""
     if torch.empty(0).is_meta:
         weight = torch.empty(size, embedding_size)
         return nn.Embedding.from_pretrained(weight, freeze=False)  # type: ignore[no-any-return, no-untyped-call]

@@ -1,4 +1,4 @@
-"""Recurrent encoders: a sentence to a vector for each of its tokens, and the state at its end."""
+"""Recurrent encoders: tokens to one vector each, and the final state."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from captioner.translate.source_memory import RecurrentState
 
 
 class RecurrentEncoder(nn.Module):
-    """Layers of GRU or LSTM over the source, in one direction or in both.
+    """A GRU or LSTM of several layers over the source, in one or both directions.
 
-    kind: `gru` or `lstm`. size: D of what it gives for each token; in both directions each of them
-    has half of it, and the backward half stands behind the forward one. dropout: probability,
-    between layers.
+    kind: `gru` or `lstm`. size: D of the outputs; if bidirectional, the forward half comes first,
+    then the backward half. dropout: probability between layers.
     """
 
     def __init__(
@@ -46,42 +45,42 @@ class RecurrentEncoder(nn.Module):
     ) -> tuple[Tensor, RecurrentState]:
         """Embeddings (B, S, E), mask (B, S) -> outputs (B, S, D), final states (B, layers, D).
 
-        True stands before False in every row of the mask. Padding has no effect: the backward
-        direction begins at each sentence's own last token, the final states are those there, and
-        outputs at padding are 0. Raises `UserError` for a source without tokens.
+        Padding follows the tokens and has no effect: the backward direction starts at each
+        sentence's last token, final states are those at its ends, and outputs at padding are 0.
+        Raises `UserError` for a source without tokens.
         """
         length = embedded.shape[1]
         if length == 0:
-            raise UserError("encoder: there is nothing to read, S is 0")
+            raise UserError("encoder: the source has no tokens, S is 0")
         if mask is None:
             outputs, final = run_recurrent_network(self.network, embedded)  # (B, S, D)
         else:
             lengths = mask.sum(dim=1).cpu()  # (B,)
             if not bool(lengths.all()):
                 row = int(lengths.argmin())
-                raise UserError(f"encoder mask: row {row} has no token that may be read")
+                raise UserError(f"encoder mask: row {row} has no token")
             packed: Any = pack_padded_sequence(
                 embedded, lengths, batch_first=True, enforce_sorted=False
             )
-            given, final = self.network(packed)
+            packed_outputs, final = self.network(packed)
             outputs, _ = pad_packed_sequence(
-                given, batch_first=True, total_length=length
+                packed_outputs, batch_first=True, total_length=length
             )  # (B, S, D)
         states = final if isinstance(final, tuple) else (final,)
         return outputs, tuple(self._by_source(each) for each in states)
 
     def _by_source(self, state: Tensor) -> Tensor:
         """(layers * directions, B, D / directions) -> (B, layers, D)."""
-        apart = state.view(
+        by_direction = state.view(
             self.network.num_layers, -1, *state.shape[1:]
         )  # (layers, directions, B, D / directions)
-        return apart.permute(2, 0, 1, 3).flatten(start_dim=2)  # (B, layers, D)
+        return by_direction.permute(2, 0, 1, 3).flatten(start_dim=2)  # (B, layers, D)
 
 
-def reversed_in_place_of_padding(tokens: Tensor, mask: Tensor | None) -> Tensor:
-    """Tokens (B, S) in reverse order, the padding left behind them."""
+def reverse_tokens(tokens: Tensor, mask: Tensor | None) -> Tensor:
+    """Reverse the tokens (B, S) of each row; padding stays at the end."""
     if mask is None:
         return tokens.flip(1)  # (B, S)
     lengths = mask.sum(dim=1, keepdim=True)  # (B, 1)
-    places = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)  # (B, S)
-    return tokens.gather(1, torch.where(mask, lengths - 1 - places, places))  # (B, S)
+    positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)  # (B, S)
+    return tokens.gather(1, torch.where(mask, lengths - 1 - positions, positions))  # (B, S)

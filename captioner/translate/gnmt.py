@@ -1,4 +1,4 @@
-"""Deep stacks with residual connections, and attention from the bottom layer fed to all.
+"""GNMT: deep LSTM stacks with residual connections; attention is fed to all decoder layers.
 
 Wu et al. 2016, *Google's Neural Machine Translation System*, sections 3.1 and 3.2. The search's
 penalties are in `captioner.decoding`.
@@ -20,7 +20,7 @@ from captioner.translate.cells import FedCell, RecurrentStack
 from captioner.translate.checks import check_tie
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.encoders import RecurrentEncoder
-from captioner.translate.model import TeacherForced, TranslationModel, stacked
+from captioner.translate.model import TeacherForced, TranslationModel, stack_steps
 from captioner.translate.source_memory import RecurrentState, SourceMemory
 
 
@@ -60,9 +60,9 @@ class GNMTConfig:
 
 
 class GNMTState(NamedTuple):
-    """memory: the encoder's outputs. recurrent: a state for each layer, hidden and cell.
+    """memory: the encoder's outputs. recurrent: hidden and cell of each layer.
 
-    Those of the bottom layer are (B, K, H), those of the others (B, K, 1, H).
+    The bottom layer's are (B, K, H), those of the others (B, K, 1, H).
     """
 
     memory: Memory
@@ -70,13 +70,12 @@ class GNMTState(NamedTuple):
 
 
 class GNMT(TranslationModel):
-    """Stacked LSTMs; the bottom decoder layer looks, and all layers are fed what it saw.
+    """Stacked LSTMs; the bottom decoder layer attends, and all layers are fed its context.
 
-    The context of a step is what the bottom layer's output of the step before looks at (section 3,
-    equation 4: a_i = AttentionFunction(y_(i-1), x)), so only that layer goes step by step in
-    training: the others run over all steps at once. Each decoder layer starts from the last state
-    of the encoder's (the bottom one from that of its backward direction, which has read the whole
-    sentence to its first word), of which the paper says nothing.
+    The bottom layer's output of the previous step is the query (section 3, equation 4:
+    a_i = AttentionFunction(y_(i-1), x)), so that in training only this layer runs step by step.
+    Each decoder layer starts from the final state of the encoder layer of the same number, the
+    bottom one from the backward direction; the paper does not specify the initial states.
     """
 
     def __init__(self, config: GNMTConfig, source_size: int, target_size: int) -> None:
@@ -105,16 +104,16 @@ class GNMT(TranslationModel):
         finals = [tuple(each[:, :, self.config.hidden_size :] for each in final)]  # (B, 1, H)
         for layer, encoder in enumerate(self.encoders, start=2):
             above, final = encoder(self.dropout(outputs), mask)  # (B, S, H)
-            outputs = self._with_residual(layer, above, outputs)
+            outputs = self._add_residual(layer, above, outputs)
             finals.append(final)
-        together = tuple(
+        combined = tuple(
             torch.cat(each, dim=1)  # (B, layers, H)
             for each in zip(*finals, strict=True)
         )
-        return SourceMemory.of(self.attention.remember(outputs, mask), together)
+        return SourceMemory.of(self.attention.remember(outputs, mask), combined)
 
     def start(self, memory: Memory) -> GNMTState:
-        """Every layer starts from the last state of the encoder's of the same number."""
+        """Each layer starts from the final state of the encoder layer of the same number."""
         assert isinstance(memory, SourceMemory)
         hidden, cell = memory.final  # (B, layers, H)
         bottom = hidden[:, :1], cell[:, :1]  # (B, 1, H)
@@ -126,36 +125,38 @@ class GNMT(TranslationModel):
 
     def step(self, tokens: Tensor, state: GNMTState) -> Step:
         """Last tokens (B, K) -> logits (B, K, V), state, weights (B, K, S)."""
-        said, state = self._run(tokens.unsqueeze(-1), state)  # of tokens (B, K, 1)
-        return Step(said.logits.squeeze(2), state, said.weights.squeeze(2))  # (B, K, V), (B, K, S)
+        outputs, state = self._run(tokens.unsqueeze(-1), state)  # T = 1
+        return Step(outputs.logits.squeeze(2), state, outputs.weights.squeeze(2))
 
     def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
-        """See `TranslationModel.forward`: only the bottom layer and its looks go step by step."""
-        said, _ = self._run(tokens, self.start_rows(memory, tokens))
-        return said
+        """See `TranslationModel.forward`; only the bottom layer runs step by step."""
+        outputs, _ = self._run(tokens, self.start_rows(memory, tokens))
+        return outputs
 
     def _run(self, tokens: Tensor, state: GNMTState) -> tuple[TeacherForced, GNMTState]:
-        """Tokens (B, K, T) -> what is said of them, and the state behind them."""
-        ahead = self.bottom_decoder.ahead(self.embeddings.target(tokens))  # (B, K, T, 4H)
+        """Tokens (B, K, T) -> outputs and the next state."""
+        projected = self.bottom_decoder.project_input(
+            self.embeddings.target(tokens)
+        )  # (B, K, T, 4H)
         bottom = state.recurrent[0]
-        hiddens, contexts, looks = [], [], []
-        for now in ahead.unbind(dim=2):  # (B, K, 4H)
+        hiddens, contexts, weights = [], [], []
+        for gates in projected.unbind(dim=2):  # (B, K, 4H)
             attended = self.attention(bottom[0], state.memory)
-            bottom = self.bottom_decoder(now, attended.context, bottom)
+            bottom = self.bottom_decoder(gates, attended.context, bottom)
             hiddens.append(bottom[0])
             contexts.append(attended.context)
-            looks.append(attended.weights)
-        outputs, context = stacked(hiddens), stacked(contexts)  # (B, K, T, H)
-        after = [bottom]
+            weights.append(attended.weights)
+        outputs, context = stack_steps(hiddens), stack_steps(contexts)  # (B, K, T, H)
+        states = [bottom]
         for layer, decoder in enumerate(self.decoders, start=2):
             fed = torch.cat([self.dropout(outputs), context], dim=-1)  # (B, K, T, 2H)
-            above, own = decoder(fed, state.recurrent[layer - 1])  # (B, K, T, H)
-            outputs = self._with_residual(layer, above, outputs)
-            after.append(own)
+            above, state_above = decoder(fed, state.recurrent[layer - 1])  # (B, K, T, H)
+            outputs = self._add_residual(layer, above, outputs)
+            states.append(state_above)
         logits = self.embeddings.logits(self.dropout(outputs))  # (B, K, T, V)
-        said = TeacherForced(logits, stacked(looks))
-        return said, state._replace(recurrent=tuple(after))
+        teacher_forced = TeacherForced(logits, stack_steps(weights))
+        return teacher_forced, state._replace(recurrent=tuple(states))
 
-    def _with_residual(self, layer: int, outputs: Tensor, inputs: Tensor) -> Tensor:
-        """Equation 6: the outputs of a layer, and from the third on its inputs with them."""
+    def _add_residual(self, layer: int, outputs: Tensor, inputs: Tensor) -> Tensor:
+        """Equation 6: from `residual_from` on, add the inputs of a layer to its outputs."""
         return outputs + inputs if layer >= self.config.residual_from else outputs

@@ -1,4 +1,4 @@
-"""Stacked encoder and decoder with attention on the new state, global or local.
+"""Luong's model: stacked encoder and decoder, attention on the new state, global or local.
 
 Luong et al. 2015, *Effective Approaches to Attention-based Neural Machine Translation*.
 """
@@ -31,8 +31,8 @@ from captioner.translate.encoders import RecurrentEncoder
 from captioner.translate.model import (
     TeacherForced,
     TranslationModel,
-    look_of_all_steps,
-    stacked,
+    stack_steps,
+    unflatten_steps,
 )
 from captioner.translate.source_memory import RecurrentState, SourceMemory
 
@@ -93,10 +93,10 @@ class LuongConfig:
 
 
 class LuongState(NamedTuple):
-    """What is known after some words.
+    """State of a `Luong` decoder.
 
-    memory: the encoder's outputs. recurrent: each (B, K, layers, H). attentional: h~ of the last
-    step, (B, K, H). time: (B, K), how many steps were made.
+    memory: the encoder's outputs. recurrent: (B, K, layers, H) each. attentional: h~ of the last
+    step, (B, K, H). time: (B, K), number of steps so far.
     """
 
     memory: Memory
@@ -106,7 +106,7 @@ class LuongState(NamedTuple):
 
 
 class Luong(TranslationModel):
-    """Stacked encoder and decoder; h~ = tanh(W_c [c; h]) says the word. Section 3."""
+    """Stacked encoder and decoder; h~ = tanh(W_c [c; h]) predicts the word. Section 3."""
 
     def __init__(self, config: LuongConfig, source_size: int, target_size: int) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class Luong(TranslationModel):
         return SourceMemory.of(self.attention.remember(outputs, mask), final)
 
     def start(self, memory: Memory) -> LuongState:
-        """Every layer starts from the last state of the encoder's; h~ is 0."""
+        """Each layer starts from the encoder's final state; h~ is 0."""
         assert isinstance(memory, SourceMemory)
         recurrent = tuple(each.unsqueeze(1) for each in memory.final)  # (B, 1, layers, H)
         attentional = torch.zeros_like(recurrent[0][:, :, 0])  # (B, 1, H)
@@ -155,11 +155,12 @@ class Luong(TranslationModel):
         """Last tokens (B, K) -> logits (B, K, V), state, weights (B, K, S)."""
         embedded = self.embeddings.target(tokens)  # (B, K, E)
         if self.config.input_feeding:
-            state, weights = self._recur_fed(self._first_cell.ahead(embedded), state)
+            gates = self._first_cell.project_input(embedded)  # (B, K, gates)
+            state, weights = self._step_fed(gates, state)
         else:
             hidden, recurrent = self.decoder(embedded.unsqueeze(2), state.recurrent)  # (B, K, 1, H)
             hidden = hidden.squeeze(2)  # (B, K, H)
-            attended = self._look(hidden, state.memory, state.time)
+            attended = self._attend(hidden, state.memory, state.time)
             state = state._replace(
                 recurrent=recurrent,
                 attentional=self._attentional(attended.context, hidden),
@@ -169,26 +170,23 @@ class Luong(TranslationModel):
         return Step(self.embeddings.logits(state.attentional), state, weights)
 
     def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
-        """See `TranslationModel.forward`.
-
-        Without input feeding no state depends on a look, and all is computed at once; with it the
-        layers and the looks go step by step.
-        """
+        """See `TranslationModel.forward`; with input feeding all steps run one by one."""
         state = self.start_rows(memory, tokens)
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
         rows, steps = tokens.shape[1:]
         if self.config.input_feeding:
-            said, looks = [], []
-            for now in self._first_cell.ahead(embedded).unbind(dim=2):  # (B, K, gates)
-                state, weights = self._recur_fed(now, state)
-                said.append(state.attentional)
-                looks.append(weights)
-            return TeacherForced(self.embeddings.logits(stacked(said)), stacked(looks))
+            outputs, all_weights = [], []
+            for gates in self._first_cell.project_input(embedded).unbind(dim=2):  # (B, K, gates)
+                state, weights = self._step_fed(gates, state)
+                outputs.append(state.attentional)
+                all_weights.append(weights)
+            logits = self.embeddings.logits(stack_steps(outputs))  # (B, K, T, V)
+            return TeacherForced(logits, stack_steps(all_weights))
         hidden, _ = self.decoder(embedded, state.recurrent)  # (B, K, T, H)
         times = torch.arange(steps, device=tokens.device).expand(tokens.shape)  # (B, K, T)
         queries = hidden.flatten(1, 2)  # (B, K * T, H)
-        attended = self._look(queries, memory, times.flatten(start_dim=1))  # times (B, K * T)
-        context, weights = look_of_all_steps(attended, rows)  # (B, K, T, H), (B, K, T, S)
+        attended = self._attend(queries, memory, times.flatten(start_dim=1))  # times (B, K * T)
+        context, weights = unflatten_steps(attended, rows)  # (B, K, T, H), (B, K, T, S)
         logits = self.embeddings.logits(self._attentional(context, hidden))  # (B, K, T, V)
         return TeacherForced(logits, weights)
 
@@ -198,37 +196,38 @@ class Luong(TranslationModel):
         assert isinstance(cell, FedCell)
         return cell
 
-    def _recur_fed(self, ahead: Tensor, state: LuongState) -> tuple[LuongState, Tensor]:
-        """The bottom layer's gates of the last words (B, K, gates) -> state and weights."""
+    def _step_fed(self, gates: Tensor, state: LuongState) -> tuple[LuongState, Tensor]:
+        """The bottom layer's projected embeddings (B, K, gates) -> state and weights."""
         hidden = state.attentional
         layers: list[RecurrentState] = []
         for number, cell in enumerate(self.cells):
             before = tuple(each[:, :, number] for each in state.recurrent)  # (B, K, H) each
             if number == 0:
-                layers.append(cell(ahead, state.attentional, before))
+                layers.append(cell(gates, state.attentional, before))
             else:
-                layers.append(cell(cell.ahead(self.dropout(hidden)), None, before))  # type: ignore[operator]
+                projected = cell.project_input(self.dropout(hidden))  # type: ignore[operator]
+                layers.append(cell(projected, None, before))
             hidden = layers[-1][0]
-        attended = self._look(hidden, state.memory, state.time)
-        after = state._replace(
+        attended = self._attend(hidden, state.memory, state.time)
+        next_state = state._replace(
             recurrent=tuple(
-                stacked(list(each))  # (B, K, layers, H)
+                stack_steps(list(each))  # (B, K, layers, H)
                 for each in zip(*layers, strict=True)
             ),
             attentional=self._attentional(attended.context, hidden),
             time=state.time + 1,
         )
-        return after, attended.weights
+        return next_state, attended.weights
 
-    def _look(self, hidden: Tensor, memory: Memory, time: Tensor) -> Attended:
-        """States (B, Q, H) at steps (B, Q), counted from 0 -> what they look at."""
+    def _attend(self, hidden: Tensor, memory: Memory, time: Tensor) -> Attended:
+        """Attend with states (B, Q, H) at steps (B, Q), counted from 0."""
         if isinstance(self.attention, Attention):
-            found: Attended = self.attention(hidden, memory)
-            return found
+            attended: Attended = self.attention(hidden, memory)
+            return attended
         predicted = self.config.attention == "local-p"
         centres = self.centre(hidden, memory) if predicted else time.float()  # (B, Q)
-        found = self.attention(hidden, memory, centres)
-        return found
+        attended = self.attention(hidden, memory, centres)
+        return attended
 
     def _attentional(self, context: Tensor, hidden: Tensor) -> Tensor:
         """h~ = tanh(W_c [c; h]), equation 5: contexts and states (..., H) -> (..., H)."""

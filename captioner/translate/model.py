@@ -1,4 +1,4 @@
-"""What every translation model offers, to training and to the decoder loop alike."""
+"""The base class of translation models, for training and for the decoder loop."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from captioner.translate.embeddings import Embeddings
 
 
 class TeacherForced(NamedTuple):
-    """What a model says of given translations.
+    """Outputs of a model under teacher forcing.
 
-    logits: (B, K, T, V). weights: (B, K, T, L), the attention with which each was computed.
+    logits: (B, K, T, V). weights: (B, K, T, L), the attention at each step.
     """
 
     logits: Tensor
@@ -24,68 +24,70 @@ class TeacherForced(NamedTuple):
 
 
 class TranslationModel(nn.Module):
-    """A reader and a writer with a memory between them; follows `captioner.decoding.Decoder`.
+    """Encoder, memory and decoder; implements `captioner.decoding.Decoder`.
 
-    The five methods below are all that a model has to have. A state keeps what belongs to rows as
-    tensors (B, K, ...), in tuples or alone, in a NamedTuple whose field `memory` all rows share.
+    A subclass implements `remember`, `start`, `step` and `forward`. Its state is a NamedTuple of
+    tensors (B, K, ...), or tuples of them, and of `memory`, which all K rows share.
     """
 
     embeddings: Embeddings
 
     def remember(self, source: Tensor, mask: Tensor | None = None) -> Memory:
-        """Source tokens (B, S), `<end>` last, and their mask (B, S) -> what is to be attended.
+        """Encode source tokens (B, S), `<end>` last, with their mask (B, S), as a memory.
 
-        The mask is boolean, False for padding, which stands behind the tokens; None where there is
-        no padding. Raises `UserError` for a source without tokens.
+        The mask is boolean and False at padding, which follows the tokens; None means no padding.
+        Raises `UserError` for a source without tokens.
         """
         raise NotImplementedError
 
     def start(self, memory: Memory) -> Any:
-        """A memory of B sources -> the state of one row for each, (B, 1, ...)."""
+        """Memory of B sources -> initial state of one row each, (B, 1, ...)."""
         raise NotImplementedError
 
     def step(self, tokens: Tensor, state: Any) -> Step:
-        """The last tokens (B, K) and the state before them -> logits, state and weights."""
+        """Last tokens (B, K) and the state before them -> logits, state and weights."""
         raise NotImplementedError
 
     def select(self, state: Any, rows: Tensor) -> Any:
-        """The state of rows (B, K') of each source's K; the memory stays as it is."""
+        """Select rows (B, K') of each source's K; the memory is shared."""
         return type(state)(
             *(
-                value if name in ("memory", "sources") else _selected(value, rows)
+                value if name in ("memory", "sources") else _select(value, rows)
                 for name, value in zip(state._fields, state, strict=True)
             )
         )
 
     def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
-        """Teacher forcing: the tokens fed in (B, K, T), `<start>` first -> `TeacherForced`.
+        """Teacher forcing: input tokens (B, K, T), `<start>` first -> `TeacherForced`.
 
-        Equal to T calls of `step`, but what does not depend on the step before is computed for all
-        steps at once. Raises `UserError` where there is no token to feed, T = 0.
+        Equal to T calls of `step`; what does not depend on the previous step is computed for
+        all steps together. Raises `UserError` if T is 0.
         """
         raise NotImplementedError
 
     def start_rows(self, memory: Memory, tokens: Tensor) -> Any:
-        """The state before the first of the tokens (B, K, T): `start`, in K rows.
+        """Return the initial state in K rows for tokens (B, K, T).
 
-        Raises `UserError` where there is no token to feed, T = 0.
+        Raises `UserError` if T is 0.
         """
         if tokens.shape[-1] == 0:
-            raise UserError(f"decoder: of tokens {tuple(tokens.shape)}, (B, K, T), T is 0")
+            raise UserError(
+                f"decoder tokens have shape {tuple(tokens.shape)}, (B, K, T), with T = 0"
+            )
         state = self.start(memory)
         if tokens.shape[1] == 1:
             return state
         return self.select(state, tokens.new_zeros(tokens.shape[:2]))
 
 
-def _selected(value: Any, rows: Tensor) -> Any:
+def _select(value: Any, rows: Tensor) -> Any:
     if isinstance(value, tuple):
-        return tuple(_selected(each, rows) for each in value)
+        return tuple(_select(each, rows) for each in value)
     return select_rows(value, rows) if isinstance(value, Tensor) else value
 
 
-def look_of_all_steps(attended: Attended, rows: int) -> tuple[Tensor, Tensor]:
-    """A look with K * T queries a source -> contexts (B, K, T, D) and weights (B, K, T, L)."""
+def unflatten_steps(attended: Attended, rows: int) -> tuple[Tensor, Tensor]:
+    """Attention of K * T queries a source -> contexts (B, K, T, D), weights (B, K, T, L)."""
     context, weights = (
         each.view(each.shape[0], rows, -1, each.shape[-1])  # (B, K, T, .)
         for each in (attended.context, attended.weights)
@@ -93,6 +95,6 @@ def look_of_all_steps(attended: Attended, rows: int) -> tuple[Tensor, Tensor]:
     return context, weights
 
 
-def stacked(steps: list[Tensor]) -> Tensor:
-    """What T steps gave, (B, K, ...) each -> (B, K, T, ...)."""
+def stack_steps(steps: list[Tensor]) -> Tensor:
+    """Stack the outputs (B, K, ...) of T steps to (B, K, T, ...)."""
     return torch.stack(steps, dim=2)  # (B, K, T, ...)

@@ -1,4 +1,4 @@
-"""Sequence to sequence without attention: the encoder's last state is all the decoder gets.
+"""Sequence to sequence without attention: the decoder gets only the encoder's last state.
 
 Sutskever et al. 2014, *Sequence to Sequence Learning with Neural Networks*; Cho et al. 2014.
 """
@@ -16,7 +16,7 @@ from captioner.field_checks import check_choice, check_probabilities, check_size
 from captioner.translate.cells import RecurrentStack
 from captioner.translate.checks import CELLS, check_tie
 from captioner.translate.embeddings import Embeddings
-from captioner.translate.encoders import RecurrentEncoder, reversed_in_place_of_padding
+from captioner.translate.encoders import RecurrentEncoder, reverse_tokens
 from captioner.translate.model import TeacherForced, TranslationModel
 from captioner.translate.source_memory import RecurrentState, SourceMemory
 
@@ -54,17 +54,16 @@ class SequenceToSequenceConfig:
 
 
 class SequenceToSequenceState(NamedTuple):
-    """memory: of one position. recurrent: each (B, K, layers, H)."""
+    """memory: of length 1. recurrent: (B, K, layers, H) each."""
 
     memory: Memory
     recurrent: RecurrentState
 
 
 class SequenceToSequence(TranslationModel):
-    """Encoder, last state, decoder.
+    """Encoder and decoder with the encoder's last state between them.
 
-    Its memory has one position, L = 1, the encoder's last state: all there is to look at. So every
-    weight is 1, and the alignment says what is the case: none.
+    The memory has length L = 1, the last state, so that every attention weight is 1.
     """
 
     def __init__(
@@ -83,31 +82,31 @@ class SequenceToSequence(TranslationModel):
     def remember(self, source: Tensor, mask: Tensor | None = None) -> SourceMemory:
         """Source tokens (B, S) and mask (B, S) -> the last state, a memory of length 1."""
         if self.config.reverse_source:
-            source = reversed_in_place_of_padding(source, mask)
+            source = reverse_tokens(source, mask)
         _, final = self.encoder(self.embeddings.source(source), mask)  # (B, layers, H) each
         last = final[0][:, -1:]  # (B, 1, H)
         return SourceMemory(last, last, final=final)
 
     def start(self, memory: Memory) -> SequenceToSequenceState:
-        """The state before the first token is the encoder's last."""
+        """The decoder starts from the encoder's final states."""
         assert isinstance(memory, SourceMemory)
         final = tuple(each.unsqueeze(1) for each in memory.final)  # (B, 1, layers, H)
         return SequenceToSequenceState(memory, final)
 
     def step(self, tokens: Tensor, state: SequenceToSequenceState) -> Step:
         """Last tokens (B, K) -> logits (B, K, V), state, weights (B, K, 1)."""
-        said, state = self._run(tokens.unsqueeze(-1), state)  # of tokens (B, K, 1)
-        return Step(said.logits.squeeze(2), state, said.weights.squeeze(2))  # (B, K, V), (B, K, 1)
+        outputs, state = self._run(tokens.unsqueeze(-1), state)  # T = 1
+        return Step(outputs.logits.squeeze(2), state, outputs.weights.squeeze(2))
 
     def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
-        """See `TranslationModel.forward`: all steps in one run of the network."""
-        said, _ = self._run(tokens, self.start_rows(memory, tokens))
-        return said
+        """See `TranslationModel.forward`; one run of the network for all steps."""
+        outputs, _ = self._run(tokens, self.start_rows(memory, tokens))
+        return outputs
 
     def _run(
         self, tokens: Tensor, state: SequenceToSequenceState
     ) -> tuple[TeacherForced, SequenceToSequenceState]:
-        """Tokens (B, K, T) -> what is said of them, and the state behind them."""
+        """Tokens (B, K, T) -> outputs and the next state."""
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
         hidden, recurrent = self.decoder(embedded, state.recurrent)  # (B, K, T, H)
         logits = self.embeddings.logits(self.dropout(hidden))  # (B, K, T, V)

@@ -1,4 +1,4 @@
-"""What a recurrent encoder leaves: its outputs to be attended, and its last states."""
+"""The memory of a recurrent encoder: its outputs and final states."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from torch import Tensor
 from captioner.attention import Memory
 
 RecurrentState = tuple[Tensor, ...]
-"""The state of a recurrent network: hidden alone for a GRU; hidden and cell for an LSTM."""
+"""State of a recurrent network: (hidden,) of a GRU, (hidden, cell) of an LSTM."""
 
 
 @dataclass(frozen=True, eq=False)
 class SourceMemory(Memory):
-    """A memory, with the states that the encoder ended in.
+    """A memory with the final states of the encoder.
 
-    final: each (B, layers, H), hidden and, for an LSTM, cell.
+    final: (B, layers, H) each.
     """
 
     final: RecurrentState = ()
 
     @classmethod
     def of(cls, memory: Memory, final: RecurrentState) -> SourceMemory:
-        """A memory as it is, and the states beside it."""
+        """Add final states to a memory."""
         return cls(memory.values, memory.keys, memory.mask, final)

@@ -1,4 +1,4 @@
-"""The Transformer: encoder and decoder of attention alone, decoded with cached keys.
+"""The Transformer: encoder and decoder of self-attention, decoded with cached keys.
 
 Vaswani et al. 2017, *Attention Is All You Need*.
 """
@@ -86,11 +86,11 @@ class TransformerConfig:
 
 
 class TransformerState(NamedTuple):
-    """What is known after t tokens.
+    """State of the decoder after t tokens.
 
-    memory: what the encoder gave. sources: keys and values made of it for each decoder layer,
-    (B, N, S, H / N). keys, values: for each decoder layer, of the tokens said, (B, K, N, t, H / N);
-    empty before the first.
+    memory: the encoder's outputs. sources: their keys and values for each decoder layer,
+    (B, N, S, H / N). keys, values: of the target tokens so far, for each decoder layer,
+    (B, K, N, t, H / N).
     """
 
     memory: Memory
@@ -100,13 +100,13 @@ class TransformerState(NamedTuple):
 
 
 class Transformer(TranslationModel):
-    """Encoder and decoder of self-attention; every place looks at all others at once.
+    """Encoder and decoder of self-attention.
 
-    A step computes the newest token alone: keys and values of those before are kept in the state,
-    and follow their rows through a beam.
+    A step computes only the newest token: the state caches keys and values of the earlier ones, and
+    they follow their rows through a beam.
 
-    alignment_layer, alignment_head: as in the config, and may be changed at any time. A search that
-    goes by weights, for its coverage penalty or to copy words, goes by those.
+    alignment_layer, alignment_head: initially the config's; may be changed at any time. The
+    coverage penalty and the copying of unknown words use these weights.
     """
 
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int) -> None:
@@ -135,20 +135,20 @@ class Transformer(TranslationModel):
                 nn.init.xavier_uniform_(parameter)
 
     @property
-    def alignment_is_own(self) -> bool:
-        """Whether alignments are of the layer and the head that the config names."""
-        layers, own = len(self.decoder), self.config
+    def has_default_alignment(self) -> bool:
+        """Whether alignments come from the config's layer and head."""
+        layers, config = len(self.decoder), self.config
         return (self.alignment_layer % layers, self.alignment_head) == (
-            own.alignment_layer % layers,
-            own.alignment_head,
+            config.alignment_layer % layers,
+            config.alignment_head,
         )
 
     def remember(self, source: Tensor, mask: Tensor | None = None) -> Memory:
         """Source tokens (B, S) and mask (B, S) -> the encoder's outputs (B, S, H).
 
-        Its keys are the values themselves: each decoder layer makes its own of them, in `start`.
+        Keys equal values: each decoder layer projects its own keys in `start`.
         """
-        outputs = self.encode(self._placed(self.embeddings.source(source), 0), mask)
+        outputs = self.encode(self._add_positions(self.embeddings.source(source), 0), mask)
         return Memory(outputs, outputs, mask)
 
     def encode(self, vectors: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -159,29 +159,29 @@ class Transformer(TranslationModel):
         return outputs
 
     def start(self, memory: Memory) -> TransformerState:
-        """Keys and values of the source for each layer, made once; nothing is said."""
+        """Project keys and values of the source for each layer; the cache is empty."""
         sources = tuple(
             layer.cross_attention.remember(memory.values, memory.mask)  # type: ignore[operator, union-attr]
             for layer in self.decoder
         )
         heads, size = self.config.heads, self.config.embedding_size
-        nothing = memory.values.new_empty(memory.batch_size, 1, heads, 0, size // heads)
-        empty = (nothing,) * len(self.decoder)  # (B, 1, N, 0, H / N) each
-        return TransformerState(memory, sources, empty, empty)
+        empty = memory.values.new_empty(memory.batch_size, 1, heads, 0, size // heads)
+        cache = (empty,) * len(self.decoder)  # (B, 1, N, 0, H / N) each
+        return TransformerState(memory, sources, cache, cache)
 
     def step(self, tokens: Tensor, state: TransformerState) -> Step:
         """Last tokens (B, K) -> logits (B, K, V), state, weights (B, K, S)."""
         embedded = self.embeddings.target(tokens.unsqueeze(-1))  # (B, K, 1, H)
-        placed = self._placed(embedded, state.keys[0].shape[-2])  # (B, K, 1, H)
-        outputs, weights, state = self.decode(placed, state)  # (B, K, 1, H), (B, K, 1, S)
+        vectors = self._add_positions(embedded, state.keys[0].shape[-2])  # (B, K, 1, H)
+        outputs, weights, state = self.decode(vectors, state)  # (B, K, 1, H), (B, K, 1, S)
         logits = self.embeddings.logits(outputs.squeeze(2))  # (B, K, V)
         return Step(logits, state, weights.squeeze(2))  # (B, K, S)
 
     def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
-        """See `TranslationModel.forward`: all steps at once, none of which sees a later one."""
+        """See `TranslationModel.forward`; one pass with a causal mask."""
         state = self.start_rows(memory, tokens)
-        placed = self._placed(self.embeddings.target(tokens), 0)  # (B, K, T, H)
-        outputs, weights, _ = self.decode(placed, state)
+        vectors = self._add_positions(self.embeddings.target(tokens), 0)  # (B, K, T, H)
+        outputs, weights, _ = self.decode(vectors, state)
         return TeacherForced(self.embeddings.logits(outputs), weights)
 
     def decode(
@@ -189,40 +189,40 @@ class Transformer(TranslationModel):
     ) -> tuple[Tensor, Tensor, TransformerState]:
         """The decoder's stack: vectors of the T newest tokens (B, K, T, H), and the state before.
 
-        Gives the outputs (B, K, T, H), the weights (B, K, T, S) of the layer and head chosen for
-        alignments, and the state behind them.
+        Returns outputs (B, K, T, H), weights (B, K, T, S) of the alignment layer and head, and the
+        next state.
         """
         batch_size, rows, steps = vectors.shape[:3]
         before = state.keys[0].shape[-2]
         mask = None
-        if steps > 1:  # One alone may see all there is.
+        if steps > 1:  # A single token attends to all earlier ones.
             mask = causal_mask(before + steps, vectors.device)[before:]  # (T, t)
         chosen = self.alignment_layer % len(self.decoder)
         keys, values = [], []
         weights: Tensor | None = None
         for number, layer in enumerate(self.decoder):
-            seen = None
+            cache = None
             if before:
                 flat = (
                     each[number].flatten(end_dim=1)  # (B * K, N, t, H / N)
                     for each in (state.values, state.keys)
                 )
-                seen = Memory(*flat)
-            looked = layer(vectors, state.sources[number], seen, mask)
-            vectors = looked.vectors
-            keys.append(looked.seen.keys.unflatten(0, (batch_size, rows)))  # (B, K, N, t, H / N)
-            values.append(looked.seen.values.unflatten(0, (batch_size, rows)))  # likewise
+                cache = Memory(*flat)
+            output = layer(vectors, state.sources[number], cache, mask)
+            vectors = output.vectors
+            keys.append(output.cache.keys.unflatten(0, (batch_size, rows)))  # (B, K, N, t, H / N)
+            values.append(output.cache.values.unflatten(0, (batch_size, rows)))  # likewise
             if number == chosen:
-                weights = looked.weights  # (B, N, K, T, S)
+                weights = output.weights  # (B, N, K, T, S)
         assert weights is not None
         head = self.alignment_head
-        shown = weights.mean(dim=1) if head is None else weights[:, head]  # (B, K, T, S)
+        alignment = weights.mean(dim=1) if head is None else weights[:, head]  # (B, K, T, S)
         outputs = self.decoder_norm(vectors)
-        after = state._replace(keys=tuple(keys), values=tuple(values))
-        return outputs, shown, after
+        next_state = state._replace(keys=tuple(keys), values=tuple(values))
+        return outputs, alignment, next_state
 
-    def _placed(self, embedded: Tensor, first: int) -> Tensor:
-        """Embeddings (..., T, H) with the positions from `first` on added to them."""
-        codes = sinusoidal_positions(first, embedded.shape[-2], embedded)  # (T, H)
-        placed: Tensor = self.dropout(embedded + codes)
-        return placed
+    def _add_positions(self, embedded: Tensor, first: int) -> Tensor:
+        """Add encodings of the positions from `first` to embeddings (..., T, H)."""
+        positions = sinusoidal_positions(first, embedded.shape[-2], embedded)  # (T, H)
+        vectors: Tensor = self.dropout(embedded + positions)
+        return vectors

@@ -1,4 +1,4 @@
-"""The layers of a Transformer: attention from the shared core, a network for each place, norms.
+"""The layers of a Transformer: multi-head attention, feed-forward networks and norms.
 
 Vaswani et al. 2017, *Attention Is All You Need*, section 3.
 """
@@ -16,9 +16,9 @@ from captioner.attention import Memory, MultiHeadAttention
 
 
 class FeedForward(nn.Module):
-    """max(0, x W_1 + b_1) W_2 + b_2, at each place alone. Section 3.3.
+    """max(0, x W_1 + b_1) W_2 + b_2, at each position. Section 3.3.
 
-    size: H. inner_size: of the layer between. dropout: probability, on that layer.
+    size: H. inner_size: of the hidden layer. dropout: probability on the hidden layer.
     """
 
     def __init__(self, size: int, inner_size: int, dropout: float) -> None:
@@ -29,12 +29,12 @@ class FeedForward(nn.Module):
 
     def forward(self, vectors: Tensor) -> Tensor:
         """(..., H) -> (..., H)."""
-        found: Tensor = self.outer(self.dropout(functional.relu(self.inner(vectors))))
-        return found
+        outputs: Tensor = self.outer(self.dropout(functional.relu(self.inner(vectors))))
+        return outputs
 
 
 class Sublayer(nn.Module):
-    """What stands around each part of a layer: a residual connection, a norm, dropout.
+    """Residual connection, norm and dropout around a part of a layer.
 
     norm_first: x + f(norm(x)) (pre-norm, Xiong et al. 2020, *On Layer Normalization in the
     Transformer Architecture*, figure 1), or norm(x + f(x)) (post-norm, as in the paper).
@@ -47,21 +47,22 @@ class Sublayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, vectors: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:
-        """Vectors (..., H) and a part of a layer, which keeps their shape -> (..., H)."""
-        found: Tensor
+        """Vectors (..., H) and a part that keeps their shape -> (..., H)."""
+        outputs: Tensor
         if self.norm_first:
-            found = vectors + self.dropout(part(self.norm(vectors)))
+            outputs = vectors + self.dropout(part(self.norm(vectors)))
         else:
-            found = self.norm(vectors + self.dropout(part(vectors)))
-        return found
+            outputs = self.norm(vectors + self.dropout(part(vectors)))
+        return outputs
 
 
 @dataclass(frozen=True)
 class LayerParts:
     """Makes the parts of a layer, all of the same sizes.
 
-    size: H. heads: N. inner_size: of the network. norm_first: as of `Sublayer`. dropout:
-    probability, on what each part gives; inner_dropout: on weights, and inside the network.
+    size: H. heads: N. inner_size: of `FeedForward`. norm_first: of `Sublayer`. dropout:
+    probability on the output of each part; inner_dropout: on attention weights and inside
+    `FeedForward`.
     """
 
     size: int
@@ -72,20 +73,20 @@ class LayerParts:
     inner_dropout: float
 
     def attention(self) -> MultiHeadAttention:
-        """Attention from H to H."""
+        """Make multi-head attention from H to H."""
         return MultiHeadAttention(self.size, self.size, self.heads, dropout=self.inner_dropout)
 
     def feed_forward(self) -> FeedForward:
-        """The network at each place."""
+        """Make a feed-forward network."""
         return FeedForward(self.size, self.inner_size, self.inner_dropout)
 
     def around(self) -> Sublayer:
-        """What stands around one of these."""
+        """Make the residual connection around a part."""
         return Sublayer(self.size, self.norm_first, self.dropout)
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention over the source, then a network at each place. Section 3.1."""
+    """Self-attention over the source, then a feed-forward network. Section 3.1."""
 
     def __init__(self, parts: LayerParts) -> None:
         super().__init__()
@@ -98,29 +99,29 @@ class EncoderLayer(nn.Module):
         """Source vectors (B, S, H) and their mask (B, S) -> (B, S, H)."""
 
         def attend(normed: Tensor) -> Tensor:
-            found = self.self_attention(normed, self.self_attention.remember(normed, mask))
-            context: Tensor = found.context
+            memory = self.self_attention.remember(normed, mask)
+            context: Tensor = self.self_attention(normed, memory).context
             return context
 
         vectors = self.around_attention(vectors, attend)
-        found: Tensor = self.around_network(vectors, self.feed_forward)
-        return found
+        outputs: Tensor = self.around_network(vectors, self.feed_forward)
+        return outputs
 
 
-class Looked(NamedTuple):
-    """What a decoder layer gives.
+class DecoderLayerOutput(NamedTuple):
+    """Output of a decoder layer.
 
-    vectors: (B, K, T, H). weights: (B, N, K, T, S), of its looks at the source. seen: keys and
-    values of what it may look at of its own side from now on, (B * K, N, t, H / N).
+    vectors: (B, K, T, H). weights: (B, N, K, T, S), attention over the source. cache: keys and
+    values of all target tokens so far, (B * K, N, t, H / N).
     """
 
     vectors: Tensor
     weights: Tensor
-    seen: Memory
+    cache: Memory
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention over what was said, attention over the source, a network. Section 3.1."""
+    """Self-attention over the target, attention over the source, feed-forward. Section 3.1."""
 
     def __init__(self, parts: LayerParts) -> None:
         super().__init__()
@@ -132,36 +133,36 @@ class DecoderLayer(nn.Module):
         self.around_network = parts.around()
 
     def forward(
-        self, vectors: Tensor, source: Memory, seen: Memory | None, mask: Tensor | None
-    ) -> Looked:
-        """Vectors of the T newest tokens (B, K, T, H) -> `Looked`.
+        self, vectors: Tensor, source: Memory, cache: Memory | None, mask: Tensor | None
+    ) -> DecoderLayerOutput:
+        """Vectors of the T newest tokens (B, K, T, H) -> `DecoderLayerOutput`.
 
-        source: `cross_attention.remember` of what the encoder gave, of B sources.
-        seen: keys and values of the tokens before these, or None before the first.
-        mask: what each of the T may see of all there are, (T, t), or None for everything.
+        source: `cross_attention.remember` of the encoder's outputs, of B sources.
+        cache: keys and values of earlier tokens, None before the first.
+        mask: (T, t), the tokens each of the T may attend to; None for all.
         """
         rows, steps = vectors.shape[1:3]
-        together: Memory | None = None
+        extended: Memory | None = None
         weights: Tensor | None = None
 
         def attend_self(normed: Tensor) -> Tensor:
-            nonlocal together
+            nonlocal extended
             flat = normed.flatten(end_dim=1)  # (B * K, T, H)
-            own = self.self_attention.remember(flat)
-            together = own if seen is None else seen.extended(own)  # (B * K, N, t, H / N)
-            context: Tensor = self.self_attention(flat, together, mask).context  # (B * K, T, H)
+            newest = self.self_attention.remember(flat)
+            extended = newest if cache is None else cache.extended(newest)  # (B * K, N, t, H / N)
+            context: Tensor = self.self_attention(flat, extended, mask).context  # (B * K, T, H)
             return context.view(normed.shape)  # (B, K, T, H)
 
         def attend_source(normed: Tensor) -> Tensor:
             nonlocal weights
-            found = self.cross_attention(normed.flatten(1, 2), source)  # queries (B, K * T, H)
-            weights = found.weights.unflatten(2, (rows, steps))  # (B, N, K, T, S)
-            context: Tensor = found.context  # (B, K * T, H)
+            attended = self.cross_attention(normed.flatten(1, 2), source)  # queries (B, K * T, H)
+            weights = attended.weights.unflatten(2, (rows, steps))  # (B, N, K, T, S)
+            context: Tensor = attended.context  # (B, K * T, H)
             return context.view(normed.shape)  # (B, K, T, H)
 
         vectors = self.around_attention(vectors, attend_self)
         vectors = self.around_cross(vectors, attend_source)
         vectors = self.around_network(vectors, self.feed_forward)
-        assert together is not None
+        assert extended is not None
         assert weights is not None
-        return Looked(vectors, weights, together)
+        return DecoderLayerOutput(vectors, weights, extended)

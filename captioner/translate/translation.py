@@ -1,4 +1,4 @@
-"""What a translator says of one sentence."""
+"""The translation of one sentence, with its alignment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from captioner.text.text_vocabulary import Word
 
 
 class Alignment(NamedTuple):
-    """Where the model looked for each of T tokens, or words, written, among S that were read.
+    """Attention of T target tokens, or words, over S source tokens or words.
 
     source: S, the last of which is "<end>". target: T. weights: (T, S), or (T, 0) for a model
     without attention.
@@ -26,24 +26,23 @@ class Alignment(NamedTuple):
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation and, for every token, where the model looked when it wrote it.
+    """A translation and its alignment.
 
-    text: as it is written. source_tokens: S tokens that were read, the last of which is "<end>".
-    tokens: T tokens that were written, in words or pieces.
-    log_probability: natural logarithm of the translation's probability, its ending included.
-    token_log_probabilities: T numbers, one a token.
-    score: what translations are ranked by: the log-probability after length normalisation, and
-        the coverage penalty added. Equal to the log-probability where there is neither.
-    alignment: (T, S), float32 on the CPU: row t is where the model looked as it wrote token t.
-        (T, 0) for a model without attention.
-    truncated: how many tokens at the end of the source were not read, as it was too long.
-    cut: whether it was ended at the longest length of the search, where the model held going on
-        for likelier than ending.
-    source_words, words: the words that the tokens make, each with the number of its tokens; of the
-        source, with "<end>".
-    alternatives: the other translations asked for (n-best), best first; empty otherwise.
+    text: the translation. source_tokens: the S source tokens, the last of which is "<end>".
+    tokens: the T target tokens, words or subwords.
+    log_probability: of the translation with its end, in nats.
+    token_log_probabilities: of each of the T tokens.
+    score: ranks translations: the log-probability after length normalisation, plus the coverage
+        penalty.
+    alignment: (T, S), float32 on the CPU: row t is the attention at token t. (T, 0) for a model
+        without attention.
+    truncated: number of tokens cut from the end of a source that was too long.
+    cut: whether the translation reached the maximum length although the model preferred going on.
+    source_words, words: the words of the tokens, each with the number of its tokens; the source's
+        include "<end>".
+    alternatives: the other n-best translations, best first.
 
-    Two translations are equal when all but their alignments is.
+    Equality ignores alignments.
     """
 
     text: str
@@ -60,29 +59,29 @@ class Translation:
     alternatives: tuple[Translation, ...] = ()
 
     def by_token(self) -> Alignment:
-        """The alignment of tokens, with what it is of."""
+        """Return the alignment with its tokens."""
         return Alignment(self.source_tokens, self.tokens, self.alignment)
 
     def by_word(self) -> Alignment:
-        """The alignment (T', S') of T' words written and S' words read.
+        """Return the alignment (T', S') of T' target words and S' source words.
 
-        What all tokens of a word read were given, added up, on average over the tokens of a word
-        written; rows sum to what those of `alignment` do.
+        Weights are summed over the tokens of a source word and averaged over those of a target
+        word, which keeps the sums of rows.
         """
-        weights, read = self.alignment, self.source_words
+        weights, source = self.alignment, self.source_words
         if weights.shape[1] > 0:
-            added = weights.new_zeros(weights.shape[0], len(read))
-            weights = added.index_add_(1, _numbers(read), weights)  # (T, S')
+            sums = weights.new_zeros(weights.shape[0], len(source))
+            weights = sums.index_add_(1, _word_indices(source), weights)  # (T, S')
         sizes = weights.new_tensor([word.size for word in self.words]).unsqueeze(1)  # (T', 1)
-        added = weights.new_zeros(len(self.words), weights.shape[1])
+        sums = weights.new_zeros(len(self.words), weights.shape[1])
         return Alignment(
-            tuple(word.text for word in read),
+            tuple(word.text for word in source),
             tuple(word.text for word in self.words),
-            added.index_add_(0, _numbers(self.words), weights) / sizes,  # (T', S')
+            sums.index_add_(0, _word_indices(self.words), weights) / sizes,  # (T', S')
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """The plain form for JSON, alignments of tokens and of words with it, to four places."""
+        """Return the translation as JSON, with alignments of tokens and words to four decimals."""
         by_word = self.by_word()
         plain: dict[str, Any] = {
             "translation": self.text,
@@ -105,8 +104,8 @@ class Translation:
         return plain
 
 
-def _numbers(words: Sequence[Word]) -> Tensor:
-    """Of which word each token is: (T,), long."""
+def _word_indices(words: Sequence[Word]) -> Tensor:
+    """The index of each token's word: (T,), long."""
     sizes = torch.tensor([word.size for word in words], dtype=torch.long)  # (T',)
     return torch.repeat_interleave(torch.arange(len(words)), sizes)  # (T,)
 

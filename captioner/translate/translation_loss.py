@@ -1,4 +1,4 @@
-"""A translation model as the training loop sees it: something with a loss."""
+"""The training loss of translation models."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TranslationObjective:
 
 
 class TranslationLoss(nn.Module):
-    """Cross-entropy of given translations, for every model alike."""
+    """Cross-entropy of reference translations, for every model."""
 
     def __init__(
         self, translation_model: TranslationModel, objective: TranslationObjective | None = None
@@ -40,15 +40,18 @@ class TranslationLoss(nn.Module):
         self.objective = TranslationObjective() if objective is None else objective
 
     def loss(self, batch: TranslationBatch) -> dict[str, Tensor]:
-        """The loss of a batch under the key `loss`, and what to report beside it.
+        """Return the loss of a batch under `loss`, and other values to report.
 
-        `loss`: mean over the tokens of the targets, `<end>` among them, in nats a token: an example
-        of this loss is a token. `cross_entropy`: the same without smoothing.
+        `loss`: mean over target tokens, including `<end>`, in nats. `cross_entropy`: the same
+        without label smoothing.
         """
         memory = self.translation_model.remember(batch.source, batch.source_mask)
         inputs = batch.inputs.unsqueeze(1)  # (B, 1, T), one row a source
-        said = self.translation_model(memory, inputs)
-        logits = said.logits[:, 0]  # (B, T, V)
+        outputs = self.translation_model(memory, inputs)
+        logits = outputs.logits[:, 0]  # (B, T, V)
         tokens = batch.mask.sum().clamp(min=1)
-        lost = cross_entropies(logits, batch.targets, batch.mask, self.objective.label_smoothing)
-        return {"loss": lost.smoothed.sum() / tokens, "cross_entropy": lost.plain.sum() / tokens}
+        losses = cross_entropies(logits, batch.targets, batch.mask, self.objective.label_smoothing)
+        return {
+            "loss": losses.smoothed.sum() / tokens,
+            "cross_entropy": losses.plain.sum() / tokens,
+        }

@@ -1,4 +1,4 @@
-"""The translator a user holds: sentences in, translations with alignments out."""
+"""The public translator: sentences to translations with alignments."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from captioner.translate.transformer import Transformer
 from captioner.translate.translation import Translation
 
 MEAN: Literal["mean"] = "mean"
-"""In the place of a head: the mean of all."""
+"""In place of a head: the mean of all heads."""
 
 _END = Word(SPECIAL_WORDS[Vocabulary.end], 1)
+_EMPTY = Translation("", (_END.text,), (), 0.0, (), torch.empty(0, 1), (_END,), ())
 
 
 @dataclass
 class Translator:
-    """A model and the vocabularies of both its sides: all that translating takes, together.
+    """A translation model with its vocabularies, made by `captioner.load_translator`.
 
-    Made by `captioner.load_translator` from a model folder, or from its parts.
-    config: what `model` was made from. source, target: how text is cut; the same object for a
-    joint vocabulary. maximum_source_length: tokens; a longer source is cut there, with a warning.
-    search: the options used where a call gives none. card: the text of the model card.
-    capitals: which lines in capitals are read as sentences; see `captioner.text.capitals`. Of one
-        all in capitals, the translation and the words of the alignment are in capitals too.
+    config: of `model`. source, target: vocabularies; the same object if joint.
+    maximum_source_length: tokens; longer sources are cut with a warning.
+    search: default search options. card: text of the model card.
+    capitals: which lines are rewritten as sentences, see `captioner.text.capitals`. The translation
+        and the words of the alignment of a line in upper case are in upper case too.
 
-    Raises `UserError` when the parts do not fit together.
+    Raises `UserError` if the parts do not fit together.
     """
 
     config: TranslationModelConfig
@@ -62,7 +62,7 @@ class Translator:
         sizes = self.model.embeddings.sizes
         if sizes != (len(self.source), len(self.target)):
             raise UserError(
-                f"the model was made for {sizes[0]} source and {sizes[1]} target tokens, but the "
+                f"the model has {sizes[0]} source and {sizes[1]} target tokens, but the "
                 f"vocabularies have {len(self.source)} and {len(self.target)}"
             )
         if self.maximum_source_length < 1:
@@ -72,30 +72,30 @@ class Translator:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return self.model.embeddings.target_embedding.weight.device
 
     @property
     def attends(self) -> bool:
-        """Whether the model looks at its source, and so has alignments."""
+        """Whether the model has attention, and so alignments."""
         return self.config.sequence_to_sequence is None
 
     def to(self, device: torch.device | str) -> Translator:
-        """Move the weights to a device, in place; returns itself."""
+        """Move the weights to a device, in place; return the translator."""
         self.model.to(device)
         return self
 
     def choose_alignment(self, layer: int | None, head: int | Literal["mean"] | None) -> None:
-        """Take alignments from a decoder layer and a head of a Transformer, from now on.
+        """Set the decoder layer and head of a Transformer that alignments come from.
 
-        layer: counted from 0, below 0 from the last; None leaves it. head: counted from 0, or
-        `mean`, the mean of all; None leaves it. Raises `UserError` where there is no such layer or
-        head, and for another model. `check_search` says which searches then do not work.
+        layer: counted from 0, or from -1 for the last; None keeps it. head: counted from 0, or
+        `mean`; None keeps it. Raises `UserError` if there is no such layer or head, and for other
+        models. See `check_search` for the searches this rules out.
         """
         if layer is None and head is None:
             return
         if not isinstance(self.model, Transformer):
-            raise UserError("a layer or head of alignments is of a Transformer, which this is not")
+            raise UserError("an alignment layer or head needs a Transformer, which this is not")
         if isinstance(head, str) and head != MEAN:
             raise UserError(f"alignment head {head!r} is neither a number nor {MEAN}")
         chosen = self.model.alignment_layer if layer is None else layer
@@ -106,27 +106,27 @@ class Translator:
         self.model.alignment_layer, self.model.alignment_head = chosen, chosen_head
 
     def check_search(self, search: TranslationSearch) -> None:
-        """Raise `UserError` for options that cannot be had of this model, or have no effect on it.
+        """Raise `UserError` for options that this model does not support or that have no effect.
 
-        An option without effect that was saved with the model is let be. With an alignment of
-        another layer or head than the model's own there is neither a coverage penalty nor copying,
-        which go by the alignment: what is drawn must not change what is said.
+        An option without effect that was saved with the model is accepted. Coverage penalty and
+        copying use the alignment, so they need the model's own layer and head: choosing another for
+        display must not change the translation.
         """
-        own = self.search
+        saved = self.search
         if search.copy_unknown and not self.attends:
             raise UserError("copy_unknown needs a model with attention, and this one has none")
-        if search.coverage_penalty and not self.attends and not own.coverage_penalty:
+        if search.coverage_penalty and not self.attends and not saved.coverage_penalty:
             raise UserError("coverage_penalty needs a model with attention, and this one has none")
-        if search.copy_unknown and self.target.covers_all_text and not own.copy_unknown:
+        if search.copy_unknown and self.target.covers_all_text and not saved.copy_unknown:
             raise UserError(
                 "copy_unknown has no effect on this model: no word is unknown to its subwords"
             )
-        if isinstance(self.model, Transformer) and not self.model.alignment_is_own:
+        if isinstance(self.model, Transformer) and not self.model.has_default_alignment:
             for name in ("coverage_penalty", "copy_unknown"):
                 if getattr(search, name):
                     raise UserError(
-                        f"{name} goes by the alignment, and one of another layer or head than the "
-                        "model's own would change the translation: only one of the two can be had"
+                        f"{name} uses the alignment, so another alignment layer or head would "
+                        "change the translation: choose one of the two"
                     )
 
     def translate(
@@ -138,14 +138,13 @@ class Translator:
     ) -> list[Translation]:
         """Translate sentences, in order.
 
-        search: how; the model's own options by default. batch_size: sentences worked on at a time;
-            those of about one length are put together.
-        generator: what sampling draws from; by default a new one from the options' seed.
+        search: search options; by default those of the model. batch_size: sentences decoded
+            together, sorted by length.
+        generator: for sampling; by default a new one with the seed of the options.
 
-        A sentence without a token is translated as the empty sentence. One that is too long is cut
-        with a `UserWarning` that names it, and says so in `Translation.truncated`. A translation
-        that had to end at the search's longest length says so in `Translation.cut`. Raises
-        `UserError` as `check_search` does.
+        An empty sentence has an empty translation. A sentence that is too long is cut with a
+        `UserWarning` that names it; see `Translation.truncated`. A translation that reaches the
+        maximum length has `Translation.cut`. Raises `UserError` as `check_search` does.
         """
         if isinstance(sentences, str):
             raise TypeError("translate() takes a list of sentences; put the one sentence in a list")
@@ -155,29 +154,29 @@ class Translator:
         self.check_search(options)
         generator = generator or options.generator()
         texts = [as_sentence(sentence, self.capitals) for sentence in sentences]
-        read = [truncate(self.source.split(text), self.maximum_source_length) for text, _ in texts]
-        for number, (tokens, lost) in enumerate(read, start=1):
+        sources = [
+            truncate(self.source.split(text), self.maximum_source_length) for text, _ in texts
+        ]
+        for number, (tokens, lost) in enumerate(sources, start=1):
             if lost:
                 warnings.warn(
                     f"sentence {number} has {len(tokens) + lost:,} tokens, of which the last "
                     f"{lost:,} are not read: this model reads {self.maximum_source_length:,}",
                     stacklevel=2,
                 )
-        found: dict[int, Translation] = {
-            place: _nothing(len(tokens)) for place, (tokens, _) in enumerate(read) if not tokens
-        }
+        translations = [_EMPTY] * len(sources)
         order = sorted(
-            (place for place in range(len(read)) if place not in found),
-            key=lambda place: len(read[place][0]),
+            (index for index, (tokens, _) in enumerate(sources) if tokens),
+            key=lambda index: len(sources[index][0]),
         )
         for first in range(0, len(order), batch_size):
-            places = order[first : first + batch_size]
-            batch = self._translate([read[place][0] for place in places], options, generator)
-            for place, translation in zip(places, batch, strict=True):
-                found[place] = _with_truncated(translation, read[place][1])
+            indices = order[first : first + batch_size]
+            batch = self._translate([sources[index][0] for index in indices], options, generator)
+            for index, translation in zip(indices, batch, strict=True):
+                translations[index] = _with_truncated(translation, sources[index][1])
         return [
-            _in_capitals(found[place]) if capitals else found[place]
-            for place, (_, capitals) in enumerate(texts)
+            _upper_case(translation) if is_upper else translation
+            for translation, (_, is_upper) in zip(translations, texts, strict=True)
         ]
 
     @torch.no_grad()
@@ -187,12 +186,12 @@ class Translator:
         options: TranslationSearch,
         generator: torch.Generator,
     ) -> list[Translation]:
-        """One batch, in tokens."""
+        """Translate one batch of tokens."""
         tokens, mask = collate_sources([self.source.indices(source) for source in sources])
         forbidden = [Vocabulary.pad, Vocabulary.start]
         if not options.copy_unknown:
             forbidden.append(Vocabulary.unknown)
-        found = decode(
+        batch = decode(
             self.model,
             self.model.remember(tokens.to(self.device), mask.to(self.device)),
             start=Vocabulary.start,
@@ -203,7 +202,7 @@ class Translator:
             coverage_penalty=CoveragePenalty(options.coverage_penalty),
         )
         translations = []
-        for source, hypotheses in zip(sources, found, strict=True):
+        for source, hypotheses in zip(sources, batch, strict=True):
             n_best = [
                 self._translation(source, each, options.maximum_length)
                 for each in hypotheses[: options.n_best]
@@ -215,7 +214,7 @@ class Translator:
         alignment = hypothesis.attention[:, : len(source) + 1]  # (T, S), without padding
         tokens = self.target.tokens(hypothesis.tokens)
         if self.attends:
-            tokens = copied(tokens, hypothesis.tokens, source, alignment)
+            tokens = copy_source_words(tokens, hypothesis.tokens, source, alignment)
         return Translation(
             text=self.target.join(tokens),
             source_tokens=(*self.source.shown(source), _END.text),
@@ -230,44 +229,38 @@ class Translator:
         )
 
 
-def copied(
+def copy_source_words(
     tokens: list[str], indices: list[int], source: list[str], alignment: Tensor
 ) -> list[str]:
-    """The tokens, with the source's in the place of each that is unknown.
+    """Replace each unknown token by the source token with the most attention.
 
-    alignment: (T, S), where S is one more than the source's tokens, for the end, which is not
-    copied. The token copied is the one most looked at.
+    alignment: (T, S); S counts the source's end, which is never copied.
     """
-    found = list(tokens)
-    for place, index in enumerate(indices):
+    result = list(tokens)
+    for position, index in enumerate(indices):
         if index == Vocabulary.unknown and source:
-            found[place] = source[int(alignment[place, : len(source)].argmax())]
-    return found
+            result[position] = source[int(alignment[position, : len(source)].argmax())]
+    return result
 
 
 def was_cut(hypothesis: Hypothesis, longest: int) -> bool:
-    """Whether a hypothesis had to end at the longest length, in tokens, that its search allowed.
+    """Whether a hypothesis was ended by the maximum length, in tokens, of its search.
 
-    One that is as long and would have ended there by itself is whole: the model held the end for at
-    least as likely as all other tokens together.
+    If the model gave the end a probability of at least one half there, it is complete.
     """
     ending = hypothesis.token_log_probabilities[-1]
     return len(hypothesis.tokens) >= longest and ending < math.log(0.5)
 
 
-def _nothing(length: int) -> Translation:
-    return Translation("", (_END.text,), (), 0.0, (), torch.empty(0, length + 1), (_END,), ())
-
-
-def _in_capitals(translation: Translation) -> Translation:
-    """Text and words in capitals; the tokens stay as the model read and wrote them."""
-    *read, end = translation.source_words
+def _upper_case(translation: Translation) -> Translation:
+    """Upper-case the text and the words; tokens stay unchanged."""
+    *source, end = translation.source_words
     return replace(
         translation,
         text=translation.text.upper(),
-        source_words=(*(Word(text.upper(), size) for text, size in read), end),
+        source_words=(*(Word(text.upper(), size) for text, size in source), end),
         words=tuple(Word(text.upper(), size) for text, size in translation.words),
-        alternatives=tuple(map(_in_capitals, translation.alternatives)),
+        alternatives=tuple(map(_upper_case, translation.alternatives)),
     )
 
 

@@ -1,4 +1,4 @@
-"""What a translation model is, in lines a person reads."""
+"""Describes a translation model as text."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from captioner.model_folders import WEIGHTS
 from captioner.translate.translator import Translator
 
 _CAPITALS = {
-    "keep": "read as they are",
-    "lines": "a line all in capitals is read as a sentence",
-    "titles": "a line all in capitals, or a title, is read as a sentence",
+    "keep": "unchanged",
+    "lines": "lines in upper case are read as sentences",
+    "titles": "lines in upper case and titles are read as sentences",
 }
 
 
 def describe_translator(translator: Translator, folder: Path) -> str:
-    """Model, sizes, vocabularies, search and card of the model in `folder`, as text."""
+    """Return sizes, vocabularies, configuration, search and card of the model in `folder`."""
     count = sum(parameter.numel() for parameter in translator.model.parameters())
-    joint = ", of both sides" if translator.source is translator.target else ""
+    joint = ", joint" if translator.source is translator.target else ""
     lines = [
         f"model folder   {folder}",
         f"weights        {(folder / WEIGHTS).stat().st_size / 1e6:.1f} MB",

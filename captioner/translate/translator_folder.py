@@ -1,7 +1,7 @@
-"""A saved translator: a folder that loads anywhere, with nothing pickled in it.
+"""Saves and loads a translator as a folder, without pickle.
 
-`model.safetensors` (weights), `config.json` (sizes, search), `vocabulary.json` for one vocabulary
-of both sides, or `source.json` and `target.json`, and `README.md`, the model card.
+Files: `model.safetensors` (weights), `config.json` (sizes, search), `vocabulary.json` (joint) or
+`source.json` and `target.json`, and `README.md` (model card).
 """
 
 from __future__ import annotations
@@ -61,22 +61,22 @@ class TranslatorConfig:
 
 
 def model_files(folder: str | Path) -> list[Path]:
-    """The files that `load_translator` may read of a folder, whether or not they are there."""
+    """List the files that `load_translator` may read, whether or not they exist."""
     return [Path(folder) / name for name in (WEIGHTS, CONFIG, CARD, JOINT, SOURCE, TARGET)]
 
 
 def is_translator(folder: str | Path) -> bool:
-    """Whether a folder holds a translation model, and no other, as far as its config says."""
+    """Whether the config of a folder names a translation model."""
     return is_of_format(folder, FORMAT)
 
 
 def save_translator(
     translator: Translator, folder: str | Path, dtype: torch.dtype = torch.float16
 ) -> None:
-    """Write a translator into a folder, each file atomically.
+    """Write a translator to a folder, each file atomically.
 
-    dtype: what floating-point weights are stored as; they are computed with in float32.
-    Raises `UserError` when the folder cannot be written.
+    dtype: type of stored floating-point weights; computation is in float32.
+    Raises `UserError` if the folder cannot be written.
     """
     folder = Path(folder)
     joint = translator.source is translator.target
@@ -100,9 +100,9 @@ def save_translator(
 
 
 def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> Translator:
-    """Read a translator from a folder that `save_translator` wrote.
+    """Load a translator from a folder that `save_translator` wrote.
 
-    Raises `UserError` naming the file, and the field or tensor, that is missing or does not fit.
+    Raises `UserError` naming the file, and the field or tensor that is missing or does not fit.
     """
     folder = Path(folder)
     path = folder / CONFIG
@@ -114,7 +114,7 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
         source = load_text_vocabulary(folder / SOURCE)
         target = load_text_vocabulary(folder / TARGET)
     try:
-        # Made without memory and without drawing initial weights, which the file's replace.
+        # On `meta`: allocates no memory and draws no initial weights.
         with torch.device("meta"):
             model = config.model.make(len(source), len(target))
         translator = Translator(

@@ -278,11 +278,11 @@ def test_numbers_without_their_tensors_are_refused(calibrated: Path) -> None:
     path = calibrated / "model.safetensors"
     bare = {key: each for key, each in load_file(path).items() if not key.startswith("confidence.")}
     save_file(bare, path)
-    with pytest.raises(UserError, match=r"tensors of the confidence that .* are missing") as error:
+    with pytest.raises(UserError, match=r"tensors of the confidence in .* are missing") as error:
         load_model(calibrated)
     assert str(path) in str(error.value)
     assert str(calibrated / "config.json") in str(error.value)
-    # What the sentence says helps.
+    # The advice of the message works.
     config = json.loads((calibrated / "config.json").read_text())
     del config["confidence"]
     (calibrated / "config.json").write_text(json.dumps(config))

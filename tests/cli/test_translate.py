@@ -304,7 +304,7 @@ DRAWN = "--alignment", "DRAWN"
         ("luong", ["TEXT", "--pieces"], "--pieces has no meaning without --alignment"),
         ("transformer", ["TEXT", "--layer", "0"], "--layer has no meaning without --alignment"),
         ("transformer", ["TEXT", "--head", "mean"], "--head has no meaning without --alignment"),
-        ("luong", ["TEXT", *DRAWN, "--layer", "0"], "is of a Transformer, which this is not"),
+        ("luong", ["TEXT", *DRAWN, "--layer", "0"], "needs a Transformer, which this is not"),
         ("luong", ["TEXT", "--beam", "0"], "beam 0"),
         ("luong", ["TEXT", "--coverage-penalty", "-1"], "coverage_penalty -1.0 is not at least 0"),
         ("transformer", ["TEXT", *DRAWN, "--layer", "2"], "alignment_layer 2 is not one of the 2"),
@@ -321,7 +321,7 @@ DRAWN = "--alignment", "DRAWN"
         (
             "transformer",
             ["TEXT", *DRAWN, "--layer", "0", "--coverage-penalty", "1"],
-            "coverage_penalty goes by the alignment",
+            "coverage_penalty uses the alignment",
         ),
         ("plain", ["TEXT", "--coverage-penalty", "1"], "coverage_penalty needs a model with"),
         (
@@ -361,7 +361,7 @@ def test_a_model_of_captions_is_refused(
 def test_info_says_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", make_model(tmp_path, "transformer")]) == 0
     text = capsys.readouterr().out
-    assert "tokens, of both sides" in text
+    assert "tokens, joint" in text
     assert "transformer" in text
     assert "heads: 2" in text
     assert "beam: 3" in text

@@ -178,7 +178,7 @@ def test_gnmt() -> None:
         )  # a_i, of the bottom layer's output of the step before
         context = weights @ outputs[0]
         vector = model.embeddings.target_embedding.weight[token]
-        ahead = model.bottom_decoder.ahead(vector)
+        ahead = model.bottom_decoder.project_input(vector)
         bottom = list(model.bottom_decoder(ahead, context, tuple(bottom)))
         vector = bottom[0]
         for layer, decoder in enumerate(model.decoders, start=2):

@@ -8,7 +8,7 @@ from torch import nn
 from translation_samples import tokens
 
 from captioner.translate.cells import FedCell, RecurrentStack
-from captioner.translate.encoders import RecurrentEncoder, reversed_in_place_of_padding
+from captioner.translate.encoders import RecurrentEncoder, reverse_tokens
 
 KINDS = ["gru", "lstm"]
 
@@ -27,7 +27,7 @@ def test_a_fed_cell_is_torchs_of_both_inputs(kind: str, fed_size: int) -> None:
         other.bias_hh.copy_(cell.hidden.bias)
     known, fed = torch.randn(2, 3, 5), torch.randn(2, 3, fed_size)
     state = tuple(torch.randn(2, 3, 4) for _ in range(1 if kind == "gru" else 2))
-    found = cell(cell.ahead(known), fed if fed_size else None, state)
+    found = cell(cell.project_input(known), fed if fed_size else None, state)
     flat = tuple(each.flatten(end_dim=1) for each in state)
     expected = other(
         torch.cat([known, fed], dim=-1).flatten(end_dim=1), flat[0] if kind == "gru" else flat
@@ -90,9 +90,9 @@ def test_what_stands_in_padding_has_no_effect() -> None:
 def test_a_source_is_reversed_before_its_padding() -> None:
     given = torch.tensor([[4, 5, 6, 2], [7, 2, 0, 0]])
     mask = given > 0
-    assert reversed_in_place_of_padding(given, mask).tolist() == [[2, 6, 5, 4], [2, 7, 0, 0]]
-    assert reversed_in_place_of_padding(given[:1], None).tolist() == [[2, 6, 5, 4]]
-    assert reversed_in_place_of_padding(tokens(1, 3), None).shape == (1, 3)
+    assert reverse_tokens(given, mask).tolist() == [[2, 6, 5, 4], [2, 7, 0, 0]]
+    assert reverse_tokens(given[:1], None).tolist() == [[2, 6, 5, 4]]
+    assert reverse_tokens(tokens(1, 3), None).shape == (1, 3)
 
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])

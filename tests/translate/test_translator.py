@@ -19,7 +19,7 @@ from captioner.translate import (
     load_translator,
     save_translator,
 )
-from captioner.translate.translator import copied
+from captioner.translate.translator import copy_source_words
 
 SENTENCES = ["A man runs.", "", "The dog sees a man, and runs.", "Dogs run!", "   "]
 
@@ -120,8 +120,8 @@ def test_too_long_a_source_is_cut_and_said() -> None:
 
 def test_unknown_words_are_copied_from_where_the_model_looked() -> None:
     alignment = torch.tensor([[0.1, 0.2, 0.7], [0.6, 0.3, 0.1]])  # the last is the end's
-    assert copied(["<unk>", "x"], [3, 9], ["Anna", "Bob"], alignment) == ["Bob", "x"]
-    assert copied(["x", "<unk>"], [9, 3], ["Anna", "Bob"], alignment) == ["x", "Anna"]
+    assert copy_source_words(["<unk>", "x"], [3, 9], ["Anna", "Bob"], alignment) == ["Bob", "x"]
+    assert copy_source_words(["x", "<unk>"], [9, 3], ["Anna", "Bob"], alignment) == ["x", "Anna"]
 
 
 def test_copying_by_option() -> None:
@@ -163,7 +163,7 @@ def test_the_alignment_that_is_shown_does_not_change_the_translation() -> None:
         for layer, head in ((0, None), (None, 1), (0, 1)):
             translator = make_translator("transformer")
             translator.choose_alignment(layer, head)
-            with pytest.raises(UserError, match=f"{name} goes by the alignment"):
+            with pytest.raises(UserError, match=f"{name} uses the alignment"):
                 translator.translate(SENTENCES, search)
             translator.translate(SENTENCES)
             translator.choose_alignment(-1, "mean")
@@ -283,7 +283,7 @@ def test_folders_that_do_not_load(tmp_path: Path) -> None:
 
 def test_parts_that_do_not_fit() -> None:
     translator = make_translator()
-    with pytest.raises(UserError, match="the model was made for"):
+    with pytest.raises(UserError, match="the model has 16 source"):
         replace(translator, source=translator.target)
     with pytest.raises(UserError, match="maximum_source_length 0"):
         replace(translator, maximum_source_length=0)
