@@ -28,7 +28,7 @@ from captioner.attention import MultiHeadAttention
 from captioner.cli.program import run_program
 from captioner.errors import UserError
 from captioner.files import check_writable, write_json
-from captioner.translate.encoders import RecurrentEncoder
+from captioner.translate.recurrent_encoder import RecurrentEncoder
 
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
 QUICK_LENGTHS = (16, 32)

@@ -15,8 +15,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from captioner.cli.options import add_device
 from captioner.cli.program import run_program
+from captioner.cli.shared_options import add_device
 from captioner.data.parallel import read_parallel
 from captioner.devices import choose_device
 from captioner.errors import UserError

@@ -1,6 +1,5 @@
 """Show, Attend and Tell: the decoder, its objectives, and the captioner a user holds."""
 
-from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.captioner_folder import load_model, save_model
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
@@ -8,6 +7,7 @@ from captioner.caption.hard_attention import HardAttentionLoss
 from captioner.caption.objective import ObjectiveConfig, SelfCriticalConfig
 from captioner.caption.self_critical import Reward, SelfCriticalLoss
 from captioner.caption.training import CaptioningBatch, CaptioningLoss
+from captioner.caption.written_caption import Caption
 
 __all__ = [
     "Caption",

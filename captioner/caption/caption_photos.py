@@ -12,8 +12,8 @@ from itertools import islice
 import torch
 from PIL import Image
 
-from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
+from captioner.caption.written_caption import Caption
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.vision.find_images import find_images

@@ -11,9 +11,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from captioner.caption.caption import Caption, sentence
 from captioner.caption.confidence import Confidence
 from captioner.caption.decoder import ShowAttendTellDecoder
+from captioner.caption.written_caption import Caption, sentence
 from captioner.decoding import Hypothesis, LengthNormalisation, SearchOptions, decode
 from captioner.errors import UserError
 from captioner.text.function_words import FUNCTION_WORDS

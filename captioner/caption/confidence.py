@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from captioner.caption.caption import Caption
+from captioner.caption.written_caption import Caption
 from captioner.errors import UserError
 
 COMPONENTS = 40

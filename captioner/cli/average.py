@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from captioner.cli.options import Commands, add_parser
+from captioner.cli.shared_options import Commands, add_parser
 from captioner.errors import UserError
 
 DESCRIPTION = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from captioner.cli.options import Commands, add_device, add_parser
+from captioner.cli.shared_options import Commands, add_device, add_parser
 from captioner.errors import UserError
 from captioner.files import check_output, check_writable, real_path
 

@@ -6,8 +6,14 @@ import argparse
 import os
 import sys
 
-from captioner.cli.options import Commands, add_device, add_parser, add_search, search_options
 from captioner.cli.report import report
+from captioner.cli.shared_options import (
+    Commands,
+    add_device,
+    add_parser,
+    add_search,
+    search_options,
+)
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 
 from captioner.cli.caption_scores import add_scores, check_confidence, write_report
-from captioner.cli.options import Commands, add_parser, add_search, search_options
 from captioner.cli.output_files import check_outputs
 from captioner.cli.photo_data import add_photos, check_photos, load_with_photos
 from captioner.cli.report import report, report_left_out
+from captioner.cli.shared_options import Commands, add_parser, add_search, search_options
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from captioner.cli.options import Commands, add_device, add_parser
+from captioner.cli.shared_options import Commands, add_device, add_parser
 from captioner.cli.train import add_changes
 from captioner.errors import UserError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from captioner.cli.options import Commands, add_parser
+from captioner.cli.shared_options import Commands, add_parser
 
 DESCRIPTION = """\
 Says what a model is, of captions or translations: its parts, its size, its model card.

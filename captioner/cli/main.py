@@ -21,8 +21,8 @@ from captioner.cli import (
     translate,
     translation_scores,
 )
-from captioner.cli.options import HelpFormatter
 from captioner.cli.program import run_program
+from captioner.cli.shared_options import HelpFormatter
 
 DESCRIPTION = """\
 Captions photos and shows, for every word, where the model looked.

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from captioner.cli.options import Commands, add_parser, add_search, refuse, search_options
 from captioner.cli.output_files import check_outputs
 from captioner.cli.photo_data import add_photos, check_photos, load_with_photos
 from captioner.cli.report import report, report_left_out
+from captioner.cli.shared_options import Commands, add_parser, add_search, refuse, search_options
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from captioner.cli.options import add_device, refuse
+from captioner.cli.shared_options import add_device, refuse
 from captioner.errors import UserError
 
 if TYPE_CHECKING:

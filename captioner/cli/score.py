@@ -6,10 +6,10 @@ import argparse
 from typing import TYPE_CHECKING
 
 from captioner.cli.caption_scores import add_scores, check_confidence, write_report
-from captioner.cli.options import Commands, add_parser, refuse
 from captioner.cli.output_files import check_outputs
 from captioner.cli.photo_data import FORMATS
 from captioner.cli.report import report
+from captioner.cli.shared_options import Commands, add_parser, refuse
 
 if TYPE_CHECKING:
     from captioner.evaluation.caption_scorer import ScoringOptions

@@ -6,7 +6,7 @@ import argparse
 import math
 from typing import Any
 
-from captioner.cli.options import Commands, add_device, add_parser
+from captioner.cli.shared_options import Commands, add_device, add_parser
 from captioner.errors import UserError
 from captioner.models import DEFAULT_TRANSLATOR
 

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from captioner.cli.options import Commands, add_device, add_parser, refuse
+from captioner.cli.shared_options import Commands, add_device, add_parser, refuse
 
 DESCRIPTION = """\
 Trains a captioner as a config says, or, where it has `task: translate`, a translator. Every field

@@ -11,7 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from captioner.cli.options import (
+from captioner.cli.report import report, report_cut, report_too_long
+from captioner.cli.shared_options import (
     Commands,
     add_device,
     add_parser,
@@ -19,7 +20,6 @@ from captioner.cli.options import (
     refuse,
     search_options,
 )
-from captioner.cli.report import report, report_cut, report_too_long
 from captioner.data.parallel import is_gzip, text_bytes
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError

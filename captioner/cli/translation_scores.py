@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from captioner.cli.options import Commands, add_device, add_parser, add_search, search_options
 from captioner.cli.output_files import check_outputs
 from captioner.cli.report import report_cut, report_too_long
+from captioner.cli.shared_options import (
+    Commands,
+    add_device,
+    add_parser,
+    add_search,
+    search_options,
+)
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError
 

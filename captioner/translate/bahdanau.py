@@ -17,8 +17,8 @@ from captioner.field_checks import check_choice, check_probabilities, check_size
 from captioner.translate.cells import FedCell
 from captioner.translate.checks import check_tie
 from captioner.translate.embeddings import Embeddings
-from captioner.translate.encoders import RecurrentEncoder
 from captioner.translate.model import TeacherForced, TranslationModel, stack_steps
+from captioner.translate.recurrent_encoder import RecurrentEncoder
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from captioner.field_checks import check_probabilities, check_sizes
 from captioner.translate.cells import FedCell, RecurrentStack
 from captioner.translate.checks import check_tie
 from captioner.translate.embeddings import Embeddings
-from captioner.translate.encoders import RecurrentEncoder
 from captioner.translate.model import TeacherForced, TranslationModel, stack_steps
+from captioner.translate.recurrent_encoder import RecurrentEncoder
 from captioner.translate.source_memory import RecurrentState, SourceMemory
 
 

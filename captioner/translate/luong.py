@@ -27,13 +27,13 @@ from captioner.field_checks import check_choice, check_probabilities, check_size
 from captioner.translate.cells import FedCell, RecurrentStack
 from captioner.translate.checks import CELLS, check_even, check_tie
 from captioner.translate.embeddings import Embeddings
-from captioner.translate.encoders import RecurrentEncoder
 from captioner.translate.model import (
     TeacherForced,
     TranslationModel,
     stack_steps,
     unflatten_steps,
 )
+from captioner.translate.recurrent_encoder import RecurrentEncoder
 from captioner.translate.source_memory import RecurrentState, SourceMemory
 
 

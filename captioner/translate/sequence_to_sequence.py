@@ -16,8 +16,8 @@ from captioner.field_checks import check_choice, check_probabilities, check_size
 from captioner.translate.cells import RecurrentStack
 from captioner.translate.checks import CELLS, check_tie
 from captioner.translate.embeddings import Embeddings
-from captioner.translate.encoders import RecurrentEncoder, reverse_tokens
 from captioner.translate.model import TeacherForced, TranslationModel
+from captioner.translate.recurrent_encoder import RecurrentEncoder, reverse_tokens
 from captioner.translate.source_memory import RecurrentState, SourceMemory
 
 

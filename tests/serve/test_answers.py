@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from captioner.caption import Caption
-from captioner.caption.caption import NOT_FAMILIAR
+from captioner.caption.written_caption import NOT_FAMILIAR
 from captioner.serve.answers import CaptionAnswer, confidence_in_words
 from captioner.serve.problems import Problem, answer_problem
 

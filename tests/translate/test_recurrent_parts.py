@@ -8,7 +8,7 @@ from torch import nn
 from translation_samples import tokens
 
 from captioner.translate.cells import FedCell, RecurrentStack
-from captioner.translate.encoders import RecurrentEncoder, reverse_tokens
+from captioner.translate.recurrent_encoder import RecurrentEncoder, reverse_tokens
 
 KINDS = ["gru", "lstm"]
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from captioner.caption import Caption
-from captioner.caption.caption import sentence
+from captioner.caption.written_caption import sentence
 from captioner.text.tokenizer import tokenize
 
 CAPTION = Caption("a dog", ("a", "dog"), -1.5, (-0.25, -1.0), torch.zeros(2, 4, 4))
