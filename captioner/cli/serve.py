@@ -9,11 +9,12 @@ from typing import Any
 from captioner.cli.shared_options import Commands, add_device, add_parser
 from captioner.errors import UserError
 from captioner.models import DEFAULT_TRANSLATOR
+from captioner.serve.limits import Limits
 
 DESCRIPTION = """\
-Opens a page on this machine: drop photos, read their captions, point at a word and see where the
-model looked, or write a sentence and see the same of its translation. Programs find all of it there
-as well; /api/openapi.json describes it.
+Opens a page on this machine: drop photos, read their captions, point at a word and see its
+attention map; or write a sentence and see the alignment of its translation. Programs use the same
+server through its HTTP interface, which /api/openapi.json describes.
 
   captioner serve                                    the page, at http://127.0.0.1:8765/
   captioner serve --translator runs/multi30k/model   another translator than the packaged one
@@ -21,22 +22,22 @@ as well; /api/openapi.json describes it.
   captioner serve --host 0.0.0.0                     for everybody who can reach this machine
   curl -F photo=@photo.jpg http://127.0.0.1:8765/api/caption
 
-What is sent is neither written to disk nor kept. Ctrl-C and SIGTERM end it when the requests under
-way are answered. It needs its extra: pip install "captioner[serve]".
+Uploads are neither written to disk nor kept. Ctrl-C and SIGTERM end the server once it has answered
+open requests. It needs its extra: pip install "captioner[serve]".
 """
 
 _PARTS = {"fastapi", "uvicorn", "python_multipart"}
-"""What the extra installs, by the names under which it is imported."""
+"""Modules that the extra installs."""
 
 
 _LIMITS = {
-    "max_upload": ("upload_bytes", 1024**2),
-    "max_pixels": ("pixels", 1_000_000),
-    "max_photos": ("photos", 1),
-    "max_waiting": ("waiting", 1),
-    "timeout": ("seconds", 1),
+    "max_upload": ("upload_bytes", 1024**2, "MB"),
+    "max_pixels": ("pixels", 1_000_000, "MILLIONS"),
+    "max_photos": ("photos", 1, "N"),
+    "max_waiting": ("waiting", 1, "N"),
+    "timeout": ("seconds", 1, "SECONDS"),
 }
-"""Options of limits: the field of `Limits` that each sets, and its unit."""
+"""Options of limits: the field of `Limits` that each sets, its unit and the name of its value."""
 
 
 def add_command(commands: Commands) -> None:
@@ -65,7 +66,7 @@ def add_command(commands: Commands) -> None:
         "--batch-size",
         type=int,
         default=32,
-        help="photos worked on at a time, of all requests together (default: %(default)s)",
+        help="photos in a batch, of all requests together (default: %(default)s)",
     )
     net = parser.add_argument_group("network")
     net.add_argument(
@@ -81,28 +82,19 @@ def add_command(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a name by which browsers may call this machine; localhost, its own and addresses in "
-        "numbers always may",
+        help="accept requests to this host name; localhost, the machine's own name and numeric "
+        "addresses are always accepted",
     )
     net.add_argument("--open", action="store_true", help="open the page in a browser")
     limits = parser.add_argument_group("limits")
-    limits.add_argument(
-        "--max-upload", type=float, metavar="MB", help="of one request (default: 32)"
-    )
-    limits.add_argument(
-        "--max-pixels", type=float, metavar="MILLIONS", help="of a photo (default: 64)"
-    )
-    limits.add_argument("--max-photos", type=int, metavar="N", help="in a request (default: 16)")
-    limits.add_argument(
-        "--max-waiting",
-        type=int,
-        metavar="N",
-        help="photos and sentences not answered yet, of all requests; more are answered with "
-        "'busy' (default: 256)",
-    )
-    limits.add_argument(
-        "--timeout", type=float, metavar="SECONDS", help="for one request (default: 60)"
-    )
+    for option, (name, unit, value) in _LIMITS.items():
+        field = Limits.model_fields[name]
+        limits.add_argument(
+            f"--{option.replace('_', '-')}",
+            type=int if value == "N" else float,
+            metavar=value,
+            help=f"{field.description} (default: {field.default / unit:g})",
+        )
     parser.set_defaults(run=run)
 
 
@@ -114,7 +106,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         from captioner.serve.app import make_app
-        from captioner.serve.limits import Limits
         from captioner.serve.server import listen, serve
         from captioner.serve.service import Service
     except ModuleNotFoundError as error:
@@ -158,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _limits(arguments: argparse.Namespace) -> dict[str, Any]:
     """The limits that were given, in the units of `Limits`."""
     given: dict[str, Any] = {}
-    for option, (name, unit) in _LIMITS.items():
+    for option, (name, unit, _) in _LIMITS.items():
         value = getattr(arguments, option)
         if value is None:
             continue

@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from captioner.serve.limits import Limits
-from captioner.serve.problems import Problem, answer_problem, busy, too_slow
+from captioner.serve.problems import Problem, answer_problem, busy
 
 
 class Admission:
@@ -69,7 +69,7 @@ class Place:
         total, more = self._admission, max(0, items - self.items)
         too_many = total.waiting + more > total.limits.waiting
         if too_many or total.waiting_bytes + size > total.limits.waiting_bytes:
-            raise busy(total.expected_seconds())
+            raise busy("too much is waiting already", total.expected_seconds())
         self.items += more
         self.size += size
         total.waiting += more
@@ -155,7 +155,8 @@ class AdmissionMiddleware:
             if work.done() or has_begun:
                 await work
             elif not leaving.done():
-                raise too_slow(self._admission.limits.seconds)
+                seconds = self._admission.limits.seconds
+                raise busy(f"the answer was not ready within {seconds:g} seconds", 5)
         finally:
             work.cancel()
             leaving.cancel()

@@ -1,8 +1,7 @@
-"""What waits at the same time is worked on together.
+"""Batches work of requests that wait at the same time.
 
-One thread works. While it does, more comes in; when it is done it takes from the queue all that
-may go together, up to the size of a batch. So nothing waits for a batch to fill, and a batch is as
-large as the load.
+One thread works. Meanwhile jobs queue; the thread then takes all that fit together, up to the batch
+size. So no job waits for a batch to fill, and batches grow with the load.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Result = TypeVar("Result")
 
 @dataclass
 class _Job(Generic[Item, Key, Result]):
-    """Items that were submitted together, and the promise of their results."""
+    """Items submitted together, and the future of their results."""
 
     items: Sequence[Item]
     key: Key
@@ -33,10 +32,9 @@ class _Job(Generic[Item, Key, Result]):
 class Batcher(Generic[Item, Key, Result]):
     """A queue and the thread that works on it.
 
-    work: takes items and the key they share, gives one result an item, in order. It is called in
-        one thread, and never twice at a time.
-    batch_size: items of several jobs that are worked on together; a job that has more by itself
-        is worked on as it is.
+    work: takes items and their common key; returns one result an item, in order. Called from one
+        thread only.
+    batch_size: most items of several jobs together; a larger job is a batch of its own.
     """
 
     def __init__(
@@ -52,11 +50,10 @@ class Batcher(Generic[Item, Key, Result]):
         self._thread.start()
 
     def submit(self, items: Sequence[Item], key: Key, alone: bool = False) -> Future[list[Result]]:
-        """Put items into the queue; gives the promise of their results, in order.
+        """Queue items; returns the future of their results, in order.
 
-        key: only what has equal keys is worked on together. alone: these with no others. A promise
-        that is cancelled before its turn is passed over. What `work` raises for items comes out of
-        their promise, and out of no other.
+        key: a batch holds jobs of one key. alone: a batch of its own. A future cancelled before
+        its turn is skipped. An error of `work` ends the future of the job that causes it only.
         Raises `RuntimeError` after `close`.
         """
         job: _Job[Item, Key, Result] = _Job(items, key, alone)
@@ -69,17 +66,17 @@ class Batcher(Generic[Item, Key, Result]):
 
     @property
     def waiting(self) -> int:
-        """How many items are in the queue."""
+        """Number of items in the queue."""
         with self._changed:
             return sum(len(job.items) for job in self._jobs)
 
     @property
     def expected_seconds(self) -> float:
-        """How long what is waiting will take, going by how long the last batches took."""
+        """Time that the queue will take, estimated from the last batches."""
         return self._seconds_an_item * self.waiting
 
     def close(self) -> None:
-        """Finish what is in the queue, take nothing more, and end the thread."""
+        """Finish the queue, refuse more, and end the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -87,7 +84,7 @@ class Batcher(Generic[Item, Key, Result]):
 
     def _run(self) -> None:
         while batch := self._next_batch():
-            # A promise may have been cancelled meanwhile; from here on it cannot be.
+            # From here on a future cannot be cancelled.
             batch = [job for job in batch if job.done.set_running_or_notify_cancel()]
             if batch:
                 started = time.monotonic()
@@ -97,7 +94,7 @@ class Batcher(Generic[Item, Key, Result]):
                 self._seconds_an_item += 0.3 * (seconds - self._seconds_an_item)
 
     def _next_batch(self) -> list[_Job[Item, Key, Result]]:
-        """The job that waited longest and those that may go with it; none when it is over."""
+        """The oldest job and those that fit with it; empty after `close`."""
         with self._changed:
             while not self._jobs and not self._closed:
                 self._changed.wait()
@@ -127,7 +124,7 @@ class Batcher(Generic[Item, Key, Result]):
             if len(batch) == 1:
                 batch[0].done.set_exception(error)
                 return
-            for job in batch:  # One may be at fault; the others are not to suffer from it.
+            for job in batch:  # Only the job that causes the error fails.
                 self._answer([job])
             return
         place = 0

@@ -60,13 +60,7 @@ class DrawnCaption(BaseModel):
     def all_of(cls, caption: Caption) -> list[DrawnCaption]:
         """A caption and its alternatives, but for those without words."""
         return [
-            cls.model_construct(
-                words=list(each.words),
-                maps=each.attention.tolist(),
-                log_probability=each.log_probability,
-                word_log_probabilities=list(each.word_log_probabilities),
-                score=each.score,
-            )
+            cls.model_construct(maps=each.attention.tolist(), **each.as_dict())
             for each in (caption, *caption.alternatives)
             if each.words
         ]

@@ -39,16 +39,10 @@ class ProblemAnswer(BaseModel):
     error: str = Field(description="one sentence")
 
 
-def busy(seconds: float) -> Problem:
-    """The queue is full; it is worth another try after so many seconds."""
+def busy(reason: str, seconds: float) -> Problem:
+    """Too much waits; another try is worth it after so many seconds, of 1 to 60."""
     wait = min(max(1, math.ceil(seconds)), 60)
-    return Problem(503, "busy: too much is waiting already", {"Retry-After": str(wait)})
-
-
-def too_slow(seconds: float) -> Problem:
-    """The answer was not ready within the time of a request, in seconds."""
-    sentence = f"busy: the answer was not ready within {seconds:g} seconds"
-    return Problem(503, sentence, {"Retry-After": "5"})
+    return Problem(503, f"busy: {reason}", {"Retry-After": str(wait)})
 
 
 def field_problem(field: str, sentence: str) -> Problem:

@@ -1,4 +1,4 @@
-"""Listening, until it is told to stop."""
+"""Listens, and runs the application until a signal ends it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from captioner.errors import UserError
 
 @dataclass(frozen=True)
 class Listener:
-    """An open socket, and where the page is.
+    """An open socket.
 
-    address: for whoever can reach it, from another device too if that is possible. here: for a
-    browser of this machine.
+    address: of the page, as other devices reach it if they can. here: of the page, for a browser
+    of this machine.
     """
 
     socket: socket.socket
@@ -28,9 +28,9 @@ class Listener:
 
 
 def listen(host: str, port: int) -> Listener:
-    """Open a socket. port: 0 for any that is free.
+    """Open a socket. port: 0 for any free one.
 
-    Raises `UserError` where that cannot be.
+    Raises `UserError` for a host or port that cannot be listened on.
     """
     if not 0 <= port <= 65535:
         raise UserError(f"port {port} is not between 0 and 65535")
@@ -52,15 +52,15 @@ def listen(host: str, port: int) -> Listener:
     if not ipaddress.ip_address(str(place[0]).partition("%")[0]).is_unspecified:
         address = _page(host, port)
         return Listener(opened, address, address)
-    # Of all its addresses, one that a telephone beside this machine can open.
+    # One of many addresses: the one that a telephone in the same network can open.
     outside = _own_address(_families(opened)) or socket.gethostname()
-    # Browsers let a page of the machine itself use the camera.
+    # Browsers allow the camera to a page of a loopback address.
     inside = "127.0.0.1" if socket.AF_INET in _families(opened) else "::1"
     return Listener(opened, _page(outside, port), _page(inside, port))
 
 
 def configuration(app: ASGIApp, seconds: float) -> uvicorn.Config:
-    """How the application is served. seconds: how long the end waits for requests under way."""
+    """Settings of the server. seconds: patience with open requests when it ends."""
     return uvicorn.Config(
         app,
         http="h11",
@@ -75,9 +75,9 @@ def configuration(app: ASGIApp, seconds: float) -> uvicorn.Config:
 
 
 def serve(app: ASGIApp, listener: Listener, seconds: float) -> None:
-    """Answer requests until Ctrl-C or SIGTERM, and those under way before it returns.
+    """Answer requests until Ctrl-C or SIGTERM, then the open ones.
 
-    seconds: after which it waits for them no longer. A second Ctrl-C ends it at once.
+    seconds: patience with those. A second Ctrl-C ends it immediately.
     """
     # The answer itself says that a sentence was too long.
     with warnings.catch_warnings():
@@ -91,11 +91,11 @@ def serve(app: ASGIApp, listener: Listener, seconds: float) -> None:
 
 
 _FAR = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
-"""Addresses that nobody has (RFC 5737, RFC 3849), the older version of the protocol first."""
+"""Reserved addresses (RFC 5737, RFC 3849), IPv4 first."""
 
 
 def _families(opened: socket.socket) -> list[socket.AddressFamily]:
-    """The versions of the protocol in which a socket that listens everywhere can be reached."""
+    """Versions of IP in which a socket that listens on all addresses can be reached."""
     if opened.family == socket.AF_INET6:
         alone = opened.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
         return [socket.AF_INET6] if alone else [socket.AF_INET, socket.AF_INET6]
@@ -103,10 +103,9 @@ def _families(opened: socket.socket) -> list[socket.AddressFamily]:
 
 
 def _own_address(families: Iterable[socket.AddressFamily]) -> str | None:
-    """This machine's address on its network; None where it is on none.
+    """This machine's address in its network; None without a network.
 
-    It is the one from which the machine would send to afar. Connecting a datagram socket looks
-    that up, and sends nothing.
+    Connecting a datagram socket looks up the address it would send from, and sends nothing.
     """
     for family in families:
         try:
