@@ -1,4 +1,4 @@
-"""Where training and validation get their annotation vectors: a feature store, or the photos."""
+"""Annotation vectors for training and validation: from a feature store or from the photos."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def stored_features(
     ranks: int = 1,
     local_ranks: int = 1,
 ) -> dict[str, FeatureStore]:
-    """The annotation vectors of each source, from the store; computed where they are not there.
+    """Open the feature store of each source, filled where rows are missing.
 
     Training photos are stored mirrored as well where the recipe says so.
 
@@ -77,12 +77,12 @@ def store_recipe_features(
     """Fill the stores in the folder that the recipe's `features.folder` names, and open them.
 
     processes: how many processes of this machine share the work; each has an encoder of its own.
-        With a `device` of "cuda" they share the GPUs evenly.
+        With the device "cuda" they share the GPUs evenly.
     splits: further splits of the data, as the format names them, to store beside `train` and
         `validation`.
 
-    Raises `UserError` when the recipe trains its encoder or stores no features, which leaves
-    nothing to do, when it names no folder, when a process dies, and as `stored_features` does.
+    Raises `UserError` when the recipe trains its encoder, stores no features or names no folder,
+    when a process dies, and as `stored_features` does.
     """
     if processes < 1:
         raise UserError(f"{processes} processes are not at least 1")
@@ -110,7 +110,7 @@ def readable(source: Source, store: FeatureStore) -> list[int]:
 
 
 class StoredRows:
-    """Annotation vectors from a store of N photos, mirrored or not by chance."""
+    """Annotation vectors from a store of N photos, mirrored at random."""
 
     def __init__(
         self,
@@ -120,12 +120,11 @@ class StoredRows:
         dtype: torch.dtype = torch.float32,
         pinned: bool = False,
     ) -> None:
-        """Rows of a store whose first `count` are the photos as they are.
+        """Rows of a store whose first `count` are the photos themselves.
 
-        mirror: whether so many more are the same photos mirrored.
-        dtype: of what is read; float16 is what is stored.
-        pinned: read into memory that a GPU fetches by itself (`to(device, non_blocking=True)`) and
-            that torch uses again once it has; with float16 only, and where there is a GPU.
+        mirror: whether as many more are the same photos mirrored.
+        dtype: of the result; float16 needs no conversion.
+        pinned: read into pinned host memory; float16 only, and needs a GPU.
         """
         self.store, self.count, self.mirror = store, count, mirror
         self.dtype, self.pinned = dtype, pinned
@@ -135,7 +134,7 @@ class StoredRows:
     ) -> Tensor:
         """Rows (B,) -> annotation vectors (B, L, D); mirrored ones only with a generator.
 
-        part: which of the rows are read; which are mirrored does not depend on it.
+        part: the rows to read; which rows are mirrored does not depend on it.
         """
         if self.mirror and generator is not None:
             flips = torch.randint(2, rows.shape, generator=generator)  # (B,)
@@ -151,7 +150,7 @@ class StoredRows:
 
 
 class PixelRows:
-    """Photos themselves, for an encoder that reads them in every step, trained along or not."""
+    """The photos themselves, for an encoder that reads them in every step."""
 
     def __init__(
         self,
@@ -161,12 +160,12 @@ class PixelRows:
         loaders: ThreadPoolExecutor | None = None,
         augmentation: Augmentation | None = None,
     ) -> None:
-        """Photos of a source; `encoder` is for those who want their `annotations`.
+        """Photos of a source.
 
-        loaders: threads that load a batch's photos, for a GPU; into memory that it fetches by
-            itself (`to(device, non_blocking=True)`). Without them photos are loaded one by one, as
-            on a CPU, where the step has use for every core.
-        augmentation: how photos are changed that are read with a generator.
+        encoder: needed by `annotations` alone.
+        loaders: threads that load a batch's photos, into pinned host memory where there is a GPU.
+            None loads them one by one, as on a CPU, where the step uses every core.
+        augmentation: of photos that are read with a generator.
         """
         self.augmentation = augmentation or Augmentation()
         self.source, self.preprocessing, self.encoder = source, preprocessing, encoder
@@ -177,7 +176,7 @@ class PixelRows:
     ) -> Tensor:
         """Rows (B,) -> preprocessed photos (B, 3, size, size); augmented only with a generator.
 
-        part: which of the rows are read; how a photo is changed does not depend on it.
+        part: the rows to read; how a photo is augmented does not depend on it.
         """
         chosen = rows[part].tolist()
         seeds: list[int | None] = [None] * len(chosen)
@@ -191,14 +190,14 @@ class PixelRows:
         return photos.pin_memory() if pinned else photos
 
     def _photo(self, row: int, seed: int | None) -> Tensor:
-        """A photo, preprocessed: (3, size, size); augmented where there is a seed to draw from."""
+        """A photo, preprocessed: (3, size, size); augmented if there is a seed."""
         photo = self.source.open_photo(row)
         if seed is not None:
             photo = self.augmentation(photo, torch.Generator().manual_seed(seed))
         return self.preprocessing(photo)
 
     def annotations(self, rows: Tensor) -> Tensor:
-        """Rows (B,) -> annotation vectors (B, L, D), by the encoder as it is now."""
+        """Rows (B,) -> annotation vectors (B, L, D), by the encoder's present weights."""
         assert self.encoder is not None
         device = next(self.encoder.parameters()).device
         found: Tensor = self.encoder(self.read(rows).to(device))
@@ -206,13 +205,13 @@ class PixelRows:
 
 
 class EncodedRows:
-    """Annotation vectors of photos that a frozen encoder reads whenever they are asked for.
+    """Annotation vectors that a frozen encoder computes from the photos at each read.
 
-    They are what a store would give, but for its rounding to float16.
+    They equal those of a store but for its rounding to float16.
     """
 
     def __init__(self, photos: PixelRows, encoder: Encoder, precision: str = "float32") -> None:
-        """Of an encoder in evaluation mode. precision: of its products; see `FeaturesConfig`."""
+        """encoder: in evaluation mode. precision: of its products; see `FeaturesConfig`."""
         self.photos, self.encoder, self.precision = photos, encoder, precision
 
     def read(
@@ -220,7 +219,7 @@ class EncodedRows:
     ) -> Tensor:
         """Rows (B,) -> annotation vectors (B, L, D), without a gradient, on the encoder's device.
 
-        part: which of the rows are read.
+        part: the rows to read.
         """
         return encode(self.encoder, self.photos.read(rows, generator, part), self.precision)
 

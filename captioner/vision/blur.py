@@ -1,4 +1,4 @@
-"""Taking the content out of places of a photo, at the model's input, and leaving the rest."""
+"""Blurs places of a photo, which removes their content from the model's input."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOFTNESS = 1 / 4
 
 
 def blurred(pixels: Tensor, standard_deviation: float | None = None) -> Tensor:
-    """Photos (..., height, width), blurred by a Gaussian; beyond the edge the photo is mirrored.
+    """Blur photos (..., height, width) by a Gaussian; beyond the edge the photo is mirrored.
 
     standard_deviation: in pixels; by default `BLUR_SHARE` of the shorter side. The kernel ends
         after three of them, or where it would reach over a whole photo. 0 changes nothing.
@@ -35,15 +35,12 @@ def blurred(pixels: Tensor, standard_deviation: float | None = None) -> Tensor:
 
 
 def blur_places(pixels: Tensor, content_free: Tensor, places: Tensor) -> Tensor:
-    """One photo with places of it replaced, in N ways.
+    """Replace places of one photo, in N ways -> (N, 3, height, width).
 
-    pixels, content_free: (3, height, width), the photo and what replaces it, as from `blurred`.
-    places: (N, rows, columns) boolean, True where the photo is replaced; a place is a rectangle
-        of height / rows by width / columns pixels, its edge softened by `SOFTNESS` places, so
+    pixels, content_free: (3, height, width), the photo and its replacement, as from `blurred`.
+    places: (N, rows, columns) boolean, True where the photo is replaced. A place is a rectangle
+        of height / rows by width / columns pixels. Its edge is softened by `SOFTNESS` places, so
         that no new edge is drawn into the photo.
-
-    Returns (N, 3, height, width). No place leaves the photo as it is, and all of them leave
-    nothing of it.
     """
     height, width = pixels.shape[-2:]
     rows, columns = places.shape[-2:]
@@ -57,7 +54,7 @@ def blur_places(pixels: Tensor, content_free: Tensor, places: Tensor) -> Tensor:
 
 
 def _smoothing(length: int, deviation: float, like: Tensor) -> Tensor:
-    """The matrix (length, length) that blurs a line of pixels, each row of it adding up to 1."""
+    """The matrix (length, length) that blurs a line of pixels; each of its rows sums to 1."""
     radius = min(math.ceil(3 * deviation), length - 1)
     if radius < 1:
         return torch.eye(length, dtype=like.dtype, device=like.device)

@@ -1,4 +1,4 @@
-"""From what a person types to a list of image files."""
+"""Image files named by files, folders and patterns on the command line."""
 
 from __future__ import annotations
 

@@ -60,8 +60,7 @@ class VGGConfig:
 class VGGEncoder(Encoder):
     """A VGG without its last pooling and classifier.
 
-    The convolutions carry torchvision's names (`features.N.weight`), so the weights of a
-    torchvision VGG load as they are; what torchvision keeps behind the last pooling is not here.
+    The convolutions have torchvision's names (`features.N.weight`), so torchvision's weights load.
     """
 
     annotation_size = ANNOTATION_SIZE
@@ -73,15 +72,13 @@ class VGGEncoder(Encoder):
         self.config = config
         self.features = nn.Sequential(*_layers(config))
         self._frozen_layers = 0
-        self._frozen: list[nn.Module] = []  # what stays in evaluation mode
+        self._frozen: list[nn.Module] = []  # layers that stay in evaluation mode
 
     def freeze(self, stages: int, batch_norm: bool) -> None:
-        """Leave parts of the network as they are when the rest is trained.
+        """Freeze the first of the five blocks: no gradient, and always evaluation mode.
 
-        stages: so many of the five blocks of convolutions, from the photo on: they take no
-            gradient and stay in evaluation mode.
-        batch_norm: the same for the batch normalisation of the other blocks, whose statistics of
-            many photos would drift with those of small batches.
+        batch_norm: freeze the batch normalisation of the other blocks too, whose statistics would
+            drift with small batches.
         """
         pools = [i for i, layer in enumerate(self.features) if isinstance(layer, nn.MaxPool2d)]
         ends = [0, *(place + 1 for place in pools), len(self.features)]
@@ -95,7 +92,7 @@ class VGGEncoder(Encoder):
         self.train(self.training)
 
     def train(self, mode: bool = True) -> VGGEncoder:
-        """Set the mode of what is not frozen."""
+        """Set the mode of the layers that are not frozen."""
         super().train(mode)
         for layer in self._frozen:
             layer.eval()
