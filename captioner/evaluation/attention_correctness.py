@@ -1,4 +1,4 @@
-"""Does a word's attention lie on the thing that the word names?
+"""Measures whether a word's attention lies on the thing that the word names.
 
 Mass inside: Liu, Mao, Sha and Yuille 2017, *Attention Correctness in Neural Image Captioning*,
 section 3.2. Pointing game: Zhang, Lin, Brandt, Shen and Sclaroff 2016, *Top-down Neural Attention
@@ -26,13 +26,11 @@ Floats = NDArray[np.float64]
 def mass_inside(attention: ArrayLike, coverage: ArrayLike) -> Floats:
     """The share, 0 to 1, of each map's attention that lies in its target: (...,).
 
-    attention: (..., rows, columns), no negative entry, some positive in each map; a map need not
-        sum to one.
-    coverage: (..., rows, columns), how much of each cell lies in the target. A cell's attention is
-        spread evenly over the cell, so that a cell half inside counts half. Even attention
-        scores the mean of the coverage: what no attention at all is worth.
+    attention: (..., rows, columns), not negative, not all zero; a map need not sum to one.
+    coverage: (..., rows, columns), the share of each cell in the target. A cell half inside counts
+        half. Even attention scores the mean of the coverage.
 
-    Liu et al. 2017, section 3.2. Raises `UserError` for maps that are not as above.
+    Liu et al. 2017, section 3.2. Raises `UserError` as `check_maps` does.
     """
     weights = check_maps(attention)
     total = weights.sum(axis=(-2, -1))
@@ -45,9 +43,9 @@ def pointing(attention: ArrayLike, centres: ArrayLike) -> Floats:
     attention: (..., rows, columns), as for `mass_inside`.
     centres: (..., rows, columns) boolean, whether a cell's centre lies in the target.
 
-    Cells that share the maximum share the hit: even attention scores the share of all centres
-    that are inside, which is the chance of a blind guess. Unlike Zhang et al. 2016, who allow 15
-    pixels beside the target, nothing beside it counts.
+    Cells that share the maximum share the hit, so even attention scores the share of all centres
+    that are inside, as a blind guess does. Stricter than Zhang et al. 2016, who accept 15 pixels
+    beside the target.
     Raises `UserError` as `mass_inside` does.
     """
     weights = check_maps(attention)
@@ -58,12 +56,12 @@ def pointing(attention: ArrayLike, centres: ArrayLike) -> Floats:
 
 
 def uniform_map(rows: int, columns: int) -> Floats:
-    """The map (rows, columns) of looking everywhere alike."""
+    """The map (rows, columns) of even attention."""
     return np.full((rows, columns), 1 / (rows * columns))
 
 
 def centre_prior(rows: int, columns: int) -> Floats:
-    """The map (rows, columns) of always looking at the middle, whatever is there.
+    """The map (rows, columns) of always attending to the middle.
 
     A Gaussian around the centre with a standard deviation of `CENTRE_PRIOR_WIDTH` of each side,
     integrated over each cell, cut off at the edges and summing to one.

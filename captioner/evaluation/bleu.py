@@ -15,8 +15,8 @@ import numpy as np
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.ngrams import MAXIMUM_ORDER, FloatArray, IntArray, Tokens, sum_by
 
-# The COCO evaluation adds these two, so that nothing is divided by zero and that a sentence without
-# a match scores almost nothing instead of nothing. They are part of the metric's definition there.
+# The COCO evaluation adds these to avoid dividing by zero and a score of exactly 0; part of its
+# definition.
 _ADDED_ABOVE = 1e-15
 _ADDED_BELOW = 1e-9
 
@@ -29,9 +29,9 @@ class BleuScores:
 
     scores: BLEU-1 to BLEU-4, fractions of one, brevity penalty included.
     precisions: the clipped precision of the n-grams of each length, fractions of one.
-    brevity_penalty: 1 where the captions are longer than their references, below 1 otherwise.
-    hypothesis_length, reference_length: words in all; of each image the reference whose length is
-        closest to the caption's counts, the shorter one where two are equally close.
+    brevity_penalty: 1 if the captions are longer than their references, below 1 otherwise.
+    hypothesis_length, reference_length: words in all; of an image's references, the one closest in
+        length to the caption counts, the shorter in a tie.
     per_image: (I, 4) BLEU-1 to BLEU-4 of each image on its own.
     """
 
@@ -45,9 +45,9 @@ class BleuScores:
 
 @dataclass(frozen=True)
 class BleuStatistics:
-    """What BLEU needs to know of each of I images; rows may be picked, repeated and left out.
+    """The counts behind BLEU of I images; rows may be picked, repeated and left out.
 
-    matches: (I, 4) n-grams of the caption that its references have too, clipped.
+    matches: (I, 4) n-grams of the caption that a reference has, clipped.
     ngrams: (I, 4) n-grams of the caption.
     hypothesis_length, reference_length: (I,) words, as in `BleuScores`.
     """
@@ -90,7 +90,7 @@ def bleu(hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -
 
 
 def bleu_statistics(corpus: Corpus) -> BleuStatistics:
-    """The counts that BLEU is computed from, image by image."""
+    """Count the matches and lengths behind BLEU, image by image."""
     matches = np.stack(
         [
             # An n-gram counts at most as often as any one reference has it.
@@ -114,7 +114,7 @@ def _closest_lengths(corpus: Corpus) -> IntArray:
     own = corpus.lengths[corpus.firsts][corpus.image_of]  # (S,)
     distance = np.abs(corpus.lengths - own)
     base = int(corpus.lengths.max()) + 1
-    far = base * base  # the caption itself is not to be the closest
+    far = base * base  # excludes the caption itself
     rank = np.where(corpus.is_reference, distance * base + corpus.lengths, far)
     return np.minimum.reduceat(rank, corpus.firsts) % base
 

@@ -1,4 +1,4 @@
-"""Scoring captions: strings in, every metric out."""
+"""Scores captions given as strings, by every metric."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ Image = TypeVar("Image", bound=ImageId)
 
 @dataclass(frozen=True)
 class CaptionScores:
-    """The scores of I captions against their references, by those metrics that were asked for.
+    """The scores of I captions against their references; None for metrics not asked for.
 
-    Each holds the score of the corpus and, as `per_image`, that of every image in the order of
-    `texts`, which are what was scored. bleu_counts: what BLEU is computed from.
-    document_frequency: the stored one that CIDEr-D took; None where it was counted over the
-        references. document_frequency_name: what it is called, as the name of its file.
+    texts: the captions. Each metric holds the score of the corpus and, as `per_image`, that of
+        every image in their order. bleu_counts: the counts behind BLEU.
+    document_frequency: the stored one behind CIDEr-D; None if counted over the references.
+    document_frequency_name: of its file.
     """
 
     texts: CaptionTexts
@@ -68,7 +68,7 @@ class CaptionScores:
 
     @property
     def images(self) -> int:
-        """How many images were scored: I."""
+        """The number of images, I."""
         return len(self.texts)
 
     def by_name(self) -> dict[str, float]:
@@ -87,7 +87,7 @@ class CaptionScores:
     def per_image_by_name(self) -> dict[str, FloatArray]:
         """The scores (I,) of every image on its own, by the names of `score_names`.
 
-        NaN where a caption has no content words.
+        NaN for a caption without content words.
         """
         columns: dict[str, FloatArray] = {}
         if self.bleu is not None:
@@ -112,7 +112,7 @@ class CaptionScores:
         ]
 
     def terms(self) -> list[ImageTerms]:
-        """The scores as `confidence_intervals` and `compare` take them, in the same order."""
+        """The scores for `confidence_intervals` and `compare`, in the same order."""
         terms = []
         if self.bleu_counts is not None:
             terms.append(ImageTerms(BLEU_NAMES, self.bleu_counts.terms(), bleu_of_totals))
@@ -129,11 +129,11 @@ class CaptionScores:
         return terms
 
     def as_dict(self) -> dict[str, Any]:
-        """The scores of `by_name`, and what goes with them.
+        """The scores of `by_name` with their circumstances.
 
-        `brevity_penalty`, `hypothesis_length` and `reference_length` (words) where BLEU was asked
-        for; `images`; `references_without_caption`, how many further images have references;
-        `document_frequency`, its `file` and its number of `images`, where a stored one was used.
+        With BLEU `brevity_penalty`, `hypothesis_length` and `reference_length` (words); `images`;
+        `references_without_caption`, the number of further images with references; with a stored
+        `document_frequency` its `file` and its number of `images`.
         """
         found: dict[str, Any] = dict(self.by_name())
         if self.bleu is not None:
@@ -150,7 +150,7 @@ class CaptionScores:
         return found
 
     def table(self, intervals: Mapping[str, Interval] | None = None) -> str:
-        """The scores as lines of text, one a metric; `intervals` by name go beside them."""
+        """The scores as lines of text, one a metric, with `intervals` by name beside them."""
         lines = []
         for name, score in self.by_name().items():
             interval = (intervals or {}).get(name)
@@ -201,12 +201,12 @@ def evaluate_captions(
     """Score one caption an image against the image's references.
 
     hypotheses, references: both by image, or both sequences in the same order of images. A caption
-        may be empty; an image has at least one reference. By image, further images may have
-        references: as in the COCO evaluation, they do not count.
-    tokenizer: turns a caption, of either side, into words; by default `tokenize_unsplit`. A word
-        with white space in it is one word to ROUGE-L and several to the others: see there.
-    document_frequency: of CIDEr-D; counted over the references of these images if not given.
-    metrics: which of `METRICS`.
+        may be empty; an image has at least one reference. By image, references of further images
+        are ignored, as in the COCO evaluation.
+    tokenizer: of captions and references; by default `tokenize_unsplit`. A word with white space in
+        it is one word to ROUGE-L and several to the others.
+    document_frequency: of CIDEr-D; by default counted over the references of these images.
+    metrics: some of `METRICS`.
 
     Raises `UserError`, naming the image, for one without references, and as `score_texts` does.
     """
@@ -221,10 +221,10 @@ def score_texts(
     document_frequency: DocumentFrequency | None = None,
     document_frequency_name: str = "",
 ) -> CaptionScores:
-    """Score captions that are brought together with their references; as `evaluate_captions`.
+    """Score texts as `evaluate_captions` does.
 
-    Raises `UserError` when there is no image, for a metric that is unknown or cannot be run, and
-    where CIDEr-D is asked for a single image without a document frequency.
+    Raises `UserError` if there is no image, for an unknown metric or one that cannot be run, and
+    for CIDEr-D of a single image without a document frequency.
     """
     check_metrics(metrics)
     with_cider = "CIDEr-D" in metrics
@@ -251,7 +251,7 @@ def score_texts(
 
 
 def check_metrics(metrics: Sequence[str]) -> None:
-    """Raise `UserError` for no metrics, for an unknown one and for one that cannot be run here."""
+    """Raise `UserError` for no metrics, an unknown one and one that cannot be run here."""
     if isinstance(metrics, str) or len(metrics) == 0:
         raise UserError(f"metrics {metrics!r} is not a list of some of {', '.join(METRICS)}")
     for metric in metrics:

@@ -1,8 +1,8 @@
-"""CIDEr-D: agreement with the references, rare n-grams counting more than common ones.
+"""CIDEr-D: agreement with the references, weighted by how rare n-grams are.
 
 Vedantam, Zitnick and Parikh 2015, *CIDEr: Consensus-based Image Description Evaluation*,
-section 8 (CIDEr-D). The COCO evaluation calls this score "CIDEr"; it is CIDEr-D, for it clips
-and penalises a difference in length.
+section 8 (CIDEr-D). The COCO evaluation calls this score "CIDEr", but clips counts and
+penalises a difference in length, as CIDEr-D does.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class CiderScores:
 
 @dataclass(frozen=True)
 class DocumentFrequency:
-    """In the references of how many images each n-gram occurs, out of how many images.
+    """The number of images in whose references each n-gram occurs.
 
     images: number of images, at least 2: with one, every n-gram weighs log(1) = 0.
-    counts: n-grams of one to four words; one that is absent counts as occurring in one image.
+    counts: of n-grams of one to four words; an absent one counts as occurring in one image.
 
     Raises `UserError` for fewer than two images or a count outside 1 to `images`.
     """
@@ -98,11 +98,10 @@ def cider_d(
     """CIDEr-D of tokenised captions.
 
     hypotheses: one caption an image. references: one or more captions an image, in the same order.
-    document_frequency: how common each n-gram is; counted over these very references if not given,
-        which is what the COCO evaluation does.
+    document_frequency: by default counted over these references, as the COCO evaluation does.
 
     Raises `UserError` as `check_corpus` does, and for a single image without a document frequency:
-    every n-gram then occurs in every image, and every score would be 0.
+    each n-gram would occur in every image, and the score would be 0.
     """
     return corpus_cider_d(Corpus.of(hypotheses, references), document_frequency)
 
@@ -140,7 +139,7 @@ def corpus_cider_d(
 
 
 def _image_counts(ngrams: ImageNgrams) -> IntArray:
-    """In the references of how many different images each n-gram occurs."""
+    """The number of images in whose references each n-gram occurs."""
     occurring = ngrams.ngram[ngrams.in_reference > 0]
     return np.bincount(occurring, minlength=ngrams.counts.number_of_ngrams)
 

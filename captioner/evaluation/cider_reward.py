@@ -1,4 +1,4 @@
-"""CIDEr-D as a reward in training: many captions against references that are known beforehand.
+"""CIDEr-D as a reward in training: scores many captions against fixed references.
 
 Rennie et al. 2017, *Self-Critical Sequence Training for Image Captioning*, section 4.
 """
@@ -23,27 +23,26 @@ from captioner.evaluation.ngrams import (
 )
 
 Sentence = Sequence[int]
-"""A caption whose words are numbers, from 0."""
+"""A caption as numbers of words, from 0."""
 
 
 class CiderReward:
-    """CIDEr-D of captions of images whose references are known beforehand.
+    """CIDEr-D of captions against fixed references.
 
-    What `captioner.evaluation.cider.cider_d` counts anew in every call is counted once here: the
-    document frequency, over the references of all images, and the weights of every reference. A
-    batch of 250 captions is scored in milliseconds.
+    Counts once what `captioner.evaluation.cider.cider_d` counts in every call: the document
+    frequency over the references of all images, and the references' n-grams. Scores a batch of 250
+    captions in milliseconds.
 
-    Images are numbered in the order of their references, n-grams of one to four words in one row
-    for all lengths. Entries are pairs of a reference and an n-gram in it, image by image and,
-    within one, by n-gram. As there are many millions of them in a set like COCO, of each only its
-    three numbers are kept, in int32; its weight is computed when it is asked for.
+    Images are numbered in the order of their references; n-grams of one to four words share one
+    numbering. Entries are pairs of a reference and an n-gram in it, by image, then by n-gram. COCO
+    has many millions of them, so an entry keeps three int32 numbers only; weights are computed on
+    demand.
     """
 
     def __init__(self, references: Sequence[Sequence[Sentence]]) -> None:
-        """Count over the references of the I images, one or more for each.
+        """Count over the references of I images.
 
-        Raises `UserError` for fewer than two images, which have no document frequency, and for an
-        image without a reference.
+        Raises `UserError` for fewer than two images and for an image without a reference.
         """
         if len(references) < 2:
             raise UserError(
@@ -58,13 +57,13 @@ class CiderReward:
         self.references = counts
         self._first = np.cumsum(counts) - counts  # (I,), the first of each image's references
         self._most = int(counts.max())
-        self._common = float(np.log(len(references)))  # weight of what only one image has, or none
+        self._common = float(np.log(len(references)))  # weight of an n-gram in one image, or none
         self._lengths = _lengths(sentences)  # (S,)
         words = _row(sentences)
         self._kinds = int(words.max(initial=0)) + 1
-        self._codes: list[IntArray] = []  # of each length the n-grams there are, sorted
-        self._offsets: list[int] = []  # what the n-grams of each length are numbered from
-        norms = np.zeros((MAXIMUM_ORDER, len(sentences)))  # of the weights in n-grams of a length
+        self._codes: list[IntArray] = []  # the n-grams of each length, sorted
+        self._offsets: list[int] = []  # first number of each length
+        norms = np.zeros((MAXIMUM_ORDER, len(sentences)))  # of the weights, by length of the n-gram
         # Of each length, the entries' references, n-grams and counts.
         sentence_of: list[NDArray[np.int32]] = []
         ngram_of: list[NDArray[np.int32]] = []
@@ -74,7 +73,7 @@ class CiderReward:
         offset = 0
         counted = count_ngrams(words, self._lengths)
         while counted:
-            found = counted.pop(0)  # Which takes much memory, and is let go behind its turn.
+            found = counted.pop(0)  # Frees the memory of each length after use.
             starts = found.examples
             codes = number_at[starts] * self._kinds + words[starts + found.order - 1]
             self._codes.append(codes)
@@ -91,23 +90,23 @@ class CiderReward:
             count_of.append(found.count.astype(np.int32))
             rarities.append(rarity)
             offset += len(codes)
-        # Of every n-gram; and one more, so that there is one where no reference has a word.
+        # Of every n-gram, and one more in case no reference has a word.
         self._rarity = np.concatenate([*rarities, np.zeros(1)])
         self._norms = norms  # (4, S)
         belongs_to = image_of.astype(np.int32)[np.concatenate(sentence_of)]  # (E,), an image
         of_image = np.bincount(belongs_to, minlength=len(counts))
         self._start = np.concatenate([[0], np.cumsum(of_image)])  # (I + 1,), into entries
-        places = np.argsort(belongs_to, kind="stable")  # (E,); they are by n-gram already.
+        places = np.argsort(belongs_to, kind="stable")  # (E,); by n-gram within an image
         del belongs_to
         self._sentence = np.concatenate(sentence_of)[places]
         self._ngram = np.concatenate(ngram_of)[places]
         self._count = np.concatenate(count_of)[places]
 
     def __call__(self, images: IntArray, captions: Sequence[Sentence]) -> FloatArray:
-        """CIDEr-D (N,) of N captions, of 0 to 10.
+        """CIDEr-D (N,) of N captions, from 0 to 10.
 
-        images: (N,), which image each is of; an image may come many times. captions: words with
-        the numbers that they have in the references; other numbers are words no reference has.
+        images: (N,) the image of each caption; an image may repeat. captions: words numbered as in
+        the references; a number unknown there is a word that no reference has.
         """
         if len(captions) == 0:
             return np.zeros(0)
@@ -149,8 +148,8 @@ class CiderReward:
     ) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
         """The captions' n-grams that references have: caption, n-gram, weight and its share.
 
-        The share is the weight over the norm of all weights of the caption in n-grams of that
-        length, those that no reference has among them.
+        The share is the weight divided by the norm of all weights of the caption in n-grams of
+        that length, with those that no reference has.
         """
         words = _row(captions)
         words = np.where(words < self._kinds, words, self._kinds + words)
@@ -178,7 +177,7 @@ class CiderReward:
     def _next_numbers(self, number_at: IntArray, words: IntArray, order: int) -> IntArray:
         """Numbers (W,) of the n-grams that begin at each word, from those of one word less.
 
-        -1 where no reference has it. What runs over the end of its sentence has some number.
+        -1 if no reference has it; arbitrary for n-grams that run over a sentence's end.
         """
         codes = self._codes[order - 1]
         ahead = np.full(len(words), self._kinds, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The corpus that every caption metric scores: tokenised captions with their references."""
+"""Tokenised captions with their references, in the form that caption metrics count in."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from captioner.evaluation.ngrams import (
 
 @dataclass(frozen=True)
 class Corpus:
-    """Captions and references of I images in the form that metrics count in; made by `of`.
+    """Captions and references of I images; made by `of`.
 
-    sentences: the S sentences: of each image its caption and after it its references.
-    image_of: (S,) the image of each. firsts: (I,) where each image's caption stands.
-    words: (W,) all words of all sentences in one row, as numbers. lengths: (S,) in words.
+    sentences: S sentences, each image's caption before its references.
+    image_of: (S,) the image of each. firsts: (I,) the index of each image's caption.
+    words: (W,) the words of all sentences as numbers. lengths: (S,) in words.
     numbers: the number of each word.
     """
 
@@ -61,9 +61,9 @@ class Corpus:
         )
 
     def split(self) -> Corpus:
-        """The same corpus with words that have white space in them, "22 3/4", split there.
+        """The same corpus with words such as "22 3/4" split at white space.
 
-        They are few as a rule: only the sentences that have one are numbered again.
+        Renumbers only the few sentences that have one.
         """
         spaced = [number for word, number in self.numbers.items() if len(word.split()) != 1]
         if not spaced:
@@ -85,12 +85,12 @@ class Corpus:
 
     @property
     def images(self) -> int:
-        """How many images there are."""
+        """The number of images, I."""
         return len(self.firsts)
 
     @cached_property
     def is_reference(self) -> NDArray[np.bool_]:
-        """Of each sentence (S,) whether it is a reference, not a caption to be scored."""
+        """Whether each sentence (S,) is a reference."""
         references = np.ones(len(self.sentences), dtype=np.bool_)
         references[self.firsts] = False
         return references
@@ -106,11 +106,11 @@ class Corpus:
 
 @dataclass(frozen=True)
 class ImageNgrams:
-    """The n-grams of one length, by image: P pairs of an image and an n-gram that occurs there.
+    """The n-grams of one length, as P pairs of an image and an n-gram in its sentences.
 
-    counts: sentence by sentence, E entries. of_reference: (E,). pair: (E,) the pair of each entry.
-    ngram, image: (P,). in_caption: (P,) how often the image's caption has it, often 0.
-    in_reference: (P,) how often that one of the image's references has it which has it most.
+    counts: by sentence, E entries. of_reference: (E,). pair: (E,) the pair of each entry.
+    ngram, image: (P,). in_caption: (P,) the count in the image's caption, often 0.
+    in_reference: (P,) the highest count in any one of the image's references.
     """
 
     counts: NgramCounts
@@ -126,9 +126,9 @@ class ImageNgrams:
         cls, counts: NgramCounts, image_of: IntArray, is_reference: NDArray[np.bool_]
     ) -> ImageNgrams:
         """Gather counts by image; image_of, is_reference: (S,) as in `Corpus`."""
-        image = image_of[counts.sentence]  # (E,), together for each n-gram, as the sentences are
+        image = image_of[counts.sentence]  # (E,), sorted within each n-gram
         another = changes(image) | changes(counts.ngram)
-        start = np.flatnonzero(another)  # (P,), the caption's entry first where it has one
+        start = np.flatnonzero(another)  # (P,); a caption's entry comes first
         of_reference = is_reference[counts.sentence]
         by_reference = np.where(of_reference, counts.count, 0)
         return cls(
@@ -143,13 +143,13 @@ class ImageNgrams:
 
 
 def check_corpus(hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> None:
-    """Refuse what cannot be scored.
+    """Check that captions and references can be scored.
 
     hypotheses: one tokenised caption an image; it may be empty.
     references: for each image, in the same order, one or more tokenised captions.
 
-    Raises `UserError` when there are no images, when the two differ in length, when an image has
-    no reference, or when a caption is a string instead of a list of words.
+    Raises `UserError` if there are no images, if the two differ in length, if an image has no
+    reference, or if a caption is a string.
     """
     if len(hypotheses) != len(references):
         raise UserError(
@@ -161,7 +161,7 @@ def check_corpus(hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tok
     for index, (hypothesis, candidates) in enumerate(zip(hypotheses, references, strict=True)):
         if isinstance(candidates, str) or len(candidates) == 0:
             raise UserError(f"image number {index} has no list of reference captions")
-        # The type of most is told more quickly than what they are an instance of.
+        # Comparing types is faster than isinstance and settles most images.
         if {type(hypothesis), *map(type, candidates)} != {list} and any(
             isinstance(tokens, str) for tokens in (hypothesis, *candidates)
         ):

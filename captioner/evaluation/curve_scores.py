@@ -1,4 +1,4 @@
-"""Deletion and insertion over many photos: mean curves, areas, and how sure they are."""
+"""Deletion and insertion over many photos: mean curves, areas and their intervals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from captioner.errors import UserError
 from captioner.evaluation.deletion import Curves, area_under
 
 RESAMPLES = 2000
-"""How many times photos are drawn anew, with replacement, for an interval."""
+"""Bootstrap resamples of the photos for an interval."""
 
 LEVEL = 0.95
 """The share of the resampled means that an interval holds."""
@@ -25,15 +25,13 @@ Floats = NDArray[np.float64]
 class CurveScore:
     """One of deletion and insertion over W words.
 
-    attended, random: mean area under the words' curves, in probability, or in multiples of a
-    word's probability in the whole photo where the score is `relative`. difference: attended less
-    random; of deletion below 0, of insertion above 0, where the maps lead to what counts.
-    low, high: its `LEVEL` bootstrap interval (percentiles; photos are resampled, words stay with
-    theirs); None where there is one photo only, for it says nothing about others.
-    better: the share of words for which the attended places count more than random ones; a draw is
-    half.
-    curve, random_curve: (S + 1,), the mean curves over `shares`; band, random_band: (2, S + 1),
-    their intervals, None as `low` and `high`.
+    attended, random: mean area under the words' curves, in probability; if the score is `relative`,
+        in multiples of a word's probability in the whole photo.
+    difference: attended less random; for good maps below 0 in deletion, above 0 in insertion.
+    low, high: its `LEVEL` percentile interval by bootstrap over photos; None for a single photo.
+    better: the share of words for which attended places count more than random ones; a tie is half.
+    curve, random_curve: (S + 1,) mean curves over `shares`. band, random_band: (2, S + 1) their
+        intervals, None as `low` and `high`.
     """
 
     attended: float
@@ -102,7 +100,7 @@ class CurveScores:
 def curve_scores(photos: Sequence[Curves], seed: int = 0) -> CurveScores:
     """Average the curves of some photos, each word counting once.
 
-    seed: of the bootstrap. Raises `UserError` where there is no word.
+    seed: of the bootstrap. Raises `UserError` if there is no word.
     """
     kept = [photo for photo in photos if len(photo.deletion)]
     if not kept:
@@ -128,7 +126,7 @@ def curve_scores(photos: Sequence[Curves], seed: int = 0) -> CurveScores:
 def _score(
     own: Sequence[Floats], random: Sequence[Floats], shares: Floats, sign: int, seed: int
 ) -> CurveScore:
-    """own, random: (W, S + 1) for each photo. sign: of the difference that speaks for the maps."""
+    """own, random: (W, S + 1) for each photo. sign: of the difference of good maps."""
     counts = np.array([len(each) for each in own])  # (photos,)
     sums = np.stack([each.sum(axis=0) for each in own])  # (photos, S + 1)
     random_sums = np.stack([each.sum(axis=0) for each in random])

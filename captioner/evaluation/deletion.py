@@ -1,8 +1,8 @@
-"""Does a word become less likely when what was attended is taken out of the photo?
+"""Measures how a word's probability falls as attended places of the photo are blurred.
 
 Petsiuk, Das and Saenko 2018, *RISE: Randomized Input Sampling for Explanation of Black-box
-Models*, section 4: deletion and insertion. Places of the map take the part of pixels here, and
-they are blurred rather than painted grey, so that no new edge is drawn into the photo.
+Models*, section 4: deletion and insertion. Removes places of the map instead of
+pixels, and blurs them instead of painting them grey, which would add edges.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 Probability = Callable[[NDArray[np.bool_]], Floats]
-"""Which of the L places are taken out of the photo, (N, L), True for those -> the probability of
-each of the W words, given the words before it, (N, W)."""
+"""Places to blur (N, L), True for those -> the probability (N, W) of each of W words, given the
+words before it."""
 
 
 class Curves(NamedTuple):
     """The probability of W words of one photo along S + 1 shares of its places.
 
-    shares: (S + 1,), from 0 to 1. deletion: (W, S + 1), with that share of the places taken out,
-    the most attended first; insertion: with that share of them back in a photo that began with
-    all taken out. random_deletion, random_insertion: (W, S + 1), the same with random places, the
-    mean of R orders.
+    shares: (S + 1,), from 0 to 1.
+    deletion: (W, S + 1), with that share of the places blurred, the most attended first.
+    insertion: (W, S + 1), with that share shown and the rest blurred.
+    random_deletion, random_insertion: (W, S + 1), the same in random order, the mean of R orders.
     """
 
     shares: Floats
@@ -39,7 +39,7 @@ class Curves(NamedTuple):
     random_insertion: Floats
 
     def relative(self) -> Curves:
-        """The same as multiples of the word's probability in the whole photo."""
+        """The curves as multiples of the word's probability in the whole photo."""
         whole = self.deletion[:, :1]  # (W, 1)
         return Curves(self.shares, *(curve / whole for curve in self[1:]))
 
@@ -51,7 +51,7 @@ class Curves(NamedTuple):
 def attended_order(attention: ArrayLike, generator: np.random.Generator) -> Places:
     """The places of each map (W, rows, columns), the most attended first: (W, L).
 
-    Places attended alike come in random order, so an even map is a random order.
+    Ties are broken at random, so an even map gives a random order.
     """
     maps = check_maps(attention)
     flat = maps.reshape(len(maps), -1)  # (W, L)
@@ -59,12 +59,11 @@ def attended_order(attention: ArrayLike, generator: np.random.Generator) -> Plac
 
 
 def random_orders(attention: ArrayLike, count: int, generator: np.random.Generator) -> Places:
-    """`count` orders (R, L) of places that have nothing to do with the photo.
+    """`count` orders (R, L) of places that do not depend on the photo.
 
-    Each is that of one of the maps (W, rows, columns), drawn at random and moved by a random
-    distance, what leaves the map coming in again on the other side. So random places come in
-    patches just as large as the attended ones. Places one by one would leave a chequered photo,
-    half of which still shows everything, and against that any coherent region seems well chosen.
+    Each is the order of one of the maps (W, rows, columns), drawn at random and shifted cyclically
+    by a random distance, so that random patches are as large as attended ones. Single random
+    places would leave a chequered photo that still shows everything.
     """
     maps = check_maps(attention)
     words, rows, columns = maps.shape
@@ -84,7 +83,7 @@ def curves(
 ) -> Curves:
     """Deletion and insertion curves of W words, from one call of `probability`.
 
-    attention: (W, rows, columns), the maps of the words that `probability` tells of.
+    attention: (W, rows, columns), the maps of the words of `probability`.
     orders: (R, L), the random orders, shared by all words. generator: see `attended_order`.
     steps: S; the shares are 0, 1/S, ..., 1, to the nearest whole number of places.
     """
@@ -93,13 +92,13 @@ def curves(
     counts = np.rint(np.arange(steps + 1) / steps * places).astype(np.int64)  # (S + 1,)
     inner = counts[1:-1, None]  # (S - 1, 1)
     ranks = np.argsort(np.concatenate([own, orders]), axis=-1)[:, None]  # (W + R, 1, L)
-    without = ranks < inner  # (W + R, S - 1, L), the first places taken out
+    without = ranks < inner  # (W + R, S - 1, L), the first places
     ends = np.stack([np.zeros(places, dtype=bool), np.ones(places, dtype=bool)])  # (2, L)
     asked = np.concatenate([ends, *without, *~without])
     told = np.asarray(probability(asked), dtype=np.float64)  # (N, W)
     whole, nothing = told[0], told[1]  # (W,) each
     deleted, inserted = told[2:].reshape(2, words + len(orders), max(steps - 1, 0), words)
-    # Of the words' own orders each word is asked about its own; random ones are shared by all.
+    # Each word takes its own order's answers; all words share the random ones.
     each = np.arange(words)
 
     def joined(start: Floats, middle: Floats, end: Floats) -> Floats:

@@ -1,11 +1,10 @@
-"""How varied a set of captions is, and how far it goes beyond the captions of training.
+"""How varied captions are, and how many repeat captions of training.
 
-A captioner that always says the commonest thing can score well against references, so these
-figures stand beside the scores. Li et al. 2016, *A Diversity-Promoting Objective Function for
-Neural Conversation Models*, section 5 (distinct-1 and distinct-2); Devlin et al. 2015, *Language
-Models for Image Captioning: The Quirks and What Works*, section 4 (captions that are unique, and
-captions seen in training); Shetty et al. 2017, *Speaking the Same Language*, section 5 (the
-vocabulary that captions use).
+A captioner that always writes the commonest caption can score well against references. Li et al.
+2016, *A Diversity-Promoting Objective Function for Neural Conversation Models*, section 5
+(distinct-1 and distinct-2); Devlin et al. 2015, *Language Models for Image Captioning: The Quirks
+and What Works*, section 4 (captions that are unique, and captions seen in training); Shetty et al.
+2017, *Speaking the Same Language*, section 5 (the vocabulary that captions use).
 """
 
 from __future__ import annotations
@@ -22,14 +21,13 @@ from captioner.evaluation.ngrams import Tokens
 class TextDiversity:
     """Figures over C captions; shares are fractions of one.
 
-    captions: C. distinct_captions: how many differ from one another, word for word.
-    vocabulary: how many different words they use. words: how many words they have in all.
+    captions: C. distinct_captions: different captions, word for word.
+    vocabulary: different words. words: words in all.
     distinct_1, distinct_2: different words, and different pairs of neighbouring words, divided
-        by `words`; None where no caption has a word.
-    repeated: the share of captions that stutter, by length of the n-gram: for 1 a word directly
-        after itself ("a a"), for 2 to 4 an n-gram that comes twice in the caption.
-    seen_in_training: the share of captions that are one of training's, word for word; None
-        where no captions of training were given.
+        by `words`; None without words.
+    repeated: the share of captions with a repeated n-gram, by its length: for 1 a word directly
+        after itself ("a a"), for 2 to 4 an n-gram that occurs twice in the caption.
+    seen_in_training: the share of captions that equal one of training; None if not given.
     """
 
     captions: int
@@ -86,11 +84,10 @@ def text_diversity(
 ) -> TextDiversity:
     """Measure how varied tokenised captions are.
 
-    captions: as a rule one an image; they may be empty.
+    captions: usually one an image; they may be empty.
     training: the tokenised captions that the model learned from.
 
-    Raises `UserError` when there are no captions, or when one, of either side, is a string
-    instead of a list of words.
+    Raises `UserError` if there are no captions, or if one of either side is a string.
     """
     if len(captions) == 0:
         raise UserError("there are no captions to measure")
@@ -124,7 +121,7 @@ def _stutters(words: tuple[str, ...]) -> bool:
 
 
 def _repeats(words: tuple[str, ...], length: int) -> bool:
-    """Whether an n-gram of this length comes twice; the two may overlap."""
+    """Whether an n-gram of this length occurs twice; the two may overlap."""
     ngrams = list(zip(*(words[start:] for start in range(length)), strict=False))
     return len(set(ngrams)) < len(ngrams)
 

@@ -1,4 +1,4 @@
-"""Attention maps against the things that words name: one record a word, and the means of many."""
+"""Scores attention maps against the things that words name, by word and on average."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from captioner.evaluation.map_spread import entropy
 from captioner.evaluation.target_cells import TargetCells, target_cells
 
 WORDS_SHOWN = 15
-"""How many words, the most frequent ones, have a line of their own in a table."""
+"""Rows of a table by word, of the most frequent words."""
 
 
 @dataclass(frozen=True)
 class AgainstBaselines:
-    """A measure of a word's own map, of even attention and of the centre prior, each 0 to 1."""
+    """A measure, 0 to 1, of a word's map, of even attention and of the centre prior."""
 
     attention: float
     uniform: float
@@ -31,12 +31,12 @@ class AgainstBaselines:
 
 @dataclass(frozen=True)
 class GroundedWord:
-    """What a word's map has of its target.
+    """A word's map against the word's target.
 
-    mass: mass inside; that of uniform attention is the target's share of the map. pointing: the
-    pointing game. early, late: the mass inside this target that the map of the word before and
-    the map of the word after have; None where there is no such word, and where it is about the
-    very same place ("red" and "circle" of "a red circle"), so that no shift could show.
+    mass: mass inside; that of uniform attention is the target's share of the map.
+    pointing: the pointing game.
+    early, late: mass inside this target of the previous and of the next word's map; None if there
+        is no such word or it has the same target ("red" and "circle" of "a red circle").
     """
 
     mass: AgainstBaselines
@@ -49,9 +49,9 @@ class GroundedWord:
 class WordMap:
     """One word of a caption and its map.
 
-    image: what names the photo. position: of the word, from 0. entropy: of the map, in nats.
-    grounded: None for words without a target. outside: there is a target, but nothing of it is in
-    the part of the photo that the map covers; then `grounded` is None as well.
+    image: the photo's name. position: of the word, from 0. entropy: of the map, in nats.
+    grounded: None for words without a target in the part of the photo that the map covers.
+    outside: there is a target, but outside of that part.
     """
 
     image: ImageId
@@ -62,7 +62,7 @@ class WordMap:
     outside: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        """A flat record, one line of a table; None for what was not measured."""
+        """A flat record, one row of a table; None for measures that do not apply."""
         found = self.grounded
         return {
             "image": self.image,
@@ -93,7 +93,7 @@ def word_maps(
 
     words: T. attention: (T, rows, columns), the map of each. targets: of each, or None.
     photo_size, region: width and height of the photo, and the part of it that the maps cover, in
-        pixels; wanted where there are targets.
+        pixels; required with targets.
     Raises `UserError` as `target_cells` and `mass_inside` do.
     """
     maps = np.asarray(attention, dtype=np.float64)
@@ -156,10 +156,10 @@ def _grounded(
 
 @dataclass(frozen=True)
 class Shift:
-    """The mass inside a word's target of its own map, and of its neighbour's, over `words` words.
+    """Mean mass inside a word's target, of its own map and of its neighbour's.
 
-    A map belongs to the step that emits its word, so `own` is the larger. Words whose neighbour
-    is about the very same place are left out on both sides. None where no word is left.
+    A map belongs to the step that emits its word, so `own` should be larger. `words` words count,
+    those whose neighbour has another target; None without any.
     """
 
     words: int
@@ -171,12 +171,12 @@ class Shift:
 class GroundedMaps:
     """Means over all words with a target.
 
-    words: with a target, in `photos` photos. outside: words whose target lies wholly outside of
-    what the model saw; they do not count. not_annotated: photos that were captioned but whose
-    things are not known; their words do not count. early, late: the shift by a word.
-    by_word: for the most frequent words, those first, how often, and the mean mass inside and
-    pointing game.
-    `mass` and `pointing` are None where there is no word with a target.
+    words: with a target, in `photos` photos.
+    outside: words whose target lies outside of what the model saw; they do not count.
+    not_annotated: captioned photos without annotations; their words do not count.
+    early, late: the shift by a word.
+    by_word: count, mean mass inside and pointing game of the most frequent words, in that order.
+    mass, pointing: None without words that have a target.
     """
 
     words: int
@@ -242,7 +242,7 @@ def grounded_maps(
 ) -> GroundedMaps:
     """Average over words, each counting once.
 
-    most: how many words `by_word` has. not_annotated: photos whose things are not known.
+    most: the number of words in `by_word`. not_annotated: photos without annotations.
     """
     found = [(word, word.grounded) for word in words if word.grounded is not None]
     of_word: dict[str, list[GroundedWord]] = {}

@@ -1,4 +1,4 @@
-"""Object hallucination: how often captions name things that are not in the photo (CHAIR).
+"""CHAIR: how often captions name things that are not in the photo.
 
 Rohrbach et al. 2018, *Object Hallucination in Image Captioning*, section 2.1.
 """
@@ -19,12 +19,11 @@ _SHOWN = 10  # hallucinated categories in the table
 
 @dataclass(frozen=True)
 class Hallucination:
-    """Which things I captions name, and which of these are in the photos.
+    """The things that I captions name and that are in the photos.
 
-    present: of each image the categories that are there. mentioned: of each image those that its
-        caption names. Both (I,), in the order in which the captions were given.
-    categories: those that the word list and the annotations both have; no other counts.
-    dropped: categories of the word list that the annotations do not have, in its order.
+    present: (I,) the categories in each image. mentioned: (I,) those that its caption names.
+    categories: the ones that count, in both the word list and the annotations.
+    dropped: categories of the word list that the annotations lack, in its order.
     """
 
     present: tuple[frozenset[str], ...]
@@ -34,45 +33,44 @@ class Hallucination:
 
     @property
     def hallucinated(self) -> tuple[frozenset[str], ...]:
-        """(I,) of each image the categories that its caption names and that are not there."""
+        """(I,) the categories that each caption names and that are not in the image."""
         return tuple(
             named - there for named, there in zip(self.mentioned, self.present, strict=True)
         )
 
     @property
     def chair_i(self) -> float | None:
-        """CHAIR_i, equation 1: the share of the things named that are not there.
+        """CHAIR_i, equation 1: the share of named things that are not there.
 
-        A thing counts once a caption, however often the caption names it. None where no caption
-        names anything.
+        A thing counts once a caption. None if no caption names a thing.
         """
         return _share(_total(self.hallucinated), _total(self.mentioned))
 
     @property
     def chair_s(self) -> float:
-        """CHAIR_s, equation 2: the share of captions that name something that is not there."""
+        """CHAIR_s, equation 2: the share of captions that name a thing that is not there."""
         return sum(map(bool, self.hallucinated)) / len(self.mentioned)
 
     @property
     def recall(self) -> float | None:
-        """The share of the things in the photos that captions name; None where there are none.
+        """The share of the things in the photos that captions name; None without things.
 
-        Saying little keeps CHAIR low; this is what it costs.
+        Captions that name little have a low CHAIR and a low recall.
         """
         found = _total(self.mentioned) - _total(self.hallucinated)
         return _share(found, _total(self.present))
 
     def most_hallucinated(self) -> dict[str, int]:
-        """In how many captions each category is hallucinated, the most frequent first."""
+        """The number of captions that hallucinate each category, the most frequent first."""
         counts = Counter(name for names in self.hallucinated for name in names)
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
     def as_dict(self) -> dict[str, float | dict[str, int] | list[str] | None]:
         """By name: `CHAIR-i`, `CHAIR-s`, `recall` (fractions of one, None where undefined).
 
-        Also the counts they come from: `mentions`, `hallucinated_mentions`, `present` (things),
+        Also their counts: `mentions`, `hallucinated_mentions`, `present` (things),
         `hallucinating_captions`, `captions`; `most_hallucinated`, captions by category;
-        `categories`, how many there are; and `dropped_categories`, by name.
+        `categories`, their number; and `dropped_categories`, by name.
         """
         return {
             "CHAIR-i": self.chair_i,
@@ -119,21 +117,18 @@ def chair(
     synonyms: Synonyms,
     all_categories: Collection[str],
 ) -> Hallucination:
-    """Compare what tokenised captions name with what is in their photos.
+    """Compare the things that tokenised captions name with those in their photos.
 
     captions: one an image. references: one or more captions an image, in the same order.
-    categories: of each image, in the same order, the annotated categories, as
-        `CocoInstances.categories` gives them. What is there is these, united with what the
-        references name.
-    synonyms: which words name which category.
-    all_categories: every category that could have been annotated, in these images or others, as
-        `CocoInstances.all_categories`. Categories that not both this and `synonyms` have are left
-        out, of captions, references and annotations: one that is never annotated would count as
-        hallucinated wherever it is, and one without words can never be named.
+    categories: the annotated categories of each image, in the same order; in the image are these
+        and those that its references name.
+    synonyms: the words for each category.
+    all_categories: every category that could be annotated, as `CocoInstances.all_categories`.
+        Categories missing there or in `synonyms` are left out: one that is never annotated would
+        always count as hallucinated, and one without words is never named.
 
-    Raises `UserError` as `check_corpus` does, when `categories` are not as many as the captions
-    or one is a string or has what is not in `all_categories`, and when `synonyms` has none of
-    `all_categories`.
+    Raises `UserError` as `check_corpus` does, if `categories` differ in number from the captions,
+    if one is a string or not in `all_categories`, and if `synonyms` has none of them.
     """
     check_corpus(captions, references)
     if len(categories) != len(captions):

@@ -1,9 +1,8 @@
-"""METEOR and SPICE: programs in Java, run through the COCO evaluation's package.
+"""METEOR and SPICE, Java programs, run through the COCO evaluation's package.
 
 Denkowski and Lavie 2014, *Meteor Universal: Language Specific Translation Evaluation for Any
 Target Language*; Anderson et al. 2016, *SPICE: Semantic Propositional Image Caption Evaluation*.
-Both come with `pycocoevalcap`, which is an extra of this package, and get the words of our own
-tokeniser.
+Both come with the extra `pycocoevalcap` and receive the words of our tokeniser.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from captioner.evaluation.corpus import check_corpus
 from captioner.evaluation.ngrams import FloatArray, Tokens
 
 METEOR_TERMS = 23
-"""Numbers that METEOR counts of each caption, against the reference that suits it best."""
+"""Counts of METEOR for each caption, against its best reference."""
 
 _SPICE_MODELS = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
 
 _JAVA_OPTIONS = "-Dfile.encoding=UTF-8 -Duser.language=en -Duser.country=US"
-"""Without these METEOR writes 0,5 where the language has a decimal comma, and reads ASCII only."""
+"""Without these METEOR reads ASCII only, and writes 0,5 in locales with a decimal comma."""
 
 # METEOR 1.5 for English, "-l en": Denkowski and Lavie 2014, table 2.
 _ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
@@ -44,8 +43,8 @@ _WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])  # exact, stem, synonym, paraphrase
 class MeteorScores:
     """METEOR of a corpus, a fraction of one.
 
-    score: of the whole corpus, which is not the mean of the images. per_image: (I,).
-    terms: (I, 23) what METEOR counts of each image; see `meteor_of_totals`.
+    score: of the corpus; not the mean over images. per_image: (I,).
+    terms: (I, 23) the counts of each image; see `meteor_of_totals`.
     """
 
     score: float
@@ -62,14 +61,14 @@ class SpiceScores:
 
 
 def check_meteor() -> None:
-    """Raise `UserError` when METEOR cannot be run: pycocoevalcap or Java is missing."""
+    """Raise `UserError` if METEOR cannot be run: pycocoevalcap or Java is missing."""
     _check_package("METEOR")
 
 
 def check_spice() -> None:
-    """Raise `UserError` when SPICE cannot be run: as METEOR, or its language models are missing.
+    """Raise `UserError` if SPICE cannot be run: as METEOR, or its language models are missing.
 
-    The models are never downloaded here, as pycocoevalcap itself would do without asking.
+    Never downloads the models, which pycocoevalcap does unasked.
     """
     _check_package("SPICE")
     folder = _package_folder() / "spice" / "lib"
@@ -85,16 +84,16 @@ def check_spice() -> None:
 def meteor(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> MeteorScores:
     """METEOR 1.5, English, of tokenised captions; arguments as in `bleu`.
 
-    Raises `UserError` as `check_corpus` and `check_meteor` do, and when the program fails.
+    Raises `UserError` as `check_corpus` and `check_meteor` do, and if the program fails.
     """
     check_corpus(captions, references)
     check_meteor()
-    # Imported here: it is an extra, which scoring without METEOR can do without.
+    # Imported here: an extra.
     scorer_of_coco: Any = importlib.import_module("pycocoevalcap.meteor.meteor").Meteor
     lines: list[str] = []
 
     class Listening(scorer_of_coco):  # type: ignore[misc]
-        """Keeps the counts, which are on their way from the program and back to it."""
+        """Keeps the counts that pass between the program's two phases."""
 
         def _stat(self, hypothesis_str: str, reference_list: list[str]) -> str:
             line: str = super()._stat(hypothesis_str, reference_list)
@@ -111,10 +110,10 @@ def meteor(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -
         terms = np.array([[float(number) for number in line.split()] for line in lines])
         if terms.shape != (len(captions), METEOR_TERMS):
             raise ValueError("its counts are not those of METEOR 1.5")
-        # What METEOR does when it adds up: of a caption that equals its reference no chunk counts.
+        # As METEOR adds up: a caption that equals its reference has no chunk.
         perfect = (terms[:, 20] == 1) & (terms[:, 21:] == terms[:, :2]).all(axis=1)
         terms[perfect, 20] = 0
-    except (OSError, ValueError) as error:  # It has ended, or said something else than numbers.
+    except (OSError, ValueError) as error:  # It ended, or printed something other than numbers.
         raise _failed("METEOR", _end(scorer) or str(error)) from None
     finally:
         _end(scorer)
@@ -148,11 +147,11 @@ def meteor_of_totals(totals: FloatArray) -> FloatArray:
 def spice(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> SpiceScores:
     """SPICE of tokenised captions; arguments as in `bleu`.
 
-    Raises `UserError` as `check_corpus` and `check_spice` do, and when the program fails.
+    Raises `UserError` as `check_corpus` and `check_spice` do, and if the program fails.
     """
     check_corpus(captions, references)
     check_spice()
-    # Imported here: it is an extra, which scoring without SPICE can do without.
+    # Imported here: an extra.
     module: Any = importlib.import_module("pycocoevalcap.spice.spice")
     printed: list[str] = []
     try:
@@ -161,7 +160,7 @@ def spice(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) ->
             _java_options(),
             _held_back(printed),
         ):
-            # Otherwise its files go, and stay, where Python packages are installed.
+            # By default its files stay among the installed Python packages.
             module.TEMP_DIR = module.CACHE_DIR = folder
             score, by_category = module.Spice().compute_score(
                 *_as_coco_has_them(captions, references)
@@ -173,7 +172,7 @@ def spice(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) ->
 
 
 def _weighted(words: FloatArray, function_words: FloatArray) -> FloatArray:
-    """A length in which function words count less."""
+    """A length with a lower weight for function words."""
     return _DELTA * (words - function_words) + (1 - _DELTA) * function_words
 
 
@@ -186,7 +185,7 @@ def _check_package(metric: str) -> None:
 
 def _package_folder() -> Path:
     found = importlib.util.find_spec("pycocoevalcap")
-    assert found is not None  # `_check_package` has looked.
+    assert found is not None  # `_check_package` found it.
     assert found.submodule_search_locations is not None
     return Path(next(iter(found.submodule_search_locations)))
 
@@ -202,14 +201,14 @@ def _as_coco_has_them(
 
 
 def _line(tokens: Tokens) -> str:
-    """The words with a space between; without what METEOR would take for the end of a caption."""
+    """The words joined by spaces, without METEOR's separator of captions."""
     text = " ".join(tokens).replace("|||", " ").encode("utf-8", "replace").decode("utf-8")
     return " ".join(text.split())
 
 
 @contextlib.contextmanager
 def _java_options() -> Iterator[None]:
-    """Have Java programs that are started meanwhile read and write UTF-8 and decimal points."""
+    """Make Java programs started meanwhile use UTF-8 and decimal points."""
     before = os.environ.get("JAVA_TOOL_OPTIONS")
     os.environ["JAVA_TOOL_OPTIONS"] = f"{before or ''} {_JAVA_OPTIONS}".strip()
     try:
@@ -223,8 +222,8 @@ def _java_options() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _held_back(lines: list[str]) -> Iterator[None]:
-    """Hold back what programs print that are started meanwhile; `lines` gets it at the end."""
-    for stream in (sys.stdout, sys.stderr):  # What was printed before is not held back.
+    """Collect the output of programs started meanwhile into `lines`."""
+    for stream in (sys.stdout, sys.stderr):  # Earlier output is not collected.
         stream.flush()
     with tempfile.TemporaryFile() as file:
         kept = [os.dup(1), os.dup(2)]
@@ -241,10 +240,10 @@ def _held_back(lines: list[str]) -> Iterator[None]:
 
 
 def _end(scorer: Any) -> str:
-    """End METEOR's program; what it said of its failure, if anything.
+    """End METEOR's program and return its error message, if any.
 
-    pycocoevalcap leaves it running, and its lock taken after a failure, on which the scorer
-    would wait for ever when it is thrown away.
+    After a failure pycocoevalcap leaves it running and its lock taken, and the scorer's deletion
+    would block.
     """
     process = scorer.meteor_p
     if scorer.lock.locked():
@@ -260,7 +259,7 @@ def _end(scorer: Any) -> str:
 
 
 def _told(lines: Sequence[str]) -> str:
-    """The line in which a Java program names its error, if there is one."""
+    """The line of a Java program's output that names its error, if any."""
     lines = [line.strip() for line in lines if line.strip()]
     lines = [line for line in lines if not line.startswith(("Picked up", "at "))]
     errors = [line for line in lines if "Exception" in line or "Error" in line]

@@ -80,10 +80,10 @@ class MapScores:
     without_curves: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures, nested by kind; kinds that were not measured are None.
+        """The figures, nested by kind; None for kinds not asked for.
 
-        `photos`, `words` (how many), `exact`, `without_curves`, and as their classes say
-        `spread`, `grounded`, `curves` and `all_curves`.
+        `photos`, `words` (their number), `exact`, `without_curves`, and `spread`, `grounded`,
+        `curves` and `all_curves` as in their classes.
         """
         kinds = ("spread", "grounded", "curves", "all_curves")
         plain: dict[str, Any] = {
@@ -125,7 +125,7 @@ class MapScores:
         return text.getvalue()
 
     def save_csv(self, path: str) -> None:
-        """Write `csv` to a file. Raises `UserError` when it cannot be written."""
+        """Write `csv` to a file. Raises `UserError` if it cannot be written."""
         write_text(path, self.csv())
 
 
@@ -181,11 +181,10 @@ def caption_curves(
     generator: np.random.Generator | None = None,
     batch_size: int = 32,
 ) -> tuple[list[str], Curves]:
-    """Deletion and insertion curves of one photo: the W words measured, and theirs.
+    """Deletion and insertion curves of one photo, with the W words they are of.
 
-    photo: as `load_image` gives it. caption: what the model says of it, or what it makes of
-        another sentence (`Captioner.teacher_forced`).
-    options: `photos` means nothing here. generator: by default one from the options' seed.
+    photo: as from `load_image`. caption: the model's own, or by `Captioner.teacher_forced`.
+    options: `photos` has no effect. generator: by default seeded by the options.
     """
     options = CurveOptions() if options is None else options
     generator = np.random.default_rng(options.seed) if generator is None else generator
@@ -211,7 +210,7 @@ def _probability(
     kept: Sequence[int],
     batch_size: int,
 ) -> Callable[[NDArray[np.bool_]], NDArray[np.float64]]:
-    """What `captioner.evaluation.deletion.curves` asks: places blurred -> the words' chances."""
+    """The function that `curves` calls: places to blur -> the words' probabilities."""
     pixels = captioner.preprocessing(photo).to(captioner.device)  # (3, size, size)
     content_free = blurred(pixels)
     shape = caption.attention.shape[1:]

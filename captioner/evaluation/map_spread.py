@@ -1,4 +1,4 @@
-"""How wide attention maps are, and whether they move from word to word. Needs no boxes."""
+"""Entropy of attention maps, and divergence from word to word; needs no boxes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from captioner.evaluation.attention_correctness import check_maps
 LEAST_DIVERGENCE = 0.02
 """Below this mean divergence, in bits, a model's maps do not move.
 
-Measured: models with random weights or hardly trained have 0.001 at most; trained ones 0.06 (after
-one epoch or two) to 0.34; of one that had 0.23, 0.015 is left when three quarters of each
-map are replaced by the caption's mean map. Two wide spots (Gaussians with a standard deviation of
-three cells) one cell apart have 0.017: a difference that nobody sees in a picture.
+Measured: untrained models have at most 0.001, trained ones 0.06 (after one or two epochs) to 0.34.
+A model of 0.23 falls to 0.015 if three quarters of each map are replaced by the caption's mean map.
+Two Gaussians with a standard deviation of three cells, one cell apart, have 0.017.
 """
 
 Floats = NDArray[np.float64]
@@ -26,17 +25,17 @@ Floats = NDArray[np.float64]
 def entropy(attention: ArrayLike) -> Floats:
     """Entropy of each map (..., rows, columns), in nats: (...,).
 
-    0 for all attention in one place, log L for attention spread evenly over L. Its exponential is
-    the effective number of places: as many, looked at evenly, have the same entropy.
+    0 for attention to one place, log L for even attention to L places. Its exponential is the
+    effective number of places.
     Raises `UserError` as `check_maps` does.
     """
     return _entropy(_distributions(attention))
 
 
 def divergences(attention: ArrayLike) -> Floats:
-    """How far the maps (T, rows, columns) of every two words differ: (T * (T - 1) / 2,).
+    """The divergence of the maps (T, rows, columns) of every two words: (T * (T - 1) / 2,).
 
-    The Jensen-Shannon divergence, in bits: 0 for equal maps, 1 for maps without a common place.
+    Jensen-Shannon, in bits: 0 for equal maps, 1 for maps without a common place.
     Lin 1991, *Divergence Measures Based on the Shannon Entropy*.
     Raises `UserError` as `check_maps` does.
     """
@@ -50,12 +49,12 @@ def divergences(attention: ArrayLike) -> Floats:
 
 @dataclass(frozen=True)
 class MapSpread:
-    """How wide the maps of a model are, and how far they move.
+    """Mean entropy of a model's maps, and their divergence from word to word.
 
-    words: how many maps. entropy: their mean entropy in nats. effective_places: the mean of the
+    words: the number of maps. entropy: their mean, in nats. effective_places: the mean of the
     exponentials of their entropies, from 1 to `places`, the number of places L of a map.
-    captions: captions of two words and more. divergence: mean over these of the mean divergence
-    between any two of their words, in bits, 0 to 1; None without such captions.
+    captions: of two words or more. divergence: the mean over these of the mean between any two of
+    their words, in bits, 0 to 1; None without such captions.
     """
 
     words: int
@@ -67,7 +66,7 @@ class MapSpread:
 
     @property
     def moving(self) -> bool | None:
-        """Whether the maps differ from word to word, by `LEAST_DIVERGENCE` at least."""
+        """Whether the divergence is at least `LEAST_DIVERGENCE`."""
         return None if self.divergence is None else self.divergence >= LEAST_DIVERGENCE
 
     def as_dict(self) -> dict[str, float | bool | None]:
@@ -75,7 +74,7 @@ class MapSpread:
         return {**vars(self), "moving": self.moving}
 
     def table(self) -> str:
-        """The figures as lines of text, with a warning where maps do not move."""
+        """The figures as lines of text, with a warning if maps do not move."""
         lines = [
             f"{'entropy':<20}{self.entropy:.3f} nats; as wide as "
             f"{self.effective_places:.1f} of {self.places} places"
@@ -96,7 +95,7 @@ class MapSpread:
 def map_spread(captions: Sequence[ArrayLike]) -> MapSpread:
     """The spread of the maps (T, rows, columns) of each of some captions.
 
-    Raises `UserError` where no caption has a word, and as `check_maps` does.
+    Raises `UserError` if no caption has a word, and as `check_maps` does.
     """
     maps = [np.asarray(each, dtype=np.float64) for each in captions]
     maps = [each for each in maps if len(each)]

@@ -1,4 +1,4 @@
-"""Counting n-grams of many sentences at once, as sorted arrays instead of dictionaries."""
+"""Counts n-grams of many sentences at once, in sorted arrays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Tokens = Sequence[str]
-"""One tokenised caption: its words in order."""
+"""A tokenised caption."""
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -22,11 +22,11 @@ MAXIMUM_ORDER = 4
 
 @dataclass(frozen=True)
 class NgramCounts:
-    """How often each n-gram of one length occurs in each sentence: E entries, none of count 0.
+    """The counts of n-grams of one length by sentence: E entries above 0.
 
     sentence, ngram, count: (E,), sorted by n-gram, then by sentence; n-grams are numbered from 0.
-    examples: (number of different n-grams,) where each begins first: its place among all words of
-        all sentences, which stand in one row.
+    examples: (number of different n-grams,) the index of its first occurrence among the words of
+        all sentences.
     """
 
     order: int
@@ -37,20 +37,20 @@ class NgramCounts:
 
     @property
     def number_of_ngrams(self) -> int:
-        """How many different n-grams there are."""
+        """The number of different n-grams."""
         return len(self.examples)
 
     def words(self, sentences: Sequence[Tokens]) -> list[tuple[str, ...]]:
         """The n-grams as words, in the order of their numbers.
 
-        sentences: the same that were counted.
+        sentences: the ones counted.
         """
         row = list(chain.from_iterable(sentences))
         return [tuple(row[start : start + self.order]) for start in self.examples.tolist()]
 
 
 def number_words(sentences: Sequence[Tokens]) -> tuple[IntArray, dict[str, int]]:
-    """All words of all sentences in one row, (W,), as numbers, and the number of each word."""
+    """The words of all sentences as numbers (W,), and the number of each word."""
     numbers: defaultdict[str, int] = defaultdict(count().__next__)
     row = chain.from_iterable(sentences)
     return np.fromiter(map(numbers.__getitem__, row), dtype=np.int64), numbers
@@ -66,7 +66,7 @@ def count_ngrams(
 ) -> list[NgramCounts]:
     """Count the n-grams of every length from 1 to `maximum_order` in every sentence.
 
-    words: (W,) numbers, as `number_words` gives them. lengths: (S,), of `sentence_lengths`.
+    words: (W,), by `number_words`. lengths: (S,), by `sentence_lengths`.
     """
     sentence_of = np.repeat(np.arange(len(lengths)), lengths)  # (W,)
     left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(words))  # words to its end
@@ -75,7 +75,7 @@ def count_ngrams(
     counts = []
     for order in range(1, maximum_order + 1):
         starts = np.flatnonzero(left >= order)
-        # An n-gram is the one shorter by its last word, and that word.
+        # An n-gram is its first n - 1 words, as one number, and its last word.
         code = ngram_at[starts] * kinds + words[starts + order - 1]
         places = sorting(code)
         starts, code = starts[places], code[places]
@@ -103,12 +103,11 @@ def sum_by(group: IntArray, values: IntArray | FloatArray, groups: int) -> Float
 
 
 def sorting(code: IntArray) -> IntArray:
-    """The places of the codes, none negative, in the order of the codes; equal ones in a row."""
+    """The indices that sort non-negative codes, stably."""
     bits = len(code).bit_length()
     if int(code.max(initial=0)).bit_length() + bits >= 64:
         return np.argsort(code, kind="stable")
-    # Sorting whole numbers is several times faster than sorting an index to them: so the place
-    # goes into the lower bits of the number.
+    # Sorting integers is several times faster than argsort, so the index goes into the lower bits.
     keyed = (code << bits) | np.arange(len(code))
     keyed.sort()
     return np.asarray(keyed & ((1 << bits) - 1))

@@ -11,10 +11,10 @@ from captioner.files import read_json, write_json
 
 
 def read_results(path: str | os.PathLike[str]) -> dict[ImageId, str]:
-    """Read one caption an image, in the file's order. Further fields of a record are left alone.
+    """Read one caption an image, in the file's order; ignores other fields of a record.
 
-    Raises `UserError`, naming the file and the record (counted from 0), for a file that is not a
-    JSON list of objects, a missing field, one of a wrong type, or an image that comes twice.
+    Raises `UserError`, naming the file and the record (from 0), for a file that is not a JSON list
+    of objects, a missing field, a field of a wrong type, or a repeated image.
     """
     records = read_json(path, "results file")
     if not isinstance(records, list):
@@ -41,7 +41,7 @@ def read_results(path: str | os.PathLike[str]) -> dict[ImageId, str]:
 def write_results(path: str | os.PathLike[str], captions: Mapping[ImageId, str]) -> None:
     """Write one caption an image, in the mapping's order, atomically.
 
-    Raises `UserError` when the file cannot be written.
+    Raises `UserError` if the file cannot be written.
     """
     write_json(
         path, [{"image_id": image, "caption": caption} for image, caption in captions.items()]

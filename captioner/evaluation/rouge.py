@@ -15,10 +15,10 @@ from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.ngrams import FloatArray, IntArray, Tokens, changes, sorting
 
 BETA = 1.2
-"""How much more recall counts than precision: the value of the COCO evaluation."""
+"""Weight of recall over precision; the COCO evaluation's value."""
 
 _BITS = 64
-"""Words of a caption that one number of the machine can stand for."""
+"""Words of a caption that fit into one machine integer."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def rouge_l(hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]
     """ROUGE-L of tokenised captions: an F-measure of the longest common subsequence.
 
     hypotheses: one caption an image. references: one or more captions an image, in the same order.
-    The best precision and the best recall count, be they of different references. An empty caption
+    The best precision and the best recall count, even of different references. An empty caption
     scores 1 against an empty reference and 0 against any other.
 
     Raises `UserError` as `check_corpus` does.
@@ -58,9 +58,9 @@ def corpus_rouge_l(corpus: Corpus) -> RougeScores:
 
 
 def longest_common_subsequence(first: Tokens, second: Tokens) -> int:
-    """Length in words of the longest sequence that both hold in order, gaps allowed.
+    """Length in words of the longest common subsequence.
 
-    One bit stands for each word of `first`, so that a row of the usual table is one addition:
+    Bit-parallel: a row of the dynamic-programming table is one addition.
     Hyyrö 2004, *Bit-parallel LCS-length Computation Revisited*.
     """
     places: dict[str, int] = {}
@@ -75,9 +75,9 @@ def longest_common_subsequence(first: Tokens, second: Tokens) -> int:
 
 
 def _common_lengths(corpus: Corpus) -> IntArray:
-    """Of each reference (S,) the longest common subsequence with its image's caption; else 0.
+    """`longest_common_subsequence` of each reference (S,) with its image's caption; else 0.
 
-    As `longest_common_subsequence`, one word of all references at a time.
+    Takes one word of all references at a time.
     """
     own = corpus.lengths[corpus.firsts][corpus.image_of]  # (S,)
     short = corpus.is_reference & (own <= _BITS)
@@ -85,7 +85,7 @@ def _common_lengths(corpus: Corpus) -> IntArray:
     rows = rows[np.argsort(-corpus.lengths[rows], kind="stable")]  # the longest first
     lengths, firsts = corpus.lengths[rows], (np.cumsum(corpus.lengths) - corpus.lengths)[rows]
     places = _places_in_caption(corpus)
-    # Shifted in two steps, for a shift by all 64 bits at once is none.
+    # Shifts in two steps: NumPy does not define a shift by all 64 bits.
     every = ~(
         ~np.uint64(0)
         << (own[rows] // 2).astype(np.uint64)
@@ -93,7 +93,7 @@ def _common_lengths(corpus: Corpus) -> IntArray:
     )
     row = every.copy()
     for index in range(int(lengths.max(initial=0))):
-        active = int(np.searchsorted(-lengths, -index))  # so many have a word there
+        active = int(np.searchsorted(-lengths, -index))  # sentences that long
         now = row[:active]
         matched = now & places[firsts[:active] + index]
         row[:active] = ((now + matched) | (now - matched)) & every[:active]
@@ -106,9 +106,9 @@ def _common_lengths(corpus: Corpus) -> IntArray:
 
 
 def _places_in_caption(corpus: Corpus) -> NDArray[np.uint64]:
-    """For every word (W,) of every sentence, where its image's caption has it: a bit a place.
+    """For every word (W,) its places in its image's caption, a bit each.
 
-    Of captions longer than 64 words it says nothing.
+    Undefined for captions longer than 64 words.
     """
     sentence_of = np.repeat(np.arange(len(corpus.lengths)), corpus.lengths)  # (W,)
     image = corpus.image_of[sentence_of]

@@ -1,17 +1,14 @@
-"""How far scores may be trusted: confidence intervals, and tests of a difference.
-
-All of it asks what the scores would have been on other images of the same kind.
+"""Confidence intervals of scores, and tests of a difference, over resampled images.
 
 - Intervals: the percentile bootstrap (Efron 1979, *Bootstrap Methods: Another Look at the
-  Jackknife*): images are drawn with replacement, as many as there are, again and again.
+  Jackknife*): images are drawn with replacement, as many as there are.
 - Paired bootstrap (Koehn 2004, *Statistical Significance Tests for Machine Translation
   Evaluation*, section 4): both systems are scored on the same drawn images.
 - Approximate randomisation (Noreen 1989, *Computer-Intensive Methods for Testing Hypotheses*;
   Riezler and Maxwell 2005, *On Some Pitfalls in Automatic Evaluation and Significance Testing for
   MT*, section 3): the captions of the two systems are exchanged for images chosen by chance.
 
-Scores of a corpus that are no means, such as BLEU, are computed anew each time from the sums of
-what the images add to them.
+Corpus scores that are not means, such as BLEU, are recomputed from the sums of their terms.
 """
 
 from __future__ import annotations
@@ -25,29 +22,29 @@ from captioner.errors import UserError
 from captioner.evaluation.ngrams import FloatArray, IntArray
 
 _CELLS = 4_000_000
-"""How many drawn images are held in memory at once."""
+"""Drawn images held in memory at once."""
 
 NOTHING = 2e-4
 """A comparison counts scores below this as 0.
 
-The COCO evaluation adds 1e-15 to the matches of BLEU, so that captions without one match of four
-words have a BLEU-4 of up to (1e-15) ** (1 / 4) = 1.8e-4 instead of 0, higher or lower by their
-length alone. Only where not one caption has four words is it more than that, up to 0.03.
+The COCO evaluation adds 1e-15 to the matches of BLEU, so that captions without a match of four
+words have a BLEU-4 of up to (1e-15) ** (1 / 4) = 1.8e-4, depending on their length. If no caption
+has four words it is up to 0.03.
 """
 
 FEW_IMAGES = 30
-"""Below so many images a resample cannot stand for other images: see `too_few_images`."""
+"""Fewest images for intervals and p values; see `too_few_images`."""
 
 _TIE = 1e-12
-"""Differences that differ by less are the same, but for the order in which they were added up."""
+"""Differences this close are equal up to rounding."""
 
 
 @dataclass(frozen=True)
 class Resampling:
-    """How chance is asked.
+    """How to resample.
 
-    resamples: how often. confidence: what share of the resamples an interval holds, between 0 and
-    1. seed: the same seed gives the same figures.
+    resamples: their number. confidence: the share of them in an interval, between 0 and 1.
+    seed: the same seed gives the same figures.
     Raises `UserError` for values out of range.
     """
 
@@ -66,10 +63,10 @@ class Resampling:
 
 @dataclass(frozen=True)
 class ImageTerms:
-    """Scores of a corpus of I images that depend on them only through a sum.
+    """Scores of I images that depend only on a sum over the images.
 
-    names: of the M scores. terms: (I, C) what each image adds to the sum.
-    scores: gives the scores (..., M) of sums (..., C), each over I images.
+    names: of the M scores. terms: (I, C) of each image.
+    scores: sums (..., C) over I images -> scores (..., M).
     """
 
     names: tuple[str, ...]
@@ -79,7 +76,7 @@ class ImageTerms:
 
 @dataclass(frozen=True)
 class Interval:
-    """Between which values a score lies."""
+    """A confidence interval."""
 
     low: float
     high: float
@@ -89,14 +86,14 @@ class Interval:
 class Comparison:
     """Two systems, scored on the same images by one metric.
 
-    first, second: their scores. difference: first less second; here, and in what follows, scores
-        below `NOTHING` count as 0.
+    first, second: their scores. difference: first less second; here and below, scores below
+        `NOTHING` count as 0.
     interval: of the difference, by the paired bootstrap.
-    p_bootstrap: of the paired bootstrap; two-sided: twice Koehn's share of the resamples in which
-        the system that is better on all images is not better; at most 1.
-    p_randomisation: of approximate randomisation; two-sided: the share of exchanges that give a
-        difference as large as the one observed, in either direction.
-    In both shares one is added to the count and to the number of resamples.
+    p_bootstrap: of the paired bootstrap, two-sided: twice Koehn's share of the resamples in which
+        the better system is not better; at most 1.
+    p_randomisation: of approximate randomisation, two-sided: the share of exchanges with a
+        difference as large as the observed one.
+    Both shares add one to the count and to the number of resamples.
     """
 
     first: float
@@ -108,11 +105,10 @@ class Comparison:
 
 
 def too_few_images(images: int) -> str | None:
-    """A sentence where intervals and p values of so many images are no evidence, else None.
+    """A warning if intervals and p values of so many images are no evidence, else None.
 
-    With few images the bootstrap's intervals are too narrow and its p values too small (of n
-    images in which one system is always the better, an exact test of exchanges can give no p
-    below 2 / 2^n, but the paired bootstrap gives 0, or what its number of resamples allows).
+    With few images the bootstrap's intervals are too narrow and its p values too small: if one
+    system is better on all of n images, an exact test gives p = 2 / 2^n, the paired bootstrap 0.
     """
     if images >= FEW_IMAGES:
         return None
@@ -159,8 +155,8 @@ def compare(
         raise ValueError("the two systems are scored on different images")
     images = len(terms)
     _check_images(images)
-    # The second system is always the first and what it has more: so that where both say the same
-    # their difference is exactly 0, in whichever order numbers are added up.
+    # The second system's terms are the first's plus a difference, so that equal captions differ by
+    # exactly 0, in any order of summation.
     more = other - terms
     total = terms.sum(axis=0)
     scores = _scores(first, np.stack((total, total + more.sum(axis=0))))  # (2, M)
@@ -219,12 +215,12 @@ def _scores(scores: Sequence[ImageTerms], totals: FloatArray) -> FloatArray:
 
 
 def _counted(scores: FloatArray) -> FloatArray:
-    """The scores (..., M), but 0 for those below `NOTHING`."""
+    """The scores (..., M), 0 for those below `NOTHING`."""
     return np.where(np.abs(scores) < NOTHING, 0.0, scores)
 
 
 def _drawn_images(images: int, resampling: Resampling) -> Iterator[FloatArray]:
-    """How often each image is drawn: (R, I) in all, some rows at a time."""
+    """The number of draws of each image: (R, I) in all, some rows at a time."""
     generator = np.random.default_rng([resampling.seed, 0])
     for rows in _chunks(images, resampling.resamples):
         drawn = generator.integers(images, size=(rows, images))
@@ -234,7 +230,7 @@ def _drawn_images(images: int, resampling: Resampling) -> Iterator[FloatArray]:
 
 
 def _exchanges(images: int, resampling: Resampling) -> Iterator[FloatArray]:
-    """Which images' captions are exchanged, 1 or 0: (R, I) in all, some rows at a time."""
+    """1 for images whose captions are exchanged: (R, I) in all, some rows at a time."""
     generator = np.random.default_rng([resampling.seed, 1])
     for rows in _chunks(images, resampling.resamples):
         yield generator.integers(2, size=(rows, images)).astype(np.float64)
@@ -247,7 +243,7 @@ def _chunks(images: int, resamples: int) -> Iterator[int]:
 
 
 def _intervals(samples: FloatArray, resampling: Resampling) -> list[Interval]:
-    """Of each column of samples (R, M) what all but the extreme ones lie between."""
+    """The percentile interval of each column of samples (R, M)."""
     outside = (1 - resampling.confidence) / 2
     low, high = np.quantile(samples, (outside, 1 - outside), axis=0)
     return [Interval(float(a), float(b)) for a, b in zip(low, high, strict=True)]
@@ -259,4 +255,4 @@ def _share(count: IntArray, resampling: Resampling) -> FloatArray:
 
 def _check_images(images: int) -> None:
     if images < 2:
-        raise UserError("a single image says nothing about how far a score may be trusted")
+        raise UserError("a single image has no confidence interval")

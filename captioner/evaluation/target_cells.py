@@ -1,4 +1,4 @@
-"""Which cells of an attention map lie in the thing that a word names."""
+"""The cells of an attention map that lie in the thing that a word names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 
 class TargetCells(NamedTuple):
-    """A target as a map sees it.
+    """A target on the grid of a map.
 
     coverage: (rows, columns), the share of each cell's area, 0 to 1, that lies in the target.
     centres: (rows, columns) boolean, whether the cell's centre does.
@@ -35,23 +35,22 @@ class TargetCells(NamedTuple):
 def target_cells(
     target: Target, photo_size: tuple[int, int], region: Box, map_shape: tuple[int, int]
 ) -> TargetCells | None:
-    """Lay a target under the cells of a map; None where nothing of it is in the map's region.
+    """Lay a target on the cells of a map; None if it lies outside the map's region.
 
-    photo_size: width and height, in pixels, of the photo that was captioned. The target's own
-        picture may be of another size: it is stretched over the photo.
+    photo_size: width and height, in pixels, of the captioned photo. The target's own picture may
+        have another size and is stretched over the photo.
     region: the part of the photo that the map covers, in its pixels, as `Caption.region`.
     map_shape: rows and columns of the map.
 
-    Exact: the union of the boxes and of the mask's pixels, each a little square, so that what
-    several boxes share counts once.
+    Exact: the union of the boxes and of the mask's square pixels.
     Raises `UserError` for a box or region that is not finite, or a region without area.
     """
     if not all(math.isfinite(edge) for box in (*target.boxes, region) for edge in box):
-        raise UserError(f"boxes {target.boxes} or region {region} have an edge that is no number")
+        raise UserError(f"boxes {target.boxes} or region {region} have an edge without a number")
     if area(region) <= 0:
         raise UserError(f"region {region} has no area")
     rows, columns = map_shape
-    # Everything in cells of the map: across, and down.
+    # In cells of the map.
     across = _Axis(columns, photo_size[0] / target.size[0], region[0], region[2])
     down = _Axis(rows, photo_size[1] / target.size[1], region[1], region[3])
     boxes = [
@@ -60,7 +59,7 @@ def target_cells(
     ]
     x_cuts = across.cuts([edge for box in boxes for edge in box[::2]], target.size[0], target.mask)
     y_cuts = down.cuts([edge for box in boxes for edge in box[1::2]], target.size[1], target.mask)
-    # Between two cuts nothing changes, so the middle of each piece tells for all of it.
+    # Nothing changes between two cuts, so the middle of a piece decides for all of it.
     inside = _inside(target, boxes, across, down, _middles(x_cuts), _middles(y_cuts))
     coverage = _shares(y_cuts, rows) @ inside @ _shares(x_cuts, columns).T  # (rows, columns)
     if coverage.sum() <= 1e-9:
@@ -72,7 +71,7 @@ def target_cells(
 
 @dataclass(frozen=True)
 class _Axis:
-    """From a coordinate of the target's picture to cells of the map, along one side.
+    """Converts a coordinate of the target's picture to cells of the map, along one side.
 
     count: cells. scale: pixels of the photo for one of the target's picture. first, last: edges
     of the region in pixels of the photo.
@@ -84,15 +83,15 @@ class _Axis:
     last: float
 
     def cells(self, coordinate: float) -> float:
-        """Where a coordinate in pixels of the target's picture lies, in cells from the edge."""
+        """Pixels of the target's picture -> cells from the edge."""
         return (coordinate * self.scale - self.first) / (self.last - self.first) * self.count
 
     def pixels(self, cells: Floats) -> Floats:
-        """The other way round."""
+        """Cells from the edge -> pixels of the target's picture."""
         return (self.first + cells / self.count * (self.last - self.first)) / self.scale
 
     def cuts(self, edges: list[float], size: int, mask: NDArray[np.bool_] | None) -> Floats:
-        """Where anything begins or ends within the map: cells, boxes, pixels of the mask."""
+        """The edges within the map of cells, boxes and the mask's pixels."""
         found = np.concatenate([np.arange(self.count + 1.0), np.asarray(edges, dtype=np.float64)])
         if mask is not None:
             found = np.concatenate([found, self.cells(np.arange(size + 1.0))])  # type: ignore[arg-type]
@@ -104,7 +103,7 @@ def _middles(cuts: Floats) -> Floats:
 
 
 def _shares(cuts: Floats, cells: int) -> Floats:
-    """How much (cells, pieces) of each cell each piece between two cuts takes."""
+    """The share (cells, pieces) of each cell that each piece between two cuts takes."""
     belongs = np.floor(_middles(cuts)).astype(np.int64)  # (pieces,)
     shares = np.zeros((cells, len(belongs)))
     shares[belongs, np.arange(len(belongs))] = np.diff(cuts)
@@ -114,7 +113,7 @@ def _shares(cuts: Floats, cells: int) -> Floats:
 def _inside(
     target: Target, boxes: list[Box], across: _Axis, down: _Axis, x: Floats, y: Floats
 ) -> NDArray[np.bool_]:
-    """Whether (y, x) points, in cells, lie in the target; points are on no edge but by chance."""
+    """Whether (y, x) points, in cells, lie in the target."""
     inside = np.zeros((len(y), len(x)), dtype=bool)
     for left, top, right, bottom in boxes:
         inside |= np.outer((top <= y) & (y < bottom), (left <= x) & (x < right))

@@ -1,4 +1,4 @@
-"""Captions with their references, as written and in words: what is scored."""
+"""Captions with their references, as written and tokenised."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Tokenizer = Callable[[str], list[str]]
 
 @dataclass(frozen=True)
 class CaptionTexts:
-    """One caption and one or more references of each of I images, all in one order; made by `of`.
+    """A caption and one or more references of each of I images, in one order; made by `of`.
 
-    images: (I,) what the images are called. captions, references: as written.
+    images: (I,) their names. captions, references: as written.
     words, reference_words: the same, tokenised; a word may have white space in it ("22 3/4").
-    references_without_caption: how many further images have references but no caption.
+    references_without_caption: the number of further images with references.
     """
 
     images: Sequence[Hashable]
@@ -38,13 +38,14 @@ class CaptionTexts:
         references: Mapping[Hashable, Sequence[str]] | Sequence[Sequence[str]],
         tokenizer: Tokenizer | None = None,
     ) -> CaptionTexts:
-        """Bring captions and references together and tokenise them, each once.
+        """Match captions with references and tokenise each once.
 
         captions, references: both by image, or both sequences in the same order of images. By
             image, the captions' order counts, and further images may have references.
         tokenizer: by default `tokenize_unsplit`.
 
-        Raises `UserError`, naming the image, for one without references and for what is no string.
+        Raises `UserError`, naming the image, for one without references and for a caption that is
+        not a string.
         """
         names, texts, candidates = _aligned(captions, references)
         for name, text, of_image in zip(names, texts, candidates, strict=True):
@@ -70,17 +71,17 @@ class CaptionTexts:
     def with_captions(
         self, captions: Sequence[str], tokenizer: Tokenizer | None = None
     ) -> CaptionTexts:
-        """Other captions (I,) of the same images; the references are not tokenised again."""
+        """Other captions (I,) of the same images; reuses the tokenised references."""
         return replace(self, captions=captions, words=_tokenized(captions, tokenizer))
 
     @cached_property
     def unsplit_corpus(self) -> Corpus:
-        """The form that metrics count in. Raises `UserError` where there is not one image."""
+        """The form that metrics count in. Raises `UserError` if there are no images."""
         return Corpus.of(self.words, self.reference_words)
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The same with words split at white space, as all metrics but ROUGE-L have them."""
+        """The same with words split at white space; all metrics but ROUGE-L take this."""
         return self.unsplit_corpus.split()
 
 

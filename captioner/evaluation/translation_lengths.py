@@ -1,4 +1,4 @@
-"""BLEU against the length of the source: whether a model holds where sentences are long."""
+"""BLEU against the length of the source."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from captioner.evaluation.translations import sacrebleu_metrics
 class LengthBucket:
     """The sentences whose sources have `first` to `last` words.
 
-    sentences: how many there are. bleu: of them alone, as a corpus, 0 to 100; of few it says
-    little. brevity_penalty: 0 to 1, part of it.
+    sentences: their number. bleu: of them as a corpus, 0 to 100; noisy for few sentences.
+    brevity_penalty: 0 to 1, part of BLEU.
     """
 
     first: int
@@ -32,12 +32,11 @@ def bleu_by_length(
     width: int = 5,
     lower_case: bool = False,
 ) -> list[LengthBucket]:
-    """BLEU of the sentences of about one source length, for each bucket that has any.
+    """BLEU by length of the source, for each bucket that has sentences.
 
-    As Bahdanau et al. 2014, figure 2, and Luong et al. 2015, figure 6, draw it. Words of a source
-    are what stands between white space: the same whatever the model cuts it into.
-    width: lengths in a bucket, so that the first holds 1 to `width`. A source without a word counts
-        to the first.
+    As in Bahdanau et al. 2014, figure 2, and Luong et al. 2015, figure 6. A source's length counts
+    words between white space, whatever the model's tokens.
+    width: lengths in a bucket; the first holds 0 to `width`.
     Raises `UserError` for a width below 1, different numbers of sentences, and without sacrebleu.
     """
     if width < 1:

@@ -1,4 +1,4 @@
-"""Scoring translations, of a file or of a model, against the lines of a file of references."""
+"""Scores translations, of a file or of a model, line by line against references."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from captioner.evaluation.translations import (
 from captioner.translate import TranslationSearch, Translator
 
 WIDTH = 5
-"""Lengths in a bucket, unless another number is given."""
+"""Lengths in a bucket, by default."""
 
 
 @dataclass(frozen=True)
 class TranslationReport:
-    """What was found out.
+    """Scores of translations.
 
-    scores: of all. sentences: how many. lengths: BLEU against the sources' lengths; empty where the
-    sources are not known. truncated: by line, from 1, how many tokens of a source that was too long
-    for the model were not read. cut: the lines whose translation had to end at the longest length.
+    scores: of all. sentences: their number.
+    lengths: BLEU by length of the source; empty without sources.
+    truncated: by line, from 1, the tokens of a too long source that the model did not read.
+    cut: the lines whose translation ended at the maximum length.
     """
 
     scores: TranslationScores
@@ -38,7 +39,7 @@ class TranslationReport:
     cut: list[int] = field(default_factory=list)
 
     def table(self) -> str:
-        """In lines a person reads."""
+        """The scores as lines of text."""
         lines = [f"sentences    {self.sentences:>6,}", self.scores.table()]
         if self.lengths:
             lines += ["", f"{'words of the source':<22}{'sentences':>10}{'BLEU':>8}{'penalty':>9}"]
@@ -51,7 +52,7 @@ class TranslationReport:
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
-        """The plain form for JSON."""
+        """The scores by name, for JSON."""
         plain: dict[str, Any] = {
             "sentences": self.sentences,
             **self.scores.as_dict(),
@@ -86,10 +87,10 @@ def score_hypotheses(
 ) -> TranslationReport:
     """Score the lines of a file against those of another.
 
-    source: what was translated, for BLEU against its length. Files that end in .gz are unpacked. A
-    translation may be empty; a reference, or a source, may not.
-    Raises `UserError`, in one sentence that names the file, for one that cannot be read or has
-    another number of lines, and as `evaluate_translations` and `bleu_by_length` do.
+    source: the text that was translated, for BLEU by its length. Files that end in .gz are
+        unpacked. A translation may be empty; a reference or a source may not.
+    Raises `UserError` for a file that cannot be read or has another number of lines, and as
+    `evaluate_translations` and `bleu_by_length` do.
     """
     if source is None:
         wanted = read_lines(references)
@@ -114,16 +115,16 @@ def score_translator(
     lower_case: bool = False,
     width: int = WIDTH,
 ) -> TranslationReport:
-    """Translate the lines of a file as a user would, and score them against those of another.
+    """Translate the lines of a file and score them against those of another.
 
-    search: how; the model's own options by default. Raises `UserError` as `score_hypotheses` and
+    search: by default the model's own options. Raises `UserError` as `score_hypotheses` and
     `Translator.translate` do.
     """
-    sacrebleu_metrics()  # Its package may be missing, and translating takes long.
+    sacrebleu_metrics()  # Fails before the long translation if sacrebleu is missing.
     pairs = read_parallel(source, references).pairs
     sources, wanted = [pair.source for pair in pairs], [pair.target for pair in pairs]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # Long sources, which the report has.
+        warnings.simplefilter("ignore", UserWarning)  # The report has the long sources.
         found = translator.translate(sources, search, batch_size)
     texts = [translation.text for translation in found]
     lost = {n: each.truncated for n, each in enumerate(found, start=1) if each.truncated}

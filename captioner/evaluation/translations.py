@@ -1,4 +1,4 @@
-"""Scores of translations, by sacrebleu, with the signature that says which scores they are."""
+"""Scores translations with sacrebleu, and keeps the scores' signatures."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from captioner.errors import UserError
 class TranslationScores:
     """Scores of a corpus.
 
-    bleu, chrf: 0 to 100, as sacrebleu gives them. brevity_penalty: 0 to 1, part of BLEU.
+    bleu, chrf: sacrebleu's, 0 to 100. brevity_penalty: 0 to 1, part of BLEU.
     exact: share of translations that equal their reference, 0 to 1.
-    bleu_signature, chrf_signature: what sacrebleu says they were computed with.
+    bleu_signature, chrf_signature: sacrebleu's record of how they were computed.
     """
 
     bleu: float
@@ -26,7 +26,7 @@ class TranslationScores:
     chrf_signature: str
 
     def as_dict(self) -> dict[str, float]:
-        """The scores by the names that configs and logs give them."""
+        """The scores by their names in configs and logs."""
         return {
             "BLEU": self.bleu,
             "brevity_penalty": self.brevity_penalty,
@@ -35,7 +35,7 @@ class TranslationScores:
         }
 
     def table(self) -> str:
-        """The scores in lines a person reads, each with its signature."""
+        """The scores as lines of text, each with its signature."""
         return (
             f"BLEU         {self.bleu:6.2f}  (brevity penalty {self.brevity_penalty:.3f})\n"
             f"             {self.bleu_signature}\n"
@@ -48,11 +48,11 @@ class TranslationScores:
 def evaluate_translations(
     translations: Sequence[str], references: Sequence[str], lower_case: bool = False
 ) -> TranslationScores:
-    """Score translations, normal text and not cut into words, against one reference each.
+    """Score translations, as untokenised text, against one reference each.
 
-    BLEU: Papineni et al. 2002, as Post 2018 (*A Call for Clarity in Reporting BLEU Scores*) has it.
-    chrF: Popovic 2015. lower_case: score both in small letters; the signature says so.
-    Raises `UserError` for different numbers of them, for none, and without sacrebleu.
+    BLEU: Papineni et al. 2002, in the form of Post 2018 (*A Call for Clarity in Reporting BLEU
+    Scores*). chrF: Popovic 2015. lower_case: score without case, which the signature records.
+    Raises `UserError` if their numbers differ, if there are none, and without sacrebleu.
     """
     if len(translations) != len(references):
         raise UserError(
@@ -76,9 +76,9 @@ def evaluate_translations(
 
 
 def sacrebleu_metrics() -> Any:
-    """Sacrebleu's metrics. Raises `UserError` when the package is missing."""
+    """sacrebleu's metrics. Raises `UserError` if the package is missing."""
     try:
-        from sacrebleu import metrics  # Imported here: few have it.
+        from sacrebleu import metrics  # Imported here: an extra.
     except ImportError:
         raise UserError(
             'scoring translations needs the package sacrebleu: pip install "captioner[translate]"'

@@ -115,8 +115,8 @@ def test_coverage_is_that_of_a_fine_raster(seed: int, masked: bool) -> None:
 @pytest.mark.parametrize(
     ("boxes", "region", "sentence"),
     [
-        (((0, 0, np.inf, 1),), REGION, "no number"),
-        (((0, 0, 1, 1),), (0.0, np.nan, 4.0, 4.0), "no number"),
+        (((0, 0, np.inf, 1),), REGION, "without a number"),
+        (((0, 0, 1, 1),), (0.0, np.nan, 4.0, 4.0), "without a number"),
         (((0, 0, 1, 1),), (5.0, 5.0, 5.0, 9.0), "no area"),
     ],
 )
