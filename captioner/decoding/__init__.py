@@ -1,4 +1,4 @@
-"""Decoding, written once against the `Decoder` protocol: it does not know the model it decodes.
+"""Greedy, beam and sampling search for every model that follows the `Decoder` protocol.
 
 Modules are imported on first use, so that the command line shows the search options without torch.
 """

@@ -1,4 +1,4 @@
-"""Which tokens may come next: minimum and maximum length, forbidden tokens, no repetitions."""
+"""Limits on decoding: minimum and maximum length, forbidden tokens, no repetitions."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from captioner.errors import UserError
 BLOCKED = float("-inf")
 
 IMPOSSIBLE = -1e4
-"""What an ending that the model rules out counts where nothing else is left, so that it can be
-ranked (and written down) all the same."""
+"""Floor on an end token's log-probability where nothing else is left; finite, so that the
+hypothesis can be ranked and saved as JSON."""
 
 
 @dataclass(frozen=True)
 class Constraints:
-    """Limits on what may be decoded. Lengths count tokens without the end token.
+    """Limits on hypotheses. Lengths count tokens without the end token.
 
     minimum_length: the end token is blocked before this many tokens.
-    maximum_length: after this many tokens only the end token is left, so every search ends, and
-        ends with whole hypotheses.
+    maximum_length: after this many tokens all but the end token is blocked, so that every search
+        ends with finished hypotheses.
     block_ngrams: n; no n-gram occurs twice in a hypothesis. 0 blocks none.
-    repeat_distance: no token is among the so many after it. 0 lets all repeat at once.
-    repeatable: tokens free of that rule (articles, prepositions).
     forbidden: tokens that are never chosen (padding, start, unknown).
+    repeat_distance: a token is blocked for this many tokens after it. 0 blocks none.
+    repeatable: tokens exempt from `repeat_distance` (articles, prepositions).
 
     Raises `UserError` for lengths, an n or a distance out of range.
     """
@@ -54,8 +54,8 @@ class Constraints:
     def apply(self, log_probabilities: Tensor, history: Tensor, end: int) -> Tensor:
         """Log-probabilities (B, K, V) and tokens so far (B, K, t) -> (B, K, V), blocked at -inf.
 
-        A row in which nothing would be left may end: its end token keeps its log-probability, or
-        `IMPOSSIBLE` where that is lower. So every row has at least one token left.
+        A row with every token blocked may end: its end token keeps its log-probability, but at
+        least `IMPOSSIBLE`. So every row has a token left.
         """
         length = history.shape[-1]
         ending = log_probabilities[..., end].clamp(min=IMPOSSIBLE)  # (B, K)
@@ -77,14 +77,14 @@ class Constraints:
         return allowed
 
     def _block_repeats(self, allowed: Tensor, history: Tensor) -> None:
-        """Block the last `repeat_distance` tokens of each row, but those that may repeat."""
+        """Block the last `repeat_distance` tokens of each row, except `repeatable` ones."""
         recent = history[..., -self.repeat_distance :]  # (B, K, at most repeat_distance)
         blocked = torch.zeros_like(allowed, dtype=torch.bool).scatter_(-1, recent, True)
         blocked[..., list(self.repeatable)] = False
         allowed.masked_fill_(blocked, BLOCKED)
 
     def _block_ngrams(self, allowed: Tensor, history: Tensor) -> None:
-        """Block every token that would complete an n-gram already in its row's history."""
+        """Block tokens that complete an n-gram already in their row's history."""
         n, length = self.block_ngrams, history.shape[-1]
         if length < n:
             return

@@ -1,4 +1,4 @@
-"""The coverage penalty: so that a hypothesis wins that has looked at all of its source."""
+"""The coverage penalty: prefers hypotheses that attend to the whole source."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from torch import Tensor
 
 from captioner.errors import UserError
 
-_LEAST = 1e-10
-"""What a position counts as having received that no step looked at, lest its logarithm be -inf."""
+_FLOOR = 1e-10
+"""Floor on the attention mass of a position; avoids log(0)."""
 
 
 @dataclass(frozen=True)
 class CoveragePenalty:
     """Adds beta * sum_i log(min(sum_t p_ti, 1)) to the score of a hypothesis.
 
-    p_ti is the attention of step t to position i: a position that got 1 or more in all adds
-    nothing, and what was passed over takes away. Wu et al. 2016, equation 14 (GNMT), behind the
-    length penalty. beta = 0 is no penalty; 0.2 in the paper. As with length normalisation, the
-    step of the end token counts too.
+    p_ti is the attention of step t to position i. A position with a total of 1 or more adds
+    nothing; a neglected one lowers the score. Wu et al. 2016, equation 14 (GNMT), added after
+    length normalisation. beta = 0 turns it off; 0.2 in the paper. The end token's step counts.
 
     Raises `UserError` for a beta that is not between 0 and 10.
     """
@@ -31,11 +30,11 @@ class CoveragePenalty:
             raise UserError(f"coverage penalty beta {self.beta} is not between 0 and 10")
 
     def score(self, attention: Tensor, mask: Tensor | None = None) -> float:
-        """What is added for attention (T, L), in nats; at most 0.
+        """The penalty for attention (T, L), in nats; at most 0.
 
-        mask: (L,) boolean, False for padding, which nobody need look at.
+        mask: (L,) boolean, False for padding, which is left out.
         """
         received = attention.sum(dim=0)  # (L,)
         if mask is not None:
             received = received[mask]
-        return self.beta * float(received.clamp(_LEAST, 1.0).log().sum())
+        return self.beta * float(received.clamp(_FLOOR, 1.0).log().sum())

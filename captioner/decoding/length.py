@@ -1,4 +1,4 @@
-"""Length normalisation: so that a longer hypothesis may win over its own beginning."""
+"""Length normalisation: compensates for the lower log-probability of longer hypotheses."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from captioner.errors import UserError
 class LengthNormalisation:
     """Divides a log-probability by ((5 + length) / 6) ** alpha.
 
-    Wu et al. 2016, equation 14 (GNMT), which is not length ** alpha. The length counts the end
-    token. alpha = 0 is no normalisation; 0.6 to 1 are common. Raises `UserError` for an alpha
-    that is not between 0 and 10.
+    Wu et al. 2016, equation 14 (GNMT); not length ** alpha. The length counts the end token.
+    alpha = 0 turns it off; 0.6 to 1 are common. Raises `UserError` for an alpha that is not
+    between 0 and 10.
     """
 
     alpha: float = 0.0
@@ -23,5 +23,5 @@ class LengthNormalisation:
             raise UserError(f"length normalisation alpha {self.alpha} is not between 0 and 10")
 
     def score(self, log_probability: float, length: int) -> float:
-        """What a hypothesis of this log-probability and length is ranked by."""
+        """The ranking score of a hypothesis of this log-probability and length."""
         return float(log_probability / ((5 + length) / 6) ** self.alpha)

@@ -1,4 +1,4 @@
-"""What a model must offer to be decoded, and what decoding gives back."""
+"""The protocol of decoders, and the hypotheses that decoding returns."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ class Step(NamedTuple):
     """One step of a decoder for K rows (hypotheses) of each of B sources.
 
     logits: (B, K, V), unnormalised scores of the next token.
-    state: the decoder's state after the tokens it was given.
-    weights: (B, K, L), the attention with which these logits were computed: the map that belongs
-        to the token chosen from them.
+    state: the decoder's state after the given tokens.
+    weights: (B, K, L), the attention behind these logits: the map of the token chosen from them.
     """
 
     logits: Tensor
@@ -27,14 +26,14 @@ class Step(NamedTuple):
 
 
 class Decoder(Protocol):
-    """The protocol every caption and translation decoder follows.
+    """The protocol of every caption and translation decoder.
 
-    Rows are kept apart from sources: states and tokens are (B, K, ...), the memory stays (B, ...),
-    so the hypotheses of a beam share the memory of their source without copying it.
+    States and tokens are (B, K, ...), the memory stays (B, ...): the hypotheses of a beam share
+    the memory of their source without a copy.
     """
 
     def start(self, memory: Memory) -> object:
-        """A memory of B sources -> the state of one row for each, (B, 1, ...)."""
+        """A memory of B sources -> a state with one row for each, (B, 1, ...)."""
         ...
 
     def step(self, tokens: Tensor, state: object) -> Step:
@@ -42,7 +41,7 @@ class Decoder(Protocol):
         ...
 
     def select(self, state: object, rows: Tensor) -> object:
-        """The state of the given rows: rows (B, K') index the K rows of each source."""
+        """Select rows (B, K'), indices into each source's K rows, of a state."""
         ...
 
 
@@ -51,13 +50,12 @@ class Hypothesis:
     """One decoded sequence.
 
     tokens: the T tokens after the start token, without the end token. Every hypothesis has ended.
-    log_probability: natural logarithm of the probability of the tokens and of the end token
-        behind them, under the model itself: temperature 1, nothing blocked.
+    log_probability: of the tokens and the end token, in nats, under the model itself: temperature
+        1, nothing blocked.
     token_log_probabilities: its T + 1 terms.
-    score: what hypotheses are ranked by: the log-probability after length normalisation, and the
-        coverage penalty added.
-    attention: (T, L) on the CPU, float32; row t is the attention with which token t was emitted.
-        (T, 0) where `decode` was told not to keep it.
+    score: for ranking: the log-probability after length normalisation, plus the coverage penalty.
+    attention: (T, L) on the CPU, float32; row t is the map of token t. (T, 0) with
+        `keep_attention=False`.
     """
 
     tokens: list[int]

@@ -1,4 +1,4 @@
-"""How the next tokens are chosen: beam search, of which greedy is the narrowest, and sampling."""
+"""Strategies that choose the next tokens: beam search (greedy with a beam of 1) and sampling."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from captioner.errors import UserError
 
 
 class Choice(NamedTuple):
-    """Which rows go on, and with which token: all (B, K')."""
+    """Rows that continue, and their tokens: all (B, K')."""
 
     parents: Tensor
-    """(B, K') row each new row continues, an index into the K old ones."""
+    """(B, K') the old row that each new row continues, an index into K."""
     tokens: Tensor
-    """(B, K') the token it continues with."""
+    """(B, K') its next token."""
     live: Tensor
-    """(B, K') boolean: False for a row that only fills the rectangle."""
+    """(B, K') boolean, False for padding rows."""
 
 
 class Strategy(Protocol):
@@ -27,7 +27,7 @@ class Strategy(Protocol):
 
     @property
     def width(self) -> int:
-        """K, how many hypotheses of a source are wanted."""
+        """K, the number of hypotheses of a source."""
         ...
 
     def choose(self, totals: Tensor, steps: Tensor, live: Tensor, ended: Tensor) -> Choice:
@@ -35,8 +35,8 @@ class Strategy(Protocol):
 
         totals: (B, K), log-probability of each row so far.
         steps: (B, K, V), log-probability of each next token; -inf where blocked.
-        live: (B, K) boolean, rows that may go on.
-        ended: (B,), how many hypotheses of each source have ended before.
+        live: (B, K) boolean, rows that have not ended.
+        ended: (B,), the number of ended hypotheses of each source.
         """
         ...
 
@@ -45,9 +45,8 @@ class Strategy(Protocol):
 class BeamSearch:
     """Keeps the K most probable partial hypotheses of each source.
 
-    A hypothesis that ends leaves the beam and takes its place with it, as in the search of Xu et
-    al. 2015: the beam narrows until all K have ended. So a beam of 1 is greedy search, and a beam
-    as wide as the space of sequences is exhaustive. Graves 2012, *Sequence Transduction with
+    A hypothesis that ends leaves the beam, which narrows by one until all K have ended, as in the
+    search of Xu et al. 2015. A beam of 1 is greedy search. Graves 2012, *Sequence Transduction with
     Recurrent Neural Networks*, algorithm 1; Sutskever et al. 2014, section 3.2.
 
     Raises `UserError` for a width below 1.
@@ -60,18 +59,18 @@ class BeamSearch:
             raise UserError(f"beam size {self.width} is not at least 1")
 
     def choose(self, totals: Tensor, steps: Tensor, live: Tensor, ended: Tensor) -> Choice:
-        """The most probable continuations, as many as places are left; see `Strategy.choose`."""
+        """Choose the most probable continuations; see `Strategy.choose`."""
         vocabulary_size = steps.shape[-1]
         totals = totals.masked_fill(~live, float("-inf"))
-        # No more than this many of a row can be among the best of all.
-        of_row, tokens = steps.topk(min(self.width, vocabulary_size), dim=-1)  # (B, K, k)
-        candidates = (totals.unsqueeze(-1) + of_row).flatten(start_dim=1)  # (B, K * k)
+        # At most this many of a row are among the best of all rows.
+        row_best, tokens = steps.topk(min(self.width, vocabulary_size), dim=-1)  # (B, K, k)
+        candidates = (totals.unsqueeze(-1) + row_best).flatten(start_dim=1)  # (B, K * k)
         keep = min(self.width, candidates.shape[-1])
         best, index = candidates.topk(keep, dim=-1)  # (B, K')
         rank = torch.arange(keep, device=best.device)  # (K')
         free = (self.width - ended).unsqueeze(-1)  # (B, 1)
         return Choice(
-            parents=index // of_row.shape[-1],
+            parents=index // row_best.shape[-1],
             tokens=tokens.flatten(start_dim=1).gather(1, index),
             live=(rank < free) & (best > float("-inf")),
         )
@@ -81,12 +80,11 @@ class BeamSearch:
 class Sampling:
     """Draws each next token from the model's distribution.
 
-    width: how many sequences are drawn for a source, independently.
-    generator: where randomness comes from.
-    temperature: logits are divided by it; below 1 sharper, above 1 flatter.
-    top_k: only the k most probable tokens are left; 0 leaves all.
-    top_p: only the fewest tokens whose probabilities sum to at least p are left
-        (Holtzman et al. 2020, *The Curious Case of Neural Text Degeneration*, equation 2).
+    generator: the source of randomness. width: independent samples of a source.
+    temperature: divides the logits; below 1 sharpens, above 1 flattens.
+    top_k: keeps the k most probable tokens; 0 keeps all.
+    top_p: keeps the fewest tokens whose probabilities sum to at least p (Holtzman et al. 2020,
+        *The Curious Case of Neural Text Degeneration*, equation 2).
 
     Raises `UserError` for values out of range.
     """
@@ -108,7 +106,7 @@ class Sampling:
             raise UserError(f"top-p {self.top_p} is not above 0 and at most 1")
 
     def choose(self, totals: Tensor, steps: Tensor, live: Tensor, ended: Tensor) -> Choice:
-        """One draw a row; see `Strategy.choose`. The first step widens one row to all."""
+        """Draw a token for each row; the first step copies one row to all `width`."""
         batch_size, rows, _ = steps.shape
         parents = torch.arange(rows, device=steps.device).expand(batch_size, rows)  # (B, K)
         if rows < self.width:
@@ -125,17 +123,17 @@ class Sampling:
         )
 
     def distribution(self, steps: Tensor) -> Tensor:
-        """Log-probabilities (..., V) -> the probabilities (..., V) that are drawn from."""
+        """Log-probabilities (..., V) -> the probabilities (..., V) of the draw."""
         steps = steps.float()
         numbers = torch.finfo(steps.dtype)
         temperature = min(max(self.temperature, numbers.tiny), numbers.max)
         logits = (steps - steps.amax(dim=-1, keepdim=True)) / temperature  # 0 at the highest
         size = logits.shape[-1]
-        left = min(self.top_k, size) or size  # k, how many tokens top-k leaves
-        if left == size and self.top_p == 1:
+        kept = min(self.top_k, size) or size  # k
+        if kept == size and self.top_p == 1:
             return torch.softmax(logits, dim=-1)
-        if left < size:
-            ordered, order = logits.topk(left, dim=-1)  # (..., k)
+        if kept < size:
+            ordered, order = logits.topk(kept, dim=-1)  # (..., k)
         else:
             ordered, order = logits.sort(dim=-1, descending=True)  # (..., V)
         probabilities = torch.softmax(ordered, dim=-1)  # (..., k), falling
