@@ -1,4 +1,4 @@
-"""What a captioner is trained to do: say the caption; for soft attention, look everywhere once."""
+"""The training objective: its options, and the regularisers of the attention maps."""
 
 from __future__ import annotations
 
@@ -162,32 +162,31 @@ def _check_weight(name: str, weight: float) -> None:
 
 
 def doubly_stochastic_penalty(weights: Tensor, mask: Tensor, target: str = "one") -> Tensor:
-    """How unevenly a caption looked at its photo: (B,), sum over places of (1 - sum_t alpha)^2.
+    """Unevenness of the attention over a photo: (B,), sum over positions of (1 - sum_t alpha)^2.
 
     weights (B, T, L), mask (B, T) boolean, False for padding, whose attention is left out.
-    target `one`: as written; `share`: T / L in place of 1, with each caption's own T.
-    Xu et al. 2015, section 4.2.1 and equation 14, second term: per example, summed over the L
-    places, neither divided by L nor by the batch. Computed in float32 at least.
+    target: `one`, as written, or `share`, T / L in place of 1, with each caption's T.
+    Xu et al. 2015, section 4.2.1 and equation 14, second term: summed over the L positions,
+    divided neither by L nor by the batch. Computed in float32 at least.
     """
     weights = weights if weights.dtype == torch.float64 else weights.float()
-    visible = weights * mask.unsqueeze(-1)  # (B, T, L)
-    received = visible.sum(dim=1)  # (B, L)
+    mass = (weights * mask.unsqueeze(-1)).sum(dim=1)  # (B, L)
     if target == "share":
         words = mask.sum(dim=1, keepdim=True).to(weights.dtype)  # (B, 1)
-        goal = words / weights.shape[-1]  # (B, 1)
+        target_mass = words / weights.shape[-1]  # (B, 1)
     else:
-        goal = torch.ones_like(received[:, :1])  # (B, 1)
-    return (goal - received).square().sum(dim=1)
+        target_mass = torch.ones_like(mass[:, :1])  # (B, 1)
+    return (target_mass - mass).square().sum(dim=1)
 
 
 def map_divergence(weights: Tensor, mask: Tensor) -> Tensor:
-    """How far a caption's maps differ from their mean, in nats, summed over its words: (B,).
+    """Divergence of a caption's maps from their mean, in nats, summed over its words: (B,).
 
     T times the Jensen-Shannon divergence of the maps of T words, equally weighted: the entropy of
     their mean less the mean of their entropies (Lin 1991, *Divergence Measures Based on the Shannon
-    Entropy*, equation 5.1), which is the mutual information of word and place. 0 for maps that are
-    all alike, be they wide or narrow. weights (B, T, L), mask (B, T) boolean, False for padding,
-    whose attention is left out. Computed in float32 at least.
+    Entropy*, equation 5.1), the mutual information of word and position. 0 for equal maps, however
+    wide. weights (B, T, L), mask (B, T) boolean, False for padding, whose attention is left out.
+    Computed in float32 at least.
     """
     weights = weights if weights.dtype == torch.float64 else weights.float()
     words = mask.sum(dim=1).to(weights.dtype)  # (B,)
@@ -196,7 +195,7 @@ def map_divergence(weights: Tensor, mask: Tensor) -> Tensor:
 
 
 def _entropy(weights: Tensor) -> Tensor:
-    """Of distributions over places (..., L), in nats: (...)."""
-    least = torch.finfo(weights.dtype).tiny  # Of 0 the gradient would be infinite.
-    found: Tensor = torch.special.entr(weights.clamp(min=least)).sum(dim=-1)  # (...)
-    return found
+    """Entropy of distributions over positions (..., L), in nats: (...)."""
+    floor = torch.finfo(weights.dtype).tiny  # The gradient at 0 is infinite.
+    entropy: Tensor = torch.special.entr(weights.clamp(min=floor)).sum(dim=-1)  # (...)
+    return entropy

@@ -1,4 +1,4 @@
-"""Scheduled sampling: the decoder is sometimes fed its own words in training.
+"""Scheduled sampling: sometimes feeds the decoder its own words in training.
 
 Bengio et al. 2015, *Scheduled Sampling for Sequence Prediction with Recurrent Neural Networks*,
 section 2.4.
@@ -21,17 +21,16 @@ def scheduled_inputs(
     probability: float,
     generator: torch.Generator,
 ) -> Tensor:
-    """The words to feed: those of the captions, or, by chance, the decoder's own.
+    """Replace words of the captions at random by words that the decoder draws.
 
-    inputs: (B, T) words fed in under teacher forcing, `<start>` first, which always stays.
-    probability: of each word behind it, drawn for itself, that it is replaced by one drawn from
-        what the decoder gives at that place after the words fed so far, replaced ones among them.
-    generator: what is drawn from, on the device of `inputs`.
+    inputs: (B, T) words of teacher forcing, `<start>` first, which stays.
+    probability: of replacing each later word, independently, by one drawn from the decoder's
+        distribution after the words fed so far. With 0 the inputs are returned.
+    generator: the source of the draws, on the device of `inputs`.
 
-    The decoder reads as in use: with hard attention at the likeliest places, and without dropout
-    but for what the memory was given of it when it was made (`memory_dropout`). No gradient passes
-    through a drawn word, in the paper neither, so a forward pass over what is given back is all
-    that the loss needs. With a probability of 0 the inputs are given back.
+    The decoder runs in evaluation mode: hard attention takes the most probable position, and
+    dropout is off, except that in the memory (`memory_dropout`). As in the paper no gradient
+    passes through a drawn word, so the loss is teacher forcing of the returned words.
     """
     if probability <= 0:
         return inputs
@@ -43,13 +42,13 @@ def scheduled_inputs(
         for time in range(1, inputs.shape[1]):
             step = decoder.step(fed[-1], state)
             state = step.state
-            chances = torch.softmax(step.logits[:, 0].float(), dim=-1)  # (B, V)
-            drawn = torch.multinomial(chances, num_samples=1, generator=generator)  # (B, 1)
-            own = torch.rand(drawn.shape, generator=generator, device=inputs.device) < probability
-            fed.append(torch.where(own, drawn, inputs[:, time : time + 1]))
+            probabilities = torch.softmax(step.logits[:, 0].float(), dim=-1)  # (B, V)
+            drawn = torch.multinomial(probabilities, num_samples=1, generator=generator)  # (B, 1)
+            chance = torch.rand(drawn.shape, generator=generator, device=inputs.device)  # (B, 1)
+            fed.append(torch.where(chance < probability, drawn, inputs[:, time : time + 1]))
     finally:
         decoder.train(was_training)
-        # On GPUs torch before 2.11 or so keeps the weights that autocast has cast here, without a
-        # gradient, and the forward pass would use them again: pytorch issue 112583.
+        # Torch before about 2.11 caches on GPUs the weights that autocast casts here, without a
+        # gradient, and reuses them in the forward pass: pytorch issue 112583.
         torch.clear_autocast_cache()
     return torch.cat(fed, dim=1)  # (B, T)

@@ -1,4 +1,4 @@
-"""Self-critical sequence training: captions are rewarded for what they are judged by.
+"""Self-critical sequence training: rewards captions by the metric that scores them.
 
 Rennie et al. 2017, *Self-Critical Sequence Training for Image Captioning*, sections 3 and 4;
 Luo 2020, *A Better Variant of Self-Critical Sequence Training*, section 2.
@@ -22,24 +22,22 @@ from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import Encoder
 
 Reward = Callable[[Tensor, Sequence[Sequence[Sequence[int]]]], Tensor]
-"""Rewards (B, K) of K captions of each of B photos.
+"""Maps the rows (B,) of photos and K captions of each, as tokens, to rewards (B, K).
 
-Given the photos' rows (B,), and for each its captions in words, `<end>` behind those that ended.
+`<end>` is the last token of captions that ended.
 """
 
 
 class SelfCriticalLoss(nn.Module):
-    """Minus the expected reward of the decoder's own captions, with the gradient of REINFORCE.
+    """Minus the expected reward of generated captions, with the gradient of REINFORCE.
 
-    For each photo captions are drawn from the decoder through the one decoder loop, without a
-    gradient, and rewarded; then the decoder reads them as if they were given, and each is made more
-    probable or less by its reward r less a baseline b: the gradient is that of -(r - b) log p,
-    Rennie et al. 2017, equation 7, with the log-probability of the whole caption, its end included.
-    A caption that was cut at the maximum length did not draw its end, which is then left out.
+    Samples captions of each photo with the decoder loop, without a gradient, and rewards them.
+    Teacher forcing then gives their log-probabilities; the gradient is that of -(r - b) log p with
+    reward r and baseline b, Rennie et al. 2017, equation 7. log p includes the end token, except
+    for captions cut at the maximum length, which did not draw it.
 
-    Captions are drawn and read without dropout, so that they are drawn from what is trained, and
-    the gradient is on average exactly that of the expected reward. The annotation vectors of an
-    encoder that is trained along are those of its training mode, for both.
+    Both passes run without dropout, so that the gradient is in expectation that of the expected
+    reward. An encoder that is trained too stays in training mode for both.
 
     reward: see `Reward`. encoder: given when it is trained together with the decoder, from photos.
     Raises `UserError` for a hard-attention decoder and for an objective that is not self-critical.
@@ -54,7 +52,7 @@ class SelfCriticalLoss(nn.Module):
     ) -> None:
         super().__init__()
         if objective.self_critical is None:
-            raise UserError("the objective has no self_critical to say how captions are drawn")
+            raise UserError("the objective has no self_critical section")
         objective.check_selection(decoder.config.selection)
         self.decoder = decoder
         self.encoder = encoder
@@ -63,20 +61,20 @@ class SelfCriticalLoss(nn.Module):
         self.reward = reward
 
     def loss(self, batch: CaptioningBatch) -> dict[str, Tensor]:
-        """The loss of a batch under the key `loss`, and what to report beside it.
+        """The loss of a batch under the key `loss`, and quantities to report.
 
         `loss`: mean over photos and samples of -(r - b) log p, plus the weighted loss of the
-            batch's own captions; its value says nothing, its gradient does. `reward`: mean of the
-            samples, and `greedy_reward`, with that baseline, of greedy search. `length`: mean of
-            the samples, in words. `finished`: the share of them that ended by themselves.
-        Raises `UserError` for a batch that does not say which photos it is of.
+            reference captions; only its gradient has a meaning. `reward`: mean over the samples.
+            `greedy_reward`: of greedy search, where it is the baseline. `length`: mean of the
+            samples, in words. `finished`: share of the samples that ended before the maximum.
+        Raises `UserError` for a batch without `rows`.
         """
         config = self.config
         if batch.rows is None:
             raise UserError("self-critical training needs to know which photos a batch is of")
         annotations = batch.annotations(self.encoder)
         device = annotations.device
-        with _in_use(self.decoder):
+        with _evaluation_mode(self.decoder):
             memory = self.decoder.remember(annotations)
             generator = torch.Generator(device).manual_seed(batch.seed)
             samples = self._captions(memory, Sampling(generator, config.samples))
@@ -102,12 +100,12 @@ class SelfCriticalLoss(nn.Module):
         return {"loss": loss, **{name: value.detach() for name, value in report.items()}}
 
     def _captions(self, memory: Memory, strategy: Strategy) -> list[list[list[int]]]:
-        """For each photo its captions in words, `<end>` behind those that ended.
+        """Generate captions of each photo, as tokens; `<end>` is the last of those that ended.
 
-        Nothing is forbidden: what could not be drawn would have a probability all the same.
+        No token is forbidden: the model's probability of a forbidden token is not 0.
         """
         longest = self.config.maximum_length
-        found = decode(
+        decoded = decode(
             self.decoder,
             memory,
             start=Vocabulary.start,
@@ -122,11 +120,11 @@ class SelfCriticalLoss(nn.Module):
                 each.tokens if len(each.tokens) == longest else [*each.tokens, Vocabulary.end]
                 for each in hypotheses
             ]
-            for hypotheses in found
+            for hypotheses in decoded
         ]
 
     def _log_probability(self, memory: Memory, captions: list[list[list[int]]]) -> Tensor:
-        """log p (B, K) of captions as `_captions` gives them, with its gradient."""
+        """Compute log p (B, K) of the captions of `_captions`, with its gradient."""
         longest = max(len(caption) for each in captions for caption in each)
         shape = (len(captions), len(captions[0]), longest)
         targets = torch.full(shape, Vocabulary.pad)  # (B, K, T)
@@ -140,13 +138,13 @@ class SelfCriticalLoss(nn.Module):
         first = targets.new_full((*shape[:2], 1), Vocabulary.start)  # (B, K, 1)
         inputs = torch.cat([first, targets[..., :-1]], dim=-1)  # (B, K, T)
         logits = self.decoder(memory, inputs).logits.flatten(end_dim=1)  # (B * K, T, V)
-        lost = cross_entropy(logits, targets.flatten(end_dim=1), mask.flatten(end_dim=1))
-        return -lost.view(shape[:2])  # (B, K)
+        loss = cross_entropy(logits, targets.flatten(end_dim=1), mask.flatten(end_dim=1))
+        return -loss.view(shape[:2])  # (B, K)
 
 
 @contextmanager
-def _in_use(module: nn.Module) -> Iterator[None]:
-    """In evaluation mode, and as before again."""
+def _evaluation_mode(module: nn.Module) -> Iterator[None]:
+    """Put a module in evaluation mode, and restore its mode at the end."""
     was_training = module.training
     module.eval()
     try:

@@ -1,9 +1,7 @@
-"""Annotation vectors brought to a mean of 0 and a standard deviation of 1, number by number.
+"""Standardises annotation vectors to mean 0 and standard deviation 1, channel by channel.
 
-What comes out of a rectifier is never negative: the mean of an annotation vector over many photos
-is several times as large as what a photo's own mean differs from it. A decoder that is given
-vectors as they are has to find the small difference, through dropout whose noise is as large as
-the whole.
+A rectifier's outputs are never negative: their mean over many photos is several times as large as
+the difference between photos, and dropout's noise is proportional to the whole.
 """
 
 from __future__ import annotations
@@ -17,10 +15,10 @@ from captioner.errors import UserError
 
 
 class Standardisation(nn.Module):
-    """(a - mean) / deviation of annotation vectors a, each of their D numbers by itself.
+    """(a - mean) / deviation of annotation vectors a, for each of their D channels.
 
-    mean, deviation: (D,), over the places of training photos; no parameters, but saved with them.
-    Without values until they are filled: `reset` and `fit` do, or a model's weights.
+    mean, deviation: (D,), over the positions of training photos; buffers, saved with the model.
+    Uninitialised until `reset`, `fit` or a model's weights fill them.
     """
 
     mean: Tensor
@@ -28,20 +26,20 @@ class Standardisation(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        # On the meta device, filling them with anything imports torch's compiler.
+        # Filling them on the meta device imports torch's compiler.
         self.register_buffer("mean", torch.empty(size))
         self.register_buffer("deviation", torch.empty(size))
 
     def reset(self) -> None:
-        """Change nothing, until it is fitted."""
+        """Set the identity."""
         self.mean.zero_()
         self.deviation.fill_(1.0)
 
     def fit(self, photos: Iterable[Tensor]) -> None:
-        """Take mean and deviation of all the annotation vectors given, each batch (B, L, D).
+        """Estimate mean and deviation from batches of annotation vectors (B, L, D).
 
-        A number that hardly ever differs is divided by a twentieth of the usual deviation at least.
-        Raises `UserError` where there are none, and where they are all alike.
+        The deviation of a nearly constant channel is raised to a twentieth of the median.
+        Raises `UserError` for no vectors and for vectors that are all equal.
         """
         count = 0
         total = torch.zeros(len(self.mean), dtype=torch.float64)  # (D,)

@@ -1,4 +1,4 @@
-"""A captioner as the training loop sees it: something with a loss."""
+"""Batches and the cross-entropy loss of captioning."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from captioner.vision.encoder import Encoder
 
 
 class CaptioningBatch(NamedTuple):
-    """What one training step sees.
+    """The batch of one training step.
 
     source: annotation vectors (B, L, D), or preprocessed photos (B, 3, height, width) where the
-        encoder is trained too; fewer than B where `photos` says so.
-    inputs: (B, T) words fed in, `<start>` first. targets: (B, T) words to say, `<end>` last.
+        encoder is trained too; fewer than B with `photos`.
+    inputs: (B, T) fed words, `<start>` first. targets: (B, T) words to predict, `<end>` last.
     mask: (B, T) boolean, False for padding.
-    seed: of what is drawn for this batch: places by hard attention, words by scheduled sampling,
-        captions by self-critical training. Of no effect where nothing is drawn.
-    rows: (B,) the photos by number, for what knows more of them; on the CPU.
-    progress: how much of the whole training is done before this batch, in [0, 1].
-    photos: (B,) long, which of the source's photos each caption is of, where several captions are
-        of one: the source then has each photo once, fewer than B. None where it has B.
+    seed: of the batch's draws: positions of hard attention, words of scheduled sampling, captions
+        of self-critical training.
+    rows: (B,) numbers of the photos in the data set, on the CPU; for rewards.
+    progress: share of the training done before this batch, in [0, 1].
+    photos: (B,) long, index into `source` of each caption's photo, where several captions share
+        a photo. None where `source` has B photos.
     """
 
     source: Tensor
@@ -41,7 +41,7 @@ class CaptioningBatch(NamedTuple):
     photos: Tensor | None = None
 
     def to(self, device: torch.device | str) -> CaptioningBatch:
-        """The batch on another device, what it shows in float32."""
+        """Move the batch to a device, the source as float32."""
         return self._replace(
             source=self.source.to(device, non_blocking=True).float(),  # Stored as float16.
             inputs=self.inputs.to(device, non_blocking=True),
@@ -53,22 +53,22 @@ class CaptioningBatch(NamedTuple):
     def annotations(self, encoder: Encoder | None) -> Tensor:
         """The annotation vectors (B, L, D) of every caption's photo.
 
-        encoder: reads the photos, each once; None where `source` is annotation vectors already.
+        encoder: encodes each photo once; None where `source` is annotation vectors.
         """
-        found: Tensor = self.source if encoder is None else encoder(self.source)  # (P, L, D)
+        vectors: Tensor = self.source if encoder is None else encoder(self.source)  # (P, L, D)
         if self.photos is None:
-            return found
-        if found.device.type == "cpu":  # Its gradient is added up in one order whatever threads do.
-            return found.index_select(0, self.photos)  # (B, L, D)
-        return found[self.photos]  # (B, L, D)
+            return vectors
+        if vectors.device.type == "cpu":  # Its gradient is deterministic with several threads.
+            return vectors.index_select(0, self.photos)  # (B, L, D)
+        return vectors[self.photos]  # (B, L, D)
 
 
 class CaptioningLoss(nn.Module):
     """Cross-entropy with doubly stochastic regularisation, for soft attention.
 
     encoder: given when it is trained together with the decoder, from photos.
-    Raises `UserError` for a hard-attention decoder, which `HardAttentionLoss` is for, and for
-    fields of the objective that are of hard attention.
+    Raises `UserError` for a hard-attention decoder, which needs `HardAttentionLoss`, and for
+    objective fields of hard attention.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class CaptioningLoss(nn.Module):
         self.objective = objective
 
     def loss(self, batch: CaptioningBatch) -> dict[str, Tensor]:
-        """The loss of a batch under the key `loss`, and what to report beside it.
+        """The loss of a batch under the key `loss`, and quantities to report.
 
         `loss`: mean over captions of equation 14 of Xu et al. 2015, in nats a caption.
         `cross_entropy`: nats a word, without smoothing or regularisation. `map_divergence`, where
@@ -104,18 +104,18 @@ def soft_attention_loss(
     annotations: Tensor,
     batch: CaptioningBatch,
 ) -> dict[str, Tensor]:
-    """What `CaptioningLoss.loss` gives, from the annotation vectors (B, L, D) of the batch."""
+    """Compute `CaptioningLoss.loss` from the annotation vectors (B, L, D) of the batch."""
     memory = decoder.remember(annotations)
     fed = fed_words(decoder, memory, objective, batch)  # (B, T)
-    said = decoder(memory, fed.unsqueeze(1))  # one row a source
-    logits, weights = said.logits[:, 0], said.weights[:, 0]  # (B, T, V), (B, T, L)
-    lost = cross_entropies(logits, batch.targets, batch.mask, objective.label_smoothing)
-    loss = lost.smoothed  # (B,)
+    forced = decoder(memory, fed.unsqueeze(1))  # one row a source
+    logits, weights = forced.logits[:, 0], forced.weights[:, 0]  # (B, T, V), (B, T, L)
+    entropies = cross_entropies(logits, batch.targets, batch.mask, objective.label_smoothing)
+    loss = entropies.smoothed  # (B,)
     if objective.doubly_stochastic > 0:
         penalty = doubly_stochastic_penalty(weights, batch.mask, objective.doubly_stochastic_target)
         loss = loss + objective.doubly_stochastic * penalty
     words = batch.mask.sum().clamp(min=1)
-    report = {"cross_entropy": lost.plain.sum() / words}
+    report = {"cross_entropy": entropies.plain.sum() / words}
     if objective.map_divergence > 0:
         divergence = map_divergence(weights, batch.mask)  # (B,)
         loss = loss - objective.map_divergence * divergence
@@ -129,14 +129,13 @@ def fed_words(
     objective: ObjectiveConfig,
     batch: CaptioningBatch,
 ) -> Tensor:
-    """The words (B, T) to feed: the batch's own, or some of the decoder's, drawn from the seed."""
+    """The words (B, T) to feed: the batch's inputs, after scheduled sampling."""
     probability = objective.scheduled_sampling * batch.progress
     if probability == 0:
         return batch.inputs
-    # Not the seed itself, from which hard attention draws.
-    generator = torch.Generator(batch.inputs.device).manual_seed(batch.seed ^ _WORDS)
+    generator = torch.Generator(batch.inputs.device).manual_seed(batch.seed ^ _SAMPLING_SEED)
     return scheduled_inputs(decoder, memory, batch.inputs, probability, generator)
 
 
-_WORDS = 0x5343484544
-"""Changes the seed of a batch into that of the words drawn for it."""
+_SAMPLING_SEED = 0x5343484544
+"""XORed with a batch's seed: scheduled sampling and hard attention draw different numbers."""

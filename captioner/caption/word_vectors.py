@@ -1,8 +1,8 @@
-"""Word vectors that others have trained, from a text file, as a decoder's embeddings.
+"""Reads pretrained word vectors from a text file into a decoder's embeddings.
 
-The format of GloVe (Pennington et al. 2014) and of word2vec's text files: a word a line, and
-behind it its numbers, with a space between two; word2vec has a line before them that says how many
-words there are and how many numbers each has.
+The format is that of GloVe (Pennington et al. 2014) and of word2vec's text files: each line a word
+and its numbers, separated by spaces; word2vec starts with a line of two numbers, the number of
+words and the size of a vector.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from captioner.text.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class WordVectors:
-    """The vectors of those words of a vocabulary that a file has.
+    """Vectors of the vocabulary words in a file.
 
-    indices: (N,) long, of the words found. vectors: (N, E) float32.
+    indices: (N,) long, of the words. vectors: (N, E) float32.
     """
 
     indices: Tensor
     vectors: Tensor
 
     def put_into(self, decoder: ShowAttendTellDecoder, freeze: bool = False) -> None:
-        """Replace the embeddings of the words found.
+        """Copy the vectors into the decoder's embeddings.
 
-        freeze: train no embedding, those of words that were not found among them.
+        freeze: train no embedding, not even those without a vector.
         """
         embedding = decoder.embedding.weight
         with torch.no_grad():
@@ -42,17 +42,18 @@ class WordVectors:
 
 
 def read_word_vectors(path: str | Path, vocabulary: Vocabulary, size: int) -> WordVectors:
-    """Read the vectors of the vocabulary's ordinary words from a text file, line by line.
+    """Read the vectors of the vocabulary's ordinary words from a text file.
 
-    size: E, how many numbers each has. Of a word that the file has twice the first counts. Lines
-    of words that the vocabulary lacks are checked for their length only.
-    Raises `UserError` naming the file, and the line, for a file that cannot be read or holds no
-    vectors, a vector of another length, what is no finite number, and where no word is found.
+    size: E. The first of a word's vectors counts. Of words outside the vocabulary only the length
+    of the vector is checked.
+    Raises `UserError` naming the file, and the line, for an unreadable file, a file without
+    vectors or without a word of the vocabulary, a vector of another size, and a number that is
+    not finite.
     """
     found: dict[int, list[float]] = {}
     count = 0
     try:
-        # In bytes: such files hold broken characters, and line ends of Unicode within words.
+        # In bytes: such files contain broken UTF-8, and Unicode line ends within words.
         with open(path, "rb") as file:
             for number, line in enumerate(file, start=1):
                 if number == 1:
@@ -64,7 +65,7 @@ def read_word_vectors(path: str | Path, vocabulary: Vocabulary, size: int) -> Wo
                 _check_length(fields, where, size)
                 count += 1
                 if len(fields) > size + 1:
-                    continue  # A word with spaces in it, which no vocabulary has.
+                    continue  # A word with spaces, which no vocabulary has.
                 (index,) = vocabulary.encode([fields[0].decode("utf-8", "replace")])
                 if index != Vocabulary.unknown and index not in found:
                     found[index] = [_number(text, where) for text in fields[1:]]
@@ -79,9 +80,9 @@ def read_word_vectors(path: str | Path, vocabulary: Vocabulary, size: int) -> Wo
 
 
 def _is_header(fields: list[bytes], path: str | Path, size: int) -> bool:
-    """Whether a first line is word2vec's: the number of words, and of numbers for each.
+    """Whether a first line is word2vec's header: number of words, size of a vector.
 
-    Raises `UserError` where that is not `size`.
+    Raises `UserError` for another size than `size`.
     """
     if len(fields) != 2 or not all(field.isdigit() for field in fields) or size == 1:
         return False
@@ -94,10 +95,10 @@ def _is_header(fields: list[bytes], path: str | Path, size: int) -> bool:
 
 
 def _check_length(fields: list[bytes], where: str, size: int) -> None:
-    """Raise `UserError` unless there is a word, which may hold spaces, and `size` numbers."""
+    """Raise `UserError` unless a line is a word, perhaps with spaces, and `size` numbers."""
     numbers = len(fields) - 1
-    # More fields than needed may be a word with spaces in it, as GloVe has them ("1 1/2"): they
-    # are too many where the second is a number as vectors have them, with a point or an exponent.
+    # More fields may be a word with spaces, as in GloVe ("1 1/2"), unless the second field is a
+    # number with a point or an exponent, as in a vector.
     if numbers < size or (numbers > size and _is_fraction(fields[1])):
         raise UserError(f"{where}: {numbers} numbers, but the decoder's embedding_size is {size}")
 
