@@ -259,11 +259,16 @@ def test_the_commands_that_need_large_data_are_understood(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "said"),
-    [(0, "most at row"), (1, "CIDEr-D"), (2, "torch.Size([1, 1, 512]) tensor(1.")],
+    [
+        (0, "most at row"),
+        (1, "CIDEr-D"),
+        (2, "torch.Size([1, 1, 512]) tensor(1."),
+        (3, "torch.Size([1, 49, 256]) (7, 7)"),
+    ],
 )
 def test_the_python_examples_run(folder: Path, number: int, said: str) -> None:
     codes = blocks("python")
-    assert len(codes) == 3
+    assert len(codes) == 4
     done = subprocess.run(
         [sys.executable, "-c", codes[number]],
         capture_output=True,
