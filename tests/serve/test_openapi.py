@@ -104,19 +104,3 @@ def test_any_fields_beside_a_photo_are_used_or_refused(
         assert answer.json()["error"]
     else:
         assert answer.json()["photos"][0]["captions"]
-
-
-@pytest.mark.slow
-def test_every_field_of_a_search_is_described(server: Running) -> None:
-    description = httpx.get(f"{server.address}api/openapi.json").json()
-    model = httpx.get(f"{server.address}api/model").json()
-
-    def properties(address: str, kind: str) -> set[str]:
-        content = description["paths"][address]["post"]["requestBody"]["content"]
-        name = content[kind]["schema"]["$ref"].rpartition("/")[2]
-        return set(description["components"]["schemas"][name]["properties"])
-
-    captions = set(model["captioner"]["search"])
-    assert properties("/api/caption", "multipart/form-data") >= captions
-    assert properties("/api/overlay", "multipart/form-data") >= captions
-    assert properties("/api/translate", "application/json") >= set(model["translator"]["search"])
