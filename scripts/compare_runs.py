@@ -13,8 +13,6 @@ import argparse
 import sys
 from pathlib import Path
 
-import torch
-
 from captioner.caption import Captioner, load_model
 from captioner.cli.program import run_program
 from captioner.data.source import Source
@@ -23,7 +21,7 @@ from captioner.evaluation.diversity import text_diversity
 from captioner.evaluation.map_spread import map_spread
 from captioner.progress import progress_bar
 from captioner.recipes.config import SCORES, CaptioningRecipe, read_recipe
-from captioner.recipes.features import StoredRows, readable
+from captioner.recipes.features import StoredRows, annotation_batches, readable
 from captioner.recipes.judge import MODEL, scores_of
 from captioner.recipes.run_folder import CONFIG
 from captioner.recipes.sources import read_sources
@@ -39,10 +37,11 @@ def measure(recipe: CaptioningRecipe, captioner: Captioner, store: FeatureStore)
     features = StoredRows(store, len(source), mirror=False)
     progress = progress_bar("captions", len(rows), "photos")
     captions = []
-    for first in range(0, len(rows), recipe.validation.batch_size):
-        batch = rows[first : first + recipe.validation.batch_size]
-        captions += captioner.caption_annotations(features.annotations(torch.tensor(batch)))
-        progress.update(len(batch))
+    size = recipe.validation.batch_size
+    batches = [rows[first : first + size] for first in range(0, len(rows), size)]
+    for vectors in annotation_batches(features, batches):
+        captions += captioner.caption_annotations(vectors)
+        progress.update(len(vectors))
     progress.close()
     texts = [caption.text for caption in captions]
     scores = scores_of(texts, source.take(rows))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy
@@ -13,7 +14,7 @@ from torch import Tensor
 from captioner.caption import CaptioningBatch
 from captioner.data.examples import CaptionExample
 from captioner.data.length_buckets import batches_by_photo, collate, length_bucketed_batches
-from captioner.data.prefetch import prefetch
+from captioner.data.loading import load_ahead
 from captioner.recipes.config import CaptioningRecipe
 from captioner.recipes.features import Rows
 from captioner.recipes.objectives import examples_of_epoch
@@ -22,20 +23,21 @@ from captioner.training import Part, Step
 
 @dataclass(frozen=True)
 class CaptionBatches:
-    """The training set in batches: of captions of a length, or of a photo where it reads photos.
+    """The training set in batches of captions of about one length, or of the same photos.
 
-    ahead: how many steps a thread makes ready while the present one is made, for a GPU, in memory
-        that it fetches by itself; 0 for none. On a CPU the step has use for every core.
+    workers: processes that load steps ahead; see `load_ahead`.
+    encode: a frozen encoder that reads photos in the step: photos -> annotation vectors.
 
-    Follows `captioner.training.SharedBatches`. What is drawn to mirror photos does not depend on
-    how a batch is divided; what the batch's seed is for does, since every part has its own.
+    Implements `captioner.training.SharedBatches`. Augmentation does not depend on how a batch is
+    divided; what the batch's seed is for does, since every part has its own.
     """
 
     unit: ClassVar[str] = "captions"
     examples: list[CaptionExample]
     rows: Rows
     recipe: CaptioningRecipe
-    ahead: int = 0
+    workers: int = 0
+    encode: Callable[[Tensor], Tensor] | None = None
 
     def steps(self, epoch: int) -> int:
         """How many batches an epoch has."""
@@ -44,19 +46,13 @@ class CaptionBatches:
 
     def batches(self, epoch: int, first: int) -> Iterator[CaptioningBatch]:
         """The batches of an epoch from number `first` on."""
-        for step in self._shares(epoch, first, 0, 1, 1):
+        for step in self.shares(epoch, first, 0, 1, 1):
             yield step.parts[0].batch
 
     def shares(
         self, epoch: int, first: int, rank: int, processes: int, parts: int
     ) -> Generator[Step, None, None]:
-        """What process `rank` of so many does of each batch from number `first` on."""
-        steps = self._shares(epoch, first, rank, processes, parts)
-        return prefetch(steps, self.ahead) if self.ahead else steps
-
-    def _shares(
-        self, epoch: int, first: int, rank: int, processes: int, parts: int
-    ) -> Generator[Step, None, None]:
+        """The share of process `rank` of each batch, from number `first` on."""
         settings = self.recipe.training
         generator = _generator(settings.seed, epoch)
         examples = examples_of_epoch(self.examples, self.recipe.objective, epoch)
@@ -69,17 +65,31 @@ class CaptionBatches:
         else:
             lengths = [len(example.tokens) for example in examples]
             plan = length_bucketed_batches(lengths, settings.batch_size, generator)
-        for number, indices in enumerate(plan[first:], start=first):
-            chosen = [examples[index] for index in indices]
-            progress = (epoch + number / len(plan)) / settings.epochs
-            cuts = range(rank, parts * processes, processes)
-            yield Step(
-                [
-                    self._part(chosen, (epoch, number), cut, parts * processes, progress)
-                    for cut in cuts
-                ],
-                len(chosen),
-            )
+        cuts = range(rank, parts * processes, processes)
+        load = partial(self._step, examples, epoch, len(plan), cuts, parts * processes)
+        for step in load_ahead(load, list(enumerate(plan))[first:], self.workers):
+            yield step if self.encode is None else self._encoded(step, self.encode)
+
+    def _step(
+        self,
+        examples: list[CaptionExample],
+        epoch: int,
+        steps: int,
+        cuts: Sequence[int],
+        all_cuts: int,
+        batch: tuple[int, Sequence[int]],
+    ) -> Step:
+        """Load a step: the parts `cuts` of a batch, given by its number and examples."""
+        number, indices = batch
+        chosen = [examples[index] for index in indices]
+        progress = (epoch + number / steps) / self.recipe.training.epochs
+        parts = [self._part(chosen, (epoch, number), cut, all_cuts, progress) for cut in cuts]
+        return Step(parts, len(chosen))
+
+    def _encoded(self, step: Step, encode: Callable[[Tensor], Tensor]) -> Step:
+        batches = [part.batch._replace(source=encode(part.batch.source)) for part in step.parts]
+        parts = [part._replace(batch=b) for part, b in zip(step.parts, batches, strict=True)]
+        return step._replace(parts=parts)
 
     def _part(
         self,
@@ -89,7 +99,7 @@ class CaptionBatches:
         cuts: int,
         progress: float,
     ) -> Part:
-        """Part number `cut` of the examples; or a caption of no words for company."""
+        """Part number `cut` of the examples; a fully masked dummy caption if it has none."""
         if self.recipe.photos_in_step:  # Captions of a photo stay together.
             own = slice(*(_between_photos(examples, cut + side, cuts) for side in (0, 1)))
         else:  # As many long ones for all.
@@ -101,9 +111,10 @@ class CaptionBatches:
         mask = batch.mask if count else torch.zeros_like(batch.mask)  # (B, T)
         source, photos = self._source(torch.tensor([each.row for each in examples]), step, own)
         seed = _seed(self.recipe.training.seed, *step, _DRAWS + cut)
-        inputs, targets, mask = map(self._ready, (batch.inputs, batch.targets, mask))
         return Part(
-            CaptioningBatch(source, inputs, targets, mask, seed, batch.rows, progress, photos),
+            CaptioningBatch(
+                source, batch.inputs, batch.targets, mask, seed, batch.rows, progress, photos
+            ),
             count,
         )
 
@@ -116,14 +127,11 @@ class CaptionBatches:
         if self.recipe.photos_in_step:
             distinct, photos = torch.unique(rows[own], return_inverse=True)  # (P,), (B,)
             if len(distinct) < len(photos):
-                return self.rows.read(distinct, generator), self._ready(photos)
+                return self.rows.read(distinct, generator), photos
             return self.rows.read(rows[own], generator), None
         if len(rows[own]) == len(rows):
             return self.rows.read(rows, generator), None
         return self.rows.read(rows, generator, own), None
-
-    def _ready(self, tensor: Tensor) -> Tensor:
-        return tensor.pin_memory() if self.ahead else tensor
 
 
 def _between_photos(examples: list[CaptionExample], cut: int, cuts: int) -> int:

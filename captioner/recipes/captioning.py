@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -13,17 +12,17 @@ from torch import Tensor
 
 from captioner.caption import Captioner, ShowAttendTellDecoder
 from captioner.data.examples import CaptionExample, encode_captions
+from captioner.data.loading import loading_workers
 from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.recipes.caption_batches import CaptionBatches
 from captioner.recipes.config import CaptioningRecipe
 from captioner.recipes.features import (
-    EncodedRows,
     PixelRows,
     Rows,
     StoredRows,
+    annotation_batches,
     encoder_of,
-    photo_loaders,
     readable,
     stored_features,
 )
@@ -36,9 +35,6 @@ from captioner.text.vocabulary import Vocabulary
 from captioner.training import CHECKPOINT, Engine, Validation, train
 
 __all__ = ["CaptionBatches", "free_running", "scores_of", "train_captioner", "write_captions"]
-
-_AHEAD = 2
-"""Steps made ready while a GPU makes one."""
 
 _STANDARDISED_BY = 256
 """Photos whose annotation vectors, 196 each, tell what those of all are like."""
@@ -71,12 +67,9 @@ def train_captioner(
             resumed = resume and (folder / CHECKPOINT).exists()
             start = _start(recipe, folder, resumed)
         kept.enter_context(locked_run_folder(recipe, folder, resume, engine))
-        loaders = None
-        if engine.device.type == "cuda" and recipe.photos_in_step:
-            loaders = kept.enter_context(photo_loaders(engine.local_size))
         with engine.abort_together():
             ready = _prepare(
-                recipe, folder, engine, train_source, validation_source, start, resumed, loaders
+                recipe, folder, engine, train_source, validation_source, start, resumed
             )
             engine.gather(None)  # Everything is there for everyone.
         judge = CaptionJudge(
@@ -116,7 +109,6 @@ def _prepare(
     validation_source: Source,
     start: Start | None,
     resumed: bool,
-    loaders: ThreadPoolExecutor | None,
 ) -> _Prepared:
     device = engine.device
     for name, source in (("training", train_source), ("validation", validation_source)):
@@ -147,15 +139,15 @@ def _prepare(
     train_rows: Rows
     validation_rows: Rows
     kept = list(range(len(validation_source)))
+    workers = loading_workers(device, engine.local_size)
     if recipe.photos_in_step:
+        precision = "float32" if recipe.encoder.train else recipe.features.precision
         train_rows, validation_rows = (
-            PixelRows(source, recipe.preprocessing, encoder, loaders, recipe.augmentation)
+            PixelRows(
+                source, recipe.preprocessing, encoder, recipe.augmentation, precision, workers
+            )
             for source in (train_source, validation_source)
         )
-        if not recipe.encoder.train:
-            precision = recipe.features.precision
-            train_rows = EncodedRows(train_rows, encoder, precision)
-            validation_rows = EncodedRows(validation_rows, encoder, precision)
     else:
         store = stored_features(
             recipe,
@@ -166,15 +158,17 @@ def _prepare(
             engine.size,
             engine.local_size,
         )
-        on_gpu = device.type == "cuda"
+        workers = min(2, workers)  # Stored rows need no more.
         train_rows = StoredRows(
             store["train"],
             len(train_source),
             recipe.features.mirror,
-            torch.float16 if on_gpu else torch.float32,
-            pinned=on_gpu,
+            torch.float16 if device.type == "cuda" else torch.float32,
+            workers,
         )
-        validation_rows = StoredRows(store["validation"], len(validation_source), False)
+        validation_rows = StoredRows(
+            store["validation"], len(validation_source), False, workers=workers
+        )
         usable = set(readable(train_source, store["train"]))
         examples.examples[:] = [item for item in examples.examples if item.row in usable]
         kept = readable(validation_source, store["validation"])
@@ -185,10 +179,10 @@ def _prepare(
     if start is None and not resumed and decoder.standardisation is not None:
         with torch.no_grad():
             rows = _some_rows(examples.examples)
-            few = (train_rows.annotations(some) for some in torch.split(rows, 32))
-            decoder.standardisation.fit(few)
-    ahead = _AHEAD if device.type == "cuda" else 0
-    batches = CaptionBatches(examples.examples, train_rows, recipe, ahead)
+            few = [some.tolist() for some in torch.split(rows, 32)]
+            decoder.standardisation.fit(annotation_batches(train_rows, few))
+    frozen = train_rows.encode if recipe.photos_in_step and not recipe.encoder.train else None
+    batches = CaptionBatches(examples.examples, train_rows, recipe, workers, frozen)
     return _Prepared(captioner, model, batches, validation_rows, kept, judged)
 
 

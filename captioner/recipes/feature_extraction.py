@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from captioner.data.prefetch import prefetch
+from captioner.data.loading import load_ahead, loading_workers
 from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.fields import to_mapping
@@ -32,7 +30,6 @@ from captioner.vision.feature_store import (
 )
 from captioner.vision.weights import build_encoder
 
-_PREFETCHED = 2  # Batches of photos loaded while the GPU encodes one.
 _POLL_SECONDS = 0.5
 
 
@@ -142,33 +139,29 @@ class SourceStore:
         self, encoder: Encoder, batches: Sequence[Sequence[int]], local_ranks: int
     ) -> Generator[Tensor, None, None]:
         """The annotation vectors (B, L, D) of each batch of rows."""
-        precision = self.recipe.features.precision
-        if _uses_all_cores(encoder):
-            for batch in batches:
-                yield encode(encoder, self._pixels(map(self._photo, batch), batch), precision)
-        elif batches:
-            with photo_loaders(local_ranks) as pool:
-                ready = (self._pixels(pool.map(self._photo, rows), rows) for rows in batches)
-                with closing(prefetch(ready, _PREFETCHED)) as prepared:
-                    for pixels in prepared:
-                        yield encode(encoder, pixels, precision)
+        workers = loading_workers(next(encoder.parameters()).device, local_ranks)
+        for pixels, unreadable in load_ahead(self._pixels, batches, workers):
+            self._unreadable.update(unreadable)
+            yield encode(encoder, pixels, self.recipe.features.precision)
 
-    def _photo(self, row: int) -> Tensor:
-        """The photo of a row, preprocessed: (3, size, size); black where it cannot be read."""
-        try:
-            photo = self.source.open_photo(row % len(self.source))
-        except UserError:
-            if self.recipe.data.on_problem == "refuse":
-                raise
-            self._unreadable.add(row)
-            photo = Image.new("RGB", (1, 1))
-        return self.recipe.preprocessing(photo)
+    def _pixels(self, rows: Sequence[int]) -> tuple[Tensor, list[int]]:
+        """Preprocessed photos (B, 3, size, size), and the rows whose photos are unreadable.
 
-    def _pixels(self, photos: Iterable[Tensor], rows: Sequence[int]) -> Tensor:
-        """Preprocessed photos of the rows (B, 3, size, size), those behind the N-th mirrored."""
-        pixels = torch.stack(list(photos))
+        The photos of rows from N on are mirrored; unreadable photos are black.
+        """
+        photos, unreadable = [], []
+        for row in rows:
+            try:
+                photo = self.source.open_photo(row % len(self.source))
+            except UserError:
+                if self.recipe.data.on_problem == "refuse":
+                    raise
+                unreadable.append(row)
+                photo = Image.new("RGB", (1, 1))
+            photos.append(self.recipe.preprocessing(photo))
+        pixels = torch.stack(photos)
         flips = torch.tensor([row >= len(self.source) for row in rows])  # (B,)
-        return torch.where(flips.view(-1, 1, 1, 1), mirrored(pixels), pixels)
+        return torch.where(flips.view(-1, 1, 1, 1), mirrored(pixels), pixels), unreadable
 
 
 def source_stores(
@@ -250,24 +243,3 @@ def encode(encoder: Encoder, pixels: Tensor, precision: str = "float32") -> Tens
     with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
         found: Tensor = encoder(pixels.to(device=device, memory_format=torch.channels_last))
     return found
-
-
-def _uses_all_cores(encoder: Encoder) -> bool:
-    """On a CPU the convolutions use every core: a thread beside them slows them down."""
-    return next(encoder.parameters()).device.type == "cpu"
-
-
-@contextmanager
-def photo_loaders(local_ranks: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads that load photos for a GPU: this process's share of the cores.
-
-    local_ranks: how many processes share this machine's cores.
-    """
-    count = max(1, min(16, (os.cpu_count() or 1) // local_ranks))
-    before = torch.get_num_threads()
-    # One thread each. The setting reaches threads started later, so it is taken back at the end.
-    with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        try:
-            yield pool
-        finally:
-            torch.set_num_threads(before)

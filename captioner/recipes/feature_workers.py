@@ -46,14 +46,13 @@ def fill_with_workers(
     Raises `UserError` when a worker raises one or dies. Then, and at `KeyboardInterrupt`, the
     others are ended; rows that are done stay done.
     """
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("spawn")  # Not daemons: those may not load ahead.
     refusals: Any = context.SimpleQueue()
     workers = [
         context.Process(
             target=_work,
             args=(refusals, recipe, splits, str(_device_of(device, rank)), rank, processes),
             name=f"features-{rank}",
-            daemon=True,
         )
         for rank in range(processes)
     ]

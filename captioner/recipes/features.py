@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from captioner.data.loading import load_ahead
 from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.recipes.config import CaptioningRecipe
@@ -17,7 +17,6 @@ from captioner.recipes.feature_extraction import (
     encoder_of,
     extraction_progress,
     fill_stores,
-    photo_loaders,
     seeded_encoder_of,
     source_stores,
     sources_to_store,
@@ -30,12 +29,11 @@ from captioner.vision.feature_store import FeatureStore
 from captioner.vision.preprocessing import Preprocessing
 
 __all__ = [
-    "EncodedRows",
     "PixelRows",
     "Rows",
     "StoredRows",
+    "annotation_batches",
     "encoder_of",
-    "photo_loaders",
     "readable",
     "store_recipe_features",
     "stored_features",
@@ -118,16 +116,16 @@ class StoredRows:
         count: int,
         mirror: bool,
         dtype: torch.dtype = torch.float32,
-        pinned: bool = False,
+        workers: int = 0,
     ) -> None:
         """Rows of a store whose first `count` are the photos themselves.
 
         mirror: whether as many more are the same photos mirrored.
         dtype: of the result; float16 needs no conversion.
-        pinned: read into pinned host memory; float16 only, and needs a GPU.
+        workers: processes that read ahead; see `load_ahead`.
         """
         self.store, self.count, self.mirror = store, count, mirror
-        self.dtype, self.pinned = dtype, pinned
+        self.dtype, self.workers = dtype, workers
 
     def read(
         self, rows: Tensor, generator: torch.Generator | None = None, part: slice = slice(None)
@@ -139,37 +137,36 @@ class StoredRows:
         if self.mirror and generator is not None:
             flips = torch.randint(2, rows.shape, generator=generator)  # (B,)
             rows = rows + flips * self.count
-        rows = rows[part]
-        shape = (len(rows), *self.store.shape)
-        memory = torch.empty(shape, dtype=torch.float16, pin_memory=True) if self.pinned else None
-        return self.store.read(rows, self.dtype, memory)  # (B, L, D)
+        return self.store.read(rows[part], self.dtype)  # (B, L, D)
 
-    def annotations(self, rows: Tensor) -> Tensor:
-        """Rows (B,) -> annotation vectors (B, L, D)."""
-        return self.read(rows)
+    def encode(self, annotations: Tensor) -> Tensor:
+        """Annotation vectors (B, L, D) as they are."""
+        return annotations
 
 
 class PixelRows:
-    """The photos themselves, for an encoder that reads them in every step."""
+    """Photos, for an encoder that reads them in every step, trained or frozen.
+
+    The annotation vectors of a frozen encoder are those of a store, not rounded to float16.
+    """
 
     def __init__(
         self,
         source: Source,
         preprocessing: Preprocessing,
         encoder: Encoder | None = None,
-        loaders: ThreadPoolExecutor | None = None,
         augmentation: Augmentation | None = None,
+        precision: str = "float32",
+        workers: int = 0,
     ) -> None:
         """Photos of a source.
 
-        encoder: needed by `annotations` alone.
-        loaders: threads that load a batch's photos, into pinned host memory where there is a GPU.
-            None loads them one by one, as on a CPU, where the step uses every core.
-        augmentation: of photos that are read with a generator.
+        encoder, precision: for `encode`. augmentation: of photos that are read with a generator.
+        workers: processes that read ahead; see `load_ahead`.
         """
         self.augmentation = augmentation or Augmentation()
         self.source, self.preprocessing, self.encoder = source, preprocessing, encoder
-        self.loaders = loaders
+        self.precision, self.workers = precision, workers
 
     def read(
         self, rows: Tensor, generator: torch.Generator | None = None, part: slice = slice(None)
@@ -183,11 +180,8 @@ class PixelRows:
         if generator is not None and self.augmentation.changes:
             first = int(torch.randint(2**62, (), generator=generator))
             seeds = [first ^ row for row in chosen]
-        load = map if self.loaders is None else self.loaders.map
-        photos = torch.stack(list(load(self._photo, chosen, seeds)))  # (B, 3, size, size)
-        photos = photos.to(memory_format=torch.channels_last)
-        pinned = self.loaders is not None and torch.cuda.is_available()
-        return photos.pin_memory() if pinned else photos
+        photos = torch.stack(list(map(self._photo, chosen, seeds)))  # (B, 3, size, size)
+        return photos.to(memory_format=torch.channels_last)
 
     def _photo(self, row: int, seed: int | None) -> Tensor:
         """A photo, preprocessed: (3, size, size); augmented if there is a seed."""
@@ -196,36 +190,16 @@ class PixelRows:
             photo = self.augmentation(photo, torch.Generator().manual_seed(seed))
         return self.preprocessing(photo)
 
-    def annotations(self, rows: Tensor) -> Tensor:
-        """Rows (B,) -> annotation vectors (B, L, D), by the encoder's present weights."""
+    def encode(self, pixels: Tensor) -> Tensor:
+        """Photos (B, 3, size, size) -> annotation vectors (B, L, D), without a gradient."""
         assert self.encoder is not None
-        device = next(self.encoder.parameters()).device
-        found: Tensor = self.encoder(self.read(rows).to(device))
-        return found
+        return encode(self.encoder, pixels, self.precision)
 
 
-class EncodedRows:
-    """Annotation vectors that a frozen encoder computes from the photos at each read.
-
-    They equal those of a store but for its rounding to float16.
-    """
-
-    def __init__(self, photos: PixelRows, encoder: Encoder, precision: str = "float32") -> None:
-        """encoder: in evaluation mode. precision: of its products; see `FeaturesConfig`."""
-        self.photos, self.encoder, self.precision = photos, encoder, precision
-
-    def read(
-        self, rows: Tensor, generator: torch.Generator | None = None, part: slice = slice(None)
-    ) -> Tensor:
-        """Rows (B,) -> annotation vectors (B, L, D), without a gradient, on the encoder's device.
-
-        part: the rows to read.
-        """
-        return encode(self.encoder, self.photos.read(rows, generator, part), self.precision)
-
-    def annotations(self, rows: Tensor) -> Tensor:
-        """Rows (B,) -> annotation vectors (B, L, D)."""
-        return self.read(rows)
+Rows = StoredRows | PixelRows
 
 
-Rows = StoredRows | PixelRows | EncodedRows
+def annotation_batches(rows: Rows, batches: Sequence[Sequence[int]]) -> Iterator[Tensor]:
+    """The annotation vectors (B, L, D) of each batch of rows, without augmentation."""
+    for loaded in load_ahead(rows.read, [torch.tensor(batch) for batch in batches], rows.workers):
+        yield rows.encode(loaded)

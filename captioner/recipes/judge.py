@@ -14,7 +14,7 @@ from captioner.evaluation.captions import evaluate_captions
 from captioner.evaluation.results import write_results
 from captioner.files import write_json
 from captioner.recipes.config import SCORES, CaptioningRecipe
-from captioner.recipes.features import Rows
+from captioner.recipes.features import Rows, annotation_batches
 from captioner.render.panels import panels
 from captioner.text.tokenizer import tokenize
 from captioner.training import Engine, ShownExample
@@ -70,7 +70,7 @@ class CaptionJudge:
         """
         shown = []
         for index, row in enumerate(self.wanted[:_SHOWN]):
-            annotations = self.rows.annotations(torch.tensor([row]))
+            annotations = self.rows.encode(self.rows.read(torch.tensor([row])))
             references = "\n".join(f"- {caption}" for caption in self.source.captions[index])
             picture = None
             region = None
@@ -102,8 +102,9 @@ def free_running(
     batches = [wanted[first : first + batch_size] for first in range(0, len(wanted), batch_size)]
     own: dict[int, str] = {}
     with engine.fail_together():
-        for batch in batches[engine.rank :: engine.size]:
-            found = captioner.caption_annotations(rows.annotations(torch.tensor(batch)))
+        mine = batches[engine.rank :: engine.size]
+        for batch, annotations in zip(mine, annotation_batches(rows, mine), strict=True):
+            found = captioner.caption_annotations(annotations)
             own |= zip(batch, (caption.text for caption in found), strict=True)
     captions: dict[int, str] = {}
     for share in engine.gather(own):

@@ -207,22 +207,15 @@ class FeatureStore:
         self,
         rows: Sequence[int] | Tensor,
         dtype: torch.dtype = torch.float32,
-        out: Tensor | None = None,
     ) -> Tensor:
         """Annotation vectors of the given rows, in the given order: (B, L, D) of `dtype`.
 
-        out: contiguous float16 memory (B, L, D) on the CPU to read into, such as pinned memory;
-            returned where `dtype` is float16.
         Raises `IndexError` for a row out of range, and `UserError` when the file is gone.
         """
         picked = numpy.asarray(rows, dtype=numpy.int64)  # (B,)
         if picked.size and (picked.min() < 0 or picked.max() >= len(self)):
             raise IndexError(f"feature store {self.folder} has rows 0 to {len(self) - 1} only")
-        shape = (len(picked), *self.shape)
-        if out is None:
-            out = torch.empty(shape, dtype=torch.float16)
-        elif out.shape != shape or out.dtype != torch.float16 or not out.is_contiguous():
-            raise ValueError(f"out is not contiguous float16 of shape {shape}")
+        out = torch.empty((len(picked), *self.shape), dtype=torch.float16)
         path = self.folder / ROWS
         try:
             mapped = numpy.memmap(path, numpy.float16, "r", self._start, (len(self), *self.shape))

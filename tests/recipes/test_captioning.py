@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from captioner.data.examples import encode_captions
 from captioner.errors import UserError
 from captioner.fields import from_mapping
 from captioner.files import folder_lock
+from captioner.recipes import captioning
 from captioner.recipes.captioning import (
     CaptionBatches,
     scores_of,
@@ -27,7 +27,6 @@ from captioner.recipes.captioning import (
 )
 from captioner.recipes.config import CaptioningRecipe
 from captioner.recipes.features import (
-    EncodedRows,
     PixelRows,
     StoredRows,
     encoder_of,
@@ -130,18 +129,35 @@ def test_a_run_without_a_store_is_the_one_with_it(table: Path, tmp_path: Path) -
     assert not any(name.startswith("model.encoder.") for name in last)
 
 
-def test_threads_load_the_photos_that_one_loads(table: Path) -> None:
+@pytest.mark.parametrize("store", [True, False])
+def test_steps_loaded_by_processes_are_those_loaded_in_the_run(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: bool
+) -> None:
+    """As for a GPU; with augmentation where photos are read in the step."""
+    changes: dict[str, Any] = {"features": {"store": store, "mirror": store}}
+    if not store:
+        changes["augmentation"] = {"crop": 0.5, "mirror": True}
+    recipe = recipe_for(table, **changes)
+    train_captioner(recipe, tmp_path / "alone")
+    monkeypatch.setattr(captioning, "loading_workers", lambda device, ranks: 2)
+    train_captioner(recipe, tmp_path / "loaded")
+    alone, loaded = (
+        load_file(tmp_path / name / "last.safetensors") for name in ("alone", "loaded")
+    )
+    assert all(torch.equal(tensor, loaded[name]) for name, tensor in alone.items())
+    results = [(tmp_path / name / "results.json").read_text() for name in ("alone", "loaded")]
+    assert results[0] == results[1]
+
+
+def test_photos_are_encoded_without_a_gradient(table: Path) -> None:
     recipe = recipe_for(table)
     source, _ = read_sources(recipe.data)
     rows = torch.tensor([4, 0, 3, 0])
-    alone = PixelRows(source, recipe.preprocessing)
-    with ThreadPoolExecutor(3) as loaders:
-        together = PixelRows(source, recipe.preprocessing, loaders=loaders)
-        found = together.read(rows)
-        assert torch.equal(found, alone.read(rows))
-        assert found.is_contiguous(memory_format=torch.channels_last)
-        assert torch.equal(together.read(rows, None, slice(1, 3)), alone.read(rows)[1:3])
-        encoded = EncodedRows(together, encoder_of(recipe)).read(rows, None, slice(1, 3))
+    photos = PixelRows(source, recipe.preprocessing, encoder_of(recipe))
+    pixels = photos.read(rows)
+    assert pixels.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(photos.read(rows, None, slice(1, 3)), pixels[1:3])
+    encoded = photos.encode(pixels[1:3])
     assert encoded.shape == (2, 16, 512)
     assert not encoded.requires_grad
 

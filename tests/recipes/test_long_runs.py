@@ -153,7 +153,7 @@ def test_every_example_is_in_one_share(mapping: dict[str, Any]) -> None:
             self.store = self  # type: ignore[assignment]
             self.shape = (1, 1)
             self.count, self.mirror = 100, True
-            self.dtype, self.pinned = torch.float32, False
+            self.dtype, self.workers = torch.float32, 0
 
         def read(self, *given: Any) -> torch.Tensor:
             if len(given) > 1 and isinstance(given[1], torch.dtype):  # As the store.

@@ -88,13 +88,6 @@ def test_rows_are_read_as_they_are_stored_where_that_is_wanted(tmp_path: Path) -
     assert half.dtype == torch.float16
     assert torch.equal(half.float(), vectors(rows))
     assert store.read(rows, torch.bfloat16).dtype == torch.bfloat16
-    memory = torch.zeros(5, *SHAPE, dtype=torch.float16)
-    assert store.read(rows, torch.float16, out=memory).data_ptr() == memory.data_ptr()
-    assert torch.equal(memory, half)
-    assert torch.equal(store.read(rows, out=memory), vectors(rows))
-    for wrong in (memory.float(), memory[:4], torch.zeros(5, 4, 3).half().transpose(1, 2)):
-        with pytest.raises(ValueError, match=r"out is not contiguous float16 of shape \(5, 3, 4\)"):
-            store.read(rows, out=wrong)
 
 
 @pytest.mark.parametrize("row", [-1, 20])
@@ -156,10 +149,10 @@ def test_filling_and_reading_a_store_leaves_nothing_in_memory(tmp_path: Path) ->
             writer.write(range(first, first + 32), memory)
         assert resident() - before < 8192  # KiB
     store = FeatureStore(tmp_path)
-    store.read(range(32), torch.float16, out=memory)
+    store.read(range(32), torch.float16)
     before = resident()
     for first in range(0, 2048, 32):
-        store.read(range(first, first + 32), torch.float16, out=memory)
+        store.read(range(first, first + 32), torch.float16)
     assert resident() - before < 8192  # KiB
 
 

@@ -1,0 +1,60 @@
+"""Loads data ahead of its use, in the worker processes of torch's `DataLoader`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from captioner.errors import UserError
+
+Key = TypeVar("Key")
+Item = TypeVar("Item")
+
+
+def load_ahead(
+    load: Callable[[Key], Item], keys: Sequence[Key], workers: int = 0
+) -> Generator[Item, None, None]:
+    """The items of the keys, in order.
+
+    load: makes an item of a key, and of nothing else: it runs in any process.
+    workers: processes that load ahead, two items each, into pinned memory if there is a GPU; 0 to
+        load in this process, as on Windows, which cannot fork.
+    Raises `UserError` as `load` does, in the item's place.
+    """
+    workers = workers if hasattr(os, "fork") else 0
+    loader = DataLoader(
+        _Items(load),
+        batch_size=None,
+        sampler=keys,
+        num_workers=workers,
+        multiprocessing_context="fork" if workers else None,
+        pin_memory=workers > 0 and torch.cuda.is_available(),
+        generator=torch.Generator(),  # It would draw from the global one, from which dropout draws.
+    )
+    for item in loader:
+        if isinstance(item, UserError):
+            raise item
+        yield item
+
+
+def loading_workers(device: torch.device, local_ranks: int = 1) -> int:
+    """The number of processes that load photos for a GPU, which `local_ranks` processes share.
+
+    0 on a CPU: the model uses every core.
+    """
+    return 0 if device.type == "cpu" else max(1, min(8, (os.cpu_count() or 1) // local_ranks))
+
+
+class _Items(Dataset[Any]):
+    def __init__(self, load: Callable[[Any], Any]) -> None:
+        self._load = load
+
+    def __getitem__(self, key: Any) -> Any:
+        try:
+            return self._load(key)
+        except UserError as error:  # Raised, it would carry the traceback of the worker.
+            return error
