@@ -48,7 +48,7 @@ def test_it_holds_them_all_whatever_one_request_may_hold(
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
         text = all_as_a_page(page, tmp_path / "page.html")
-    expect(page.locator("#trouble")).to_be_hidden()
+    expect(page.locator("#error-message")).to_be_hidden()
     assert sum(url.endswith("/api/overlay") for url in asked) > 1
     assert re.findall(r"<article [^>]*>", text) == [
         f'<article class="item" id="item-{number}">' for number in range(8)
@@ -94,9 +94,9 @@ def test_it_says_how_many_are_in_it(open_page: Open, tmp_path: Path) -> None:
     sentence = "2 of 3 photos are in the file: the others have no caption"
     text = all_as_a_page(page, tmp_path / "page.html")
     assert text.count("<article") == 2
-    expect(page.locator("#trouble")).to_have_text(sentence)
+    expect(page.locator("#error-message")).to_have_text(sentence)
     page.locator("[data-state=failed] .remove").click()
     with page.expect_download() as download:
         page.locator("#all-json").click()
     assert len(json.loads(Path(download.value.path()).read_bytes())) == 2
-    expect(page.locator("#trouble")).to_be_hidden()
+    expect(page.locator("#error-message")).to_be_hidden()

@@ -58,7 +58,7 @@ def test_a_photo_gets_its_caption_and_a_word_its_map(
         )
         assert right < 1 < 4 < min(late, low)
         share = np.exp(expected.word_log_probabilities[number])
-        expect(card.locator(".likely")).to_have_text(
+        expect(card.locator(".probability")).to_have_text(
             f"“{expected.words[number]}”: {100 * share:.0f} % likely"
         )
     page.mouse.move(5, 5)
@@ -140,11 +140,11 @@ def test_beam_captions_and_temperature_are_used(open_page: Open) -> None:
     expect(page.locator("#captions-shown")).to_have_text("2")
     expect(card.locator(".caption")).to_have_count(2)
     expect(page.locator("#temperature")).to_be_hidden()
-    page.locator("label", has_text="by chance").click()
+    page.locator("label", has_text="sampling").click()
     expect(page.locator("#beam")).to_be_hidden()
     page.locator("#temperature").fill("1.7")
     page.locator("#temperature").dispatch_event("change")
-    page.locator("#again").click()
+    page.locator("#resample").click()
     common = {"photo": {}, "preview": "true"}
     drawn = {**common, "sample": "true", "n_best": "2", "temperature": "1.7", "seed": "1"}
     while (asked := page.evaluate("window.asked"))[-1] != drawn:

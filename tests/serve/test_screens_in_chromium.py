@@ -148,8 +148,8 @@ def test_what_it_says_is_said_to_those_who_do_not_see_it(open_page: Open) -> Non
     page = open_page()
     card = add(page, photo_file(1))
     text = " ".join(words_of(card))
-    expect(page.locator("#said")).to_contain_text(f"photo.png: {text}.")
-    assert page.locator("#said").get_attribute("aria-live") == "polite"
+    expect(page.locator("#announcements")).to_contain_text(f"photo.png: {text}.")
+    assert page.locator("#announcements").get_attribute("aria-live") == "polite"
     assert card.locator("img").get_attribute("alt") == text
     page.locator("#tab-sentences").click()
     for one in page.locator("button, input, textarea, [role=tab], [role=group], section").all():
@@ -176,8 +176,8 @@ def test_a_sentence_is_translated_and_its_alignment_shown(open_page: Open) -> No
     expect(cards).to_have_count(2)
     for card, found in zip(cards.all(), translations, strict=True):
         for place, version in enumerate(found["translations"]):
-            card.locator(".other").nth(place).click()
-            expect(card.locator(".whole")).to_have_text(version["translation"])
+            card.locator(".alternative").nth(place).click()
+            expect(card.locator(".best")).to_have_text(version["translation"])
             assert card.locator(".target .token").all_inner_texts() == version["words"]
             cells = card.locator(".cell").all_inner_texts()
             weights = [f"{weight:.2f}" for row in version["word_alignment"] for weight in row]

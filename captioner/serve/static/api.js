@@ -1,6 +1,6 @@
-// The HTTP interface, as the page uses it. Every failure is an Error with a sentence for a person.
+// Client of the HTTP interface. Every failure is an Error with a message for the user.
 
-const ATTEMPTS = 30;
+const MAX_ATTEMPTS = 30;
 
 const pause = (seconds, signal) =>
   new Promise((resolve, reject) => {
@@ -11,7 +11,7 @@ const pause = (seconds, signal) =>
     });
   });
 
-const sentence = async (answer) => {
+const errorMessage = async (answer) => {
   try {
     return (await answer.json()).error;
   } catch {
@@ -19,8 +19,8 @@ const sentence = async (answer) => {
   }
 };
 
-// Ask, and again where the server is busy.
-const ask = async (address, options = {}) => {
+// Sends a request; repeats it while the server is busy.
+const request = async (address, options = {}) => {
   for (let attempt = 1; ; attempt++) {
     let answer;
     try {
@@ -30,7 +30,9 @@ const ask = async (address, options = {}) => {
       throw new Error("the program that serves this page does not answer; is it still running?");
     }
     if (answer.ok) return answer;
-    if (answer.status !== 503 || attempt === ATTEMPTS) throw new Error(await sentence(answer));
+    if (answer.status !== 503 || attempt === MAX_ATTEMPTS) {
+      throw new Error(await errorMessage(answer));
+    }
     await pause(Number(answer.headers.get("Retry-After")) || 1, options.signal);
   }
 };
@@ -44,7 +46,7 @@ const form = (fields, files) => {
   return body;
 };
 
-export const model = async () => (await ask("api/model")).json();
+export const model = async () => (await request("api/model")).json();
 
 export const example = async () => {
   const answer = await fetch("demo.jpg");
@@ -60,23 +62,23 @@ export const hasExample = async () => {
   }
 };
 
-// What the server says of one photo: name, width, height, region, captions and preview.
+// Captions one photo: name, width, height, region, captions and preview.
 export const caption = async (file, search, signal) => {
   const body = form({ ...search, preview: true }, [file]);
-  const answer = await ask("api/caption", { method: "POST", body, signal });
+  const answer = await request("api/caption", { method: "POST", body, signal });
   return (await answer.json()).photos[0];
 };
 
-// A file of photos with their captions drawn over them, as a Blob.
+// Renders photos with their captions as a file, a Blob.
 export const overlay = async (files, captions, format, strength) => {
   const fields = { format, strength, captions: captions.map((each) => JSON.stringify(each)) };
   const body = form(fields, files);
-  return (await ask("api/overlay", { method: "POST", body })).blob();
+  return (await request("api/overlay", { method: "POST", body })).blob();
 };
 
 export const translate = async (sentences, search) => {
   const headers = { "Content-Type": "application/json" };
   const body = JSON.stringify({ sentences, ...search });
-  const answer = await ask("api/translate", { method: "POST", headers, body });
+  const answer = await request("api/translate", { method: "POST", headers, body });
   return (await answer.json()).translations;
 };

@@ -1,7 +1,7 @@
-// Taking a photo: with the camera's own picture where the browser gives it to this page, and
-// otherwise by the device's own means, as telephones have them.
+// Takes a photo with the camera: in the page where the browser allows it, otherwise, and on touch
+// devices, with the device's camera app.
 
-export const startCamera = (add, complain) => {
+export const startCamera = (add, showError) => {
   const dialog = document.getElementById("camera");
   const view = document.getElementById("view");
   const shot = document.getElementById("shot");
@@ -12,15 +12,15 @@ export const startCamera = (add, complain) => {
   };
 
   const open = async () => {
-    complain(null);
-    const byHand = matchMedia("(pointer: coarse)").matches;
-    if (byHand || !navigator.mediaDevices?.getUserMedia) return shot.click();
+    showError(null);
+    const isTouch = matchMedia("(pointer: coarse)").matches;
+    if (isTouch || !navigator.mediaDevices?.getUserMedia) return shot.click();
     try {
       const wanted = { video: { width: { ideal: 1600 } }, audio: false };
       view.srcObject = await navigator.mediaDevices.getUserMedia(wanted);
       dialog.showModal();
     } catch {
-      complain(new Error("there is no camera that this page may use"));
+      showError(new Error("no camera is available to this page"));
     }
   };
 

@@ -1,17 +1,17 @@
-// What both tabs use.
+// Helpers shared by both tabs.
 
-const trouble = document.getElementById("trouble");
-const said = document.getElementById("said");
+const errorMessage = document.getElementById("error-message");
+const announcements = document.getElementById("announcements");
 
-// Show what went wrong, in its own words; nothing takes it away.
-export const complain = (error) => {
-  trouble.textContent = error ? error.message : "";
-  trouble.hidden = !error;
+// Shows an error message, or hides it for null.
+export const showError = (error) => {
+  errorMessage.textContent = error ? error.message : "";
+  errorMessage.hidden = !error;
 };
 
-// Say something to those who do not see the page.
-export const say = (text) => {
-  said.textContent = text;
+// Announces a text to screen readers.
+export const announce = (text) => {
+  announcements.textContent = text;
 };
 
 export const save = (blob, name) => {
@@ -25,7 +25,7 @@ export const save = (blob, name) => {
 export const saveJson = (value, name) =>
   save(new Blob([JSON.stringify(value) + "\n"], { type: "application/json" }), name);
 
-// A range input with its value written beside it; `changed` is called when it is let go.
+// A range input with its value beside it; calls `changed` when the slider is released.
 export const range = (id, write, changed = () => {}) => {
   const input = document.getElementById(id);
   const shown = document.getElementById(id + "-shown");
@@ -52,4 +52,5 @@ export const range = (id, write, changed = () => {}) => {
   };
 };
 
-export const copyOf = (id) => document.getElementById(id).content.firstElementChild.cloneNode(true);
+export const cloneTemplate = (id) =>
+  document.getElementById(id).content.firstElementChild.cloneNode(true);

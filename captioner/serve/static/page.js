@@ -1,7 +1,7 @@
-// The page: what is on it at first, its tabs, and what both of them share.
+// Starts the page and its tabs.
 
 import * as api from "./api.js";
-import { complain } from "./common.js";
+import { showError } from "./common.js";
 import { startPhotos } from "./photos.js";
 import { startSentences } from "./sentences.js";
 
@@ -42,5 +42,5 @@ try {
   }
   document.documentElement.dataset.ready = "yes";
 } catch (error) {
-  complain(error);
+  showError(error);
 }

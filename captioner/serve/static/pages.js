@@ -1,12 +1,12 @@
-// All photos as one self-contained page. It is asked for in parts as large as the server takes,
-// and put together here.
+// Downloads all photos as one standalone page: requests it in parts within the server's limits and
+// joins them.
 
 import * as api from "./api.js";
 
-const AROUND = 2000; // bytes of a form beside a photo and its captions, at most
+const FORM_BYTES = 2000; // upper bound on a form's size besides photo and captions
 
-// What is between two texts, and what is before and after.
-const cut = (text, start, end) => {
+// Splits a text at the content between `start` and `end`.
+const split = (text, start, end) => {
   const from = text.indexOf(start) + start.length;
   const to = text.indexOf(end, from);
   if (from < start.length || to < 0) throw new Error("the server gave no page that can be joined");
@@ -17,30 +17,30 @@ const DATA = ['<script id="data" type="application/json">', "</script>"];
 const MAIN = ["<main>", "</main>"];
 
 const join = (pages) => {
-  const articles = pages.map((page) => cut(page, ...MAIN)[1]).join("");
-  const items = pages.flatMap((page) => JSON.parse(cut(page, ...DATA)[1]).items);
+  const articles = pages.map((page) => split(page, ...MAIN)[1]).join("");
+  const items = pages.flatMap((page) => JSON.parse(split(page, ...DATA)[1]).items);
   let number = 0;
   const numbered = articles.replace(/<article class="item" id="item-\d+"/g, () =>
     `<article class="item" id="item-${number++}"`);
-  const [head, , rest] = cut(pages[0], ...MAIN);
-  const [before, data, after] = cut(rest, ...DATA);
+  const [head, , rest] = split(pages[0], ...MAIN);
+  const [before, data, after] = split(rest, ...DATA);
   return [head, numbered, before, JSON.stringify({ ...JSON.parse(data), items }), after];
 };
 
-// What is sent of a photo: the preview the server made of it, no smaller than the page has it.
-const sent = ({ file, answer }) => {
+// The upload of a photo: the server's preview of it, which is as large as the page shows it.
+const upload = ({ file, answer }) => {
   const bytes = atob(answer.preview.slice(answer.preview.indexOf(",") + 1));
   const codes = Uint8Array.from(bytes, (letter) => letter.charCodeAt(0));
   const small = new File([codes], file.name, { type: "image/jpeg" });
-  const size = small.size + new Blob([JSON.stringify(answer.captions)]).size + AROUND;
+  const size = small.size + new Blob([JSON.stringify(answer.captions)]).size + FORM_BYTES;
   return { file: small, captions: answer.captions, size };
 };
 
-// One page of captioned items, as a Blob. limits: the server's.
+// Makes one page of captioned items, as a Blob. limits: those of the server.
 export const pageOf = async (items, limits, strength) => {
   const parts = [];
   let size = Infinity;
-  for (const each of items.map(sent)) {
+  for (const each of items.map(upload)) {
     size += each.size;
     if (size > limits.upload_bytes || parts.at(-1).length === limits.photos) {
       parts.push([]);

@@ -1,26 +1,26 @@
-// The tab of photos: how they come onto the page, and what happens to them there.
+// The photos tab: adding, captioning, downloading and removing photos.
 
 import * as api from "./api.js";
 import { startCamera } from "./camera.js";
-import { complain, copyOf, save, saveJson, say } from "./common.js";
+import { announce, cloneTemplate, save, saveJson, showError } from "./common.js";
 import { pageOf } from "./pages.js";
 import { settings } from "./settings.js";
 import { captionViewer } from "./viewer.js";
 
-const AT_ONCE = 5; // requests under way; a browser has six connections
-const PATIENCE = 250; // milliseconds that a setting stays as it is before it is used
+const MAX_REQUESTS = 5; // concurrent requests; a browser has six connections
+const SETTING_DELAY_MS = 250; // wait after a changed setting before captioning again
 
 const find = (id) => document.getElementById(id);
 
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+const capitalise = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 export const startPhotos = (model) => {
   const results = find("results");
   const slider = find("strength");
   const viewer = captionViewer(1, slider);
-  const search = settings(model, () => later());
-  const items = []; // in the order of the page
-  const queue = []; // items to be captioned
+  const search = settings(model, () => captionAllSoon());
+  const items = []; // in page order
+  const queue = []; // items waiting to be captioned
   let running = 0;
   let timer = 0;
 
@@ -28,7 +28,7 @@ export const startPhotos = (model) => {
 
   const refresh = () => {
     const done = items.filter((item) => item.answer);
-    document.body.classList.toggle("busy-page", items.length > 0);
+    document.body.classList.toggle("has-photos", items.length > 0);
     find("settings").hidden = items.length === 0;
     find("all").hidden = items.length === 0;
     find("all-html").hidden = done.length < 2;
@@ -37,7 +37,7 @@ export const startPhotos = (model) => {
   };
 
   const captionRow = (item, caption, place) => {
-    const row = copyOf("caption-template");
+    const row = cloneTemplate("caption-template");
     const words = row.querySelector(".words");
     for (const word of caption.words) {
       const button = document.createElement("button");
@@ -47,10 +47,10 @@ export const startPhotos = (model) => {
       button.textContent = word;
       words.append(button);
     }
-    const sure = row.querySelector(".sureness");
-    sure.textContent = place === 0 ? capital(caption.confidence_in_words ?? "") : "";
-    sure.hidden = !sure.textContent;
-    sure.classList.toggle("unsure", caption.sure === false);
+    const confidence = row.querySelector(".confidence");
+    confidence.textContent = place === 0 ? capitalise(caption.confidence_in_words ?? "") : "";
+    confidence.hidden = !confidence.textContent;
+    confidence.classList.toggle("unsure", caption.sure === false);
     const score = `score ${caption.score.toFixed(2)}, log-probability ${caption.log_probability.toFixed(2)}`;
     row.querySelector(".score").textContent = item.answer.captions.length > 1 ? score : "";
     row.querySelector(".play").setAttribute("aria-label", `Play caption ${place + 1}`);
@@ -77,13 +77,13 @@ export const startPhotos = (model) => {
       captions: maps.map((words) => words.map((map) => map.flat())),
     });
     const best = answer.captions[0];
-    say(`${item.file.name}: ${best.caption}. ${capital(best.confidence_in_words ?? "")}`);
+    announce(`${item.file.name}: ${best.caption}. ${capitalise(best.confidence_in_words ?? "")}`);
   };
 
-  const state = (item, name, text) => {
+  const setState = (item, name, text) => {
     item.root.dataset.state = name;
     item.root.querySelector(".state").textContent = text;
-    item.root.querySelector(".told").setAttribute("aria-busy", String(name === "waiting"));
+    item.root.querySelector(".result").setAttribute("aria-busy", String(name === "waiting"));
   };
 
   const caption = async (item) => {
@@ -96,40 +96,40 @@ export const startPhotos = (model) => {
       const answer = await api.caption(item.file, search(), signal);
       if (signal.aborted) return;
       await show(item, answer);
-      state(item, "done", "");
+      setState(item, "done", "");
     } catch (error) {
       if (signal.aborted) return;
       viewer.remove(item.root);
       item.answer = null;
       item.root.querySelector(".captions").replaceChildren();
       const named = error.message.startsWith(item.file.name);
-      state(item, "failed", named ? error.message : capital(error.message));
-      say(error.message);
+      setState(item, "failed", named ? error.message : capitalise(error.message));
+      announce(error.message);
     }
     refresh();
   };
 
-  const work = async () => {
-    if (running >= AT_ONCE || queue.length === 0) return;
+  const processQueue = async () => {
+    if (running >= MAX_REQUESTS || queue.length === 0) return;
     running += 1;
     const item = queue.shift();
     await caption(item);
     running -= 1;
-    work();
+    processQueue();
   };
 
-  // Caption an item, again where it was captioned before.
+  // Captions an item, again if it already has a caption.
   const enqueue = (item) => {
     item.request?.abort();
     item.request = new AbortController();
-    state(item, "waiting", item.answer ? "" : "Looking …");
+    setState(item, "waiting", item.answer ? "" : "Looking …");
     if (!queue.includes(item)) queue.push(item);
-    work();
+    processQueue();
   };
 
-  const later = () => {
+  const captionAllSoon = () => {
     clearTimeout(timer);
-    timer = setTimeout(() => items.forEach(enqueue), PATIENCE);
+    timer = setTimeout(() => items.forEach(enqueue), SETTING_DELAY_MS);
   };
 
   const remove = (item) => {
@@ -142,37 +142,37 @@ export const startPhotos = (model) => {
     refresh();
   };
 
-  const plain = ({ answer: { preview, ...rest } }) => rest;
+  const withoutPreview = ({ answer: { preview, ...rest } }) => rest;
 
-  // Hand over what `make` hands over, and say what went wrong.
+  // Runs `make`, which saves a file; shows its error.
   const download = async (button, make) => {
-    complain(null);
+    showError(null);
     button.disabled = true;
     try {
       await make();
     } catch (error) {
-      complain(error);
+      showError(error);
     }
     button.disabled = false;
   };
 
-  const one = async (item, format, name) => {
-    if (format === "json") return saveJson(plain(item), `${name}.json`);
+  const downloadOne = async (item, format, name) => {
+    if (format === "json") return saveJson(withoutPreview(item), `${name}.json`);
     const captions = [item.answer.captions];
     save(await api.overlay([item.file], captions, format, strength()), `${name}.${format}`);
   };
 
-  const several = async (format) => {
+  const downloadAll = async (format) => {
     const done = items.filter((item) => item.answer);
     const all = items.length;
-    if (format === "json") saveJson(done.map(plain), "captions.json");
+    if (format === "json") saveJson(done.map(withoutPreview), "captions.json");
     else save(await pageOf(done, model.limits, strength()), "captions.html");
     if (done.length === all) return;
     throw new Error(`${done.length} of ${all} photos are in the file: the others have no caption`);
   };
 
   const make = (file) => {
-    const item = { file, root: copyOf("photo-template"), answer: null, request: null };
+    const item = { file, root: cloneTemplate("photo-template"), answer: null, request: null };
     const { root } = item;
     const name = file.name.replace(/\.[^.]*$/, "") || "photo";
     item.address = URL.createObjectURL(file);
@@ -185,17 +185,17 @@ export const startPhotos = (model) => {
       root.style.setProperty("--ratio", ratio);
     });
     photo.src = item.address;
-    const likely = root.querySelector(".likely");
+    const probability = root.querySelector(".probability");
     root.addEventListener("wordshown", ({ detail }) => {
-      const said = detail && item.answer?.captions[detail.row];
-      const share = said && Math.exp(said.word_log_probabilities[detail.word]);
-      likely.textContent = said
-        ? `“${said.words[detail.word]}”: ${(100 * share).toFixed(0)} % likely`
+      const caption = detail && item.answer?.captions[detail.row];
+      const share = caption && Math.exp(caption.word_log_probabilities[detail.word]);
+      probability.textContent = caption
+        ? `“${caption.words[detail.word]}”: ${(100 * share).toFixed(0)} % likely`
         : "";
     });
     for (const button of root.querySelectorAll("[data-format]")) {
       button.addEventListener("click", () =>
-        download(button, () => one(item, button.dataset.format, `${name}-captions`)));
+        download(button, () => downloadOne(item, button.dataset.format, `${name}-captions`)));
     }
     const removal = root.querySelector(".remove");
     removal.setAttribute("aria-label", `Remove ${file.name}`);
@@ -204,7 +204,7 @@ export const startPhotos = (model) => {
   };
 
   const add = (files) => {
-    complain(null);
+    showError(null);
     for (const file of files) {
       const item = make(file);
       items.push(item);
@@ -216,21 +216,21 @@ export const startPhotos = (model) => {
 
   for (const format of ["html", "json"]) {
     const button = find(`all-${format}`);
-    button.addEventListener("click", () => download(button, () => several(format)));
+    button.addEventListener("click", () => download(button, () => downloadAll(format)));
   }
   find("clear").addEventListener("click", () => [...items].forEach(remove));
 
   startIncoming(add);
-  startCamera(add, complain);
-  api.hasExample().then((there) => {
-    find("example").hidden = !there;
+  startCamera(add, showError);
+  api.hasExample().then((exists) => {
+    find("example").hidden = !exists;
   });
   find("example").addEventListener("click", () =>
-    api.example().then((file) => add([file]), complain));
+    api.example().then((file) => add([file]), showError));
   refresh();
 };
 
-// Photos that are chosen, dropped or pasted.
+// Adds photos that are chosen, dropped or pasted.
 const startIncoming = (add) => {
   const files = find("files");
   const veil = find("veil");
@@ -240,26 +240,26 @@ const startIncoming = (add) => {
     files.value = "";
   });
 
-  const here = () => !find("photos").hidden;
-  const brings = (event) => [...event.dataTransfer.types].includes("Files");
+  const isOpen = () => !find("photos").hidden;
+  const hasFiles = (event) => [...event.dataTransfer.types].includes("Files");
   addEventListener("dragenter", (event) => {
-    veil.hidden = !here() || !brings(event);
+    veil.hidden = !isOpen() || !hasFiles(event);
   });
   addEventListener("dragover", (event) => {
-    if (brings(event)) event.preventDefault();
+    if (hasFiles(event)) event.preventDefault();
   });
   addEventListener("dragleave", (event) => {
     if (!event.relatedTarget) veil.hidden = true;
   });
   addEventListener("drop", (event) => {
     veil.hidden = true;
-    if (!brings(event)) return;
-    event.preventDefault(); // Or the browser would leave the page for the file.
-    if (here()) add([...event.dataTransfer.files]);
+    if (!hasFiles(event)) return;
+    event.preventDefault(); // Otherwise the browser opens the file.
+    if (isOpen()) add([...event.dataTransfer.files]);
   });
   addEventListener("paste", (event) => {
     const pasted = [...(event.clipboardData?.files ?? [])];
-    if (!here() || pasted.length === 0) return;
+    if (!isOpen() || pasted.length === 0) return;
     event.preventDefault();
     add(pasted);
   });

@@ -1,7 +1,7 @@
-// The tab of sentences: translations, and which words were read for each word.
+// The sentences tab: translations with their alignments.
 
 import * as api from "./api.js";
-import { complain, copyOf, range, saveJson, say } from "./common.js";
+import { announce, cloneTemplate, range, saveJson, showError } from "./common.js";
 
 const find = (id) => document.getElementById(id);
 
@@ -15,7 +15,7 @@ const element = (name, text, parent, className = "") => {
 
 export const startSentences = (model) => {
   const { translator, limits } = model;
-  const releases = new Map(); // for each card, what lets go of the word that is kept on it
+  const releases = new Map(); // for each card, a function that unpins its word
   const results = find("translated");
   const text = find("text");
   const plain = (value) => String(value);
@@ -32,7 +32,7 @@ export const startSentences = (model) => {
 
   const draw = (root, translation) => {
     const { source_words: read, words: written, word_alignment: alignment } = translation;
-    root.querySelector(".whole").textContent = translation.translation || "(nothing)";
+    root.querySelector(".best").textContent = translation.translation || "(nothing)";
     const lines = [
       [".source", read, "span"],
       [".target", written, "button"],
@@ -56,7 +56,7 @@ export const startSentences = (model) => {
     }
     root.querySelector(".alignment").hidden = false;
     const rows = table(root.querySelector("table"), sources, targets, alignment);
-    const look = (chosen) => {
+    const highlight = (chosen) => {
       targets.forEach((target, row) => target.classList.toggle("shown", row === chosen));
       rows.forEach((row, place) => row.classList.toggle("shown", place === chosen));
       sources.forEach((each, column) => {
@@ -71,23 +71,23 @@ export const startSentences = (model) => {
       targets.forEach((target, row) => {
         target.setAttribute("aria-pressed", String(row === chosen));
       });
-      look(chosen);
+      highlight(chosen);
     };
     pin(null);
     releases.set(root, () => pin(null));
     targets.forEach((target, row) => {
-      // A finger points at nothing when it is lifted, and not everywhere does it bring the focus.
+      // Touch has no hover, and does not focus the button in every browser.
       for (const each of [target, rows[row]]) {
         each.addEventListener("pointerenter", (event) => {
-          if (event.pointerType !== "touch") look(row);
+          if (event.pointerType !== "touch") highlight(row);
         });
         each.addEventListener("pointerleave", (event) => {
-          if (event.pointerType !== "touch") look(pinned);
+          if (event.pointerType !== "touch") highlight(pinned);
         });
         each.addEventListener("click", () => pin(pinned === row ? null : row));
       }
-      target.addEventListener("focus", () => look(row));
-      target.addEventListener("blur", () => look(pinned));
+      target.addEventListener("focus", () => highlight(row));
+      target.addEventListener("blur", () => highlight(pinned));
       target.addEventListener("keydown", (event) => {
         const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
         if (!step) return;
@@ -114,14 +114,14 @@ export const startSentences = (model) => {
         const cell = element("td", "", line, "cell");
         cell.style.setProperty("--weight", `${(100 * Math.min(1, weight)).toFixed(1)}%`);
         cell.title = `${target.textContent} – ${each.textContent}: ${weight.toFixed(2)}`;
-        element("span", weight.toFixed(2), cell, "unseen");
+        element("span", weight.toFixed(2), cell, "visually-hidden");
       });
       return line;
     });
   };
 
   const show = (answer) => {
-    const root = copyOf("translation-template");
+    const root = cloneTemplate("translation-template");
     const [best] = answer.translations;
     root.setAttribute("aria-label", answer.source);
     const notesOf = (each) => {
@@ -133,9 +133,9 @@ export const startSentences = (model) => {
       if (each.cut) notes.push(`The translation was cut at ${each.tokens.length} tokens.`);
       return notes.join(" ");
     };
-    const others = root.querySelector(".others");
+    const others = root.querySelector(".alternatives");
     const buttons = answer.translations.map((each) => {
-      const button = element("button", "", others, "other");
+      const button = element("button", "", others, "alternative");
       button.type = "button";
       element("span", each.translation || "(nothing)", button);
       element("span", `score ${each.score.toFixed(2)}`, button, "score");
@@ -156,11 +156,11 @@ export const startSentences = (model) => {
       root.remove();
     });
     results.prepend(root);
-    say(`Translation: ${best.translation}`);
+    announce(`Translation: ${best.translation}`);
   };
 
   const send = async () => {
-    complain(null);
+    showError(null);
     const sentences = text.value.split("\n").map((line) => line.trim()).filter(Boolean);
     if (sentences.length === 0) return text.focus();
     const button = find("translate").querySelector("[type=submit]");
@@ -170,7 +170,7 @@ export const startSentences = (model) => {
       const answers = await api.translate(sentences, search);
       answers.reverse().forEach(show);
     } catch (error) {
-      complain(error);
+      showError(error);
     }
     button.disabled = false;
   };

@@ -1,12 +1,12 @@
-// How captions are searched for: what stands in the settings of the photos' tab.
+// The search settings of the photos tab.
 
 import { range } from "./common.js";
 
 export const settings = (model, changed) => {
-  const own = model.captioner.search;
+  const defaults = model.captioner.search;
   const ways = [...document.querySelectorAll("input[name=way]")];
-  const ofSearch = document.getElementById("of-search");
-  const ofSampling = document.getElementById("of-sampling");
+  const searchSettings = document.getElementById("search-settings");
+  const samplingSettings = document.getElementById("sampling-settings");
   let seed = 0;
 
   const plain = (value) => String(value);
@@ -22,25 +22,25 @@ export const settings = (model, changed) => {
   range("strength", (value) => `${value} %`);
   beam.most = model.limits.beam;
   captions.most = model.limits.beam;
-  beam.value = own.beam;
-  captions.value = own.n_best;
+  beam.value = defaults.beam;
+  captions.value = defaults.n_best;
 
-  const sampling = () => ways.find((each) => each.checked).value === "sample";
+  const isSampling = () => ways.find((each) => each.checked).value === "sample";
   for (const way of ways) {
     way.addEventListener("change", () => {
-      ofSearch.hidden = sampling();
-      ofSampling.hidden = !sampling();
+      searchSettings.hidden = isSampling();
+      samplingSettings.hidden = !isSampling();
       changed();
     });
   }
-  document.getElementById("again").addEventListener("click", () => {
+  document.getElementById("resample").addEventListener("click", () => {
     seed += 1;
     changed();
   });
   document.getElementById("settings").addEventListener("submit", (event) => event.preventDefault());
 
   return () =>
-    sampling()
+    isSampling()
       ? { sample: true, n_best: captions.value, temperature: temperature.value, seed }
       : { sample: false, n_best: captions.value, beam: beam.value };
 };
