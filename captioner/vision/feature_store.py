@@ -92,6 +92,7 @@ class StoreWriter:
         when the disk has no room for it.
         """
         create_store(folder, record)
+        self._start = _map_rows(folder, record).offset
         self.folder, self.record, self.rank, self.ranks = folder, record, rank, ranks
         self._pending: dict[int, int] = {}
         self._flushed = time.monotonic()
@@ -102,7 +103,6 @@ class StoreWriter:
             self._rows = (folder / ROWS).open("r+b", buffering=0)
         except OSError as error:
             raise self._failed(error) from None
-        self._start = _map_rows(folder, record).offset
 
     def missing(self, batch_size: int) -> list[list[int]]:
         """The batches of this process, each without the rows that are done."""
