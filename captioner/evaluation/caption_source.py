@@ -34,17 +34,16 @@ def caption_source(
 
     options = (captioner.search if search is None else search).replace(n_best=1)
     captioned = 0
-    progress = progress_bar("captioning", len(source), "images")
     items = caption_photos(captioner, source.named_photos(), options, batch_size)
-    for row, item in enumerate(items):
-        progress.update()
-        if not isinstance(item, Failed):
-            captioned += 1
-            yield row, item.photo, item.caption
-        elif left_out is None:
-            raise UserError(item.reason)
-        else:
-            left_out[item.name] = item.reason
-    progress.close()
+    with progress_bar("captioning", len(source), "images") as progress:
+        for row, item in enumerate(items):
+            if not isinstance(item, Failed):
+                captioned += 1
+                yield row, item.photo, item.caption
+            elif left_out is None:
+                raise UserError(item.reason)
+            else:
+                left_out[item.name] = item.reason
+            progress.update()
     if not captioned:
         raise UserError(f"not one of {len(source):,} photos could be read")

@@ -1,4 +1,4 @@
-"""Words that say nothing about what is in a photo."""
+"""Function words: they name nothing in a photo."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FUNCTION_WORDS: frozenset[str] = frozenset(
         *("we", "us", "our", "they", "them", "their", "theirs", "himself", "herself", "itself"),
         *("themselves", "who", "whom", "whose", "which", "what", "there", "here", "something"),
         *("someone", "one"),
-        # prepositions, and the words they are made with ("in front of", "next to")
+        # prepositions and their parts ("in front of", "next to")
         *("about", "above", "across", "after", "against", "along", "alongside", "amid", "among"),
         *("around", "as", "at", "away", "before", "behind", "below", "beneath", "beside"),
         *("besides", "between", "beyond", "by", "down", "during", "for", "from", "front", "in"),
@@ -29,7 +29,7 @@ FUNCTION_WORDS: frozenset[str] = frozenset(
         *("also", "as", "just", "only", "too", "very"),
     )
 )
-"""English function words, as `tokenize` gives them: articles and other determiners, pronouns,
-prepositions (with "front", "left", "right" and "next", which stand in them), conjunctions,
-auxiliaries, adverbs of degree. Numbers, colours, nouns, verbs and other adjectives are not here.
+"""English function words, tokenised as by `tokenize`: determiners, pronouns, prepositions (with
+"front", "left", "right" and "next", which occur in them), conjunctions, auxiliaries and adverbs of
+degree. Numbers, colours, nouns, verbs and other adjectives are content words.
 """
