@@ -1,7 +1,7 @@
 """Uploaded photos, decoded in memory.
 
-What people send is theirs, so none of it is written to disk. Starlette's form parser writes a file
-above 1 MB to a temporary one; here memory holds it, which `admission` bounds.
+Photos are private, so none is written to disk. Starlette's form parser writes files above 1 MB to
+temporary ones; here they stay in memory, which `admission` bounds.
 """
 
 from __future__ import annotations

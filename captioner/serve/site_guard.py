@@ -1,8 +1,8 @@
-"""Answers only requests that people of this machine's own page or programs make.
+"""Refuses requests that other web sites make through a visitor's browser.
 
-Any web site can have a visitor's browser send requests to this server, which trusts whoever
-reaches it. Such a request names its site (`Origin`, `Sec-Fetch-Site`), or, where the site has its
-own name lead here (DNS rebinding), a host name that is not this server's.
+The server has no password, and any site can have a browser send requests to it. Such a request
+names its site (`Origin`, `Sec-Fetch-Site`), or, where the site's own name leads here (DNS
+rebinding), a host name that is not this server's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the tests in a real browser share: how it is started, screens, photos, what is drawn."""
+"""Shared by the browser tests: start flags, screens, photos, drawn pixels."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def words_of(card: Locator) -> list[str]:
 
 
 def canvas_of(card: Locator) -> Image.Image:
-    """What is drawn over the photo."""
+    """The overlay of the photo."""
     address = card.locator("canvas").evaluate("canvas => canvas.toDataURL('image/png')")
     return Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGB")
 

@@ -18,7 +18,7 @@ from captioner.translate import save_translator
 
 @pytest.fixture
 def service() -> Service:
-    """The tiny captioner and translator; whoever takes it closes it, as the client does."""
+    """The tiny captioner and translator; the test or the client closes it."""
     return Service(make_captioner(), make_translator(), batch_size=8)
 
 

@@ -1,4 +1,4 @@
-"""Asking a server for captions, and what the answers are held to."""
+"""Requests for captions, and checks of their answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def caption(client: httpx.Client, sent: Files, **fields: str) -> Any:
 
 
 def problem(answer: httpx.Response, status: int) -> str:
-    """The one sentence of a refusal, which tells nothing about this machine."""
+    """The sentence of a refusal, which reveals nothing about this machine."""
     assert answer.status_code == status, answer.text
     value = answer.json()
     assert list(value) == ["error"]

@@ -36,7 +36,7 @@ def photos_of(text: str) -> list[Image.Image]:
 
 
 @pytest.mark.parametrize("most", [2, 16])
-def test_it_holds_them_all_whatever_one_request_may_hold(
+def test_it_holds_more_photos_than_a_request(
     open_page: Open, saved_models: tuple[Path, Path], tmp_path: Path, most: int
 ) -> None:
     files = [photo_file(seed, f"<main> {seed}.png") for seed in range(8)]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import httpx
 
 
-def test_every_answer_forbids_what_comes_from_elsewhere(client: httpx.Client) -> None:
+def test_every_answer_forbids_foreign_content(client: httpx.Client) -> None:
     addresses = ["/", "/page.js", "/viewer.js", "/viewer.css", "/icon.svg"]
     addresses += ["/api/model", "/api/nothing", "/nothing"]
     for address in addresses:

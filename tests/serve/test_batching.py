@@ -11,7 +11,7 @@ from captioner.serve.batching import Batcher
 
 
 class Work:
-    """Doubles numbers, and notes what it was given together; the first call waits for `go`."""
+    """Doubles numbers and records its batches; the first call waits for `go`."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[list[int], str]] = []
@@ -28,7 +28,7 @@ class Work:
 
 @contextmanager
 def started(batch_size: int = 4) -> Iterator[tuple[Work, Batcher[int, str, int]]]:
-    """A queue whose thread is at work on item 0, so that what comes next has to wait."""
+    """A queue whose thread works on item 0, so that later items wait."""
     work = Work()
     batcher: Batcher[int, str, int] = Batcher(work, batch_size, "test")
     batcher.submit([0], "a")
@@ -38,7 +38,7 @@ def started(batch_size: int = 4) -> Iterator[tuple[Work, Batcher[int, str, int]]
     batcher.close()
 
 
-def test_what_waits_goes_together_and_each_gets_its_own() -> None:
+def test_waiting_jobs_share_a_batch_and_get_their_own_results() -> None:
     with started() as (work, batcher):
         promises = [batcher.submit([number], "a") for number in range(1, 7)]
         work.go.set()
@@ -55,7 +55,7 @@ def test_jobs_stay_whole_and_a_larger_one_goes_by_itself() -> None:
     assert found[:3] == [[2, 4, 6], [8, 10], [12]]
 
 
-def test_only_what_is_asked_for_alike_goes_together_and_none_is_overtaken_for_long() -> None:
+def test_a_batch_has_one_key_and_starts_with_the_oldest_job() -> None:
     with started() as (work, batcher):
         for number, key in enumerate("abab", start=1):
             batcher.submit([number], key)
@@ -75,7 +75,7 @@ def test_a_promise_that_is_cancelled_is_passed_over() -> None:
     assert [items for items, _ in work.batches] == [[0], [2]]
 
 
-def test_what_fails_fails_alone() -> None:
+def test_only_the_job_that_raises_fails() -> None:
     with started() as (work, batcher):
         promises = [batcher.submit([number], "a") for number in (1, 13, 2)]
         work.go.set()
@@ -87,7 +87,7 @@ def test_what_fails_fails_alone() -> None:
 
 
 @pytest.mark.parametrize("many", [0, 9])
-def test_closing_finishes_what_was_taken_and_takes_no_more(many: int) -> None:
+def test_closing_finishes_the_queue_and_refuses_more(many: int) -> None:
     promises: list[Future[list[int]]] = []
     with started() as (_, batcher):
         promises += [batcher.submit([number], "a") for number in range(many)]

@@ -49,9 +49,9 @@ def test_every_address_is_described(described: Any) -> None:
 def test_answers_are_as_described(
     described: Any, path: str, method: str, mode: GenerationMode
 ) -> None:
-    """Whatever is asked, well or ill: no fault, and only answers that the description has.
+    """Valid and invalid requests get only answers that the description has, and no status 500.
 
-    What the description allows may yet be refused where a photo is no photo, which it cannot say.
+    A valid request may be refused: that a file is no photo is not in the description.
     """
     operation = described[path][method]
     asked = 0

@@ -102,7 +102,7 @@ def test_a_page_holds_all_photos_and_captions(client: httpx.Client) -> None:
     assert f"score {given[0][1]['score']:.2f}, log-probability" in answer.text
 
 
-def test_what_people_write_into_captions_stays_text(client: httpx.Client) -> None:
+def test_markup_in_captions_stays_text(client: httpx.Client) -> None:
     ((best, *_),) = captions(client, 1)
     best["words"][0] = "</script><script>alert(1)</script>"
     answer = drawn(client, 1, format="html", captions=json.dumps([best]))
@@ -153,7 +153,7 @@ def test_captions_that_cannot_be_drawn_are_refused(
 
 
 def test_good_captions_are_drawn(client: httpx.Client) -> None:
-    """What the refused ones above differ from."""
+    """The refused ones above differ from these."""
     drawn(client, 0, captions=json.dumps([GOOD]))
 
 

@@ -1,4 +1,4 @@
-"""The page in a real browser: what a person does with photos, and what comes of that."""
+"""The page in a real browser: the tab of photos."""
 
 from __future__ import annotations
 

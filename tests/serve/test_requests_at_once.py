@@ -68,7 +68,7 @@ def test_with_little_room_those_who_come_again_are_all_answered(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("address", ["api/caption", "api/overlay", "api/translate"])
-def test_garbage_at_once_is_refused_and_does_no_harm(server: Running, address: str) -> None:
+def test_concurrent_garbage_is_refused(server: Running, address: str) -> None:
     async def run() -> list[int]:
         async with httpx.AsyncClient(base_url=server.address, timeout=None) as client:
             kinds = ["multipart/form-data; boundary=x", "application/json", "text/plain", ""]

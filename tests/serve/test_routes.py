@@ -46,7 +46,7 @@ def test_the_search_is_the_one_asked_for(client: httpx.Client) -> None:
     assert len(photo["captions"]) == 5
 
 
-def test_what_is_drawn_comes_from_its_seed_whoever_else_asks(client: httpx.Client) -> None:
+def test_a_seed_gives_the_same_samples(client: httpx.Client) -> None:
     asked = {"sample": "true", "temperature": "3", "seed": "7", "n_best": "2"}
     (alone,) = caption(client, files(0), **asked)
     (direct,) = make_captioner().caption(
@@ -128,7 +128,7 @@ def test_a_wrong_field_is_named(client: httpx.Client, fields: dict[str, str], na
         (b"--x", "multipart/form-data; boundary=x; charset=nonsense", 422, "'photo' is missing"),
     ],
 )
-def test_what_is_no_form_is_refused(
+def test_malformed_forms_are_refused(
     client: httpx.Client, content: bytes, kind: str, status: int, named: str
 ) -> None:
     for address in ("/api/caption", "/api/overlay"):
@@ -148,7 +148,7 @@ def limited(limits: Limits) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_what_is_too_large_or_too_many_is_refused() -> None:
+def test_requests_over_a_limit_are_refused() -> None:
     with limited(Limits(upload_bytes=60_000, pixels=11_000, photos=2)) as client:
         assert len(caption(client, files(0, 1))) == 2  # 10,800 pixels each.
         assert "more than 2 times" in problem(
@@ -233,7 +233,7 @@ def test_a_sentence_that_is_cut_says_so(client: httpx.Client) -> None:
         (b'{"sentences": ["a"], "\\ud800": 1}', 422, "should be a JSON object"),
     ],
 )
-def test_what_cannot_be_translated_is_refused(
+def test_invalid_translation_requests_are_refused(
     client: httpx.Client, content: bytes, status: int, named: str
 ) -> None:
     headers = {"Content-Type": "application/json"}
@@ -241,7 +241,7 @@ def test_what_cannot_be_translated_is_refused(
     assert named in problem(answer, status)
 
 
-def test_a_model_without_attention_says_what_it_cannot() -> None:
+def test_copy_unknown_needs_attention() -> None:
     service = Service(make_captioner(), make_translator(attends=False))
     with in_thread(make_app(service)) as address, httpx.Client(base_url=address) as client:
         assert client.get("/api/model").json()["translator"]["attends"] is False
@@ -279,7 +279,7 @@ def test_the_models_are_described(client: httpx.Client) -> None:
         ("POST", "/", 405),
     ],
 )
-def test_what_is_not_there_is_said(
+def test_unknown_addresses_and_methods_are_refused(
     client: httpx.Client, method: str, address: str, status: int
 ) -> None:
     problem(client.request(method, address), status)

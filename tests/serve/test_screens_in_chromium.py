@@ -28,7 +28,7 @@ from serve_samples import running
 pytestmark = needs_chromium
 
 
-def test_what_comes_from_outside_is_shown_as_text(open_page: Open) -> None:
+def test_file_names_and_sentences_are_shown_as_text(open_page: Open) -> None:
     page = open_page()
     name = "<img src=x onerror=window.bad=1>.png"
     add(page, photo_file(1, name))
@@ -144,7 +144,7 @@ def test_motion_is_there_only_where_it_is_wanted(open_page: Open) -> None:
         assert name == expected
 
 
-def test_what_it_says_is_said_to_those_who_do_not_see_it(open_page: Open) -> None:
+def test_screen_readers_are_told_of_results(open_page: Open) -> None:
     page = open_page()
     card = add(page, photo_file(1))
     text = " ".join(words_of(card))

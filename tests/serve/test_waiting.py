@@ -1,4 +1,4 @@
-"""Requests that wait: together in a batch, too many, too long, for nobody; and what goes wrong."""
+"""Waiting requests: batched, too many, too slow, abandoned, failed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from captioner.serve.service import Service
 
 
 class Held:
-    """Holds a captioner's search until `go`, and notes how many photos it gets at a time."""
+    """Holds a captioner's search until `go`, and records its batch sizes."""
 
     def __init__(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sizes: list[int] = []
@@ -35,7 +35,7 @@ class Held:
         monkeypatch.setattr(service.captioner, "caption_annotations", held)
 
 
-def at_once(
+def send_concurrently(
     client: httpx.Client, count: int, answers: list[httpx.Response], **fields: str
 ) -> list[Any]:
     """Threads that each send one photo."""
@@ -50,7 +50,7 @@ def at_once(
 
 
 def until(condition: Any) -> None:
-    """Return when it holds; what the tests wait for is certain to come."""
+    """Return when the condition holds."""
     while not condition():
         threading.Event().wait(0.01)
 
@@ -59,9 +59,9 @@ def test_requests_that_arrive_together_are_captioned_together(
     service: Service, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held, answers = Held(service, monkeypatch), list[httpx.Response]()
-    first = at_once(client, 1, answers)
+    first = send_concurrently(client, 1, answers)
     held.begun.wait()
-    others = at_once(client, 7, answers)
+    others = send_concurrently(client, 7, answers)
     until(lambda: service.captions.waiting == 7)
     held.go.set()
     for thread in first + others:
@@ -73,14 +73,14 @@ def test_requests_that_arrive_together_are_captioned_together(
         as_directly(photo, expected[int(photo["name"].partition(".")[0])])
 
 
-def test_what_is_drawn_is_drawn_alone(
+def test_sampling_is_not_batched(
     service: Service, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held, answers = Held(service, monkeypatch), list[httpx.Response]()
     asked = {"sample": "true", "temperature": "3"}
-    first = at_once(client, 1, answers)
+    first = send_concurrently(client, 1, answers)
     held.begun.wait()
-    others = at_once(client, 3, answers, **asked)
+    others = send_concurrently(client, 3, answers, **asked)
     until(lambda: service.captions.waiting == 3)
     held.go.set()
     for thread in first + others:
@@ -88,11 +88,11 @@ def test_what_is_drawn_is_drawn_alone(
     assert held.sizes == [1, 1, 1, 1]
 
 
-def test_more_than_may_wait_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_beyond_the_queue_get_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service(make_captioner(), None, Limits(waiting=3))
     held, answers = Held(service, monkeypatch), list[httpx.Response]()
     with in_thread(make_app(service)) as address, httpx.Client(base_url=address) as client:
-        threads = at_once(client, 3, answers)
+        threads = send_concurrently(client, 3, answers)
         until(lambda: service.admission.waiting == 3)
         busy = client.post("/api/caption", files=files(9))
         assert "busy" in problem(busy, 503)
@@ -107,7 +107,7 @@ def test_more_than_may_wait_is_told_to_come_again(monkeypatch: pytest.MonkeyPatc
         assert client.get("/api/health").json()["waiting"] == 0
 
 
-def test_an_answer_that_takes_too_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_ends_at_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service(make_captioner(), None, Limits(seconds=0.3))
     held = Held(service, monkeypatch)
     with in_thread(make_app(service)) as address, httpx.Client(base_url=address) as client:
@@ -118,11 +118,11 @@ def test_an_answer_that_takes_too_long_is_not_waited_for(monkeypatch: pytest.Mon
         held.go.set()
 
 
-def test_nothing_is_captioned_for_those_who_have_left(
+def test_photos_of_clients_that_left_are_skipped(
     service: Service, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held, answers = Held(service, monkeypatch), list[httpx.Response]()
-    first = at_once(client, 1, answers)
+    first = send_concurrently(client, 1, answers)
     held.begun.wait()
     request = client.build_request("POST", "/api/caption", files=files(1))
     host, port = client.base_url.host, client.base_url.port or 0
