@@ -1,4 +1,4 @@
-"""Writing files so that a stop at any moment leaves either the old file or the new one, whole."""
+"""Reads, checks, locks and atomically writes files and folders."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from captioner.errors import UserError
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path to write to; on a clean exit it takes the place of `path`.
+    """Yields a temporary path to write to, which replaces `path` on a clean exit.
 
-    The temporary file lies in the same folder (which is made if absent) and carries the same
-    suffix; it is flushed to disk before it is renamed, and removed when the block raises. What a
-    link names is replaced, not the link. A pipe or a device cannot be replaced: it is written to.
+    The temporary file is in the same folder (made if missing) and has the same suffix. It is
+    flushed to disk before it is renamed, and removed when the block raises. A link stays; its
+    target is replaced. Pipes and devices are written to.
 
     Raises `UserError` when the folder cannot be made or written to.
     """
@@ -58,12 +58,12 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary folder to fill; on a clean exit it becomes `path`.
+    """Yields a temporary folder to fill, which becomes `path` on a clean exit.
 
-    It lies beside `path`, which must not be there yet or be empty, and is removed when the block
-    raises. The files in it are the block's to flush, which `atomic_path` does.
+    It is beside `path`, and removed when the block raises. It does not flush files; `atomic_path`
+    does.
 
-    Raises `UserError` where `path` is a file or holds something, and when it cannot be made.
+    Raises `UserError` when `path` is a file or a folder that is not empty, or cannot be made.
     """
     try:
         target = Path(os.path.realpath(path))
@@ -123,8 +123,8 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
 def write_text(path: str | os.PathLike[str], content: str) -> None:
     """Write `content` to `path` as UTF-8, atomically. Raises `UserError` as `atomic_path` does.
 
-    Half of a surrogate pair, as file names that are not UTF-8 have them, is written as \\udcXX,
-    which JSON reads back as it was.
+    A lone surrogate, from a file name that is not UTF-8, is written as \\udcXX, which JSON
+    restores.
     """
     write_bytes(path, content.encode("utf-8", "backslashreplace"))
 
@@ -137,8 +137,8 @@ def write_json(path: str | os.PathLike[str], value: Any, indent: int | None = 2)
 def read_text(path: str | os.PathLike[str], what: str = "file") -> str:
     """Read a UTF-8 text file.
 
-    `what` names the file's role in the sentence of the `UserError` raised when it is missing,
-    unreadable or not UTF-8.
+    what: the file's role, for messages. Raises `UserError` when it is missing, unreadable or not
+    UTF-8.
     """
     try:
         return Path(path).read_text(encoding="utf-8-sig")
@@ -165,9 +165,9 @@ def read_json(path: str | os.PathLike[str], what: str = "file") -> Any:
 
 
 def check_writable(what: str, folder: str | os.PathLike[str]) -> None:
-    """Raise `UserError` unless files can be written into a folder, which need not be there yet.
+    """Raise `UserError` unless files can be written to a folder, which need not exist yet.
 
-    `what` says in the sentence what goes there, such as an option. Nothing is left behind.
+    what: the output, such as an option, for messages.
     """
     existing = Path(folder)
     while not os.path.lexists(existing) and existing != existing.parent:
@@ -177,7 +177,7 @@ def check_writable(what: str, folder: str | os.PathLike[str]) -> None:
     refusal = f"{what} cannot write into folder {existing}"
     if not os.access(existing, os.W_OK | os.X_OK):
         raise UserError(f"{refusal}: permission denied")
-    try:  # Some folders, such as those of the kernel, take no files whatever their permissions.
+    try:  # Some folders, such as /proc, take no files despite their permissions.
         tempfile.TemporaryFile(dir=existing).close()
     except OSError as error:
         raise UserError(f"{refusal}: {_reason(error)}") from None
@@ -190,7 +190,7 @@ def check_output(
 ) -> None:
     """Raise `UserError` for an output that is a folder, cannot be written, or would replace input.
 
-    option: what asks for the output. read: the files that are read, by what they are to the person.
+    option: the option of the output. read: input files by role, for messages.
     """
     if Path(path).is_dir():
         raise UserError(f"{option} {path} is a folder, not a file")
@@ -202,7 +202,7 @@ def check_output(
 
 
 def try_all(parts: Sequence[Callable[[], object]]) -> None:
-    """Do each part, and only then raise one `UserError` for all that raised one."""
+    """Run all parts, then raise one `UserError` with the messages of those that raised one."""
     problems = []
     for part in parts:
         try:
@@ -214,7 +214,7 @@ def try_all(parts: Sequence[Callable[[], object]]) -> None:
 
 
 def real_path(path: str | os.PathLike[str]) -> str:
-    """The path without links, as far as it exists."""
+    """The path with links resolved."""
     try:
         return os.path.normcase(os.path.realpath(path))
     except ValueError:  # A name that no file can have.
@@ -222,13 +222,13 @@ def real_path(path: str | os.PathLike[str]) -> str:
 
 
 def file_keys(path: str | os.PathLike[str]) -> set[object]:
-    """What a file goes by: two paths of one file share a key, whatever their spelling."""
+    """Keys of a file; any two paths to the same file share one."""
     keys: set[object] = {real_path(path)}
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return keys
-    return keys | {(found.st_dev, found.st_ino)} if found.st_ino else keys
+    return keys | {(status.st_dev, status.st_ino)} if status.st_ino else keys
 
 
 def _reason(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""The training captions of a recipe in batches, divided among processes and into parts."""
+"""Batches of a recipe's training captions, divided among processes and into parts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CaptionBatches:
     encode: Callable[[Tensor], Tensor] | None = None
 
     def steps(self, epoch: int) -> int:
-        """How many batches an epoch has."""
+        """The number of batches of an epoch."""
         examples = examples_of_epoch(self.examples, self.recipe.objective, epoch)
         return -(-len(examples) // self.recipe.training.batch_size)
 
@@ -57,9 +57,8 @@ class CaptionBatches:
         generator = _generator(settings.seed, epoch)
         examples = examples_of_epoch(self.examples, self.recipe.objective, epoch)
         if self.recipe.photos_in_step:
-            # An encoder has most of the work, and reads a photo once for all its captions. And its
-            # batch normalisation must see batches like the whole set: captions of one length are of
-            # like photos.
+            # The encoder reads each photo once for all its captions. Captions of one length are of
+            # similar photos, which would bias its batch normalisation.
             rows = [example.row for example in examples]
             plan = batches_by_photo(rows, settings.batch_size, generator)
         else:
@@ -101,15 +100,15 @@ class CaptionBatches:
     ) -> Part:
         """Part number `cut` of the examples; a fully masked dummy caption if it has none."""
         if self.recipe.photos_in_step:  # Captions of a photo stay together.
-            own = slice(*(_between_photos(examples, cut + side, cuts) for side in (0, 1)))
-        else:  # As many long ones for all.
-            own = slice(cut, None, cuts)
-        count = len(examples[own])
+            part = slice(*(_between_photos(examples, cut + side, cuts) for side in (0, 1)))
+        else:  # Lengths are spread evenly.
+            part = slice(cut, None, cuts)
+        count = len(examples[part])
         if count == 0:
-            own = slice(0, 1)
-        batch = collate(examples[own])
+            part = slice(0, 1)
+        batch = collate(examples[part])
         mask = batch.mask if count else torch.zeros_like(batch.mask)  # (B, T)
-        source, photos = self._source(torch.tensor([each.row for each in examples]), step, own)
+        source, photos = self._source(torch.tensor([each.row for each in examples]), step, part)
         seed = _seed(self.recipe.training.seed, *step, _DRAWS + cut)
         return Part(
             CaptioningBatch(
@@ -119,23 +118,23 @@ class CaptionBatches:
         )
 
     def _source(
-        self, rows: Tensor, step: tuple[int, int], own: slice
+        self, rows: Tensor, step: tuple[int, int], part: slice
     ) -> tuple[Tensor, Tensor | None]:
-        """The source of some of a batch's rows (B,), and `photos`; see `CaptioningBatch`."""
-        # Its own generator for each batch, so that a resumed epoch draws what it would have.
+        """`source` and `photos` of `CaptioningBatch` for a part of a batch's rows (B,)."""
+        # A generator for each batch, so that a resumed epoch draws the same numbers.
         generator = _generator(self.recipe.training.seed, *step)
         if self.recipe.photos_in_step:
-            distinct, photos = torch.unique(rows[own], return_inverse=True)  # (P,), (B,)
+            distinct, photos = torch.unique(rows[part], return_inverse=True)  # (P,), (B,)
             if len(distinct) < len(photos):
                 return self.rows.read(distinct, generator), photos
-            return self.rows.read(rows[own], generator), None
-        if len(rows[own]) == len(rows):
+            return self.rows.read(rows[part], generator), None
+        if len(rows[part]) == len(rows):
             return self.rows.read(rows, generator), None
-        return self.rows.read(rows, generator, own), None
+        return self.rows.read(rows, generator, part), None
 
 
 def _between_photos(examples: list[CaptionExample], cut: int, cuts: int) -> int:
-    """Where part number `cut` begins, of parts that share no photo: the first at 0."""
+    """The first example of part number `cut`, of parts that share no photo."""
     place = len(examples) * cut // cuts
     while 0 < place < len(examples) and examples[place].row == examples[place - 1].row:
         place += 1
@@ -143,14 +142,14 @@ def _between_photos(examples: list[CaptionExample], cut: int, cuts: int) -> int:
 
 
 _DRAWS = 1
-"""Behind the number of a batch: what is drawn in its parts is not what mirrors its photos."""
+"""Added to the number of a part, so that its seed differs from that of the augmentation."""
 
 
 def _generator(*numbers: int) -> torch.Generator:
-    """A generator of its own for these numbers: a seed, an epoch, a batch."""
+    """A generator seeded by these numbers: a seed, an epoch, a batch."""
     return torch.Generator().manual_seed(_seed(*numbers))
 
 
 def _seed(*numbers: int) -> int:
-    """A seed of its own for these numbers."""
+    """A seed that differs for different numbers."""
     return int(numpy.random.SeedSequence(numbers).generate_state(1, numpy.uint64)[0])

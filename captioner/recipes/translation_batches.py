@@ -1,4 +1,4 @@
-"""The training pairs of a recipe in batches, divided among processes and into parts."""
+"""Batches of a recipe's training pairs, divided among processes and into parts."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from captioner.training import Part, Step
 
 @dataclass(frozen=True)
 class TranslationBatches:
-    """Pairs in batches of about so many tokens, of about the same length.
+    """Pairs of about one length in batches of about so many tokens.
 
     tokens: of a batch, padding included, on the longer side of its pairs. seed: of their order.
 
-    Follows `captioner.training.SharedBatches`. What counts as an example is a token of the
-    targets, since the loss is a mean over tokens: so the gradient is that of the whole batch,
-    however it is divided.
+    Implements `captioner.training.SharedBatches`. Examples are target tokens, since the loss is a
+    mean over tokens: the gradient does not depend on how a batch is divided.
     """
 
     unit: ClassVar[str] = "tokens"
@@ -33,7 +32,7 @@ class TranslationBatches:
     seed: int = 0
 
     def steps(self, epoch: int) -> int:
-        """How many batches an epoch has; every epoch has as many."""
+        """The number of batches of an epoch, the same for every epoch."""
         return self._count
 
     def batches(self, epoch: int, first: int) -> Iterator[TranslationBatch]:
@@ -44,7 +43,7 @@ class TranslationBatches:
     def shares(
         self, epoch: int, first: int, rank: int, processes: int, parts: int
     ) -> Generator[Step, None, None]:
-        """What process `rank` of so many does of each batch from number `first` on."""
+        """The share of process `rank` of each batch, from number `first` on."""
         for indices in self._plan(epoch)[first:]:
             chosen = [self.examples[index] for index in indices]
             cuts = range(rank, parts * processes, processes)
@@ -66,14 +65,14 @@ class TranslationBatches:
         return [example.length for example in self.examples]
 
     def _part(self, examples: list[PairExample], cut: int, cuts: int) -> Part:
-        """Part number `cut` of the pairs; or a pair of which no token counts, for company."""
-        own = examples[cut::cuts]  # As many long ones for all.
-        batch = collate_pairs(own or examples[:1])
-        if not own:
+        """Part number `cut` of the pairs; a fully masked dummy pair if it has none."""
+        part = examples[cut::cuts]  # Lengths are spread evenly.
+        batch = collate_pairs(part or examples[:1])
+        if not part:
             batch = batch._replace(mask=torch.zeros_like(batch.mask))
-        return Part(batch, _tokens(own))
+        return Part(batch, _tokens(part))
 
 
 def _tokens(examples: list[PairExample]) -> int:
-    """How many tokens are to be said, the ends among them."""
+    """The number of target tokens, ends included."""
     return sum(len(example.target) + 1 for example in examples)

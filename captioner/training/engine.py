@@ -20,7 +20,7 @@ _FAILURES = "captioner/failures"
 
 
 class Engine:
-    """The processes of a run, seen from one of them; each has a device of its own.
+    """The processes of a run, seen from one of them; each has its own device.
 
     Without `torchrun`, this process alone, on the given device. Under `torchrun`, one of several,
     on one machine or many: they connect when an engine is made, and disconnect when it is left as
@@ -176,5 +176,5 @@ def _check_device(device: torch.device, processes: int) -> None:
     if device.type == "cuda" and processes > torch.cuda.device_count():
         raise UserError(
             f"there are {processes} processes on this machine and {torch.cuda.device_count()} "
-            "GPUs; each process needs one of its own"
+            "GPUs; each process needs its own"
         )
