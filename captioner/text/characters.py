@@ -19,7 +19,7 @@ DIGIT = "\N{ARABIC-INDIC DIGIT ZERO}"
 """Replaces a digit that is not ASCII."""
 
 SYMBOL = "\N{DEGREE SIGN}"
-"""Replaces a sign that is a token of its own."""
+"""Replaces a sign that is a separate token."""
 
 DROPPED = "\0"
 """Replaces a character that is dropped and separates tokens."""

@@ -148,7 +148,7 @@ class SubwordVocabulary:
         return list(tokens)
 
     def words(self, tokens: Sequence[str]) -> list[Word]:
-        """Join pieces up to the next space; punctuation is a word of its own.
+        """Join pieces up to the next space; punctuation is a separate word.
 
         In scripts without spaces between words, every piece is a word.
         """

@@ -41,7 +41,7 @@ def split_words(text: str) -> list[str]:
     """Split a `plain_text` into words and signs; `join_words` restores the text exactly.
 
     Words are runs of letters, marks and digits. Elided articles ("l'") and clitics ("'s") are
-    tokens of their own. `JOINER` marks where no space stands between two tokens.
+    separate tokens. `JOINER` marks where no space stands between two tokens.
     """
     tokens: list[str] = []
     end = -1
