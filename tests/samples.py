@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from captioner.caption import Captioner, DecoderConfig, ShowAttendTellDecoder
+from captioner.caption import Caption, Captioner, DecoderConfig, ShowAttendTellDecoder
 from captioner.decoding import SearchOptions
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
@@ -41,6 +42,21 @@ def make_captioner(seed: int = 0, standardise: bool = False) -> Captioner:
         SearchOptions(beam=3, maximum_length=6, minimum_length=2),
         card="# A model of random weights",
     )
+
+
+def assert_same_captions(found: Sequence[Caption], expected: Sequence[Caption]) -> None:
+    """The same words; numbers may differ by rounding, which depends on where weights lie."""
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.words == theirs.words
+        assert ours.word_log_probabilities == pytest.approx(theirs.word_log_probabilities, abs=1e-4)
+        torch.testing.assert_close(ours.attention, theirs.attention, rtol=1e-3, atol=1e-5)
+        assert ours.confidence == pytest.approx(theirs.confidence, abs=1e-4)
+        assert (ours.region, ours.sure, ours.familiar) == (
+            theirs.region,
+            theirs.sure,
+            theirs.familiar,
+        )
+        assert_same_captions(ours.alternatives, theirs.alternatives)
 
 
 def save_photo(path: Path, seed: int = 0, size: tuple[int, int] = (120, 90)) -> Path:
