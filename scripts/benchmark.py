@@ -45,7 +45,7 @@ from captioner.demo import demo_photo
 from captioner.devices import has_bfloat16
 from captioner.errors import UserError
 from captioner.files import check_writable, write_json
-from captioner.recipes.feature_extraction import encode
+from captioner.runs.feature_extraction import encode
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 

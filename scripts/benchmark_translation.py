@@ -28,8 +28,8 @@ from captioner.data.pairs import PairExample, collate_pairs
 from captioner.decoding import Constraints, CoveragePenalty, LengthNormalisation, decode
 from captioner.errors import UserError
 from captioner.files import check_writable, write_json
-from captioner.recipes.tasks import read_any_recipe
-from captioner.recipes.translation_config import TranslationRecipe
+from captioner.runs.read_recipe import read_any_recipe
+from captioner.runs.translation_recipe import TranslationRecipe
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.training.optimizers import make_optimizer
 from captioner.translate import TranslationLoss, TranslationModel

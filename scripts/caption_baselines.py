@@ -27,10 +27,10 @@ from captioner.evaluation.bleu import bleu
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.files import write_json
 from captioner.progress import progress_bar
-from captioner.recipes.captioning import CaptionBatches, scores_of
-from captioner.recipes.config import CaptioningRecipe, read_recipe
-from captioner.recipes.features import StoredRows
-from captioner.recipes.sources import read_sources
+from captioner.runs.annotation_rows import StoredRows
+from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
+from captioner.runs.captioning_task import CaptionBatches, scores_of
+from captioner.runs.read_sources import read_sources
 from captioner.text.vocabulary import Vocabulary
 from captioner.training import Validation, train
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder

@@ -20,11 +20,12 @@ from captioner.errors import UserError
 from captioner.evaluation.diversity import text_diversity
 from captioner.evaluation.map_spread import map_spread
 from captioner.progress import progress_bar
-from captioner.recipes.config import SCORES, CaptioningRecipe, read_recipe
-from captioner.recipes.features import StoredRows, annotation_batches, readable
-from captioner.recipes.judge import MODEL, scores_of
-from captioner.recipes.run_folder import CONFIG
-from captioner.recipes.sources import read_sources
+from captioner.runs.annotation_rows import StoredRows, annotation_batches, readable
+from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe, read_recipe
+from captioner.runs.captioning_task import scores_of
+from captioner.runs.read_sources import read_sources
+from captioner.runs.run_folder import CONFIG
+from captioner.runs.validator import MODEL
 from captioner.vision.feature_store import FeatureStore
 
 COLUMNS = (*SCORES[:-1], "entropy", "divergence", "distinct", "vocabulary")

@@ -25,8 +25,8 @@ from captioner.cli.program import run_program
 from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.files import atomic_path
-from captioner.recipes.config import CaptioningRecipe, read_recipe
-from captioner.recipes.feature_extraction import (
+from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
+from captioner.runs.feature_extraction import (
     encoder_of,
     extraction_progress,
     fill_stores,

@@ -14,8 +14,8 @@ from samples import heavy_imports
 import captioner
 from captioner.demo import demo_photo
 from captioner.models import model_folder, packaged_models
-from captioner.recipes.captioning import scores_of
-from captioner.recipes.sources import read_split
+from captioner.runs.captioning_task import scores_of
+from captioner.runs.read_sources import read_split
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "flickr8k"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the real data are not at hand")

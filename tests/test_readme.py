@@ -19,7 +19,7 @@ from PIL import Image, ImageChops, ImageStat
 from samples import save_photo
 
 from captioner.cli.main import build_parser, main
-from captioner.recipes.tasks import read_any_recipe
+from captioner.runs.read_recipe import read_any_recipe
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -24,7 +24,7 @@ ROOMS = (
     "training",
     "render",
     "evaluation",
-    "recipes",
+    "runs",
     "serve",
     "cli",
 )

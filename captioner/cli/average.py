@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.out:
         raise UserError("--out is empty; it should name a folder")
     from captioner.models import model_folder
-    from captioner.recipes.model_average import average_models
+    from captioner.runs.model_average import average_models
 
     average_models([model_folder(name) for name in arguments.models], arguments.out)
     print(f"{arguments.out}: the mean of the weights of {len(arguments.models)} models")

@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.caption.captioner_folder import save_confidence
     from captioner.evaluation.calibration import calibrate
     from captioner.files import write_json
-    from captioner.recipes.sources import read_split
+    from captioner.runs.read_sources import read_split
 
     sources = {
         split: read_split(arguments.format, arguments.annotations, arguments.images, split)

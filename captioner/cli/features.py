@@ -50,9 +50,9 @@ def add_command(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Fill the store, or go on filling it."""
     from captioner.devices import choose_device
-    from captioner.recipes.config import read_recipe
-    from captioner.recipes.feature_workers import default_processes
-    from captioner.recipes.features import store_recipe_features
+    from captioner.runs.annotation_rows import store_recipe_features
+    from captioner.runs.captioning_recipe import read_recipe
+    from captioner.runs.feature_workers import default_processes
 
     changes = list(arguments.changes)
     if arguments.out is not None:

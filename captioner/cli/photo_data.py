@@ -66,16 +66,16 @@ def load_with_photos(
 ) -> tuple[Captioner, Source, list[ShapesExample]]:
     """The model, the photos, and of generated pictures what was drawn."""
     from captioner import load
-    from captioner.recipes import sources
+    from captioner.runs import read_sources
 
     if arguments.format == "shapes":
         model = load(arguments.model, arguments.device)
-        examples = sources.unseen_shapes(model.preprocessing.size, arguments.count or 500)
-        return model, sources.shapes_source(examples), examples
+        examples = read_sources.unseen_shapes(model.preprocessing.size, arguments.count or 500)
+        return model, read_sources.shapes_source(examples), examples
     if arguments.format is None:
-        source = sources.photo_source([arguments.images])
+        source = read_sources.photo_source([arguments.images])
     else:
-        source = sources.read_split(
+        source = read_sources.read_split(
             arguments.format,
             arguments.annotations,
             arguments.images,

@@ -10,7 +10,7 @@ from captioner.cli.shared_options import Commands, add_device, add_parser, refus
 
 DESCRIPTION = """\
 Trains a captioner as a config says, or, where it has `task: translate`, a translator. Every field
-is documented in captioner/recipes/config.py and captioner/recipes/translation_config.py.
+is documented in captioner/runs/captioning_recipe.py and captioner/runs/translation_recipe.py.
 
   captioner train configs/shapes_soft.yaml --out runs/shapes
   captioner train configs/flickr8k_soft.yaml --out runs/flickr8k --set data.images=Flicker8k_Dataset
@@ -71,10 +71,9 @@ def add_changes(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Train; stopped by Ctrl-C or SIGTERM, with a checkpoint saved."""
     from captioner.devices import choose_device
-    from captioner.recipes.captioning import train_captioner
-    from captioner.recipes.tasks import read_any_recipe
-    from captioner.recipes.translating import train_translator
-    from captioner.recipes.translation_config import TranslationRecipe
+    from captioner.runs.read_recipe import read_any_recipe
+    from captioner.runs.train_run import train_run
+    from captioner.runs.translation_recipe import TranslationRecipe
     from captioner.training.freed_memory import keep_freed_memory
 
     changes = arguments.changes
@@ -87,9 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.out or Path("runs") / Path(arguments.config).stem)
     if isinstance(recipe, TranslationRecipe):
         refuse(arguments, ["start_from", "encoder"], "for a translator")
-        train_translator(recipe, folder, arguments.resume, choose_device(arguments.device))
-        return 0
-    if arguments.start_from is not None:
+    elif arguments.start_from is not None:
         recipe = replace(recipe, start_from=Path(arguments.start_from))
-    train_captioner(recipe, folder, arguments.resume, choose_device(arguments.device))
+    train_run(recipe, folder, arguments.resume, choose_device(arguments.device))
     return 0

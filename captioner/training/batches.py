@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 
 class Part(NamedTuple):
@@ -44,7 +44,7 @@ class Batches(Protocol):
 class SharedBatches(Protocol):
     """A training set whose batches can be divided among processes and into parts."""
 
-    unit: str
+    unit: ClassVar[str]
     """The name of the examples, in the plural."""
 
     def steps(self, epoch: int) -> int:

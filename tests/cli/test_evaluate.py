@@ -11,7 +11,7 @@ from samples import save_photo
 
 from captioner.cli.main import main
 from captioner.cli.photo_data import FORMATS
-from captioner.recipes.config import DATA_FORMATS
+from captioner.runs.captioning_recipe import DATA_FORMATS
 
 MODEL = ["evaluate", "tiny-model", "--format", "table", "--annotations", "captions.csv"]
 VAL = [*MODEL, "--split", "val"]

@@ -105,11 +105,11 @@ def test_another_encoder_leaves_the_rest_of_a_config_as_it_is(
     archives: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from captioner.cli.main import main
-    from captioner.recipes import captioning
-    from captioner.recipes.config import CaptioningRecipe, read_recipe
+    from captioner.runs import train_run as train_run_module
+    from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
 
     given: list[CaptioningRecipe] = []
-    monkeypatch.setattr(captioning, "train_captioner", lambda recipe, *_: given.append(recipe))
+    monkeypatch.setattr(train_run_module, "train_run", lambda recipe, *_: given.append(recipe))
     for name in ("shapes_soft", "flickr8k_soft"):
         config = str(ROOT / f"configs/{name}.yaml")
         assert main(["train", config, "--encoder", "vgg16", "--device", "cpu"]) == 0

@@ -27,11 +27,11 @@ from captioner.data.source import Source
 from captioner.decoding import SearchOptions, Step
 from captioner.errors import UserError
 from captioner.evaluation.map_scores import CurveOptions, caption_curves, score_maps
-from captioner.recipes.sources import photo_source
 from captioner.render import PageCaption, PageItem, frames, panels, save_word_images
 from captioner.render.overlay import overlay
 from captioner.render.page import UNIT
 from captioner.render.region import fit
+from captioner.runs.read_sources import photo_source
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import VGGConfig, VGGEncoder

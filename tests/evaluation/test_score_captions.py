@@ -16,7 +16,7 @@ from captioner.evaluation.captions import evaluate_captions
 from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.score_captions import score_model, score_results, store_document_frequency
 from captioner.evaluation.significance import NOTHING, Resampling
-from captioner.recipes.sources import read_split
+from captioner.runs.read_sources import read_split
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from scripts_samples import ROOT
 
 from captioner.cli.main import build_parser
 from captioner.errors import UserError
-from captioner.recipes.config import read_recipe
+from captioner.runs.captioning_recipe import read_recipe
 
 DATA, TEACHERS = Path("data/flickr8k"), Path("data/teacher")
 

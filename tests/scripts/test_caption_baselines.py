@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from scripts_samples import ROOT
 
-from captioner.recipes.config import read_recipe
+from captioner.runs.captioning_recipe import read_recipe
 
 
 class WorkBeginsError(Exception):

@@ -13,7 +13,7 @@ from scripts_samples import ROOT, mobile_net, run, save_decoder
 
 from captioner.caption import load_model
 from captioner.errors import UserError
-from captioner.recipes.start import read_start
+from captioner.runs.starting_weights import read_start
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 from captioner.vision.weights import build_encoder
 

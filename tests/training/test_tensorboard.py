@@ -1,4 +1,4 @@
-"""What TensorBoard is given; whole runs are in tests/recipes."""
+"""What TensorBoard is given; whole runs are in tests/runs."""
 
 from __future__ import annotations
 

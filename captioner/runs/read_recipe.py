@@ -7,8 +7,8 @@ from pathlib import Path
 
 from captioner.errors import UserError
 from captioner.fields import from_mapping
-from captioner.recipes.config import CaptioningRecipe, read_mapping
-from captioner.recipes.translation_config import TASK, TranslationRecipe
+from captioner.runs.captioning_recipe import CaptioningRecipe, read_mapping
+from captioner.runs.translation_recipe import TASK, TranslationRecipe
 
 
 def read_any_recipe(
@@ -16,7 +16,7 @@ def read_any_recipe(
 ) -> CaptioningRecipe | TranslationRecipe:
     """Read and validate a YAML config, of a captioner or, with `task: translate`, a translator.
 
-    changes: as of `captioner.recipes.config.read_recipe`.
+    changes: as of `captioner.runs.captioning_recipe.read_recipe`.
     Raises `UserError` naming the file and the field that is unknown, ill-typed or out of range.
     """
     mapping = read_mapping(path, changes)

@@ -11,9 +11,8 @@ import torch
 from captioner.errors import UserError
 from captioner.fields import flat, from_mapping, to_mapping
 from captioner.files import folder_lock, read_json, write_json
-from captioner.recipes.config import CaptioningRecipe
-from captioner.recipes.run_record import write_record
-from captioner.recipes.translation_config import TranslationRecipe
+from captioner.runs.run_record import write_record
+from captioner.runs.task import Recipe
 from captioner.training import CHECKPOINT, Engine, check_checkpoint, summary_writer
 
 CONFIG = "config.json"
@@ -30,8 +29,6 @@ CHANGEABLE = (
     "features.folder",
 )
 """Fields that may change when a run is resumed."""
-
-Recipe = CaptioningRecipe | TranslationRecipe
 
 
 @contextlib.contextmanager

@@ -11,9 +11,9 @@ from captioner.data.shapes import ShapesConfig, generate
 from captioner.data.shapes_grounding import ShapesGrounding
 from captioner.evaluation.map_scores import MapScores, score_maps
 from captioner.fields import from_mapping, to_mapping
-from captioner.recipes.captioning import train_captioner
-from captioner.recipes.config import CaptioningRecipe
-from captioner.recipes.sources import UNSEEN_SEED, shapes_source
+from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.read_sources import UNSEEN_SEED, shapes_source
+from captioner.runs.train_run import train_run
 
 PICTURES = ShapesConfig(image_size=64, objects=(1, 2), object_size=(0.25, 0.4))
 
@@ -48,7 +48,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Captioner:
         "validation": {"score": "exact match", "batch_size": 100},
     }
     recipe = from_mapping(CaptioningRecipe, mapping, "test")
-    folder = train_captioner(recipe, tmp_path_factory.mktemp("shapes"))
+    folder = train_run(recipe, tmp_path_factory.mktemp("shapes"))
     return captioner.load(folder)
 
 

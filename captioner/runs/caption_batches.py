@@ -15,9 +15,9 @@ from captioner.caption import CaptioningBatch
 from captioner.data.examples import CaptionExample
 from captioner.data.length_buckets import batches_by_photo, collate, length_bucketed_batches
 from captioner.data.loading import load_ahead
-from captioner.recipes.config import CaptioningRecipe
-from captioner.recipes.features import Rows
-from captioner.recipes.objectives import examples_of_epoch
+from captioner.runs.annotation_rows import Rows
+from captioner.runs.caption_objective import examples_of_epoch
+from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.training import Part, Step
 
 

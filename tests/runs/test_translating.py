@@ -15,10 +15,11 @@ from captioner.cli.main import main
 from captioner.errors import UserError
 from captioner.fields import from_mapping
 from captioner.model_folders import WEIGHTS
-from captioner.recipes.model_average import average_models
-from captioner.recipes.tasks import read_any_recipe
-from captioner.recipes.translating import learn_vocabularies, read_texts, train_translator
-from captioner.recipes.translation_config import TextConfig, TranslationRecipe
+from captioner.runs.model_average import average_models
+from captioner.runs.read_recipe import read_any_recipe
+from captioner.runs.train_run import train_run
+from captioner.runs.translation_recipe import TextConfig, TranslationRecipe
+from captioner.runs.translation_task import learn_vocabularies, read_texts
 from captioner.translate import load_translator
 
 pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
@@ -49,7 +50,7 @@ def recipe(**changes: Any) -> TranslationRecipe:
 
 
 def test_a_run_leaves_a_model_its_scores_and_its_translations(tmp_path: Path) -> None:
-    folder = train_translator(recipe(), tmp_path / "run")
+    folder = train_run(recipe(), tmp_path / "run")
     assert folder == tmp_path / "run" / "model"
     translator = load_translator(folder)
     assert translator.search.beam == 2
@@ -67,14 +68,14 @@ def test_a_run_leaves_a_model_its_scores_and_its_translations(tmp_path: Path) ->
 
 def test_a_resumed_run_comes_to_the_same_numbers(tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    train_translator(recipe(), whole)
-    train_translator(recipe(training={**mapping()["training"], "epochs": 1}), parts)
+    train_run(recipe(), whole)
+    train_run(recipe(training={**mapping()["training"], "epochs": 1}), parts)
     with pytest.raises(UserError, match="give --resume"):
-        train_translator(recipe(), parts)
+        train_run(recipe(), parts)
     other = recipe(model={"luong": {**mapping()["model"]["luong"], "score": "general"}})
     with pytest.raises(UserError, match=r"made with model\.luong\.score 'dot', not 'general'"):
-        train_translator(other, parts, resume=True)
-    train_translator(recipe(), parts, resume=True)
+        train_run(other, parts, resume=True)
+    train_run(recipe(), parts, resume=True)
     first, second = (load_file(each / "last.safetensors") for each in (whole, parts))
     assert first.keys() == second.keys()
     assert all(first[name].equal(second[name]) for name in first)
@@ -131,7 +132,7 @@ def test_files_subwords_and_one_vocabulary(
 
 def test_the_last_models_of_a_run_and_their_mean(tmp_path: Path) -> None:
     training = {**mapping()["training"], "epochs": 3, "keep_last": 2}
-    train_translator(recipe(training=training), tmp_path)
+    train_run(recipe(training=training), tmp_path)
     folders = sorted((tmp_path / "models").iterdir())
     assert [folder.name for folder in folders] == ["epoch-002", "epoch-003"]
     average_models(folders, tmp_path / "average")

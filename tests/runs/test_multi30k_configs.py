@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from captioner.recipes.tasks import read_any_recipe
-from captioner.recipes.translation_config import ParallelData, TranslationRecipe
+from captioner.runs.read_recipe import read_any_recipe
+from captioner.runs.translation_recipe import ParallelData, TranslationRecipe
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("multi30k_*.yaml"))
 LANGUAGES = {"English": "en", "German": "de", "French": "fr"}

@@ -11,8 +11,8 @@ from torch import Tensor
 from captioner.data.loading import load_ahead
 from captioner.data.source import Source
 from captioner.errors import UserError
-from captioner.recipes.config import CaptioningRecipe
-from captioner.recipes.feature_extraction import (
+from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.feature_extraction import (
     encode,
     encoder_of,
     extraction_progress,
@@ -22,7 +22,7 @@ from captioner.recipes.feature_extraction import (
     sources_to_store,
     why_unreadable,
 )
-from captioner.recipes.feature_workers import fill_with_workers
+from captioner.runs.feature_workers import fill_with_workers
 from captioner.vision.augmentation import Augmentation
 from captioner.vision.encoder import Encoder
 from captioner.vision.feature_store import FeatureStore

@@ -23,9 +23,10 @@ import captioner
 from captioner.caption import load_model
 from captioner.errors import UserError
 from captioner.fields import from_mapping
-from captioner.recipes import caption_batches, captioning
-from captioner.recipes.captioning import train_captioner
-from captioner.recipes.config import CaptioningRecipe
+from captioner.runs import caption_batches
+from captioner.runs import train_run as train_run_module
+from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.train_run import train_run
 
 PHOTOS = 8
 
@@ -128,7 +129,7 @@ def test_two_processes_of_the_command_line(
     if "features" not in changes:  # What is drawn depends on how a batch is divided.
         assert two["model.baseline"].isfinite()
         return
-    train_captioner(recipe_of(mapping, **changes), tmp_path / "one")
+    train_run(recipe_of(mapping, **changes), tmp_path / "one")
     one = load_file(tmp_path / "one" / "last.safetensors")
     names = [name for name in one if name.startswith("model.")]
     for name in names:
@@ -144,7 +145,7 @@ def test_two_processes_of_the_command_line(
 
 def test_every_example_is_in_one_share(mapping: dict[str, Any]) -> None:
     from captioner.data.examples import CaptionExample
-    from captioner.recipes.features import StoredRows
+    from captioner.runs.annotation_rows import StoredRows
 
     class Mirrored(StoredRows):
         """The number of each row, and behind it that of its mirrored photo."""
@@ -230,18 +231,18 @@ def test_a_photo_that_vanishes_while_the_encoder_is_trained(
 ) -> None:
     encoder = {"train": True}
     once = recipe_of(mapping, encoder=encoder, training={"epochs": 1})
-    train_captioner(once, tmp_path / "run")
+    train_run(once, tmp_path / "run")
     before = (tmp_path / "run" / "last.safetensors").read_bytes()
     photo = tmp_path / "photos" / "3.png"
     content = photo.read_bytes()
     photo.unlink()
     recipe = recipe_of(mapping, encoder=encoder)
     with pytest.raises(UserError, match=r"3\.png"):
-        train_captioner(recipe, tmp_path / "run", resume=True)
+        train_run(recipe, tmp_path / "run", resume=True)
     assert (tmp_path / "run" / "last.safetensors").read_bytes() == before
     photo.write_bytes(content)
-    train_captioner(recipe, tmp_path / "run", resume=True)
-    train_captioner(recipe, tmp_path / "whole")
+    train_run(recipe, tmp_path / "run", resume=True)
+    train_run(recipe, tmp_path / "whole")
     assert_same_tensors(tmp_path / "run" / "last.safetensors", tmp_path / "whole/last.safetensors")
 
 
@@ -249,8 +250,8 @@ def test_a_photo_that_vanishes_while_the_encoder_is_trained(
 
 
 def test_a_run_says_what_it_was_made_with(mapping: dict[str, Any], tmp_path: Path) -> None:
-    train_captioner(recipe_of(mapping, training={"epochs": 1}), tmp_path / "run")
-    train_captioner(recipe_of(mapping, training={"epochs": 2}), tmp_path / "run", resume=True)
+    train_run(recipe_of(mapping, training={"epochs": 1}), tmp_path / "run")
+    train_run(recipe_of(mapping, training={"epochs": 2}), tmp_path / "run", resume=True)
     first, second = json.loads((tmp_path / "run" / "environment.json").read_text())
     assert first == second
     assert first["captioner"] == captioner.__version__
@@ -262,7 +263,7 @@ def test_a_run_says_what_it_was_made_with(mapping: dict[str, Any], tmp_path: Pat
 
 def test_the_averaged_weights_are_judged_and_kept(mapping: dict[str, Any], tmp_path: Path) -> None:
     recipe = recipe_of(mapping, training={"epochs": 1, "average": 0.9})
-    train_captioner(recipe, tmp_path / "run")
+    train_run(recipe, tmp_path / "run")
     last = load_file(tmp_path / "run" / "last.safetensors")
     kept = load_file(tmp_path / "run" / "model" / "model.safetensors")
     name = "decoder.embedding.weight"
@@ -273,10 +274,10 @@ def test_the_averaged_weights_are_judged_and_kept(mapping: dict[str, Any], tmp_p
 def test_a_run_with_averages_is_resumed_to_the_same_numbers(
     mapping: dict[str, Any], tmp_path: Path
 ) -> None:
-    train_captioner(recipe_of(mapping, training={"average": 0.9}), tmp_path / "whole")
+    train_run(recipe_of(mapping, training={"average": 0.9}), tmp_path / "whole")
     once = recipe_of(mapping, training={"average": 0.9, "epochs": 1})
-    train_captioner(once, tmp_path / "split")
-    train_captioner(recipe_of(mapping, training={"average": 0.9}), tmp_path / "split", resume=True)
+    train_run(once, tmp_path / "split")
+    train_run(recipe_of(mapping, training={"average": 0.9}), tmp_path / "split", resume=True)
     for name in ("last.safetensors", "model/model.safetensors"):
         assert_same_tensors(tmp_path / "split" / name, tmp_path / "whole" / name)
 
@@ -287,9 +288,9 @@ def test_tensorboard_gets_scalars_captions_and_pictures(
 ) -> None:
     reading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     once = recipe_of(mapping, training={"tensorboard": True, "epochs": 1})
-    train_captioner(once, tmp_path / "run")
+    train_run(once, tmp_path / "run")
     twice = recipe_of(mapping, training={"tensorboard": True, "epochs": 2})
-    train_captioner(twice, tmp_path / "run", resume=True)
+    train_run(twice, tmp_path / "run", resume=True)
     found = reading.EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     found.Reload()
     log = log_of(tmp_path / "run")
@@ -300,7 +301,7 @@ def test_tensorboard_gets_scalars_captions_and_pictures(
     (text, _) = found.Tensors("photo 5.png/text_summary")
     assert b"photo of the number 5" in text.tensor_proto.string_val[0]
     # It changes nothing of the run itself.
-    train_captioner(recipe_of(mapping, training={"epochs": 2}), tmp_path / "plain")
+    train_run(recipe_of(mapping, training={"epochs": 2}), tmp_path / "plain")
     assert_same_tensors(tmp_path / "run/last.safetensors", tmp_path / "plain/last.safetensors")
 
 
@@ -308,13 +309,13 @@ def test_tensorboard_gets_scalars_captions_and_pictures(
 
 
 def test_a_run_starts_from_a_model_or_a_checkpoint(mapping: dict[str, Any], tmp_path: Path) -> None:
-    train_captioner(recipe_of(mapping, training={"epochs": 1}), tmp_path / "first")
+    train_run(recipe_of(mapping, training={"epochs": 1}), tmp_path / "first")
     trained = load_file(tmp_path / "first" / "last.safetensors")
     still = {"epochs": 1, "learning_rate": 1e-12, "seed": 0}
     for start, tolerance in (("first/model", 1e-3), ("first/last.safetensors", 1e-7)):
         # Its words as well, whatever this recipe would count.
         changes = {"start_from": str(tmp_path / start), "minimum_count": 3, "training": still}
-        train_captioner(recipe_of(mapping, **changes), tmp_path / start.replace("/", "-"))
+        train_run(recipe_of(mapping, **changes), tmp_path / start.replace("/", "-"))
         found = load_file(tmp_path / start.replace("/", "-") / "last.safetensors")
         name = "model.decoder.embedding.weight"
         torch.testing.assert_close(found[name], trained[name], rtol=tolerance, atol=1e-7)
@@ -325,16 +326,16 @@ def test_a_run_starts_from_a_model_or_a_checkpoint(mapping: dict[str, Any], tmp_
 def test_hard_attention_starts_from_soft_and_is_resumed_without_it(
     mapping: dict[str, Any], tmp_path: Path
 ) -> None:
-    train_captioner(recipe_of(mapping, training={"epochs": 1}), tmp_path / "soft")
+    train_run(recipe_of(mapping, training={"epochs": 1}), tmp_path / "soft")
     hard: dict[str, Any] = {
         "start_from": str(tmp_path / "soft" / "last.safetensors"),
         "decoder": {"selection": "hard"},
         "objective": {"doubly_stochastic": 0.0},
     }
-    train_captioner(recipe_of(mapping, **hard), tmp_path / "whole")
-    train_captioner(recipe_of(mapping, **hard, training={"epochs": 1}), tmp_path / "split")
+    train_run(recipe_of(mapping, **hard), tmp_path / "whole")
+    train_run(recipe_of(mapping, **hard, training={"epochs": 1}), tmp_path / "split")
     (tmp_path / "soft" / "last.safetensors").unlink()
-    train_captioner(recipe_of(mapping, **hard), tmp_path / "split", resume=True)
+    train_run(recipe_of(mapping, **hard), tmp_path / "split", resume=True)
     assert_same_tensors(tmp_path / "split/last.safetensors", tmp_path / "whole/last.safetensors")
 
 
@@ -356,20 +357,20 @@ def test_hard_attention_starts_from_soft_and_is_resumed_without_it(
 def test_a_start_that_does_not_fit(
     mapping: dict[str, Any], tmp_path: Path, changes: dict[str, Any], sentence: str
 ) -> None:
-    train_captioner(recipe_of(mapping, training={"epochs": 1}), tmp_path / "first")
+    train_run(recipe_of(mapping, training={"epochs": 1}), tmp_path / "first")
     changes = {"start_from": str(tmp_path / "first" / "model"), **changes}
     with pytest.raises(UserError, match=sentence):
-        train_captioner(recipe_of(mapping, **changes), tmp_path / "second")
+        train_run(recipe_of(mapping, **changes), tmp_path / "second")
     assert not (tmp_path / "second" / "last.safetensors").exists()
 
 
 def test_a_start_from_something_else(mapping: dict[str, Any], tmp_path: Path) -> None:
     photo = tmp_path / "photos" / "1.png"
     with pytest.raises(UserError, match=r"start_from .*1\.png cannot be read"):
-        train_captioner(recipe_of(mapping, start_from=str(photo)), tmp_path / "run")
+        train_run(recipe_of(mapping, start_from=str(photo)), tmp_path / "run")
     with pytest.raises(UserError, match="photos"):
-        train_captioner(recipe_of(mapping, start_from=str(photo.parent)), tmp_path / "run")
-    assert captioning.CHECKPOINT == "last.safetensors"
+        train_run(recipe_of(mapping, start_from=str(photo.parent)), tmp_path / "run")
+    assert train_run_module.CHECKPOINT == "last.safetensors"
 
 
 # What is no number.
@@ -393,7 +394,7 @@ def test_a_draw_from_what_is_no_number_is_a_sentence(
     mapping: dict[str, Any], tmp_path: Path, name: str
 ) -> None:
     with pytest.raises(UserError, match=SENTENCE):
-        train_captioner(recipe_of(mapping, **LOST[name]), tmp_path / "run")
+        train_run(recipe_of(mapping, **LOST[name]), tmp_path / "run")
     assert not (tmp_path / "run" / "last.safetensors").exists()
 
 
@@ -427,7 +428,7 @@ def test_two_processes_say_once_that_something_is_no_number(
 
 def test_a_refused_resume_changes_nothing(mapping: dict[str, Any], tmp_path: Path) -> None:
     run = tmp_path / "run"
-    train_captioner(recipe_of(mapping, training={"epochs": 1}), run)
+    train_run(recipe_of(mapping, training={"epochs": 1}), run)
     checkpoint = run / "last.safetensors"
     whole = checkpoint.read_bytes()
     longer = recipe_of(mapping, training={"epochs": 2})
@@ -436,7 +437,7 @@ def test_a_refused_resume_changes_nothing(mapping: dict[str, Any], tmp_path: Pat
 
     checkpoint.write_bytes(whole[:-1])
     with pytest.raises(UserError, match=r"last\.safetensors cannot be read"):
-        train_captioner(longer, run, resume=True)
+        train_run(longer, run, resume=True)
     assert [path.read_bytes() for path in records] == before
 
     checkpoint.write_bytes(whole)
@@ -444,18 +445,18 @@ def test_a_refused_resume_changes_nothing(mapping: dict[str, Any], tmp_path: Pat
         header = file.metadata()
     save_file(load_file(checkpoint), checkpoint, {**header, "processes": "2"})
     with pytest.raises(UserError, match="is of a run of 2 processes, not of 1"):
-        train_captioner(longer, run, resume=True)
+        train_run(longer, run, resume=True)
     assert [path.read_bytes() for path in records] == before
 
 
 def test_a_record_that_is_none_is_named(mapping: dict[str, Any], tmp_path: Path) -> None:
     run = tmp_path / "run"
-    train_captioner(recipe_of(mapping, training={"epochs": 1}), run)
+    train_run(recipe_of(mapping, training={"epochs": 1}), run)
     (run / "environment.json").write_text("5")
     before = (run / "config.json").read_bytes()
     longer = recipe_of(mapping, training={"epochs": 2})
     with pytest.raises(UserError, match=r"record of the run .*environment\.json is not a list"):
-        train_captioner(longer, run, resume=True)
+        train_run(longer, run, resume=True)
     assert (run / "config.json").read_bytes() == before
 
 
@@ -464,5 +465,5 @@ def test_a_missing_tensorboard_is_said_before_any_work(
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(UserError, match="needs the package tensorboard"):
-        train_captioner(recipe_of(mapping, training={"tensorboard": True}), tmp_path / "run")
+        train_run(recipe_of(mapping, training={"tensorboard": True}), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -13,7 +13,7 @@ from captioner.data.numbers import number_pairs
 from captioner.data.pairs import encode_pairs
 from captioner.data.parallel import SentencePair
 from captioner.decoding import BeamSearch, Constraints, decode
-from captioner.recipes.translation_batches import TranslationBatches
+from captioner.runs.translation_batches import TranslationBatches
 from captioner.text.text_vocabulary import encode
 from captioner.text.token_batches import collate_sources
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary

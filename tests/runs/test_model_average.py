@@ -12,8 +12,8 @@ from samples import make_captioner
 from captioner.caption import Captioner, load_model, save_model
 from captioner.cli.main import main
 from captioner.errors import UserError
-from captioner.recipes import model_average
-from captioner.recipes.model_average import average_models
+from captioner.runs import model_average
+from captioner.runs.model_average import average_models
 from captioner.text.word_vocabulary import WordVocabulary
 from captioner.translate import (
     LuongConfig,

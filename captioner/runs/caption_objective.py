@@ -19,7 +19,7 @@ from captioner.caption import (
 from captioner.caption.word_vectors import read_word_vectors
 from captioner.data.examples import CaptionExample
 from captioner.evaluation.cider_reward import CiderReward
-from captioner.recipes.config import CaptioningRecipe
+from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.vision.encoder import Encoder
 

@@ -18,8 +18,8 @@ from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.fields import to_mapping
 from captioner.progress import progress_bar
-from captioner.recipes.config import CaptioningRecipe
-from captioner.recipes.sources import mirrored, read_sources, read_split
+from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.read_sources import mirrored, read_sources, read_split
 from captioner.vision.encoder import Encoder
 from captioner.vision.feature_store import (
     FeatureStore,

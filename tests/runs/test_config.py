@@ -8,8 +8,8 @@ import yaml
 
 from captioner.errors import UserError
 from captioner.fields import from_mapping, to_mapping
-from captioner.recipes.config import CaptioningRecipe, EncoderRecipe, read_recipe
-from captioner.recipes.tasks import read_any_recipe
+from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe, read_recipe
+from captioner.runs.read_recipe import read_any_recipe
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.yaml"))
 

@@ -7,16 +7,16 @@ import torch
 from samples import save_photo
 
 from captioner.errors import UserError
-from captioner.recipes import feature_extraction
-from captioner.recipes.config import CaptioningRecipe, read_recipe
-from captioner.recipes.feature_extraction import (
+from captioner.runs import feature_extraction
+from captioner.runs.annotation_rows import store_recipe_features
+from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
+from captioner.runs.feature_extraction import (
     encode,
     extraction_progress,
     seeded_encoder_of,
     source_stores,
     sources_to_store,
 )
-from captioner.recipes.features import store_recipe_features
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from captioner.errors import UserError
-from captioner.recipes.config import CaptioningRecipe
-from captioner.recipes.feature_extraction import (
+from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.feature_extraction import (
     seeded_encoder_of,
     source_stores,
     sources_to_store,

@@ -21,10 +21,10 @@ from samples import save_photo
 
 from captioner.errors import UserError
 from captioner.fields import from_mapping
-from captioner.recipes import feature_extraction, feature_workers
-from captioner.recipes.config import CaptioningRecipe
-from captioner.recipes.feature_workers import default_processes
-from captioner.recipes.features import StoredRows, store_recipe_features
+from captioner.runs import feature_extraction, feature_workers
+from captioner.runs.annotation_rows import StoredRows, store_recipe_features
+from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.feature_workers import default_processes
 from captioner.vision.feature_store import FeatureStore, read_states
 
 PHOTOS = {"train": 6, "val": 2, "test": 3}

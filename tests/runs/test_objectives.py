@@ -24,9 +24,9 @@ from captioner.data.examples import CaptionExample
 from captioner.errors import UserError
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.fields import from_mapping
-from captioner.recipes.captioning import train_captioner
-from captioner.recipes.config import CaptioningRecipe
-from captioner.recipes.objectives import cider_reward, examples_of_epoch, make_loss
+from captioner.runs.caption_objective import cider_reward, examples_of_epoch, make_loss
+from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.train_run import train_run
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
@@ -138,9 +138,9 @@ def test_a_self_critical_run_rewards_its_captions_and_can_be_resumed(
 ) -> None:
     """In a run split in two every draw is what it would have been."""
     whole, split = tmp_path / "whole", tmp_path / "split"
-    train_captioner(recipe_for(data, objective=CRITICAL), whole)
-    train_captioner(recipe_for(data, objective=CRITICAL, training={"epochs": 1}), split)
-    train_captioner(recipe_for(data, objective=CRITICAL), split, resume=True)
+    train_run(recipe_for(data, objective=CRITICAL), whole)
+    train_run(recipe_for(data, objective=CRITICAL, training={"epochs": 1}), split)
+    train_run(recipe_for(data, objective=CRITICAL), split, resume=True)
     first, second = (load_file(run / "last.safetensors") for run in (whole, split))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -156,9 +156,9 @@ def test_a_hard_run_in_parts_can_be_resumed(data: dict[str, str], tmp_path: Path
         "objective": {"doubly_stochastic": 0.0},
     }
     parts = {"accumulate": 2}
-    train_captioner(recipe_for(data, **hard, training=parts), whole)
-    train_captioner(recipe_for(data, **hard, training={**parts, "epochs": 1}), split)
-    train_captioner(recipe_for(data, **hard, training=parts), split, resume=True)
+    train_run(recipe_for(data, **hard, training=parts), whole)
+    train_run(recipe_for(data, **hard, training={**parts, "epochs": 1}), split)
+    train_run(recipe_for(data, **hard, training=parts), split, resume=True)
     first, second = (load_file(run / "last.safetensors") for run in (whole, split))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -169,7 +169,7 @@ def test_a_self_critical_run_starts_from_a_soft_run(data: dict[str, str], tmp_pa
     weights = tmp_path / "encoder.safetensors"
     save_file(VGGEncoder(VGGConfig("vgg11_bn", 0.05)).state_dict(), weights)
     encoder = {"weights": str(weights)}
-    soft = train_captioner(recipe_for(data, encoder=encoder), tmp_path / "soft")
+    soft = train_run(recipe_for(data, encoder=encoder), tmp_path / "soft")
     recipe = from_mapping(
         CaptioningRecipe,
         {
@@ -182,7 +182,7 @@ def test_a_self_critical_run_starts_from_a_soft_run(data: dict[str, str], tmp_pa
         },
         "recipe",
     )
-    critical = train_captioner(recipe, tmp_path / "critical")
+    critical = train_run(recipe, tmp_path / "critical")
     first, second = (load_file(model / "model.safetensors") for model in (soft, critical))
     assert first.keys() == second.keys()
     for name in first:
@@ -193,10 +193,10 @@ def test_a_run_with_scheduled_sampling_is_another_only_after_its_first_step(
     data: dict[str, str], tmp_path: Path
 ) -> None:
     """The probability rises from 0."""
-    train_captioner(recipe_for(data, training={"batch_size": 12}), tmp_path / "plain")
+    train_run(recipe_for(data, training={"batch_size": 12}), tmp_path / "plain")
     sampled = {"scheduled_sampling": 1.0}
     recipe = recipe_for(data, training={"batch_size": 12}, objective=sampled)
-    train_captioner(recipe, tmp_path / "sampled")
+    train_run(recipe, tmp_path / "sampled")
     plain, other = (
         [json.loads(line) for line in (tmp_path / run / "log.jsonl").read_text().splitlines()]
         for run in ("plain", "sampled")
@@ -212,7 +212,7 @@ def test_a_run_starts_from_word_vectors(
     file = tmp_path / "vectors.txt"
     file.write_text("photo " + "7 " * 8 + "\ncolour " + "-3 " * 8 + "\nhorse " + "1 " * 8)
     vectors = {"file": str(file), "freeze": freeze}
-    train_captioner(recipe_for(data, word_vectors=vectors), tmp_path / "run")
+    train_run(recipe_for(data, word_vectors=vectors), tmp_path / "run")
     assert f"word vectors: 2 words found in {file}, 10 not found" in capsys.readouterr().out
     words = Vocabulary.load(tmp_path / "run" / "model" / "vocabulary.json")
     photo, colour = words.encode(["photo", "colour"])
@@ -229,22 +229,22 @@ def test_a_resumed_run_has_its_word_vectors_without_their_file(
     file, whole, split = tmp_path / "vectors.txt", tmp_path / "whole", tmp_path / "split"
     file.write_text("photo " + "7 " * 8 + "\n")
     vectors = {"file": str(file), "freeze": freeze}
-    train_captioner(recipe_for(data, word_vectors=vectors), whole)
-    train_captioner(recipe_for(data, word_vectors=vectors, training={"epochs": 1}), split)
+    train_run(recipe_for(data, word_vectors=vectors), whole)
+    train_run(recipe_for(data, word_vectors=vectors, training={"epochs": 1}), split)
     file.unlink()
-    train_captioner(recipe_for(data, word_vectors=vectors), split, resume=True)
+    train_run(recipe_for(data, word_vectors=vectors), split, resume=True)
     first, second = (load_file(run / "last.safetensors") for run in (whole, split))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
     with pytest.raises(UserError, match="cannot be read"):
-        train_captioner(recipe_for(data, word_vectors=vectors), tmp_path / "other", resume=True)
+        train_run(recipe_for(data, word_vectors=vectors), tmp_path / "other", resume=True)
 
 
 def test_word_vectors_of_another_size_are_refused(data: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "vectors.txt"
     file.write_text("photo 1 2 3\n")
     with pytest.raises(UserError, match="line 1: 3 numbers, but the decoder's embedding_size is 8"):
-        train_captioner(recipe_for(data, word_vectors={"file": str(file)}), tmp_path / "run")
+        train_run(recipe_for(data, word_vectors={"file": str(file)}), tmp_path / "run")
 
 
 def test_only_the_last_blocks_of_an_encoder_are_trained(
@@ -256,7 +256,7 @@ def test_only_the_last_blocks_of_an_encoder_are_trained(
     save_file(before, weights)
     encoder = {"weights": str(weights), "train": True, "train_from": 5}
     recipe = recipe_for(data, encoder=encoder, training={"encoder_learning_rate": 0.001})
-    train_captioner(recipe, tmp_path / "run")
+    train_run(recipe, tmp_path / "run")
     after = load_file(tmp_path / "run" / "last.safetensors")
     moved = {
         name for name in before if not torch.equal(after[f"model.encoder.{name}"], before[name])

@@ -15,7 +15,7 @@ from captioner.data.readers import READERS
 from captioner.data.shapes import ShapesConfig, ShapesExample, generate
 from captioner.data.source import Source
 from captioner.errors import UserError
-from captioner.recipes.config import DataConfig
+from captioner.runs.captioning_recipe import DataConfig
 from captioner.vision.find_images import find_images
 from captioner.vision.images import load_image
 

@@ -18,21 +18,18 @@ from captioner.data.examples import encode_captions
 from captioner.errors import UserError
 from captioner.fields import from_mapping
 from captioner.files import folder_lock
-from captioner.recipes import captioning
-from captioner.recipes.captioning import (
-    CaptionBatches,
-    scores_of,
-    train_captioner,
-    write_captions,
-)
-from captioner.recipes.config import CaptioningRecipe
-from captioner.recipes.features import (
+from captioner.runs import captioning_task
+from captioner.runs.annotation_rows import (
     PixelRows,
     StoredRows,
     encoder_of,
     store_recipe_features,
 )
-from captioner.recipes.sources import read_sources, read_split
+from captioner.runs.caption_batches import CaptionBatches
+from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.captioning_task import scores_of, write_captions
+from captioner.runs.read_sources import read_sources, read_split
+from captioner.runs.train_run import train_run
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.augmentation import Augmentation
 from captioner.vision.feature_store import FeatureStore
@@ -77,7 +74,7 @@ def recipe_for(table: Path, **changes: object) -> CaptioningRecipe:
 
 def test_a_run_on_stored_features_gives_a_model_that_captions(table: Path, tmp_path: Path) -> None:
     training = {**SMALL["training"], "keep_last": 1}  # type: ignore[dict-item]
-    folder = train_captioner(recipe_for(table, training=training), tmp_path / "run")
+    folder = train_run(recipe_for(table, training=training), tmp_path / "run")
     (last,) = (tmp_path / "run" / "models").iterdir()
     assert last.name == "epoch-002"
     assert captioner.load(last).vocabulary == captioner.load(folder).vocabulary
@@ -93,7 +90,7 @@ def test_a_run_on_stored_features_gives_a_model_that_captions(table: Path, tmp_p
 
 def test_a_run_that_trains_its_encoder_changes_it(table: Path, tmp_path: Path) -> None:
     encoder = {**SMALL["encoder"], "train": True}  # type: ignore[dict-item]
-    folder = train_captioner(recipe_for(table, encoder=encoder), tmp_path / "run")
+    folder = train_run(recipe_for(table, encoder=encoder), tmp_path / "run")
     trained = load_file(folder / "model.safetensors")
     torch.manual_seed(0)
     from captioner.vision.vgg import VGGConfig, VGGEncoder
@@ -116,8 +113,8 @@ def test_a_run_without_a_store_is_the_one_with_it(table: Path, tmp_path: Path) -
         "decoder": {**SMALL["decoder"], "dropout": 0.0},  # type: ignore[dict-item]
     }
     without = recipe_for(table, features={"store": False}, **alike)
-    folder = train_captioner(without, tmp_path / "without")
-    train_captioner(recipe_for(table, **alike), tmp_path / "with")
+    folder = train_run(without, tmp_path / "without")
+    train_run(recipe_for(table, **alike), tmp_path / "with")
     assert not (tmp_path / "without" / "features").exists()
     assert losses_of(tmp_path / "without") == pytest.approx(losses_of(tmp_path / "with"), rel=1e-3)
     # The encoder is as it was, and not part of what is trained.
@@ -138,9 +135,9 @@ def test_steps_loaded_by_processes_are_those_loaded_in_the_run(
     if not store:
         changes["augmentation"] = {"crop": 0.5, "mirror": True}
     recipe = recipe_for(table, **changes)
-    train_captioner(recipe, tmp_path / "alone")
-    monkeypatch.setattr(captioning, "loading_workers", lambda device, ranks: 2)
-    train_captioner(recipe, tmp_path / "loaded")
+    train_run(recipe, tmp_path / "alone")
+    monkeypatch.setattr(captioning_task, "loading_workers", lambda device, ranks: 2)
+    train_run(recipe, tmp_path / "loaded")
     alone, loaded = (
         load_file(tmp_path / name / "last.safetensors") for name in ("alone", "loaded")
     )
@@ -215,9 +212,9 @@ def test_a_run_on_changed_photos_split_in_two_equals_one_in_one_go(
     encoder = {**SMALL["encoder"], "train": True}  # type: ignore[dict-item]
     options = {"encoder": encoder, "augmentation": {"crop": 0.4, "mirror": True, "colour": 0.3}}
     once = {**SMALL["training"], "epochs": 1}  # type: ignore[dict-item]
-    train_captioner(recipe_for(table, **options), tmp_path / "whole")
-    train_captioner(recipe_for(table, **options, training=once), tmp_path / "split")
-    train_captioner(recipe_for(table, **options), tmp_path / "split", resume=True)
+    train_run(recipe_for(table, **options), tmp_path / "whole")
+    train_run(recipe_for(table, **options, training=once), tmp_path / "split")
+    train_run(recipe_for(table, **options), tmp_path / "split", resume=True)
     first, second = (load_file(tmp_path / run / "last.safetensors") for run in ("whole", "split"))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -225,10 +222,10 @@ def test_a_run_on_changed_photos_split_in_two_equals_one_in_one_go(
 
 def test_a_run_split_in_two_equals_one_in_one_go(table: Path, tmp_path: Path) -> None:
     whole, split = tmp_path / "whole", tmp_path / "split"
-    train_captioner(recipe_for(table), whole)
+    train_run(recipe_for(table), whole)
     once = {**SMALL["training"], "epochs": 1}  # type: ignore[dict-item]
-    train_captioner(recipe_for(table, training=once), split)
-    train_captioner(recipe_for(table), split, resume=True)
+    train_run(recipe_for(table, training=once), split)
+    train_run(recipe_for(table), split, resume=True)
     first, second = (load_file(run / "last.safetensors") for run in (whole, split))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -239,7 +236,7 @@ def test_annotation_vectors_are_standardised_by_those_of_training_photos(
 ) -> None:
     decoder = {**SMALL["decoder"], "standardise": True}  # type: ignore[dict-item]
     whole, split = tmp_path / "whole", tmp_path / "split"
-    folder = train_captioner(recipe_for(table, decoder=decoder), whole)
+    folder = train_run(recipe_for(table, decoder=decoder), whole)
     found = captioner.load(folder).decoder.standardisation
     assert found is not None
     store = FeatureStore(whole / "features" / "train")
@@ -251,8 +248,8 @@ def test_annotation_vectors_are_standardised_by_those_of_training_photos(
     torch.testing.assert_close(found.deviation[usual], deviation[usual], atol=1e-3, rtol=1e-3)
 
     once = {**SMALL["training"], "epochs": 1}  # type: ignore[dict-item]
-    train_captioner(recipe_for(table, decoder=decoder, training=once), split)
-    train_captioner(recipe_for(table, decoder=decoder), split, resume=True)
+    train_run(recipe_for(table, decoder=decoder, training=once), split)
+    train_run(recipe_for(table, decoder=decoder), split, resume=True)
     first, second = (load_file(run / "last.safetensors") for run in (whole, split))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -262,7 +259,7 @@ def test_annotation_vectors_are_standardised_by_those_of_training_photos(
     fewer.write_text("\n".join(table.read_text().splitlines()[4:]), encoding="utf-8")
     options = {"decoder": decoder, "start_from": str(folder), "data": data_of(fewer)}
     encoder = {**SMALL["encoder"], "weights": str(folder)}  # type: ignore[dict-item]
-    after = train_captioner(recipe_for(table, encoder=encoder, **options), tmp_path / "after")
+    after = train_run(recipe_for(table, encoder=encoder, **options), tmp_path / "after")
     kept = captioner.load(after).decoder.standardisation
     assert kept is not None
     assert torch.equal(kept.mean, found.mean)
@@ -275,11 +272,11 @@ def test_a_run_of_hard_attention_split_in_two_equals_one_in_one_go(
     decoder = {**SMALL["decoder"], "selection": "hard"}  # type: ignore[dict-item]
     hard = {"decoder": decoder, "objective": {"doubly_stochastic": 0.0}}
     whole, split = tmp_path / "whole", tmp_path / "split"
-    train_captioner(recipe_for(table, **hard), whole)
+    train_run(recipe_for(table, **hard), whole)
     once = {**SMALL["training"], "epochs": 1}  # type: ignore[dict-item]
-    train_captioner(recipe_for(table, training=once, **hard), split)
+    train_run(recipe_for(table, training=once, **hard), split)
     before = load_file(split / "last.safetensors")["model.baseline"]
-    train_captioner(recipe_for(table, **hard), split, resume=True)
+    train_run(recipe_for(table, **hard), split, resume=True)
     first, second = (load_file(run / "last.safetensors") for run in (whole, split))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -287,9 +284,9 @@ def test_a_run_of_hard_attention_split_in_two_equals_one_in_one_go(
 
 
 def test_a_folder_with_a_run_is_not_overwritten(table: Path, tmp_path: Path) -> None:
-    train_captioner(recipe_for(table), tmp_path / "run")
+    train_run(recipe_for(table), tmp_path / "run")
     with pytest.raises(UserError, match="--resume"):
-        train_captioner(recipe_for(table), tmp_path / "run")
+        train_run(recipe_for(table), tmp_path / "run")
 
 
 def test_mirrored_photos_are_stored_and_used(table: Path, tmp_path: Path) -> None:
@@ -318,9 +315,9 @@ def test_two_runs_share_a_store(
     save_file(VGGEncoder(VGGConfig("vgg11_bn", 0.05)).state_dict(), weights)
     encoder = {**SMALL["encoder"], "weights": str(weights)}  # type: ignore[dict-item]
     recipe = recipe_for(table, encoder=encoder, features={"folder": str(tmp_path / "store")})
-    train_captioner(recipe, tmp_path / "one")
+    train_run(recipe, tmp_path / "one")
     before = (tmp_path / "store" / "train" / "rows.npy").stat().st_mtime_ns
-    train_captioner(recipe, tmp_path / "two")
+    train_run(recipe, tmp_path / "two")
     assert (tmp_path / "store" / "train" / "rows.npy").stat().st_mtime_ns == before
     assert FeatureStore(tmp_path / "store" / "train").shape == (16, 512)
 
@@ -384,9 +381,9 @@ def test_an_unreadable_photo_is_refused_by_name_or_left_out(
     good = bad.read_bytes()
     bad.write_bytes(good[:40])
     with pytest.raises(UserError, match=r"2\.png"):
-        train_captioner(recipe_for(table), tmp_path / "refused")
+        train_run(recipe_for(table), tmp_path / "refused")
     skipping = recipe_for(table, data={**data_of(table), "on_problem": "skip"})
-    train_captioner(skipping, tmp_path / "skipped")
+    train_run(skipping, tmp_path / "skipped")
     printed = capsys.readouterr().out
     assert "1 photos could not be read" in printed
     assert "2.png" in printed
@@ -394,7 +391,7 @@ def test_an_unreadable_photo_is_refused_by_name_or_left_out(
     assert [store.record.images[row] for row in store.unreadable] == ["2.png"]
     # Repaired, the refused run goes on with what it had.
     bad.write_bytes(good)
-    train_captioner(recipe_for(table), tmp_path / "refused", resume=True)
+    train_run(recipe_for(table), tmp_path / "refused", resume=True)
 
 
 def test_a_store_made_by_a_run_that_skipped_is_refused_to_one_that_does_not(
@@ -410,12 +407,12 @@ def test_a_store_made_by_a_run_that_skipped_is_refused_to_one_that_does_not(
 
     save_file(VGGEncoder(VGGConfig("vgg11_bn", 0.05)).state_dict(), weights)
     encoder = {**SMALL["encoder"], "weights": str(weights)}  # type: ignore[dict-item]
-    train_captioner(
+    train_run(
         recipe_for(table, data=skipping, features=features, encoder=encoder), tmp_path / "one"
     )
     refusing = recipe_for(table, features=features, encoder=encoder)
     with pytest.raises(UserError, match=r"store/train lacks photos .* the first: .*2\.png"):
-        train_captioner(refusing, tmp_path / "two")
+        train_run(refusing, tmp_path / "two")
     assert not (tmp_path / "two" / "last.safetensors").exists()
 
 
@@ -437,27 +434,27 @@ def test_a_run_is_not_resumed_with_another_config(
 ) -> None:
     once = {**SMALL["training"], "epochs": 1}  # type: ignore[dict-item]
     base: dict[str, Any] = {"data": data_of(table), **SMALL, "training": once}
-    train_captioner(from_mapping(CaptioningRecipe, base, "recipe"), tmp_path / "run")
+    train_run(from_mapping(CaptioningRecipe, base, "recipe"), tmp_path / "run")
     before = (tmp_path / "run" / "config.json").read_bytes()
     other = {section: {**base.get(section, {}), field: value}} if section else {field: value}
     changed = from_mapping(CaptioningRecipe, {**base, **other}, "recipe")
     name = f"{section}.{field}" if section else field
     with pytest.raises(UserError, match=rf"made with {re.escape(name)} .*, not {value!r}$"):
-        train_captioner(changed, tmp_path / "run", resume=True)
+        train_run(changed, tmp_path / "run", resume=True)
     assert (tmp_path / "run" / "config.json").read_bytes() == before
 
 
 def test_archives_may_go_once_they_are_unpacked(table: Path, tmp_path: Path) -> None:
     once = {**SMALL["training"], "epochs": 1}  # type: ignore[dict-item]
     data = {**data_of(table), "archives": {str(table.parent / "photos"): "photos.zip"}}
-    train_captioner(recipe_for(table, data=data, training=once), tmp_path / "run")
-    train_captioner(recipe_for(table), tmp_path / "run", resume=True)
+    train_run(recipe_for(table, data=data, training=once), tmp_path / "run")
+    train_run(recipe_for(table), tmp_path / "run", resume=True)
     assert len(losses_of(tmp_path / "run")) == 2
 
 
 def test_what_does_not_change_the_run_may_change_on_resume(table: Path, tmp_path: Path) -> None:
     once = {**SMALL["training"], "epochs": 1}  # type: ignore[dict-item]
-    train_captioner(recipe_for(table, training=once), tmp_path / "run")
+    train_run(recipe_for(table, training=once), tmp_path / "run")
     longer = {**once, "epochs": 2, "patience": 9, "checkpoint_seconds": 1.0}
     changed = recipe_for(
         table,
@@ -465,7 +462,7 @@ def test_what_does_not_change_the_run_may_change_on_resume(table: Path, tmp_path
         validation={"batch_size": 1},
         features={"batch_size": 3, "folder": str(tmp_path / "elsewhere")},
     )
-    train_captioner(changed, tmp_path / "run", resume=True)
+    train_run(changed, tmp_path / "run", resume=True)
     kept = json.loads((tmp_path / "run" / "config.json").read_text())
     assert kept["training"]["patience"] == 9
 
@@ -474,7 +471,7 @@ def test_nothing_is_written_before_the_data_are_read(table: Path, tmp_path: Path
     recipe = recipe_for(table)
     table.unlink()
     with pytest.raises(UserError, match=r"captions\.jsonl does not exist"):
-        train_captioner(recipe, tmp_path / "run")
+        train_run(recipe, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -482,7 +479,7 @@ def test_one_validation_photo_is_refused_before_any_work(table: Path, tmp_path: 
     lines = table.read_text().splitlines()
     table.write_text("\n".join(line for line in lines if '"7.png"' not in line))
     with pytest.raises(UserError, match="two photos or more to validate on, and there are 1"):
-        train_captioner(recipe_for(table), tmp_path / "run")
+        train_run(recipe_for(table), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -492,7 +489,7 @@ def test_one_validation_photo_that_can_be_read_is_refused_before_training(
     (tmp_path / "photos" / "7.png").write_bytes(b"no photo")
     recipe = recipe_for(table, data={**data_of(table), "on_problem": "skip"})
     with pytest.raises(UserError, match="two photos or more to validate on, and there are 1"):
-        train_captioner(recipe, tmp_path / "run")
+        train_run(recipe, tmp_path / "run")
     assert not (tmp_path / "run" / "last.safetensors").exists()
 
 
@@ -500,7 +497,7 @@ def test_the_captions_of_the_best_validation_are_beside_the_model(
     table: Path, tmp_path: Path
 ) -> None:
     recipe = recipe_for(table)
-    model = captioner.load(train_captioner(recipe, tmp_path / "run"))
+    model = captioner.load(train_run(recipe, tmp_path / "run"))
     found = json.loads((tmp_path / "run" / "results.json").read_text())
     assert [record["image_id"] for record in found] == ["6.png", "7.png"]
     _, validation = read_sources(recipe.data)
@@ -517,8 +514,8 @@ def test_two_runs_do_not_train_in_one_folder(table: Path, tmp_path: Path) -> Non
         folder_lock(tmp_path / "run", "run"),
         pytest.raises(UserError, match=r"run .*run is in use by another process"),
     ):
-        train_captioner(recipe_for(table), tmp_path / "run")
-    train_captioner(recipe_for(table), tmp_path / "run")
+        train_run(recipe_for(table), tmp_path / "run")
+    train_run(recipe_for(table), tmp_path / "run")
 
 
 def coco_file(folder: Path, name: str, numbers: list[int]) -> Path:
@@ -543,7 +540,7 @@ def test_results_are_what_the_tools_of_coco_read(tmp_path: Path) -> None:
     for number in numbers:
         (tmp_path / f"{number:012d}.jpg").touch()
     source = read_split("coco", file, tmp_path, "val")
-    write_captions(tmp_path / "results.json", ["a dog", "two dogs"], source)
+    write_captions(source, tmp_path, ["a dog", "two dogs"])
     loaded = COCO(str(file)).loadRes(str(tmp_path / "results.json"))
     captions = {a["image_id"]: a["caption"] for a in loaded.dataset["annotations"]}
     assert captions == {37777: "a dog", 12: "two dogs"}
@@ -565,7 +562,7 @@ def test_coco_of_2017_is_read_with_the_defaults_of_the_config(tmp_path: Path) ->
     train, validation = read_sources(recipe.data)
     assert (list(train.image_ids), list(validation.image_ids)) == ([1, 2], [3, 4])
     assert validation.names == ["3", "4"]
-    folder = train_captioner(recipe, tmp_path / "run")
+    folder = train_run(recipe, tmp_path / "run")
     found = json.loads((folder.parent / "results.json").read_text())
     assert [record["image_id"] for record in found] == [3, 4]
 

@@ -1,0 +1,269 @@
+"""Captioning as a task: reads photos and captions, makes the captioner and its batches."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from captioner.caption import Captioner, ShowAttendTellDecoder, save_model
+from captioner.data.examples import CaptionExample, CaptionExamples, encode_captions
+from captioner.data.loading import loading_workers
+from captioner.data.source import Source
+from captioner.errors import UserError
+from captioner.evaluation.captions import evaluate_captions
+from captioner.evaluation.results import write_results
+from captioner.render.panels import panels
+from captioner.runs.annotation_rows import (
+    PixelRows,
+    Rows,
+    StoredRows,
+    annotation_batches,
+    encoder_of,
+    readable,
+    stored_features,
+)
+from captioner.runs.caption_batches import CaptionBatches
+from captioner.runs.caption_objective import Loss, make_loss, use_word_vectors
+from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe
+from captioner.runs.read_sources import read_sources
+from captioner.runs.starting_weights import WORDS, Start, read_start
+from captioner.runs.task import PreparedRun, batches_of
+from captioner.text.tokenizer import tokenize
+from captioner.text.vocabulary import Vocabulary
+from captioner.training import Engine, ShownExample
+
+RESULTS = "results.json"
+"""In a run's folder: the best model's captions of the validation photos, in COCO's format."""
+
+STANDARDISED_BY = 256
+"""Photos over whose annotation vectors mean and deviation are taken."""
+
+SHOWN = 4
+"""Photos shown in TensorBoard."""
+
+
+@dataclass
+class CaptioningTask:
+    """Follows `captioner.runs.task.Task`."""
+
+    recipe: CaptioningRecipe
+    sources: dict[str, Source] = field(default_factory=dict)
+    start: Start | None = None
+
+    def read(self, folder: Path, resumed: bool) -> None:
+        """Read photos, captions and the weights to start from. Raises `UserError`."""
+        train, validation = read_sources(self.recipe.data)
+        validation = validation.first(self.recipe.validation.images)
+        _check_validation(len(validation))
+        self.sources = {"train": train, "validation": validation}
+        if self.recipe.start_from is not None:
+            # A resumed run takes its words only: the checkpoint has the weights.
+            path = self.recipe.start_from
+            self.start = (
+                Start(path, Vocabulary.load(folder / WORDS), {}, {})
+                if resumed
+                else read_start(path)
+            )
+
+    def prepare(self, folder: Path, engine: Engine, resumed: bool) -> PreparedRun:
+        """Make the captioner, its annotation vectors and its batches. Raises `UserError`."""
+        recipe, device = self.recipe, engine.device
+        vocabulary, examples = self._encode()
+        torch.manual_seed(recipe.training.seed)
+        encoder = encoder_of(recipe).to(device)
+        decoder = ShowAttendTellDecoder(recipe.decoder, len(vocabulary)).to(device)
+        captioner = Captioner(encoder, decoder, vocabulary, recipe.preprocessing, recipe.search)
+        use_word_vectors(recipe, decoder, vocabulary, resumed)
+        if self.start is not None:
+            self.start.put_into(decoder, encoder, recipe.encoder.train)
+        if engine.is_main:
+            vocabulary.save(folder / WORDS)
+        trained = encoder if recipe.encoder.train else None
+        references = self.sources["train"].words
+        loss = make_loss(recipe, decoder, trained, vocabulary, references).to(device)
+        if recipe.photos_in_step:
+            train_rows, validation_rows = self._photo_rows(captioner, engine)
+            kept = list(range(len(self.sources["validation"])))
+        else:
+            train_rows, validation_rows, kept = self._stored_rows(
+                folder, captioner, engine, examples
+            )
+        if not examples.examples:
+            raise UserError("there is nothing left to train on")
+        _check_validation(len(kept))
+        if self.start is None and not resumed and decoder.standardisation is not None:
+            with torch.no_grad():
+                rows = _some_rows(examples.examples)
+                few = [some.tolist() for some in torch.split(rows, 32)]
+                decoder.standardisation.fit(annotation_batches(train_rows, few))
+        is_frozen = recipe.photos_in_step and not recipe.encoder.train
+        encode = train_rows.encode if is_frozen else None
+        validated = self.sources["validation"].take(kept)
+        return PreparedRun(
+            loss=loss,
+            batches=CaptionBatches(
+                examples.examples, train_rows, recipe, train_rows.workers, encode
+            ),
+            validation_batches=batches_of(range(len(kept)), recipe.validation.batch_size),
+            generate=partial(_generate, captioner, validation_rows, kept),
+            score=lambda captions: (scores_of(captions, validated), {}),
+            save=partial(save_model, captioner),
+            write_texts=partial(write_captions, validated),
+            show=lambda captions: _show(captioner, validation_rows, kept, validated),
+            parameter_groups=_parameter_groups(loss, recipe),
+        )
+
+    def _encode(self) -> tuple[Vocabulary, CaptionExamples]:
+        """The vocabulary and the training captions in its numbers; prints what there is."""
+        recipe, train = self.recipe, self.sources["train"]
+        for name, source in (("training", train), ("validation", self.sources["validation"])):
+            print(f"{name}: {len(source):,} photos, {sum(map(len, source.captions)):,} captions")
+            if source.report:
+                print(source.report)
+        if self.start is None:
+            vocabulary = Vocabulary.build(chain(*train.words), recipe.minimum_count)
+            origin = f"seen {recipe.minimum_count} times or more"
+        else:
+            vocabulary = self.start.vocabulary
+            origin = f"of {self.start.source}"
+        print(f"vocabulary: {len(vocabulary):,} words {origin}")
+        examples = encode_captions(train.words, vocabulary, recipe.data.maximum_length)
+        if examples.truncated:
+            print(f"{examples.truncated:,} captions cut to {recipe.data.maximum_length} words")
+        return vocabulary, examples
+
+    def _photo_rows(self, captioner: Captioner, engine: Engine) -> tuple[Rows, Rows]:
+        """Rows that the encoder reads in every step."""
+        recipe = self.recipe
+        precision = "float32" if recipe.encoder.train else recipe.features.precision
+        workers = loading_workers(engine.device, engine.local_size)
+        train, validation = (
+            PixelRows(
+                source,
+                recipe.preprocessing,
+                captioner.encoder,
+                recipe.augmentation,
+                precision,
+                workers,
+            )
+            for source in self.sources.values()
+        )
+        return train, validation
+
+    def _stored_rows(
+        self, folder: Path, captioner: Captioner, engine: Engine, examples: CaptionExamples
+    ) -> tuple[Rows, Rows, list[int]]:
+        """Rows of the feature store, and the validation photos that could be read.
+
+        Examples of unreadable photos are removed.
+        """
+        store = stored_features(
+            self.recipe,
+            folder,
+            captioner.encoder,
+            self.sources,
+            engine.rank,
+            engine.size,
+            engine.local_size,
+        )
+        workers = min(2, loading_workers(engine.device, engine.local_size))  # rows need no more
+        train, validation = self.sources["train"], self.sources["validation"]
+        train_rows = StoredRows(
+            store["train"],
+            len(train),
+            self.recipe.features.mirror,
+            torch.float16 if engine.device.type == "cuda" else torch.float32,
+            workers,
+        )
+        validation_rows = StoredRows(
+            store["validation"], len(validation), mirror=False, workers=workers
+        )
+        usable = set(readable(train, store["train"]))
+        examples.examples[:] = [item for item in examples.examples if item.row in usable]
+        return train_rows, validation_rows, readable(validation, store["validation"])
+
+
+def _generate(
+    captioner: Captioner, rows: Rows, kept: Sequence[int], batches: Sequence[Sequence[int]]
+) -> Iterator[list[str]]:
+    """Captions of validation photos, batch by batch; numbers count the photos that are kept."""
+    wanted = [[kept[number] for number in numbers] for numbers in batches]
+    for vectors in annotation_batches(rows, wanted):
+        yield [caption.text for caption in captioner.caption_annotations(vectors)]
+
+
+def scores_of(captions: Sequence[str], source: Source) -> dict[str, float]:
+    """Scores of one caption a photo against the source's captions, by name; see `SCORES`.
+
+    `exact match` is the share of captions that equal one of their references word for word.
+    """
+    found = evaluate_captions(list(captions), source.captions).as_dict()
+    scores = {name: found[name] for name in (*SCORES[:-1], "brevity_penalty")}
+    # As the words stand, and as the text reads: "a man 's hat" and "a man's hat".
+    exact = [
+        caption.split() in references or tokenize(caption) in references
+        for caption, references in zip(captions, source.words, strict=True)
+    ]
+    scores["exact match"] = sum(exact) / len(exact)
+    return scores
+
+
+def write_captions(source: Source, folder: Path, captions: Sequence[str]) -> None:
+    """Write one caption a photo into the run's folder, in COCO's result format."""
+    write_results(folder / RESULTS, dict(zip(source.image_ids, captions, strict=True)))
+
+
+def _show(
+    captioner: Captioner, rows: Rows, kept: Sequence[int], source: Source
+) -> list[ShownExample]:
+    """The first photos with their captions and maps; an unreadable photo has no picture."""
+    shown = []
+    for index, row in enumerate(kept[:SHOWN]):
+        annotations = rows.encode(rows.read(torch.tensor([row])))
+        references = "\n".join(f"- {caption}" for caption in source.captions[index])
+        picture = region = photo = None
+        with contextlib.suppress(UserError):
+            photo = source.open_photo(index)
+            region = captioner.preprocessing.region(photo.width, photo.height)
+        caption = captioner.caption_annotations(annotations, None, [region])[0]
+        if photo is not None and region is not None and caption.words:
+            picture = panels(photo, caption.words, caption.attention, region, panel_size=160)
+        text = f"**{caption.text}**\n\n{references}"
+        shown.append(ShownExample(f"photo {source.image_ids[index]}", text, picture))
+    return shown
+
+
+def _some_rows(examples: list[CaptionExample]) -> Tensor:
+    """Rows of at most `STANDARDISED_BY` photos with captions, evenly spread."""
+    rows = sorted({example.row for example in examples})
+    count = min(len(rows), STANDARDISED_BY)
+    return torch.tensor([rows[place * len(rows) // count] for place in range(count)])
+
+
+def _check_validation(photos: int) -> None:
+    if photos < 2:
+        raise UserError(f"CIDEr-D needs two photos or more to validate on, and there are {photos}")
+
+
+def _parameter_groups(model: Loss, recipe: CaptioningRecipe) -> list[dict[str, object]]:
+    groups: list[dict[str, object]] = [{"params": _trained(model.decoder)}]
+    if model.encoder is not None:
+        groups.append(
+            {
+                "params": _trained(model.encoder),
+                "lr": recipe.training.encoder_learning_rate or recipe.training.learning_rate,
+            }
+        )
+    return groups
+
+
+def _trained(module: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """The parameters that are trained."""
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]

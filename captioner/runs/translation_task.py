@@ -1,0 +1,173 @@
+"""Translation as a task: reads parallel text, learns its tokens, makes the translator."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from captioner.data.numbers import number_pairs
+from captioner.data.pairs import encode_pairs, report_cut_sources
+from captioner.data.parallel import ParallelText, SentencePair, read_parallel
+from captioner.data.source_problems import OnProblem, Problems
+from captioner.evaluation.translations import evaluate_translations, sacrebleu_metrics
+from captioner.files import write_text
+from captioner.runs.task import PreparedRun, batches_of
+from captioner.runs.translation_batches import TranslationBatches
+from captioner.runs.translation_recipe import ParallelData, TextConfig, TranslationRecipe
+from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
+from captioner.text.capitals import as_sentence
+from captioner.text.vocabulary_files import load_text_vocabulary, save_text_vocabulary
+from captioner.training import Engine, ShownExample
+from captioner.translate import TranslationLoss, Translator, save_translator
+from captioner.translate.translator_folder import JOINT, SOURCE, TARGET
+
+TRANSLATIONS = "translations.txt"
+"""In a run's folder: the best model's translations of the validation sources, one a line."""
+
+SHOWN = 8
+"""Sentences shown in TensorBoard."""
+
+
+@dataclass
+class TranslationTask:
+    """Follows `captioner.runs.task.Task`."""
+
+    recipe: TranslationRecipe
+    texts: dict[str, ParallelText] = field(default_factory=dict)
+
+    def read(self, folder: Path, resumed: bool) -> None:
+        """Read the text. Raises `UserError`, also without sacrebleu."""
+        sacrebleu_metrics()
+        training, validation = read_texts(self.recipe.data)
+        self.texts = {"training": training, "validation": validation}
+
+    def prepare(self, folder: Path, engine: Engine, resumed: bool) -> PreparedRun:
+        """Learn the vocabularies, make the translator and its batches. Raises `UserError`."""
+        recipe, pairs = self.recipe, self.texts["training"].pairs
+        if resumed:
+            source, target = _saved_vocabularies(folder, recipe.text.joint)
+        else:
+            source, target = learn_vocabularies(pairs, recipe.text)
+            if engine.is_main:
+                _save_vocabularies(folder, source, target)
+        maximum_length, capitals = recipe.data.maximum_length, recipe.text.capitals
+        validated = self.texts["validation"].pairs[: recipe.validation.sentences or None]
+        encoded = encode_pairs(pairs, source, target, maximum_length)
+        for name, text in self.texts.items():
+            print(f"{name}: {len(text.pairs):,} pairs of sentences")
+            if len(text.problems):
+                print(text.problems.summary())
+        print(f"vocabulary: {len(source):,} source and {len(target):,} target tokens")
+        if encoded.truncated:
+            print(f"training: {encoded.report(maximum_length)}")
+        read = (replace(each, source=as_sentence(each.source, capitals).text) for each in validated)
+        if cut := report_cut_sources(read, source, maximum_length):
+            print(f"validation: {cut}")
+        torch.manual_seed(recipe.training.seed)
+        model = recipe.model.make(len(source), len(target)).to(engine.device)
+        translator = Translator(
+            recipe.model, model, source, target, maximum_length, recipe.search, capitals=capitals
+        )
+        # Sentences of about one length together: less padding.
+        order = sorted(range(len(validated)), key=lambda number: len(validated[number].source))
+        return PreparedRun(
+            loss=TranslationLoss(model, recipe.objective),
+            batches=TranslationBatches(
+                encoded.examples, recipe.data.batch_tokens, recipe.training.seed
+            ),
+            validation_batches=batches_of(order, recipe.validation.batch_size),
+            generate=partial(_generate, translator, validated),
+            score=partial(_score, validated),
+            save=partial(save_translator, translator),
+            write_texts=_write_translations,
+            show=partial(_show, validated),
+        )
+
+
+def _generate(
+    translator: Translator, pairs: Sequence[SentencePair], batches: Sequence[Sequence[int]]
+) -> Iterator[list[str]]:
+    """Translations of validation sources, batch by batch."""
+    for numbers in batches:
+        sources = [pairs[number].source for number in numbers]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # Long sources were reported before.
+            translations = translator.translate(sources, None, len(sources))
+        yield [translation.text for translation in translations]
+
+
+def _score(
+    pairs: Sequence[SentencePair], translations: list[str]
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """The scores, and the record of them with sacrebleu's signatures."""
+    scores = evaluate_translations(translations, [pair.target for pair in pairs])
+    return scores.as_dict(), vars(scores).copy()
+
+
+def _write_translations(folder: Path, translations: Sequence[str]) -> None:
+    write_text(folder / TRANSLATIONS, "".join(f"{text}\n" for text in translations))
+
+
+def _show(pairs: Sequence[SentencePair], translations: Sequence[str]) -> list[ShownExample]:
+    """The first sentences with their translations."""
+    shown = zip(pairs[:SHOWN], translations, strict=False)
+    return [
+        ShownExample(f"line {pair.line}", f"{pair.source}\n\n**{text}**\n\n{pair.target}")
+        for pair, text in shown
+    ]
+
+
+def read_texts(data: ParallelData) -> tuple[ParallelText, ParallelText]:
+    """The training and the validation text. Raises `UserError` as `read_parallel` does."""
+    if data.format == "numbers":
+        numbers = data.numbers
+        pairs = number_pairs(
+            numbers.train + numbers.validation, numbers.seed, largest=numbers.largest
+        )
+        parts = pairs[: numbers.train], pairs[numbers.train :]
+        training, validation = (ParallelText(part, Problems("numbers", "refuse")) for part in parts)
+        return training, validation
+    files = (data.source, data.target), (data.validation_source, data.validation_target)
+    training, validation = (
+        read_parallel(cast(Path, source), cast(Path, target), cast(OnProblem, data.on_problem))
+        for source, target in files
+    )
+    return training, validation
+
+
+def learn_vocabularies(
+    pairs: Sequence[SentencePair], text: TextConfig
+) -> tuple[TextVocabulary, TextVocabulary]:
+    """The vocabularies of source and target; the same object where they are joint."""
+    sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    if text.joint:
+        both = _learn([*sides[0], *sides[1]], text)
+        return both, both
+    return _learn(sides[0], text), _learn(sides[1], text)
+
+
+def _learn(texts: list[str], text: TextConfig) -> TextVocabulary:
+    if text.kind == "words":
+        return WordVocabulary.learn(texts, text.minimum_count, text.case)
+    return SubwordVocabulary.learn(texts, text.size, text.case, text.method)
+
+
+def _save_vocabularies(folder: Path, source: TextVocabulary, target: TextVocabulary) -> None:
+    if source is target:
+        save_text_vocabulary(source, folder / JOINT)
+        return
+    save_text_vocabulary(source, folder / SOURCE)
+    save_text_vocabulary(target, folder / TARGET)
+
+
+def _saved_vocabularies(folder: Path, joint: bool) -> tuple[TextVocabulary, TextVocabulary]:
+    if joint:
+        both = load_text_vocabulary(folder / JOINT)
+        return both, both
+    return load_text_vocabulary(folder / SOURCE), load_text_vocabulary(folder / TARGET)
