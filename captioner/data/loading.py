@@ -42,11 +42,14 @@ def load_ahead(
 
 
 def loading_workers(device: torch.device, local_ranks: int = 1) -> int:
-    """The number of processes that load photos for a GPU, which `local_ranks` processes share.
+    """The number of processes that load photos for a model on a device.
 
-    0 on a CPU: the model uses every core.
+    local_ranks: processes that share the cores.
+    0 on a CPU, where the model uses every core, and on MPS, where macOS cannot fork safely.
     """
-    return 0 if device.type == "cpu" else max(1, min(8, (os.cpu_count() or 1) // local_ranks))
+    if device.type != "cuda":
+        return 0
+    return max(1, min(8, (os.cpu_count() or 1) // local_ranks))
 
 
 class _Items(Dataset[Any]):

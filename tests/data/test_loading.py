@@ -66,7 +66,7 @@ def test_a_cpu_has_no_loading_processes_and_a_gpu_a_share_of_the_cores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 12)
-    assert loading_workers(torch.device("cpu")) == 0
+    assert [loading_workers(torch.device(kind)) for kind in ("cpu", "mps")] == [0, 0]
     counts = [loading_workers(torch.device("cuda"), ranks) for ranks in (1, 2, 4, 100)]
     assert counts == [8, 6, 3, 1]
 
