@@ -67,7 +67,8 @@ def run(folder: Path, *arguments: str) -> str:
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(errors):
         patch.chdir(folder)
         patch.setattr(sys, "argv", [program, *own])
-        patch.syspath_prepend(str(ROOT / "scripts"))
+        if not as_module:
+            patch.syspath_prepend(str(Path(program).parent))
         with pytest.raises(SystemExit) as ended:
             (runpy.run_module if as_module else runpy.run_path)(program, run_name="__main__")
     assert ended.value.code == 0, errors.getvalue()

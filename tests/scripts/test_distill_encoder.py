@@ -20,7 +20,7 @@ from captioner.vision.weights import build_encoder
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "default_model"))
     import distill_encoder
 
     return distill_encoder
@@ -41,7 +41,7 @@ def photos(tmp_path: Path) -> Path:
 def distil(folder: Path, *arguments: str) -> dict[str, float]:
     said = run(
         folder,
-        str(ROOT / "scripts/distill_encoder.py"),
+        str(ROOT / "scripts/default_model/distill_encoder.py"),
         *("--photos", "photos", "--train", "train.txt", "--validation", "validation.txt"),
         *("--teacher", "teacher.safetensors", "--width", "0.1", "--batch-size", "3"),
         *("--size", "64", "--epochs", "2", "--device", "cpu", *arguments),
@@ -221,7 +221,7 @@ def test_half_of_the_photos_are_mixed_with_their_neighbour(script: ModuleType) -
 def test_a_classifier_is_what_its_blocks_make_of_a_photo(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "default_model"))
     from teacher import Classifier
 
     tensors = mobile_net(0.75, last=13)
@@ -237,7 +237,7 @@ def test_a_classifier_is_what_its_blocks_make_of_a_photo(
 def test_a_teacher_of_other_sizes_is_refused_by_name(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "default_model"))
     from teacher import Classifier, Teacher
 
     save_file(mobile_net(0.75, last=13), tmp_path / "narrow.safetensors")
@@ -278,7 +278,7 @@ def test_every_layer_of_a_teacher_is_checked(
     tensor: torch.Tensor | None,
     message: str,
 ) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "default_model"))
     from teacher import Teacher
 
     tensors = mobile_net(1.0, last=12)
@@ -294,7 +294,7 @@ def test_every_layer_of_a_teacher_is_checked(
 def test_every_layer_of_a_classifier_is_checked(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "default_model"))
     from teacher import Classifier
 
     tensors = mobile_net(0.25, last=13)

@@ -44,7 +44,7 @@ def config(tmp_path: Path) -> Path:
 def test_a_decoder_trains_on_what_the_teacher_sees(
     tmp_path: Path, config: Path, teacher: Path
 ) -> None:
-    script = str(ROOT / "scripts/teacher_features.py")
+    script = str(ROOT / "scripts/default_model/teacher_features.py")
     said = run(tmp_path, script, "config.yaml", "--teacher", "teacher.safetensors")
     assert "train: 4 images" in said
     assert "validation: 2 images" in said

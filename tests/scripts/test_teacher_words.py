@@ -15,7 +15,7 @@ CAPTIONS = {"0.jpg": ["a dog runs", "a black dog on grass"], "1.jpg": ["a man", 
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "default_model"))
     import teacher_words
 
     return teacher_words

@@ -7,7 +7,7 @@ divided by its standard deviation over the first training photos, so that all co
 The config's `encoder.weights` names a file that is written where there is none: weights drawn at
 random, which stand for the teacher's. A model that is trained on these stores can be validated
 and measured on them, but cannot caption a photo: its own encoder does not see. Eyes that stand for
-the teacher's are what `scripts/distill_encoder.py --decoder` gives it.
+the teacher's are what `scripts/default_model/distill_encoder.py --decoder` gives it.
 """
 
 from __future__ import annotations

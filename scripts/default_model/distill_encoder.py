@@ -11,7 +11,7 @@ overlaid by another one, a blend or a pasted rectangle, so that teacher and stud
 that no photo album has (Zhang et al. 2018, *mixup*; Yun et al. 2019, *CutMix*; Beyer et al. 2022,
 *Knowledge distillation: a good teacher is patient and consistent*). With --decoder, a decoder that
 was trained on block 11 reads captions from the student's map as well as from the teacher's, and is
-to say the same next word; see `scripts/teacher_words.py`.
+to say the same next word; see `scripts/default_model/teacher_words.py`.
 
 OUT gets `encoder.safetensors`, the encoder of the best epoch, which `encoder.weights` of a config
 may name, and the checkpoint and log of the run; with --decoder also `model`, that decoder with

@@ -6,8 +6,8 @@ each step gives on validation photos is printed when it is done. `done.txt` in i
 time it took, over all its beginnings, and what was done; where something else is asked for than was
 done (another --data, say), that is refused.
 
-  python scripts/build_default_model.py --data data/flickr8k --teachers data/teacher --out runs/m
-  python scripts/build_default_model.py ... --only eyes words
+  python scripts/default_model/build.py --data data/flickr8k --teachers data/teacher --out runs/m
+  python scripts/default_model/build.py ... --only eyes words
 
 The data folder holds Flickr8k.token.txt, images/, train.txt and val.txt (one photo name a line);
 the folder of the teachers mobilenet_v1_1.0_224.safetensors and mobilenet_v1_0.75_224.safetensors.
@@ -35,7 +35,7 @@ from captioner.errors import UserError
 from captioner.files import atomic_folder, read_json, read_text, real_path, write_bytes, write_text
 
 SCRIPTS = Path(__file__).resolve().parent
-CONFIGS = SCRIPTS.parent / "configs"
+CONFIGS = SCRIPTS.parents[1] / "configs"
 SCORES = ("block 11", "block 12", "BLEU-1", "BLEU-4", "ROUGE-L", "CIDEr-D")
 RUN, EVALUATION, CALIBRATION = "log.jsonl", "evaluation.json", "calibration.json"
 DONE, BEGUN = "done.txt", "begun.txt"
@@ -230,7 +230,7 @@ def figures(step: Step, folder: Path) -> str:
 
 def described(step: Step) -> str:
     """What a step does, in lines, whatever Python does it and wherever the repository lies."""
-    root = str(SCRIPTS.parent)
+    root = str(SCRIPTS.parents[1])
     lines = [shlex.join(command).replace(f"{root}/", "") for command in step.commands]
     return "\n".join(lines) + "\n"
 

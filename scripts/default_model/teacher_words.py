@@ -1,8 +1,8 @@
 """What a decoder says when it looks at a teacher's map: another thing for a student to reproduce.
 
-The decoder was trained on the teacher's block 11 (`scripts/teacher_features.py`, then `captioner
-train configs/default_model.yaml`) and stays as it is. It reads captions once from the teacher's map
-and once from the student's, and what it says of the next word should be the same (Hinton et al.
+The decoder was trained on the teacher's block 11 (`teacher_features.py`, then `captioner train
+configs/default_model.yaml`) and stays as it is. It reads captions once from the teacher's map and
+once from the student's, and what it says of the next word should be the same (Hinton et al.
 2015, *Distilling the Knowledge in a Neural Network*). So the student learns best what words need,
 where the error of the map itself counts all it shows alike.
 """

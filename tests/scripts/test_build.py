@@ -19,10 +19,10 @@ DATA, TEACHERS = Path("data/flickr8k"), Path("data/teacher")
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    import build_default_model
+    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "default_model"))
+    import build
 
-    return build_default_model
+    return build
 
 
 class Machine:
