@@ -1,0 +1,317 @@
+"""Distil an encoder: a VGG learns to see what better networks see, on every photo there is.
+
+The target of the annotation vectors is what `teachers.TeacherMaps` makes of a photo, by one linear
+layer that the decoder takes in afterwards (`fold.py`). Their mean also learns the class
+probabilities of a classifier of ImageNet's 1,001 classes. The encoder starts from given weights;
+`--freeze` leaves its first stages as they are, which halves the time of a step.
+
+  python scripts/everyday_model/distill.py --flickr data/flickr8k --everyday data/everyday \\
+      --teachers data/teachers --start-from default --freeze 3 --epochs 2 --out runs/eyes
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import photos as worlds
+import torch
+from safetensors.torch import load_file, save_file
+from teachers import GROUPS, Boxes, Detector, TeacherMaps, load_teacher
+from torch import Tensor, nn
+from torch.nn import functional
+from torchvision.transforms.v2 import functional as transforms
+
+from captioner.cli.program import run_program
+from captioner.files import atomic_path, check_writable
+from captioner.progress import progress_bar
+from captioner.training import TrainingConfig, Validation, train
+from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
+from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
+from captioner.vision.weights import build_encoder
+
+CLASSES = 1001
+CLASSES_WEIGHT = 0.1
+"""Weight of the divergence from the class probabilities, in nats."""
+
+GROUP_WEIGHTS = {"block 10": 1.0, "block 15": 1.0, "things": 0.5}
+"""Weights of the mean squared errors."""
+
+LEAST_CROP = 0.35
+"""Least share of a photo's area that a training crop has."""
+
+SAMPLE = 400
+"""Photos over which channels are standardised and the linear layer is begun."""
+
+VALIDATION_PHOTOS = 300
+"""Photos of Flickr8k's validation split that are looked at."""
+
+
+class DistillationBatch(NamedTuple):
+    """Crops (B, 3, S, S) in [0, 1], their target (B, 512, S/16, S/16) and classes (B, 1001).
+
+    classes: log-probabilities.
+    """
+
+    pixels: Tensor
+    target: Tensor
+    classes: Tensor
+
+    def to(self, device: torch.device | str) -> DistillationBatch:
+        """The batch on another device."""
+        return DistillationBatch(*(tensor.to(device) for tensor in self))
+
+
+class Student(nn.Module):
+    """The encoder, and the two linear layers that read its annotation vectors."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, encoder: VGGEncoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.maps = nn.Conv2d(ANNOTATION_SIZE, sum(GROUPS.values()), kernel_size=1)
+        self.classifier = nn.Linear(ANNOTATION_SIZE, CLASSES)
+        for name, values in (("mean", IMAGENET_MEAN), ("deviation", IMAGENET_STANDARD_DEVIATION)):
+            self.register_buffer(name, torch.tensor(values).view(1, 3, 1, 1), persistent=False)
+
+    def annotations(self, pixels: Tensor) -> Tensor:
+        """Photos (B, 3, S, S) in [0, 1] -> annotation vectors as a map (B, 512, S/16, S/16)."""
+        side = pixels.shape[-1] // 16
+        vectors: Tensor = self.encoder((pixels - self.mean) / self.deviation)  # (B, L, 512)
+        return vectors.transpose(1, 2).unflatten(2, (side, side))
+
+    def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Photos (B, 3, S, S) in [0, 1] -> maps (B, 512, S/16, S/16) and logits (B, 1001)."""
+        annotations = self.annotations(pixels)
+        return self.maps(annotations), self.classifier(annotations.mean(dim=(2, 3)))
+
+    def loss(self, batch: DistillationBatch) -> dict[str, Tensor]:
+        """Mean squared error of each group of channels, and the divergence from the classes."""
+        maps, logits = self(batch.pixels)
+        sizes = list(GROUPS.values())
+        parts = zip(maps.float().split(sizes, 1), batch.target.split(sizes, 1), strict=True)
+        report = {
+            name: functional.mse_loss(seen, wanted)
+            for name, (seen, wanted) in zip(GROUPS, parts, strict=True)
+        }
+        report["classes"] = functional.kl_div(
+            logits.float().log_softmax(dim=1), batch.classes, reduction="batchmean", log_target=True
+        )
+        total = torch.stack([GROUP_WEIGHTS[name] * report[name] for name in GROUPS]).sum()
+        return {"loss": total + CLASSES_WEIGHT * report["classes"], **report}
+
+    @torch.no_grad()
+    def begin(self, pixels: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
+        """Set the linear layer to the least squares solution over photos, in batches."""
+        gram = torch.zeros(ANNOTATION_SIZE + 1, ANNOTATION_SIZE + 1, dtype=torch.float64)
+        cross = torch.zeros(ANNOTATION_SIZE + 1, sum(GROUPS.values()), dtype=torch.float64)
+        for part, target in zip(pixels, targets, strict=True):
+            vectors = self.annotations(part).permute(0, 2, 3, 1).flatten(0, 2)  # (B L, 512)
+            vectors = functional.pad(vectors, (0, 1), value=1.0).double()  # (B L, 513)
+            gram += vectors.T @ vectors
+            cross += vectors.T @ target.permute(0, 2, 3, 1).flatten(0, 2).double()
+        ridge = 1e-3 * gram.diagonal().mean() * torch.eye(len(gram), dtype=torch.float64)
+        solution = torch.linalg.solve(gram + ridge, cross).float()  # (513, 512)
+        assert self.maps.bias is not None
+        self.maps.weight.copy_(solution[:-1].T[:, :, None, None])
+        self.maps.bias.copy_(solution[-1])
+
+
+@dataclass(frozen=True)
+class Crops:
+    """The training photos in batches, cut and mirrored anew each epoch, with their targets."""
+
+    photos: Tensor
+    boxes: Sequence[Boxes]
+    teacher: TeacherMaps
+    classifier: nn.Module
+    batch_size: int
+    size: int
+    seed: int
+
+    def steps(self, epoch: int) -> int:
+        """How many batches an epoch has; a last smaller one is left out."""
+        return len(self.photos) // self.batch_size
+
+    def batches(self, epoch: int, first: int) -> Iterator[DistillationBatch]:
+        """The batches of an epoch from number `first` on."""
+        generator = torch.Generator().manual_seed(self.seed * 1_000 + epoch)
+        order = torch.randperm(len(self.photos), generator=generator)
+        for number in range(first, self.steps(epoch)):
+            rows = order[number * self.batch_size : (number + 1) * self.batch_size].tolist()
+            generator = torch.Generator().manual_seed((self.seed * 1_000 + epoch) * 10**5 + number)
+            cuts = [self._cut(row, generator) for row in rows]
+            pixels = torch.stack([photo for photo, _ in cuts]).float() / 255  # (B, 3, S, S)
+            light = 1 + 0.5 * (torch.rand(len(rows), 3, 1, 1, generator=generator) - 0.5)
+            pixels = (pixels * light).clamp(max=1).contiguous(memory_format=torch.channels_last)
+            target = self.teacher(pixels, [boxes for _, boxes in cuts])
+            with torch.no_grad():
+                logits = self.classifier(pixels, ["logits"])["logits"]  # (B, 1001)
+            yield DistillationBatch(pixels, target, logits.log_softmax(dim=1))
+
+    def _cut(self, row: int, generator: torch.Generator) -> tuple[Tensor, Boxes]:
+        """A crop (3, size, size) of a photo, mirrored or not, and the boxes as they lie in it."""
+        side = self.photos.shape[-1]
+        draws = torch.rand(5, generator=generator).tolist()
+        share, stretch, mirrored = draws[0], (4 / 3) ** (draws[1] - 0.5), draws[2] < 0.5
+        edge = side * (LEAST_CROP + (1 - LEAST_CROP) * share) ** 0.5
+        width, height = (min(side, round(edge * factor)) for factor in (stretch, 1 / stretch))
+        left, top = round(draws[3] * (side - width)), round(draws[4] * (side - height))
+        size = [self.size, self.size]
+        cut = transforms.resized_crop(
+            self.photos[row], top, left, height, width, size, antialias=True
+        )  # (3, size, size)
+        labels, scores, corners = self.boxes[row]
+        shift = torch.tensor([left, top, left, top]) / side
+        scale = torch.tensor([width, height, width, height]) / side
+        moved = (corners - shift) / scale  # (M, 4)
+        if mirrored:
+            cut = cut.flip(-1)
+            moved = moved * torch.tensor([-1, 1, -1, 1]) + torch.tensor([1, 0, 1, 0])
+            moved = moved[:, [2, 1, 0, 3]]
+        inside = moved.clamp(0, 1)
+        area = (moved[:, 2:] - moved[:, :2]).prod(dim=1).clamp(min=1e-6)  # (M,)
+        seen = (inside[:, 2:] - inside[:, :2]).prod(dim=1) > 0.3 * area  # (M,)
+        return cut, Boxes(labels[seen], scores[seen], inside[seen])
+
+
+def explained_variance(seen: Tensor, target: Tensor) -> float:
+    """1 - residual / variance about each channel's mean, of maps (N, C, h, w)."""
+    residual = (seen - target).square().sum()
+    return 1 - float(residual / (target - target.mean(dim=(0, 2, 3), keepdim=True)).square().sum())
+
+
+def explained(
+    student: Student, teacher: TeacherMaps, photos: Tensor, boxes: Sequence[Boxes]
+) -> dict[str, float]:
+    """What share of the variance of each group of channels the student explains."""
+    seen, wanted = [], []
+    for number, pixels in enumerate(worlds.batches(photos, 50)):
+        seen.append(student(pixels)[0])
+        wanted.append(teacher(pixels, boxes[number * 50 : number * 50 + len(pixels)]))
+    sizes = list(GROUPS.values())
+    pairs = zip(torch.cat(seen).split(sizes, 1), torch.cat(wanted).split(sizes, 1), strict=True)
+    return {name: explained_variance(*pair) for name, pair in zip(GROUPS, pairs, strict=True)}
+
+
+def detect(photos: Tensor, folder: Path, file: Path) -> list[Boxes]:
+    """The things in photos (N, 3, S, S), uint8; kept in a file, and read from it the next time."""
+    if not file.exists():
+        detector, found = Detector(folder), []
+        progress = progress_bar("detecting", len(photos), "photos")
+        for pixels in worlds.batches(photos, 32):
+            found += detector(pixels)
+            progress.update(len(pixels))
+        progress.close()
+        counts = torch.tensor([len(boxes.labels) for boxes in found])
+        joined = {name: torch.cat([getattr(b, name) for b in found]) for name in Boxes._fields}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_path(file) as temporary:
+            save_file({"counts": counts, **joined}, temporary)
+    stored = load_file(file)
+    parts = [stored[name].split(stored["counts"].tolist()) for name in Boxes._fields]
+    return [Boxes(*of_photo) for of_photo in zip(*parts, strict=True)]
+
+
+def main() -> None:
+    """Distil."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, purpose in (
+        ("flickr", "folder of Flickr8k"),
+        ("everyday", "folder of the everyday photos"),
+        ("teachers", "folder of the teachers"),
+        ("out", "the run's folder"),
+    ):
+        parser.add_argument(f"--{name}", type=Path, required=True, help=purpose)
+    parser.add_argument("--start-from", required=True, help="encoder weights or a model folder")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
+    parser.add_argument("--name", default="vgg11_bn", help="which VGG (default: %(default)s)")
+    parser.add_argument("--freeze", type=int, default=0, help="stages left as they are")
+    parser.add_argument("--epochs", type=int, default=6, help="default: %(default)s")
+    parser.add_argument("--batch-size", type=int, default=32, help="default: %(default)s")
+    parser.add_argument("--size", type=int, default=160, help="side of a crop in pixels")
+    parser.add_argument("--learning-rate", type=float, default=1e-3, help="default: %(default)s")
+    parser.add_argument("--precision", default="float32", help="or bfloat16")
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    arguments = parser.parse_args()
+    check_writable("--out", arguments.out)
+    folders = worlds.Folders(arguments.flickr, arguments.everyday)
+    training_photos = folders.training_photos()
+    validation = {
+        "Flickr8k": folders.flickr_photos("val")[:VALIDATION_PHOTOS],
+        "everyday": list(folders.everyday_captions("val")),
+    }
+    steps = len(training_photos) // arguments.batch_size * arguments.epochs
+    training = TrainingConfig(
+        epochs=arguments.epochs,
+        batch_size=arguments.batch_size,
+        learning_rate=arguments.learning_rate,
+        weight_decay=1e-2,
+        clip_norm=0.0,
+        schedule="cosine",
+        warmup_steps=steps // 20,
+        patience=0,
+        precision=arguments.precision,
+        seed=arguments.seed,
+    )
+    torch.manual_seed(arguments.seed)
+    student = Student(build_encoder(VGGConfig(arguments.name), arguments.start_from))
+    student.encoder.freeze(arguments.freeze, batch_norm=False)
+    photos = worlds.load_photos(training_photos)
+    boxes = detect(photos, arguments.teachers, arguments.out / "boxes.safetensors")
+    held_out = {
+        name: (
+            loaded := worlds.load_photos(paths),
+            detect(loaded, arguments.teachers, arguments.out / f"boxes_{name}.safetensors"),
+        )
+        for name, paths in validation.items()
+    }
+    teacher = TeacherMaps(arguments.teachers)
+    sample = torch.randperm(len(photos), generator=torch.Generator().manual_seed(0))[:SAMPLE]
+    sample_boxes = [boxes[row] for row in sample.tolist()]
+    pixels = list(worlds.batches(photos[sample], 50))
+    teacher.fit(pixels, sample_boxes)
+    targets = [teacher(part, sample_boxes[50 * n : 50 * n + 50]) for n, part in enumerate(pixels)]
+    student.eval()
+    student.begin(pixels, targets)
+    student.to(memory_format=torch.channels_last)
+
+    def validate() -> dict[str, float]:
+        scores = {
+            f"{world} {group}": value
+            for world, (loaded, found) in held_out.items()
+            for group, value in explained(student, teacher, loaded, found).items()
+        }
+        return {**scores, "mean": sum(scores.values()) / len(scores)}
+
+    def keep(scores: dict[str, float]) -> None:
+        tensors = {name: t.contiguous() for name, t in student.encoder.state_dict().items()}
+        with atomic_path(arguments.out / "encoder.safetensors") as temporary:
+            save_file(tensors, temporary)
+        readout = {"weight": student.maps.weight.detach().contiguous(), "bias": student.maps.bias}
+        readout |= {"mean": teacher.mean, "deviation": teacher.deviation}
+        with atomic_path(arguments.out / "readout.safetensors") as temporary:
+            save_file({name: t.detach().contiguous() for name, t in readout.items()}, temporary)
+
+    if not arguments.resume:
+        with torch.no_grad():
+            scores = validate()
+        print("before: " + ", ".join(f"{k} {v:.3f}" for k, v in scores.items()), flush=True)
+    crops = Crops(
+        *(photos, boxes, teacher, load_teacher(arguments.teachers, "mobilenet_edgetpu_075")),
+        *(arguments.batch_size, arguments.size, arguments.seed),
+    )
+    validation_run = Validation(validate, "mean", keep)
+    train(student, crops, training, arguments.out, validation_run, arguments.resume)
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main, Path(__file__).stem))

@@ -1,0 +1,135 @@
+"""The steps towards a captioner for everyday photos: boxes as maps, retrieval, folding."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from scripts_samples import ROOT
+
+from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
+from captioner.errors import UserError
+
+NAMES = ("photos", "teachers", "global_features", "pseudo_captions", "distill", "fold")
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "everyday_model"))
+    yield SimpleNamespace(**{name: __import__(name) for name in NAMES})
+    for name in NAMES:
+        del sys.modules[name]
+
+
+def test_a_box_covers_the_cells_whose_centres_it_holds(scripts: Any) -> None:
+    boxes = scripts.teachers.Boxes(
+        torch.tensor([3, 3, 7]),
+        torch.tensor([0.5, 0.9, 0.4]),
+        # Half of the photo; its lower right quarter; a speck in the second cell of the first row.
+        torch.tensor([[0, 0, 1, 0.5], [0.5, 0.5, 1, 1], [0.3, 0.1, 0.32, 0.12]]),
+    )
+    nothing = scripts.teachers.Boxes(torch.tensor([]).long(), torch.tensor([]), torch.zeros(0, 4))
+    maps = scripts.teachers.paint([boxes, nothing], 4)
+    assert maps.shape == (2, 80, 4, 4)
+    expected = torch.tensor([[0.5] * 4, [0.5] * 4, [0, 0, 0.9, 0.9], [0, 0, 0.9, 0.9]])
+    assert torch.allclose(maps[0, 3], expected)
+    assert maps[0, 7].nonzero().tolist() == [[0, 1]]
+    assert int(maps[1].count_nonzero()) == 0
+
+
+def test_boxes_move_with_the_crop(scripts: Any) -> None:
+    photo = torch.zeros(1, 3, 100, 100, dtype=torch.uint8)
+    photo[:, :, 40:60, 20:40] = 255
+    box = scripts.teachers.Boxes(
+        torch.tensor([0]), torch.tensor([1.0]), torch.tensor([[0.2, 0.4, 0.4, 0.6]])
+    )
+    crops = scripts.distill.Crops(photo, [box], None, None, 1, 96, 0)
+    seen = 0
+    for seed in range(20):
+        cut, moved = crops._cut(0, torch.Generator().manual_seed(seed))
+        if len(moved.labels) == 0:
+            continue
+        seen += 1
+        left, top, right, bottom = (moved.corners[0] * 96).round().int().tolist()
+        bright = cut[0].float() / 255
+        assert float(bright[top:bottom, left:right].mean()) > 0.8
+        assert float(bright.sum()) == pytest.approx((right - left) * (bottom - top), rel=0.25)
+    assert seen > 10
+
+
+def test_a_linear_map_comes_back(scripts: Any) -> None:
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(300, 6, generator=generator)
+    truth = torch.randn(6, 4, generator=generator)
+    mean, deviation, solution, centre = scripts.pseudo_captions.regress(
+        features, features @ truth + 2.0, torch.ones(300), ridge=1e-8
+    )
+    predicted = (features - mean) / deviation @ solution + centre
+    assert torch.allclose(predicted, features @ truth + 2.0, atol=1e-3)
+
+
+def test_captions_are_retrieved_by_words_and_by_things(scripts: Any) -> None:
+    pseudo = scripts.pseudo_captions
+    texts = ["a dog runs on the grass", "a dog plays on grass", "a pizza lies on a plate"] * 40
+    captions = [text.split() for text in texts]
+    space = pseudo.WordSpace(captions, least=2)
+    vectors = space(captions)
+    assert torch.allclose(vectors.norm(dim=1), torch.ones(len(captions)), atol=1e-4)
+    classes = ["dog", "pizza"]
+    named = pseudo.things_named(captions, classes)
+    assert named[:3].tolist() == [[1, 0], [1, 0], [0, 1]]
+    wanted = space([["dog", "grass"]])
+    dogs = pseudo.retrieve(wanted, torch.tensor([[0.9, 0.0]]), captions, vectors, named, 3)
+    assert all("dog" in words for words in dogs[0])
+    pizza = pseudo.retrieve(wanted, torch.tensor([[0.0, 0.9]]), captions, vectors, named, 3)
+    assert all("pizza" in words for words in pizza[0])
+
+
+def test_a_folded_decoder_says_what_it_said_of_the_teachers_maps(scripts: Any) -> None:
+    torch.manual_seed(0)
+    config = DecoderConfig(
+        embedding_size=8, hidden_size=8, attention_size=8, memory_size=6, standardise=True
+    )
+    decoder = ShowAttendTellDecoder(config, 12).eval()
+    vectors = torch.randn(5, 16, 6) * 3 + 1  # of the encoder
+    readout = {"weight": torch.randn(6, 6, 1, 1), "bias": torch.randn(6)}
+    wanted = vectors @ readout["weight"].flatten(1).T + readout["bias"]  # of the teachers
+    assert decoder.standardisation is not None
+    decoder.standardisation.fit([wanted])
+    words = torch.randint(12, (5, 1, 4))
+    with torch.no_grad():
+        before = decoder(decoder.remember(wanted), words).logits
+        scripts.fold.fold(decoder, readout, vectors)
+        after = decoder(decoder.remember(vectors), words).logits
+    assert torch.allclose(before, after, atol=1e-4)
+    plain = ShowAttendTellDecoder(DecoderConfig(memory_size=6), 12)
+    with pytest.raises(UserError, match="must standardise"):
+        scripts.fold.fold(plain, readout, vectors)
+
+
+def test_the_photos_of_both_worlds_are_listed(scripts: Any, tmp_path: Path) -> None:
+    (tmp_path / "flickr").mkdir()
+    (tmp_path / "flickr/train.txt").write_text("a.jpg\nb.jpg\n")
+    everyday = tmp_path / "everyday"
+    (everyday / "unlabelled").mkdir(parents=True)
+    (everyday / "unlabelled/z.jpg").touch()
+    content = {
+        "images": [{"id": 1, "file_name": "1.jpg"}],
+        "annotations": [{"image_id": 1, "caption": "a cup"}, {"image_id": 1, "caption": "tea"}],
+    }
+    (everyday / "captions_train.json").write_text(json.dumps(content))
+    folders = scripts.photos.Folders(tmp_path / "flickr", everyday)
+    names = [path.name for path in folders.training_photos()]
+    assert names == ["a.jpg", "b.jpg", "1.jpg", "z.jpg"]
+    assert list(folders.everyday_captions("train").values()) == [["a cup", "tea"]]
+    (everyday / "captions_train.json").write_text("[]")
+    with pytest.raises(UserError, match="not in COCO's format"):
+        folders.everyday_captions("train")
+    with pytest.raises(UserError, match=r"has no teachers\.py"):
+        scripts.teachers.load_teacher(tmp_path, "efficientnet_lite0")
