@@ -223,6 +223,11 @@ def _sentence(kind: type[Config], error: ValidationError) -> str:
         return (
             f"{_dotted(place)} {_show(first['input'])} is not one of {', '.join(map(str, known))}"
         )
+    if code == "value_error" and place:
+        message, section = str(first["ctx"]["error"]), _section_at(kind, place)
+        starts = message.partition(" ")[0].partition(".")[0]
+        if section is not None and starts in section.model_fields:
+            return f"{_dotted(place)}.{message}"
     return error_sentence(first, place)
 
 
@@ -239,7 +244,7 @@ def error_sentence(error: Mapping[str, Any], place: tuple[int | str, ...]) -> st
     if code == "too_long":
         return f"{path} has too many items, found {_show(value)}"
     if code == "value_error":
-        return f"{path}.{context['error']}" if path else str(context["error"])
+        return f"{path}: {context['error']}" if path else str(context["error"])
     if code in ("model_type", "model_attributes_type"):
         return f"{path + ': ' if path else ''}expected fields with values, found {_show(value)}"
     if code in _LIMITS:

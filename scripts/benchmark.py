@@ -247,7 +247,12 @@ def store_reading(machine: Machine, batch_size: int) -> Result:
     content = make_annotations(machine, batch_size).half().cpu()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
-        record = StoreRecord({}, {}, [f"{row}.jpg" for row in range(rows)], (PLACES, SIZE))
+        record = StoreRecord(
+            encoder={},
+            preprocessing={},
+            images=[f"{row}.jpg" for row in range(rows)],
+            shape=(PLACES, SIZE),
+        )
         with StoreWriter(path / "store", record) as writer:
             for first in range(0, rows, batch_size):
                 writer.write(range(first, first + batch_size), content)

@@ -35,7 +35,7 @@ def make_captioner(seed: int = 0, standardise: bool = False) -> Captioner:
     for parameter in decoder.parameters():  # Far enough from zero for photos to matter.
         torch.nn.init.normal_(parameter, std=0.5)
     return Captioner(
-        VGGEncoder(VGGConfig("vgg11_bn", 0.05)),
+        VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05)),
         decoder,
         vocabulary,
         Preprocessing(size=64, resize="crop", resize_shorter=72),

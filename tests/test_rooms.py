@@ -31,7 +31,7 @@ ROOMS = (
 """Lowest first: a room imports only from the rooms that stand before it."""
 
 BASE = {
-    *("errors", "files", "fields", "field_checks", "schema", "progress", "devices"),
+    *("errors", "files", "schema", "progress", "devices"),
     *("model_folders", "weight_files"),
 }
 """Modules that every room may import, and that import no room."""

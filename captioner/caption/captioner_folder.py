@@ -7,7 +7,6 @@ confidence in `model.safetensors` and its numbers in `config.json`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,9 @@ from captioner.caption.confidence import Confidence, ConfidenceConfig, Familiari
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
-from captioner.fields import from_mapping, to_mapping
 from captioner.files import read_json, write_json, write_text
 from captioner.model_folders import CARD, CONFIG, WEIGHTS, read_card, read_model_config
+from captioner.schema import Config, from_mapping, to_mapping
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoders import make_encoder
 from captioner.vision.preprocessing import Preprocessing
@@ -38,8 +37,7 @@ _LATER = {
 }
 
 
-@dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(Config):
     """What `config.json` holds, every field of it: a default may change, a saved model may not.
 
     Only `confidence` may be left out: a model that was not calibrated has none.
@@ -49,7 +47,7 @@ class ModelConfig:
     encoder: VGGConfig
     decoder: DecoderConfig
     preprocessing: Preprocessing
-    search: SearchOptions = field(default_factory=SearchOptions)
+    search: SearchOptions
     confidence: ConfidenceConfig | None = None
 
 
@@ -67,12 +65,12 @@ def save_model(
     folder = Path(folder)
     _forget_confidence(folder)
     config = ModelConfig(
-        FORMAT,
-        captioner.encoder.config,
-        captioner.decoder.config,
-        captioner.preprocessing,
-        captioner.search,
-        None if captioner.confidence is None else captioner.confidence.config,
+        format=FORMAT,
+        encoder=captioner.encoder.config,
+        decoder=captioner.decoder.config,
+        preprocessing=captioner.preprocessing,
+        search=captioner.search,
+        confidence=None if captioner.confidence is None else captioner.confidence.config,
     )
     tensors = named_tensors({"encoder": captioner.encoder, "decoder": captioner.decoder}, dtype)
     write_tensors(folder / WEIGHTS, tensors | _stored_confidence(captioner.confidence))

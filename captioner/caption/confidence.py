@@ -16,14 +16,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
 from captioner.caption.written_caption import Caption
 from captioner.errors import UserError
+from captioner.schema import SIZE, Config
 
 COMPONENTS = 40
 """R, the directions with a variance of their own; a quarter of the training photos at most."""
@@ -41,64 +43,40 @@ UNSURE_BELOW = 0.25
 """Default limit below which a caption is unsure."""
 
 
-@dataclass(frozen=True)
-class FamiliarityConfig:
-    """The numbers of a `Familiarity` that are no tensors.
+class FamiliarityConfig(Config):
+    """The numbers of a `Familiarity` that are not tensors."""
 
-    components: R. floor: added to features before the logarithm. rest_variance: of each direction
-        outside of the R. distance_mean, distance_deviation: of the logarithm of the distance over
-        held-out photos. unfamiliar_above: photos of more unusualness are unfamiliar.
-
-    Raises `UserError` naming the field that is out of range.
-    """
-
-    components: int
-    floor: float
-    rest_variance: float
-    distance_mean: float
-    distance_deviation: float
-    unfamiliar_above: float
-
-    def __post_init__(self) -> None:
-        if self.components < 1:
-            raise UserError(f"components {self.components} is not at least 1")
-        for name in ("floor", "rest_variance", "distance_deviation"):
-            if not getattr(self, name) > 0:
-                raise UserError(f"{name} {getattr(self, name)} is not above 0")
+    components: int = Field(ge=1, le=SIZE, description="R, directions with a variance of their own")
+    floor: float = Field(gt=0, description="added to features before the logarithm")
+    rest_variance: float = Field(gt=0, description="of each direction outside of the R")
+    distance_mean: float = Field(
+        description="mean of the logarithm of the distance over held-out photos"
+    )
+    distance_deviation: float = Field(gt=0, description="its standard deviation over them")
+    unfamiliar_above: float = Field(description="photos of more unusualness are unfamiliar")
 
 
-@dataclass(frozen=True)
-class ConfidenceWeights:
-    """By how much each regressor raises the logit of the confidence.
+class ConfidenceWeights(Config):
+    """By how much each regressor raises the logit of the confidence."""
 
-    mean_log_probability: mean over the caption's words and its ending, in nats.
-    lowest_log_probability: of the least probable word. words: their number.
-    unusualness: of the photo. oddness: unusualness above `ODD`.
-    """
-
-    intercept: float
-    mean_log_probability: float
-    lowest_log_probability: float
-    words: float
-    unusualness: float
-    oddness: float
+    intercept: float = Field(description="logit where all regressors are 0")
+    mean_log_probability: float = Field(
+        description="of the mean over the caption's words and its ending, in nats"
+    )
+    lowest_log_probability: float = Field(description="of the least probable word, in nats")
+    words: float = Field(description="of their number")
+    unusualness: float = Field(description="of the photo's unusualness")
+    oddness: float = Field(description=f"of unusualness above {ODD}")
 
 
-@dataclass(frozen=True)
-class ConfidenceConfig:
-    """The numbers of a `Confidence`, as `config.json` holds them.
-
-    unsure_below: captions of less confidence are unsure.
-    Raises `UserError` where it is not between 0 and 1.
-    """
+class ConfidenceConfig(Config):
+    """The numbers of a `Confidence`, as `config.json` holds them."""
 
     familiarity: FamiliarityConfig
     weights: ConfidenceWeights
-    unsure_below: float = UNSURE_BELOW
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.unsure_below <= 1:
-            raise UserError(f"unsure_below {self.unsure_below} is not between 0 and 1")
+    unsure_below: float = Field(
+        UNSURE_BELOW, ge=0, le=1, description="captions of less confidence are unsure"
+    )
 
 
 class Familiarity(nn.Module):
@@ -147,20 +125,27 @@ class Familiarity(nn.Module):
         _, lengths, directions = torch.linalg.svd((logarithms - mean) / scale, full_matrices=False)
         spectrum = lengths.square() / len(training)  # (min(N, F),), descending
         rest = max(float(spectrum[components:].sum()) / (size - components), 1e-6)
-        found = cls(FamiliarityConfig(components, floor, 1.0, 0.0, 1.0, 0.0), size // 2)
+        config = FamiliarityConfig(
+            components=components,
+            floor=floor,
+            rest_variance=1.0,
+            distance_mean=0.0,
+            distance_deviation=1.0,
+            unfamiliar_above=0.0,
+        )
+        found = cls(config, size // 2)
         found.mean.copy_(mean)
         found.scale.copy_(scale)
         found.basis.copy_(directions[:components].T)
         found.variances.copy_(spectrum[:components].clamp(min=rest))
         inside, outside = (part.mean().clamp(min=1e-6) for part in found._distances(held_out))
         found.variances.mul_(inside)
-        found.config = replace(found.config, rest_variance=float(outside))
+        found.config = found.config.replace(rest_variance=float(outside))
         logarithms = found.unusualness(held_out)  # (M,)
         deviation, centre = torch.std_mean(logarithms, correction=0)
         deviation = deviation.clamp(min=1e-3)
         limit = ((logarithms - centre) / deviation).quantile(FAMILIAR_SHARE)
-        found.config = replace(
-            found.config,
+        found.config = found.config.replace(
             distance_mean=float(centre),
             distance_deviation=float(deviation),
             unfamiliar_above=float(limit),
@@ -246,7 +231,7 @@ def regressors(captions: Sequence[Caption], unusualness: Sequence[float]) -> Ten
 
 def confidences(features: Tensor, weights: ConfidenceWeights) -> Tensor:
     """Regressors (N, 5) -> confidences (N,), from 0 to 1."""
-    slopes = [getattr(weights, field.name) for field in fields(weights)[1:]]
+    _, *slopes = (value for _, value in weights)
     return torch.sigmoid(weights.intercept + features @ torch.tensor(slopes).double())
 
 
@@ -284,4 +269,5 @@ def fit_weights(
     optimizer.step(loss)  # type: ignore[no-untyped-call]
     found = weights.detach()
     slopes = found[1:] / deviation  # (5,)
-    return ConfidenceWeights(float(found[0] - slopes @ mean), *slopes.tolist())
+    values = [float(found[0] - slopes @ mean), *slopes.tolist()]
+    return ConfidenceWeights(**dict(zip(ConfidenceWeights.model_fields, values, strict=True)))

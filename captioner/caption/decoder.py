@@ -5,12 +5,11 @@ Xu et al. 2015, *Show, Attend and Tell*, sections 3.1.2 and 4.2.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -26,53 +25,43 @@ from captioner.attention import (
 from captioner.caption.standardisation import Standardisation
 from captioner.decoding import Step
 from captioner.errors import UserError
-from captioner.field_checks import check_choice, check_probabilities, check_sizes
+from captioner.schema import SIZE, Config
 
 
-@dataclass(frozen=True)
-class DecoderConfig:
-    """Sizes and options of a `ShowAttendTellDecoder`.
+class DecoderConfig(Config):
+    """Sizes and options of a `ShowAttendTellDecoder`."""
 
-    embedding_size: size of a word's embedding E y.
-    hidden_size: H of the LSTM. attention_size: A of the additive score.
-    memory_size: D of an annotation vector; 512 for VGG.
-    selection: `soft`, the expected annotation vector, or `hard`, that of one place, drawn in
-        training and the likeliest otherwise. The maps are the distribution over places in both.
-    gate: `scalar` (section 4.2.1: one beta a step), `vector` (one for each of D) or `none`.
-    deep_output: equation 7, L_o(E y + L_h h + L_z z); without it the output layer sees h alone.
-    output_tanh: a tanh before L_o.
-    dropout: probability, on embeddings, on the initial state and before L_o.
-    memory_dropout: probability of blanking a whole channel of a photo's annotation vectors.
-    standardise: bring annotation vectors to mean 0 and standard deviation 1 first, by those of
-        training photos; see `captioner.caption.standardisation`. Not in the paper.
-    temperature: what scores are divided by before they become weights; below 1 maps are narrower.
-        1 in the paper.
-
-    Raises `UserError` for values out of range.
-    """
-
-    embedding_size: int = 512
-    hidden_size: int = 512
-    attention_size: int = 512
-    memory_size: int = 512
-    selection: str = "soft"
-    gate: str = "scalar"
-    deep_output: bool = True
-    output_tanh: bool = False
-    dropout: float = 0.5
-    memory_dropout: float = 0.0
-    standardise: bool = False
-    temperature: float = 1.0
-
-    def __post_init__(self) -> None:
-        section = "decoder"
-        sizes = ("embedding_size", "hidden_size", "attention_size", "memory_size")
-        check_sizes(section, self, *sizes)
-        check_choice(section, self, "selection", ("soft", "hard"))
-        check_choice(section, self, "gate", ("scalar", "vector", "none"))
-        check_probabilities(section, self, "dropout", "memory_dropout")
-        if not 0 < self.temperature < math.inf:
-            raise UserError(f"{section} temperature {self.temperature} is not above 0")
+    embedding_size: int = Field(512, ge=1, le=SIZE, description="of a word's embedding E y")
+    hidden_size: int = Field(512, ge=1, le=SIZE, description="H, of the LSTM")
+    attention_size: int = Field(512, ge=1, le=SIZE, description="A, of the additive score")
+    memory_size: int = Field(512, ge=1, le=SIZE, description="D, of an annotation vector")
+    selection: Literal["soft", "hard"] = Field(
+        "soft",
+        description="soft: the expected annotation vector; hard: that of one place, drawn in "
+        "training and the likeliest otherwise",
+    )
+    gate: Literal["scalar", "vector", "none"] = Field(
+        "scalar", description="beta, one a step (section 4.2.1) or one for each of D"
+    )
+    deep_output: bool = Field(
+        True,
+        description="equation 7, L_o(E y + L_h h + L_z z); without it the output layer sees only h",
+    )
+    output_tanh: bool = Field(False, description="a tanh before L_o")
+    dropout: float = Field(
+        0.5, ge=0, lt=1, description="on embeddings, on the initial state and before L_o"
+    )
+    memory_dropout: float = Field(
+        0.0, ge=0, lt=1, description="on whole channels of a photo's annotation vectors"
+    )
+    standardise: bool = Field(
+        False,
+        description="bring annotation vectors to mean 0 and standard deviation 1 by those of "
+        "training photos; not in the paper",
+    )
+    temperature: float = Field(
+        1.0, gt=0, le=1_000, description="divides attention scores; below 1 maps are narrower"
+    )
 
 
 class DecoderState(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from captioner.caption.captioner import Captioner
-from captioner.fields import to_mapping
 from captioner.model_folders import WEIGHTS
+from captioner.schema import to_mapping
 
 
 def describe(captioner: Captioner, folder: Path) -> str:

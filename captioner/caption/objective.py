@@ -2,163 +2,159 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from typing import Literal
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
+from typing_extensions import Self
 
 from captioner.errors import UserError
+from captioner.schema import LENGTH, Config
+
+WEIGHT = 1e6
+"""The largest weight of a term of the loss."""
 
 
-@dataclass(frozen=True)
-class SelfCriticalConfig:
-    """Self-critical sequence training: see `captioner.caption.self_critical`.
+class SelfCriticalConfig(Config):
+    """Self-critical sequence training: see `captioner.caption.self_critical`."""
 
-    baseline: what a sample's reward is held against: `greedy`, the reward of the caption that
-        greedy search finds (Rennie et al. 2017, equation 9), or `new`, the mean reward of the
-        photo's other samples (Luo 2020, *A Better Variant of Self-Critical Sequence Training*).
-    samples: captions drawn for each photo; 2 or more with `new`.
-    cross_entropy_weight: how much of the loss that the photo's own caption gives is added.
-    maximum_length: words; a sample is cut behind so many.
-    reward_end: whether the end counts as a word in the reward, in samples and references. Without
-        it an unfinished caption ("a dog running on a") is worth as much as a finished one.
+    baseline: Literal["greedy", "new"] = Field(
+        "new",
+        description="what a sample's reward is compared with: greedy, that of greedy search "
+        "(Rennie et al. 2017, equation 9), or new, the mean of the other samples (Luo 2020)",
+    )
+    samples: int = Field(
+        5, ge=1, le=10_000, description="captions drawn for each photo; 2 or more with new"
+    )
+    cross_entropy_weight: float = Field(
+        0.0, ge=0, le=WEIGHT, description="weight of the cross-entropy of the photo's own caption"
+    )
+    maximum_length: int = Field(
+        20, ge=1, le=LENGTH, description="words of a sample, which is cut off there"
+    )
+    reward_end: bool = Field(
+        True,
+        description="count the end as a word in the reward; without it an unfinished caption is "
+        "worth as much as a finished one",
+    )
 
-    Raises `UserError` for values out of range.
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.baseline == "new" and self.samples < 2:
+            raise ValueError(
+                f"samples {self.samples} is not at least 2, which the baseline 'new' needs"
+            )
+        return self
+
+
+class ObjectiveConfig(Config):
+    """The training objective: Xu et al. 2015, section 4.
+
+    With one draw a caption, the paper's, its reward is compared with the moving average of others;
+    with two or more, with the mean of its other draws, which removes nearly all of the noise (Kool
+    et al. 2019).
     """
 
-    baseline: str = "new"
-    samples: int = 5
-    cross_entropy_weight: float = 0.0
-    maximum_length: int = 20
-    reward_end: bool = True
+    doubly_stochastic: float = Field(
+        1.0,
+        ge=0,
+        le=WEIGHT,
+        description="lambda of equation 14; 0 leaves the term out, as hard attention needs",
+    )
+    doubly_stochastic_target: Literal["one", "share"] = Field(
+        "one",
+        description="sum of a place's attention over a caption: one (the paper) or share, T / L, "
+        "which T words can reach",
+    )
+    label_smoothing: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="probability spread over the whole vocabulary (Szegedy et al. 2016, section 7)",
+    )
+    map_divergence: float = Field(
+        0.0,
+        ge=0,
+        le=WEIGHT,
+        description="weight of the divergence of a caption's maps, which moves them from word to "
+        "word; soft attention only, not in the paper",
+    )
+    reward_weight: float = Field(
+        0.1,
+        ge=0,
+        le=WEIGHT,
+        description="lambda_r of equation 12, as in the authors' code; hard attention only",
+    )
+    entropy_weight: float = Field(
+        0.002,
+        ge=0,
+        le=WEIGHT,
+        description="lambda_e of equation 12, as in the authors' code; hard attention only",
+    )
+    baseline_decay: float = Field(
+        0.9, ge=0, lt=1, description="share of the baseline kept at a step; hard attention only"
+    )
+    semi_sampling: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="probability of the expected value in place of draws; hard attention only",
+    )
+    draws: int = Field(
+        1, ge=1, le=10_000, description="draws of a caption's places; hard attention only"
+    )
+    scheduled_sampling: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="probability, reached at the end of training, that the decoder is fed its own "
+        "word (Bengio et al. 2015)",
+    )
+    self_critical: SelfCriticalConfig | None = Field(
+        None, description="train on the reward of the decoder's own captions; soft attention only"
+    )
 
-    def __post_init__(self) -> None:
-        if self.baseline not in ("greedy", "new"):
-            raise UserError(f"self_critical baseline {self.baseline!r} is not one of greedy, new")
-        least = 2 if self.baseline == "new" else 1
-        if self.samples < least:
-            raise UserError(
-                f"self_critical samples {self.samples} is not at least {least}, "
-                f"which the baseline {self.baseline!r} needs"
-            )
-        _check_weight("self_critical cross_entropy_weight", self.cross_entropy_weight)
-        if self.maximum_length < 1:
-            raise UserError(f"self_critical maximum_length {self.maximum_length} is not at least 1")
-
-
-@dataclass(frozen=True)
-class ObjectiveConfig:
-    """The training objective: some fields are for soft attention only, some for hard.
-
-    doubly_stochastic: lambda of Xu et al. 2015, equation 14; 0 leaves the term out. For soft
-        attention only: set it to 0 for hard.
-    doubly_stochastic_target: what the attention a place gets over a caption should sum to: `one`
-        (the paper's), or `share`, T / L, which a caption of T words can reach.
-    label_smoothing: probability spread over the whole vocabulary (Szegedy et al. 2016, section 7).
-    map_divergence: weight of the divergence of a caption's maps, which is wanted: more of it makes
-        maps move from word to word; see `map_divergence`. Not in the paper. For soft attention
-        only.
-    scheduled_sampling: probability, reached at the end of training and rising to it from 0 on a
-        straight line, that the decoder is fed a word of its own in place of the caption's (Bengio
-        et al. 2015, *Scheduled Sampling for Sequence Prediction with Recurrent Neural Networks*).
-    self_critical: train on the reward of the decoder's own captions; for soft attention only, and
-        best from a model that cross-entropy has trained. The fields above then say what is added
-        by its `cross_entropy_weight`; where that is 0 they have no effect, and `label_smoothing`
-        and `scheduled_sampling` must be 0.
-
-    For hard attention only, Xu et al. 2015, section 4.1:
-
-    reward_weight: lambda_r of equation 12. With 1, and no entropy term, the gradient is on average
-        that of the lower bound; less of it is a smaller step for the places than for the words,
-        and keeps the noise of the draws down. The paper names no value; this is that of the
-        authors' code, which divides the gradient by 10.
-    entropy_weight: lambda_e of equation 12; the value is that of the authors' code.
-    baseline_decay: how much of the baseline stays at every step; 0.9 in the paper.
-    draws: how often the places of a caption are drawn. With one, the paper's, a draw is held
-        against the moving average, and how hard the caption is drowns what the places did to it.
-        With two or more it is held against the mean of the caption's other draws, which leaves the
-        gradient's mean as it is and takes nearly all of that noise away (Kool et al. 2019, *Buy 4
-        REINFORCE Samples, Get a Baseline for Free!*); time and memory grow with them.
-    semi_sampling: probability for a caption to be given the expected value in place of draws.
-
-    Raises `UserError` for values out of range, and for a field that another leaves no effect.
-    """
-
-    doubly_stochastic: float = 1.0
-    doubly_stochastic_target: str = "one"
-    label_smoothing: float = 0.0
-    map_divergence: float = 0.0
-    reward_weight: float = 0.1
-    entropy_weight: float = 0.002
-    baseline_decay: float = 0.9
-    semi_sampling: float = 0.5
-    draws: int = 1
-    scheduled_sampling: float = 0.0
-    self_critical: SelfCriticalConfig | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("doubly_stochastic", "map_divergence", "reward_weight", "entropy_weight"):
-            _check_weight(f"objective {name}", getattr(self, name))
-        if self.doubly_stochastic_target not in ("one", "share"):
-            raise UserError(
-                f"objective doubly_stochastic_target {self.doubly_stochastic_target!r} is not "
-                "one of one, share"
-            )
-        if not 0 <= self.label_smoothing < 1:
-            raise UserError(f"objective label_smoothing {self.label_smoothing} is not in [0, 1)")
-        if not 0 <= self.baseline_decay < 1:
-            raise UserError(f"objective baseline_decay {self.baseline_decay} is not in [0, 1)")
-        if self.draws < 1:
-            raise UserError(f"objective draws {self.draws} is not at least 1")
-        for name in ("semi_sampling", "scheduled_sampling"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UserError(f"objective {name} {getattr(self, name)} is not in [0, 1]")
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if self.self_critical is not None and self.self_critical.cross_entropy_weight == 0:
             for name in ("label_smoothing", "scheduled_sampling"):
                 if getattr(self, name) > 0:
-                    raise UserError(
-                        f"objective {name} {getattr(self, name)} has no effect: self_critical "
-                        "cross_entropy_weight is 0"
+                    raise ValueError(
+                        f"{name} {getattr(self, name)} has no effect: "
+                        "self_critical.cross_entropy_weight is 0"
                     )
+        return self
 
     def check_selection(self, selection: str) -> None:
         """Raise `UserError` naming a field that has no meaning for `soft` or `hard` attention."""
         if selection == "hard":
             if self.doubly_stochastic != 0:
                 raise UserError(
-                    f"objective doubly_stochastic {self.doubly_stochastic} is for soft attention; "
+                    f"objective.doubly_stochastic {self.doubly_stochastic} is for soft attention; "
                     "set it to 0 for hard"
                 )
             if self.map_divergence != 0:
                 raise UserError(
-                    f"objective map_divergence {self.map_divergence} is for soft attention; "
+                    f"objective.map_divergence {self.map_divergence} is for soft attention; "
                     "leave it out"
                 )
             if self.doubly_stochastic_target != "one":
                 raise UserError(
-                    f"objective doubly_stochastic_target {self.doubly_stochastic_target!r} is for "
+                    f"objective.doubly_stochastic_target {self.doubly_stochastic_target!r} is for "
                     "soft attention; leave it out"
                 )
             if self.self_critical is not None:
                 raise UserError(
-                    "objective self_critical is for soft attention: a caption's probability under "
+                    "objective.self_critical is for soft attention: a caption's probability under "
                     "hard attention is a sum over all places it may have looked at"
                 )
             return
         for name in ("reward_weight", "entropy_weight", "baseline_decay", "semi_sampling", "draws"):
-            if getattr(self, name) != getattr(ObjectiveConfig, name):
+            if getattr(self, name) != ObjectiveConfig.model_fields[name].default:
                 raise UserError(
-                    f"objective {name} {getattr(self, name)} is for hard attention; leave it out"
+                    f"objective.{name} {getattr(self, name)} is for hard attention; leave it out"
                 )
-
-
-def _check_weight(name: str, weight: float) -> None:
-    """Raise `UserError` unless it is a finite number of at least 0."""
-    if not math.isfinite(weight):
-        raise UserError(f"{name} {weight} is not a finite number")
-    if weight < 0:
-        raise UserError(f"{name} {weight} is negative")
 
 
 def doubly_stochastic_penalty(weights: Tensor, mask: Tensor, target: str = "one") -> Tensor:

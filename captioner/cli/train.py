@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 from captioner.cli.shared_options import Commands, add_device, add_parser, refuse
@@ -87,6 +86,6 @@ def run(arguments: argparse.Namespace) -> int:
     if isinstance(recipe, TranslationRecipe):
         refuse(arguments, ["start_from", "encoder"], "for a translator")
     elif arguments.start_from is not None:
-        recipe = replace(recipe, start_from=Path(arguments.start_from))
+        recipe = recipe.replace(start_from=Path(arguments.start_from))
     train_run(recipe, folder, arguments.resume, choose_device(arguments.device))
     return 0

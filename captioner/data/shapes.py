@@ -17,10 +17,13 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw
+from pydantic import Field, model_validator
+from typing_extensions import Self
 
 from captioner.data.boxes import Box, area, intersection
 from captioner.errors import UserError
 from captioner.files import atomic_path, write_text
+from captioner.schema import Config
 
 COLOURS: dict[str, tuple[int, int, int]] = {
     "red": (220, 40, 40),
@@ -41,47 +44,48 @@ _ATTEMPTS = 10_000  # random layouts tried before a picture is called impossible
 Points = list[tuple[float, float]]
 
 
-@dataclass(frozen=True)
-class ShapesConfig:
-    """What the pictures are like. Lengths are shares of the picture's side.
+class ShapesConfig(Config):
+    """What the pictures are like. Lengths are shares of the picture's side."""
 
-    image_size: side of the square picture in pixels.
-    objects: the fewest and the most objects in a picture; each number is equally likely.
-    object_size: the smallest and the largest longer side of an object's box.
-    sizes_named: whether captions say "small" and "large". Objects then come from the lower or the
-        upper third of `object_size` only, so that the word is always clear.
-    gap: smallest distance between the boxes of two objects.
-    margin: how much larger the one of the horizontal and the vertical distance must be that
-        decides between "left of"/"right of" and "above"/"below".
-    tilt: largest rotation of an object in degrees, either way.
+    image_size: int = Field(
+        112, ge=16, le=1_024, description="side of the square picture in pixels"
+    )
+    objects: tuple[int, int] = Field(
+        (1, 2),
+        strict=False,
+        description="fewest and most objects in a picture, within 1 to 4; uniform",
+    )
+    object_size: tuple[float, float] = Field(
+        (0.22, 0.34),
+        strict=False,
+        description="smallest and largest longer side of an object's box, within 0.05 to 0.5",
+    )
+    sizes_named: bool = Field(
+        False,
+        description='captions say "small" and "large"; objects then come from the lower or upper '
+        "third of object_size only",
+    )
+    gap: float = Field(
+        0.04, ge=0, le=0.5, description="smallest distance between the boxes of two objects"
+    )
+    margin: float = Field(
+        0.12,
+        ge=0,
+        le=0.5,
+        description='how much larger the distance must be that decides between "left of"/"right '
+        'of" and "above"/"below"',
+    )
+    tilt: float = Field(
+        10.0, ge=0, le=20, description="largest rotation of an object in degrees, either way"
+    )
 
-    Raises `UserError`, naming the field, for a value that makes no pictures.
-    """
-
-    image_size: int = 112
-    objects: tuple[int, int] = (1, 2)
-    object_size: tuple[float, float] = (0.22, 0.34)
-    sizes_named: bool = False
-    gap: float = 0.04
-    margin: float = 0.12
-    tilt: float = 10.0
-
-    def __post_init__(self) -> None:
-        if not 16 <= self.image_size <= 1024:
-            raise UserError(f"shapes image_size {self.image_size} is not from 16 to 1024 pixels")
-        fewest, most = self.objects
-        if not 1 <= fewest <= most <= 4:
-            raise UserError(f"shapes objects {self.objects} is not a range within 1 to 4")
-        smallest, largest = self.object_size
-        if not 0.05 <= smallest <= largest <= 0.5:
-            raise UserError(f"shapes object_size {self.object_size} is not within 0.05 to 0.5")
-        for field, value, limit in (
-            ("gap", self.gap, 0.5),
-            ("margin", self.margin, 0.5),
-            ("tilt", self.tilt, 20.0),
-        ):
-            if not 0.0 <= value <= limit:
-                raise UserError(f"shapes {field} {value} is not from 0 to {limit:g}")
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not 1 <= self.objects[0] <= self.objects[1] <= 4:
+            raise ValueError(f"objects {self.objects} is not a range within 1 to 4")
+        if not 0.05 <= self.object_size[0] <= self.object_size[1] <= 0.5:
+            raise ValueError(f"object_size {self.object_size} is not a range within 0.05 to 0.5")
+        return self
 
 
 @dataclass(frozen=True)

@@ -231,7 +231,9 @@ def _fit(
         ]
     )  # (N,)
     config = ConfidenceConfig(
-        familiarity.config, fit_weights(features, shares, counts), unsure_below
+        familiarity=familiarity.config,
+        weights=fit_weights(features, shares, counts),
+        unsure_below=unsure_below,
     )
     return Confidence(config, familiarity)
 

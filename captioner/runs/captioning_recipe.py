@@ -4,132 +4,117 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import yaml
+from pydantic import Field, model_validator
+from typing_extensions import Self
 
 from captioner.caption import DecoderConfig, ObjectiveConfig
-from captioner.data.readers import READERS
 from captioner.data.shapes import ShapesConfig
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
-from captioner.fields import from_mapping
 from captioner.files import read_text
+from captioner.schema import COUNT, LENGTH, SEED, SIZE, Config, FilePath, from_mapping
 from captioner.training import TrainingConfig
 from captioner.vision.augmentation import Augmentation
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.vgg import STAGES, VGGConfig
+from captioner.vision.vgg import STAGES, VGGConfig, VGGName, VGGWidth
 from captioner.vision.weights import RANDOM
 
-DATA_FORMATS = (*READERS, "shapes")
-SCORES = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D", "exact match")
+Score = Literal["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D", "exact match"]
+SCORES: tuple[str, ...] = get_args(Score)
 
 
-@dataclass(frozen=True)
-class ShapesData:
-    """The generated set: so many pictures for each split, from `seed`, as `pictures` says.
+class ShapesData(Config):
+    """The generated set."""
 
-    Raises `UserError` for values out of range.
-    """
-
-    train: int = 8000
-    validation: int = 500
-    seed: int = 0
-    pictures: ShapesConfig = field(default_factory=ShapesConfig)
-
-    def __post_init__(self) -> None:
-        # CIDEr-D, which validation always gives, is not defined for one picture.
-        for name, least in (("train", 1), ("validation", 2), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise UserError(f"shapes {name} {getattr(self, name)} is not at least {least}")
+    train: int = Field(8000, ge=1, le=10_000_000, description="pictures to train on")
+    validation: int = Field(
+        500, ge=2, le=1_000_000, description="pictures to validate on; CIDEr-D needs two"
+    )
+    seed: int = Field(0, ge=0, le=SEED, description="of the pictures")
+    pictures: ShapesConfig = Field(default_factory=ShapesConfig)
 
 
-@dataclass(frozen=True)
-class DataConfig:
-    """What is learned from, and what is validated on. Paths start from the working folder.
+class DataConfig(Config):
+    """Training and validation data. Paths start from the working folder."""
 
-    format: `coco` (captions_*.json), `karpathy` (dataset_*.json), `flickr8k` (a token file, of
-        Flickr8k or Flickr30k), `table` (.csv or .jsonl), or `shapes` (generated, no files).
-    annotations, images: the captions and the folder of the photos.
-    train, validation: which split is which, as the format names them; see the format's reader.
-    validation_annotations: where the validation captions are in a file of their own.
-    on_problem: `refuse` to start when a record is bad, or `skip` such records and say so.
-    maximum_length: words; longer training captions are cut, and counted.
-    shapes: the generated set, for the format `shapes`.
-    archives: folders that the other paths lie in, and the zip file that each is unpacked from where
-        it is not there yet.
+    format: Literal["coco", "karpathy", "flickr8k", "table", "shapes"] = Field(
+        description="coco (captions_*.json), karpathy (dataset_*.json), flickr8k (a token file, "
+        "also of Flickr30k), table (.csv or .jsonl), or shapes (generated, no files)"
+    )
+    annotations: FilePath | None = Field(None, description="the captions")
+    images: FilePath | None = Field(None, description="the folder of the photos")
+    train: str | None = Field("train", description="training split, as the format names it")
+    validation: str | None = Field("val", description="validation split, as the format names it")
+    validation_annotations: FilePath | None = Field(
+        None, description="the validation captions, where they are in a file of their own"
+    )
+    on_problem: Literal["refuse", "skip"] = Field(
+        "refuse", description="refuse to start when a record is bad, or skip and report it"
+    )
+    maximum_length: int = Field(
+        50, ge=1, le=LENGTH, description="words; longer training captions are cut, and counted"
+    )
+    shapes: ShapesData = Field(default_factory=ShapesData)
+    archives: dict[str, FilePath] = Field(
+        default_factory=dict,
+        description="folders of the other paths, and the zip file each is unpacked from where it "
+        "is missing",
+    )
 
-    Raises `UserError` for an unknown format and for files that are not named.
-    """
-
-    format: str
-    annotations: Path | None = None
-    images: Path | None = None
-    train: str | None = "train"
-    validation: str | None = "val"
-    validation_annotations: Path | None = None
-    on_problem: str = "refuse"
-    maximum_length: int = 50
-    shapes: ShapesData = field(default_factory=ShapesData)
-    archives: dict[str, Path] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.format not in DATA_FORMATS:
-            raise UserError(f"format {self.format!r} is not one of {', '.join(DATA_FORMATS)}")
-        if self.on_problem not in ("refuse", "skip"):
-            raise UserError(f"on_problem {self.on_problem!r} is not one of refuse, skip")
-        if self.maximum_length < 1:
-            raise UserError(f"maximum_length {self.maximum_length} is not at least 1")
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if self.format != "shapes" and self.annotations is None:
-            raise UserError(f"field 'annotations' is missing; format {self.format!r} needs it")
+            raise ValueError(f"annotations is missing; format {self.format!r} needs it")
         if self.format in ("coco", "karpathy", "flickr8k") and self.images is None:
-            raise UserError(f"field 'images' is missing; format {self.format!r} needs it")
+            raise ValueError(f"images is missing; format {self.format!r} needs it")
+        return self
 
 
-@dataclass(frozen=True)
-class EncoderRecipe:
+class EncoderRecipe(Config):
     """Which VGG reads the photos.
 
-    name, width: as in `captioner.vision.vgg.VGGConfig`.
-    weights: `imagenet` (torchvision's, downloaded on first use), `random`, or a path.
-    train: whether it is trained along; otherwise annotation vectors are computed once and stored,
-        unless `features.store` is false. A batch then has all captions of a photo together, and
-        `training.batch_size` captions are of a fifth as many photos where each has five. Batch
-        normalisation sees each process's share of these.
-    train_from: the first of its five blocks of convolutions that is trained, 1 for all of them, 5
-        for the last alone; those before stay as they are. Its learning rate is
-        `training.encoder_learning_rate`.
-    freeze_batch_norm: whether batch normalisation stays as it is in the trained blocks as well; by
-        default it does where the weights are not random.
-
-    Raises `UserError` as `VGGConfig` does, for weights that are not named, and for a field that
-    has no effect.
+    Without `train`, annotation vectors are computed once and stored, unless `features.store` is
+    false. With it, a batch has all captions of a photo together, so that `training.batch_size`
+    captions are of a fifth as many photos where each has five.
     """
 
-    name: str = "vgg19"
-    width: float = 1.0
-    weights: str = "imagenet"
-    train: bool = False
-    train_from: int = 1
-    freeze_batch_norm: bool | None = None
+    name: VGGName = "vgg19"
+    width: VGGWidth = 1.0
+    weights: str = Field(
+        "imagenet",
+        min_length=1,
+        description="imagenet (torchvision's, downloaded on first use), random, or a path",
+    )
+    train: bool = Field(False, description="train it along with the decoder")
+    train_from: int = Field(
+        1,
+        ge=1,
+        le=STAGES,
+        description="first of its five blocks of convolutions that is trained; those before stay "
+        "as they are",
+    )
+    freeze_batch_norm: bool | None = Field(
+        None,
+        description="freeze batch normalisation in the trained blocks as well; by default where "
+        "the weights are not random",
+    )
 
-    def __post_init__(self) -> None:
-        if not self.weights:
-            raise UserError("encoder weights are not named: imagenet, random, or a path")
-        _ = self.config
-        if not 1 <= self.train_from <= STAGES:
-            raise UserError(f"encoder train_from {self.train_from} is not between 1 and {STAGES}")
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if self.freeze_batch_norm is not None and not self.name.endswith("_bn"):
-            raise UserError(f"encoder freeze_batch_norm has no effect: {self.name} has none")
+            raise ValueError(f"freeze_batch_norm has no effect: {self.name} has none")
         if not self.train and (self.train_from > 1 or self.freeze_batch_norm is not None):
-            raise UserError("encoder train_from and freeze_batch_norm have no effect without train")
+            raise ValueError("train_from and freeze_batch_norm have no effect without train")
+        return self
 
     @property
     def config(self) -> VGGConfig:
         """The network as the encoder takes it."""
-        return VGGConfig(self.name, self.width)
+        return VGGConfig(name=self.name, width=self.width)
 
     @property
     def batch_norm_frozen(self) -> bool:
@@ -139,132 +124,111 @@ class EncoderRecipe:
         return self.freeze_batch_norm
 
 
-@dataclass(frozen=True)
-class FeaturesConfig:
-    """The feature store.
+class FeaturesConfig(Config):
+    """The feature store, which holds the annotation vectors of every photo in float16."""
 
-    store: whether there is one: the annotation vectors of every photo are computed once, before
-        training, and stored. Otherwise an encoder that is not trained reads the photos of each
-        batch anew, which needs no disk and takes longer; one that is trained does so in any case.
-        A photo that cannot be read then ends the run when it is met, whatever `data.on_problem`.
-    folder: where it lies; by default `features` in the run's folder. Runs may share one.
-    mirror: also store every training photo mirrored, and train on either, at random.
-    batch_size: photos encoded at a time.
-    precision: of the encoder's products, `float32`, or `bfloat16` (autocast), which is quicker
-        where the machine has instructions for it. What is stored is float16 in any case.
+    store: bool = Field(
+        True,
+        description="compute annotation vectors once, before training; otherwise the encoder "
+        "reads the photos of each batch, which needs no disk and takes longer, and a photo that "
+        "cannot be read ends the run",
+    )
+    folder: FilePath | None = Field(
+        None, description="of the store; by default features in the run's folder; runs may share it"
+    )
+    mirror: bool = Field(
+        False, description="store every training photo mirrored too, and train on either at random"
+    )
+    batch_size: int = Field(32, ge=1, le=SIZE, description="photos encoded at a time")
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="of the encoder's products; bfloat16 is autocast"
+    )
 
-    Raises `UserError` for a batch size below 1, an unknown precision, and a field that has no
-    effect without a store.
-    """
-
-    store: bool = True
-    folder: Path | None = None
-    mirror: bool = False
-    batch_size: int = 32
-    precision: str = "float32"
-
-    def __post_init__(self) -> None:
-        if self.precision not in ("float32", "bfloat16"):
-            raise UserError(
-                f"features precision {self.precision!r} is not one of float32, bfloat16"
-            )
-        if self.batch_size < 1:
-            raise UserError(f"features batch_size {self.batch_size} is not at least 1")
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         for name in ("folder", "mirror"):
             if not self.store and getattr(self, name):
-                raise UserError(f"features {name} has no effect: features store is false")
+                raise ValueError(f"{name} has no effect: features.store is false")
+        return self
 
 
-@dataclass(frozen=True)
-class ValidationConfig:
-    """Free-running validation: captions are searched for as a user would get them.
+class ValidationConfig(Config):
+    """Validation on generated captions, searched for as a user would get them."""
 
-    score: what decides which epoch is kept; one of `SCORES`.
-    images: validate on the first so many only, two or more; 0 for all.
-    batch_size: photos at a time.
+    score: Score = Field("CIDEr-D", description="decides which epoch is kept")
+    images: int = Field(
+        0, ge=0, le=COUNT, description="validate on the first so many, two or more; 0 for all"
+    )
+    batch_size: int = Field(50, ge=1, le=SIZE, description="photos at a time")
 
-    Raises `UserError` for values out of range.
-    """
-
-    score: str = "CIDEr-D"
-    images: int = 0
-    batch_size: int = 50
-
-    def __post_init__(self) -> None:
-        if self.score not in SCORES:
-            raise UserError(f"score {self.score!r} is not one of {', '.join(SCORES)}")
-        if self.images < 0 or self.images == 1:
-            raise UserError(f"validation images {self.images} is neither 0 nor at least 2")
-        if self.batch_size < 1:
-            raise UserError(f"validation batch_size {self.batch_size} is not at least 1")
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.images == 1:
+            raise ValueError("images 1 is neither 0 nor at least 2")
+        return self
 
 
-@dataclass(frozen=True)
-class WordVectorsConfig:
-    """Word vectors to start from.
+class WordVectorsConfig(Config):
+    """Word vectors to start from."""
 
-    file: a text file of GloVe's or word2vec's; see `captioner.caption.word_vectors`. Its vectors
-        must be as long as the decoder's embedding_size.
-    freeze: train no embedding, those of words that the file lacks among them.
-    """
-
-    file: Path
-    freeze: bool = False
+    file: FilePath = Field(
+        description="text file of GloVe's or word2vec's vectors, as long as decoder.embedding_size"
+    )
+    freeze: bool = Field(False, description="train no embedding, also of words that the file lacks")
 
 
-@dataclass(frozen=True)
-class CaptioningRecipe:
-    """A whole captioning run. The sections are documented at their classes.
-
-    minimum_count: how often a word occurs in the training captions to be in the vocabulary.
-    word_vectors: what the embeddings of words start from; random numbers if not given.
-    start_from: a model folder, or the checkpoint of a run, whose weights this run starts with. Its
-        vocabulary is then this run's, whatever `minimum_count` is; sizes must be the same. An
-        encoder that is trained along starts with its weights as well; any other must be the same.
-    augmentation: of training photos, where the encoder reads them in the step: it is trained along,
-        or `features.store` is false.
-
-    Raises `UserError` for values out of range, and for a field that another leaves no effect.
-    """
+class CaptioningRecipe(Config):
+    """A whole captioning run."""
 
     data: DataConfig
-    minimum_count: int = 5
-    start_from: Path | None = None
-    preprocessing: Preprocessing = field(default_factory=Preprocessing)
-    augmentation: Augmentation = field(default_factory=Augmentation)
-    encoder: EncoderRecipe = field(default_factory=EncoderRecipe)
-    features: FeaturesConfig = field(default_factory=FeaturesConfig)
-    decoder: DecoderConfig = field(default_factory=DecoderConfig)
-    word_vectors: WordVectorsConfig | None = None
-    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    search: SearchOptions = field(default_factory=SearchOptions)
-    validation: ValidationConfig = field(default_factory=ValidationConfig)
+    minimum_count: int = Field(
+        5, ge=1, le=COUNT, description="occurrences of a word that enters the vocabulary"
+    )
+    start_from: FilePath | None = Field(
+        None,
+        description="model folder or checkpoint whose weights and vocabulary this run starts "
+        "with; sizes must be the same, and so must an encoder that is not trained",
+    )
+    preprocessing: Preprocessing = Field(default_factory=Preprocessing)
+    augmentation: Augmentation = Field(default_factory=Augmentation)
+    encoder: EncoderRecipe = Field(default_factory=EncoderRecipe)
+    features: FeaturesConfig = Field(default_factory=FeaturesConfig)
+    decoder: DecoderConfig = Field(default_factory=DecoderConfig)
+    word_vectors: WordVectorsConfig | None = Field(
+        None, description="initial embeddings of words; random by default"
+    )
+    objective: ObjectiveConfig = Field(default_factory=ObjectiveConfig)
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
+    search: SearchOptions = Field(default_factory=SearchOptions)
+    validation: ValidationConfig = Field(default_factory=ValidationConfig)
 
-    def __post_init__(self) -> None:
-        if self.minimum_count < 1:
-            raise UserError(f"minimum_count {self.minimum_count} is not at least 1")
-        learned = self.encoder.weights != "random" or self.start_from is not None
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        learned = self.encoder.weights != RANDOM or self.start_from is not None
         if self.decoder.standardise and self.encoder.train and not learned:
-            raise UserError(
-                "decoder standardise takes annotation vectors as they are before training, and an "
+            raise ValueError(
+                "decoder.standardise takes annotation vectors as they are before training, and an "
                 "encoder of random weights does not stay near them"
             )
         if self.training.encoder_learning_rate is not None and not self.encoder.train:
-            raise UserError("training encoder_learning_rate has no effect without encoder train")
+            raise ValueError("training.encoder_learning_rate has no effect without encoder.train")
         if self.features.mirror and self.encoder.train:
-            raise UserError(
-                "features mirror is for stored features; encoder train stores none, and "
-                "augmentation mirror is for that"
+            raise ValueError(
+                "features.mirror is for stored features; encoder.train stores none, and "
+                "augmentation.mirror is for that"
             )
         if self.augmentation.changes and not self.photos_in_step:
-            raise UserError(
-                "augmentation has no effect: features are stored, and neither encoder train nor "
-                "features store false has photos read in the step"
+            raise ValueError(
+                "augmentation has no effect: features are stored, and neither encoder.train nor "
+                "features.store false has photos read in the step"
             )
-        self.objective.check_selection(self.decoder.selection)
         if self.word_vectors is not None and self.start_from is not None:
-            raise UserError("word_vectors have no effect: start_from gives the embeddings")
+            raise ValueError("word_vectors have no effect: start_from gives the embeddings")
+        try:
+            self.objective.check_selection(self.decoder.selection)
+        except UserError as error:
+            raise ValueError(error) from None
+        return self
 
     @property
     def photos_in_step(self) -> bool:

@@ -16,10 +16,10 @@ from torch import Tensor
 from captioner.data.loading import load_ahead, loading_workers
 from captioner.data.source import Source
 from captioner.errors import UserError
-from captioner.fields import to_mapping
 from captioner.progress import progress_bar
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.read_sources import mirrored, read_sources, read_split
+from captioner.schema import to_mapping
 from captioner.vision.encoder import Encoder
 from captioner.vision.feature_store import (
     FeatureStore,
@@ -182,7 +182,13 @@ def source_stores(
     stores = {}
     for name, source in sources.items():
         mirror = recipe.features.mirror and name == "train"
-        record = StoreRecord(made_by, preprocessing, source.names, shape, mirror)
+        record = StoreRecord(
+            encoder=made_by,
+            preprocessing=preprocessing,
+            images=source.names,
+            shape=shape,
+            mirrored=mirror,
+        )
         create_store(folder / name, record)
         stores[name] = SourceStore(recipe, source, folder / name, record)
     return stores

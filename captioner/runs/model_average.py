@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from captioner.caption import Captioner, load_model, save_model
 from captioner.errors import UserError
-from captioner.fields import flat, to_mapping
 from captioner.files import atomic_folder, file_keys
+from captioner.schema import flat, to_mapping
 from captioner.translate import Translator, load_translator, save_translator
 from captioner.translate.translator_folder import is_translator
 

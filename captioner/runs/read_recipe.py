@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from captioner.errors import UserError
-from captioner.fields import from_mapping
 from captioner.runs.captioning_recipe import CaptioningRecipe, read_mapping
 from captioner.runs.translation_recipe import TASK, TranslationRecipe
+from captioner.schema import from_mapping
 
 
 def read_any_recipe(

@@ -9,10 +9,10 @@ from pathlib import Path
 import torch
 
 from captioner.errors import UserError
-from captioner.fields import flat, from_mapping, to_mapping
 from captioner.files import folder_lock, read_json, write_json
 from captioner.runs.run_record import write_record
 from captioner.runs.task import Recipe
+from captioner.schema import flat, from_mapping, to_mapping
 from captioner.training import CHECKPOINT, Engine, check_checkpoint, summary_writer
 
 CONFIG = "config.json"

@@ -3,194 +3,155 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import MISSING, dataclass, field, fields
-from pathlib import Path
-from typing import Any
+from typing import Literal
+
+from pydantic import Field, model_validator
+from typing_extensions import Self
 
 from captioner.data.numbers import LARGEST
-from captioner.errors import UserError
-from captioner.field_checks import check_choice, check_sizes
-from captioner.schema import Config
-from captioner.text.capitals import CAPITALS
-from captioner.text.plain_text import CASES
-from captioner.text.subword_vocabulary import METHODS
-from captioner.text.word_vocabulary import WORD_CASES
+from captioner.decoding import TranslationSearch
+from captioner.schema import COUNT, LENGTH, SEED, SIZE, Config, FilePath
+from captioner.text.capitals import Capitals
 from captioner.training import TrainingConfig
-from captioner.translate import TranslationModelConfig, TranslationObjective, TranslationSearch
+from captioner.translate import TranslationModelConfig, TranslationObjective
 
 TASK = "translate"
-SCORES = ("BLEU", "chrF", "exact match")
 
 
-@dataclass(frozen=True)
-class NumbersData:
-    """The generated set: so many different numbers from 0 to `largest`, from `seed`.
+class NumbersData(Config):
+    """The generated set: different numbers, in words and in figures."""
 
-    Raises `UserError` for values out of range.
-    """
+    train: int = Field(3000, ge=1, le=LARGEST + 1, description="numbers to train on")
+    validation: int = Field(500, ge=1, le=LARGEST + 1, description="numbers to validate on")
+    largest: int = Field(9_999, ge=0, le=LARGEST, description="the largest; the smallest is 0")
+    seed: int = Field(0, ge=0, le=SEED, description="of the draw")
 
-    train: int = 3000
-    validation: int = 500
-    largest: int = 9_999
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, least in (("train", 1), ("validation", 1), ("largest", 0), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise UserError(f"numbers {name} {getattr(self, name)} is not at least {least}")
-        if self.largest > LARGEST:
-            raise UserError(f"numbers largest {self.largest} is not at most {LARGEST}")
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if self.train + self.validation > self.largest + 1:
-            raise UserError(
-                f"numbers train {self.train} and validation {self.validation} are more than there "
-                f"are numbers from 0 to {self.largest}"
+            raise ValueError(
+                f"train {self.train} and validation {self.validation} are more than there are "
+                f"numbers from 0 to {self.largest}"
             )
+        return self
 
 
-@dataclass(frozen=True)
-class ParallelData:
-    """What is learned from, and what is validated on. Paths start from the working folder.
+class ParallelData(Config):
+    """Training and validation data. Paths start from the working folder."""
 
-    format: `parallel`, two text files line by line, or `numbers` (generated, no files).
-    source, target: the training text; files that end in .gz are unpacked.
-    validation_source, validation_target: what is validated on.
-    on_problem: `refuse` to start when a sentence is empty, or `skip` such pairs and say so.
-    maximum_length: tokens; longer sentences are cut, on either side, and counted. It is also the
-        longest source that the translator reads.
-    batch_tokens: tokens a step, padding included, on the longer side of its pairs, over all
-        processes.
-    numbers: the generated set, for the format `numbers`.
+    format: Literal["parallel", "numbers"] = Field(
+        "parallel",
+        description="parallel: two text files line by line, of which .gz is unpacked; numbers: "
+        "generated, no files",
+    )
+    source: FilePath | None = Field(None, description="training text to translate")
+    target: FilePath | None = Field(None, description="its translation")
+    validation_source: FilePath | None = Field(None, description="validation text to translate")
+    validation_target: FilePath | None = Field(None, description="its translation")
+    on_problem: Literal["refuse", "skip"] = Field(
+        "refuse", description="refuse to start when a sentence is empty, or skip and report it"
+    )
+    maximum_length: int = Field(
+        100,
+        ge=1,
+        le=LENGTH,
+        description="tokens; longer sentences are cut, and counted; also the longest source that "
+        "the translator reads",
+    )
+    batch_tokens: int = Field(
+        3000,
+        ge=1,
+        le=10_000_000,
+        description="tokens a step with padding, on the longer side, over all processes",
+    )
+    numbers: NumbersData = Field(default_factory=NumbersData)
 
-    Raises `UserError` for an unknown format, values out of range and files that are not named.
-    """
-
-    format: str = "parallel"
-    source: Path | None = None
-    target: Path | None = None
-    validation_source: Path | None = None
-    validation_target: Path | None = None
-    on_problem: str = "refuse"
-    maximum_length: int = 100
-    batch_tokens: int = 3000
-    numbers: NumbersData = field(default_factory=NumbersData)
-
-    def __post_init__(self) -> None:
-        if self.format not in ("parallel", "numbers"):
-            raise UserError(f"format {self.format!r} is not one of parallel, numbers")
-        if self.on_problem not in ("refuse", "skip"):
-            raise UserError(f"on_problem {self.on_problem!r} is not one of refuse, skip")
-        for name in ("maximum_length", "batch_tokens"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} {getattr(self, name)} is not at least 1")
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         for name in ("source", "target", "validation_source", "validation_target"):
             if self.format == "parallel" and getattr(self, name) is None:
-                raise UserError(f"field {name!r} is missing; format 'parallel' needs it")
+                raise ValueError(f"{name} is missing; format 'parallel' needs it")
+        return self
 
 
-@dataclass(frozen=True)
-class TextConfig:
-    """How text is cut into tokens, learned from the training text.
+class TextConfig(Config):
+    """How text is cut into tokens, learned from the training text."""
 
-    kind: `words`, or `subwords`.
-    joint: one vocabulary for both sides.
-    case: `keep`; `lower`, small letters for all; or, of words, `sentence`: see
-        `captioner.text.word_vocabulary.WordVocabulary`.
-    capitals: which lines in capitals are read as sentences by the translator, `keep` for none,
-        `lines`, or `titles`: see `captioner.text.capitals.as_sentence`. Training text is learned
-        from as it is.
-    minimum_count: of words: how often one must occur. size, method: of subwords: how many, of both
-        sides together where joint, and `unigram` or `bpe`.
+    kind: Literal["words", "subwords"] = Field("words", description="what a token is")
+    joint: bool = Field(False, description="one vocabulary for both sides")
+    case: Literal["keep", "lower", "sentence"] = Field(
+        "keep",
+        description="lower: small letters for all; sentence (words only): the first word of a "
+        "sentence as it is written elsewhere",
+    )
+    capitals: Capitals = Field(
+        "keep",
+        description="lines in capitals that the translator reads as sentences: none, lines all "
+        "in capitals, or titles as well",
+    )
+    minimum_count: int = Field(
+        2, ge=1, le=COUNT, description="occurrences of a word that enters the vocabulary"
+    )
+    size: int = Field(
+        8000, ge=1, le=1_000_000, description="subwords, of both sides together where joint"
+    )
+    method: Literal["unigram", "bpe"] = Field("unigram", description="of learning subwords")
 
-    Raises `UserError` for values out of range.
-    """
-
-    kind: str = "words"
-    joint: bool = False
-    case: str = "keep"
-    capitals: str = "keep"
-    minimum_count: int = 2
-    size: int = 8000
-    method: str = "unigram"
-
-    def __post_init__(self) -> None:
-        cases = WORD_CASES if self.kind == "words" else CASES
-        section = "text"
-        check_choice(section, self, "kind", ("words", "subwords"))
-        check_choice(section, self, "case", cases)
-        check_choice(section, self, "capitals", CAPITALS)
-        check_choice(section, self, "method", METHODS)
-        check_sizes(section, self, "minimum_count", "size")
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.kind == "subwords" and self.case == "sentence":
+            raise ValueError("case 'sentence' is of words; of subwords it is one of keep, lower")
+        return self
 
 
-@dataclass(frozen=True)
-class TranslationValidation:
-    """Free-running validation: translations are searched for as a user would get them.
+class TranslationValidation(Config):
+    """Validation on generated translations, searched for as a user would get them."""
 
-    score: what decides which epoch is kept; one of `SCORES`. They are sacrebleu's, of normal text.
-    sentences: validate on the first so many only; 0 for all. batch_size: sentences at a time.
-
-    Raises `UserError` for values out of range.
-    """
-
-    score: str = "BLEU"
-    sentences: int = 0
-    batch_size: int = 64
-
-    def __post_init__(self) -> None:
-        if self.score not in SCORES:
-            raise UserError(f"score {self.score!r} is not one of {', '.join(SCORES)}")
-        if self.sentences < 0:
-            raise UserError(f"validation sentences {self.sentences} is negative")
-        if self.batch_size < 1:
-            raise UserError(f"validation batch_size {self.batch_size} is not at least 1")
+    score: Literal["BLEU", "chrF", "exact match"] = Field(
+        "BLEU", description="decides which epoch is kept; sacrebleu's, of normal text"
+    )
+    sentences: int = Field(
+        0, ge=0, le=COUNT, description="validate on the first so many only; 0 for all"
+    )
+    batch_size: int = Field(64, ge=1, le=SIZE, description="sentences at a time")
 
 
-@dataclass(frozen=True)
-class TranslationRecipe:
-    """A whole translation run. The sections are documented at their classes.
+class TranslationRecipe(Config):
+    """A whole translation run."""
 
-    task: `translate`, which tells this config from that of a captioner.
-    model: one section, named for the model: `sequence_to_sequence`, `bahdanau`, `luong`, `gnmt` or
-        `transformer`.
-    training: of it `batch_size` and `encoder_learning_rate` have no meaning here.
-
-    Raises `UserError` for values out of range, and for a field that has no effect and is set to
-    another value than its default.
-    """
-
-    task: str
+    task: Literal["translate"] = Field(
+        description="tells this config from that of a captioner, which has no task"
+    )
     data: ParallelData
     model: TranslationModelConfig
-    text: TextConfig = field(default_factory=TextConfig)
-    objective: TranslationObjective = field(default_factory=TranslationObjective)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    search: TranslationSearch = field(default_factory=TranslationSearch)
-    validation: TranslationValidation = field(default_factory=TranslationValidation)
+    text: TextConfig = Field(default_factory=TextConfig)
+    objective: TranslationObjective = Field(default_factory=TranslationObjective)
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
+    search: TranslationSearch = Field(default_factory=TranslationSearch)
+    validation: TranslationValidation = Field(default_factory=TranslationValidation)
 
-    def __post_init__(self) -> None:
-        if self.task != TASK:
-            raise UserError(f"task {self.task!r} is not {TASK!r}")
-        if self.training.batch_size != TrainingConfig.batch_size:
-            raise UserError("training batch_size has no effect: data batch_tokens is for that")
-        if self.training.encoder_learning_rate is not None:
-            raise UserError("training encoder_learning_rate has no effect on a translation model")
-        for model in fields(self.model):
-            section = getattr(self.model, model.name)
-            if section is not None and section.tie_embeddings == "all" and not self.text.joint:
-                raise UserError(f"{model.name} tie_embeddings 'all' needs text joint to be true")
-        for name, section, names, reason in self._without_effect():
-            for each in names:
-                if getattr(section, each) != _default(section, each):
-                    raise UserError(f"{name} {each} has no effect: {reason}")
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for name, model in self.model:
+            if model is not None and model.tie_embeddings == "all" and not self.text.joint:
+                raise ValueError(f"model.{name}.tie_embeddings 'all' needs text.joint to be true")
+        for path, section, names, reason in self._without_effect():
+            for name in names:
+                default = type(section).model_fields[name].get_default(call_default_factory=True)
+                if getattr(section, name) != default:
+                    raise ValueError(f"{path}.{name} has no effect: {reason}")
+        return self
 
-    def _without_effect(self) -> Iterator[tuple[str, Any, tuple[str, ...], str]]:
+    def _without_effect(self) -> Iterator[tuple[str, Config, tuple[str, ...], str]]:
         """Sections by their names, those of their fields that have no effect, and why."""
+        yield "training", self.training, ("batch_size",), "data.batch_tokens is for that"
+        yield "training", self.training, ("encoder_learning_rate",), "there is no such encoder"
         names: tuple[str, ...] = ("numbers",)
         if self.data.format == "numbers":
             names = ("source", "target", "validation_source", "validation_target", "on_problem")
-        yield "data", self.data, names, f"data format is {self.data.format}"
+        yield "data", self.data, names, f"data.format is {self.data.format}"
         names = ("size", "method") if self.text.kind == "words" else ("minimum_count",)
-        yield "text", self.text, names, f"text kind is {self.text.kind}"
+        yield "text", self.text, names, f"text.kind is {self.text.kind}"
         if self.text.kind == "subwords":
             yield "search", self.search, ("copy_unknown",), "no word is unknown to text of subwords"
         if self.model.sequence_to_sequence is not None:
@@ -198,17 +159,9 @@ class TranslationRecipe:
             yield "search", self.search, names, "it needs a model with attention"
         luong = self.model.luong
         if luong is not None and luong.score != "concat":
-            yield "luong", luong, ("attention_size",), f"luong score is {luong.score}"
+            yield "model.luong", luong, ("attention_size",), f"model.luong.score is {luong.score}"
         if luong is not None and luong.attention == "global":
-            yield "luong", luong, ("window",), "luong attention is global"
+            yield "model.luong", luong, ("window",), "model.luong.attention is global"
         gnmt = self.model.gnmt
         if gnmt is not None and gnmt.residual_from > gnmt.layers:
-            yield "gnmt", gnmt, ("residual_from",), f"gnmt layers is {gnmt.layers}"
-
-
-def _default(section: Any, name: str) -> Any:
-    """What a field of a dataclass is where it is not given."""
-    if isinstance(section, Config):
-        return type(section).model_fields[name].get_default(call_default_factory=True)
-    (found,) = (field for field in fields(section) if field.name == name)
-    return found.default if found.default_factory is MISSING else found.default_factory()
+            yield "model.gnmt", gnmt, ("residual_from",), f"model.gnmt.layers is {gnmt.layers}"

@@ -14,7 +14,7 @@ import torch
 from captioner.data.numbers import number_pairs
 from captioner.data.pairs import encode_pairs, report_cut_sources
 from captioner.data.parallel import ParallelText, SentencePair, read_parallel
-from captioner.data.source_problems import OnProblem, Problems
+from captioner.data.source_problems import Problems
 from captioner.evaluation.translations import evaluate_translations, sacrebleu_metrics
 from captioner.files import write_text
 from captioner.runs.task import PreparedRun, batches_of
@@ -135,7 +135,7 @@ def read_texts(data: ParallelData) -> tuple[ParallelText, ParallelText]:
         return training, validation
     files = (data.source, data.target), (data.validation_source, data.validation_target)
     training, validation = (
-        read_parallel(cast(Path, source), cast(Path, target), cast(OnProblem, data.on_problem))
+        read_parallel(cast(Path, source), cast(Path, target), data.on_problem)
         for source, target in files
     )
     return training, validation

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from captioner.text.plain_text import plain_text
 
-CAPITALS = ("keep", "lines", "titles")
+Capitals = Literal["keep", "lines", "titles"]
 """Which lines `as_sentence` rewrites."""
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
@@ -31,7 +31,7 @@ class Sentence(NamedTuple):
 def as_sentence(text: str, capitals: str = "titles") -> Sentence:
     """Rewrite a line in upper case as a sentence; other lines are unchanged.
 
-    capitals: one of `CAPITALS`. `keep`: no line is changed. `lines`: lines all in upper case, of
+    capitals: one of `Capitals`. `keep`: no line is changed. `lines`: lines all in upper case, of
     two words or more or one word of at least four letters. `titles`: also lines such as "A Man Is
     Playing the Guitar", where at least three words and three fifths of all words are capitalised,
     among them all of more than three letters. Words with more upper-case letters ("NYC") stay.

@@ -5,53 +5,50 @@ Bahdanau et al. 2014, *Neural Machine Translation by Jointly Learning to Align a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor, nn
+from typing_extensions import Self
 
 from captioner.attention import AdditiveScore, Attention, Memory
 from captioner.decoding import Step
-from captioner.field_checks import check_choice, check_probabilities, check_sizes
+from captioner.schema import SIZE, Config
 from captioner.translate.cells import FedCell
-from captioner.translate.checks import check_tie
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.model import TeacherForced, TranslationModel, stack_steps
 from captioner.translate.recurrent_encoder import RecurrentEncoder
+from captioner.translate.shared_fields import AttentionSize, EmbeddingSize, Scale, Tie, check_tie
 
 
-@dataclass(frozen=True)
-class BahdanauConfig:
+class BahdanauConfig(Config):
     """Sizes and options of a `Bahdanau` model.
 
-    embedding_size: E; 620 in the paper. hidden_size: H of the decoder's GRU, and of each direction
-    of the encoder's; 1000 in the paper. attention_size: A of the additive score; 1000.
-    output_size: of the maxout layer; 500.
-    output_state: the decoder's state in the output layer: `previous`, s_(i-1), as appendix A.2.2
-        has it, or `new`, s_i, as equation 4 has it.
-    tie_embeddings: `none`, `target` or `all`; see `captioner.translate.embeddings`.
-    scale_embeddings: multiply embeddings by sqrt(E), of use where they are tied; see there.
-    dropout: probability, on embeddings, annotations and before the output layer; 0 in the paper.
-
-    Raises `UserError` for values out of range.
+    The paper has E 620, H and A 1000, an output layer of 500 and no dropout.
     """
 
-    embedding_size: int = 512
-    hidden_size: int = 512
-    attention_size: int = 512
-    output_size: int = 512
-    output_state: str = "previous"
-    tie_embeddings: str = "none"
-    scale_embeddings: bool = False
-    dropout: float = 0.3
+    embedding_size: EmbeddingSize = 512
+    hidden_size: int = Field(
+        512, ge=1, le=SIZE, description="H, of the decoder's GRU and of each direction's"
+    )
+    attention_size: AttentionSize = 512
+    output_size: int = Field(512, ge=1, le=SIZE, description="of the maxout layer")
+    output_state: Literal["previous", "new"] = Field(
+        "previous",
+        description="the decoder's state in the output layer: s_(i-1), as appendix A.2.2 has it, "
+        "or s_i, as equation 4 has it",
+    )
+    tie_embeddings: Tie = "none"
+    scale_embeddings: Scale = False
+    dropout: float = Field(
+        0.3, ge=0, lt=1, description="on embeddings, annotations and before the output layer"
+    )
 
-    def __post_init__(self) -> None:
-        model = "bahdanau"
-        check_sizes(model, self, "embedding_size", "hidden_size", "attention_size", "output_size")
-        check_choice(model, self, "output_state", ("previous", "new"))
-        check_probabilities(model, self, "dropout")
-        check_tie(model, self, self.output_size)
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_tie(self, self.output_size)
+        return self
 
 
 class BahdanauState(NamedTuple):

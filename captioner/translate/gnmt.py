@@ -6,57 +6,60 @@ penalties are in `captioner.decoding`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor, nn
+from typing_extensions import Self
 
 from captioner.attention import AdditiveScore, Attention, Memory
 from captioner.decoding import Step
-from captioner.errors import UserError
-from captioner.field_checks import check_probabilities, check_sizes
+from captioner.schema import Config
 from captioner.translate.cells import FedCell, RecurrentStack
-from captioner.translate.checks import check_tie
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.model import TeacherForced, TranslationModel, stack_steps
 from captioner.translate.recurrent_encoder import RecurrentEncoder
+from captioner.translate.shared_fields import (
+    AttentionSize,
+    EmbeddingSize,
+    HiddenSize,
+    Scale,
+    Tie,
+    check_tie,
+)
 from captioner.translate.source_memory import RecurrentState, SourceMemory
 
 
-@dataclass(frozen=True)
-class GNMTConfig:
-    """Sizes and options of a `GNMT` model.
+class GNMTConfig(Config):
+    """Sizes and options of a `GNMT` model; the paper has sizes of 1024 and 8 layers."""
 
-    embedding_size: E. hidden_size: H of every layer; 1024 in the paper. attention_size: A; 1024.
-    layers: of the encoder, the bottom one of which reads in both directions, and of the decoder;
-        8 in the paper, at least 2.
-    residual_from: the lowest layer, counted from 1, whose input is added to its output; 3 in the
-        paper, at least 3 since below that inputs have other sizes. With fewer layers none is.
-    tie_embeddings: `none`, `target` or `all`; see `captioner.translate.embeddings`.
-    scale_embeddings: multiply embeddings by sqrt(E), of use where they are tied; see there.
-    dropout: probability, on embeddings and on the input of every layer above the bottom one.
+    embedding_size: EmbeddingSize = 512
+    hidden_size: HiddenSize = 512
+    attention_size: AttentionSize = 512
+    layers: int = Field(
+        4,
+        ge=2,
+        le=1_000,
+        description="of the encoder, whose bottom one reads in both directions, and of the decoder",
+    )
+    residual_from: int = Field(
+        3,
+        ge=3,
+        le=1_000,
+        description="lowest layer, counted from 1, whose input is added to its output; with fewer "
+        "layers none is",
+    )
+    tie_embeddings: Tie = "none"
+    scale_embeddings: Scale = False
+    dropout: float = Field(
+        0.3, ge=0, lt=1, description="on embeddings and the input of every layer but the bottom one"
+    )
 
-    Raises `UserError` for values out of range.
-    """
-
-    embedding_size: int = 512
-    hidden_size: int = 512
-    attention_size: int = 512
-    layers: int = 4
-    residual_from: int = 3
-    tie_embeddings: str = "none"
-    scale_embeddings: bool = False
-    dropout: float = 0.3
-
-    def __post_init__(self) -> None:
-        model = "gnmt"
-        check_sizes(model, self, "embedding_size", "hidden_size", "attention_size")
-        for name, least in (("layers", 2), ("residual_from", 3)):
-            if getattr(self, name) < least:
-                raise UserError(f"{model} {name} {getattr(self, name)} is not at least {least}")
-        check_probabilities(model, self, "dropout")
-        check_tie(model, self, self.hidden_size)
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_tie(self, self.hidden_size)
+        return self
 
 
 class GNMTState(NamedTuple):

@@ -5,11 +5,12 @@ Luong et al. 2015, *Effective Approaches to Attention-based Neural Machine Trans
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor, nn
+from typing_extensions import Self
 
 from captioner.attention import (
     Attended,
@@ -23,9 +24,8 @@ from captioner.attention import (
     Score,
 )
 from captioner.decoding import Step
-from captioner.field_checks import check_choice, check_probabilities, check_sizes
+from captioner.schema import LENGTH, SIZE, Config
 from captioner.translate.cells import FedCell, RecurrentStack
-from captioner.translate.checks import CELLS, check_even, check_tie
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.model import (
     TeacherForced,
@@ -34,54 +34,56 @@ from captioner.translate.model import (
     unflatten_steps,
 )
 from captioner.translate.recurrent_encoder import RecurrentEncoder
+from captioner.translate.shared_fields import (
+    Cell,
+    EmbeddingSize,
+    HiddenSize,
+    Layers,
+    Scale,
+    Tie,
+    check_tie,
+)
 from captioner.translate.source_memory import RecurrentState, SourceMemory
 
 
-@dataclass(frozen=True)
-class LuongConfig:
+class LuongConfig(Config):
     """Sizes and options of a `Luong` model.
 
-    cell: `lstm`, as in the paper, or `gru`. embedding_size: E. hidden_size: H of the decoder and D
-    of the encoder; 1000 in the paper, as E. layers: of the encoder, and of the decoder; 4.
-    bidirectional: read the source in both directions, each with half of H (the paper's reads it in
-        one).
-    score: `dot`, `general` or `concat`, section 3.1. attention_size: A, for `concat` alone.
-    attention: `global`; `local-m`, monotonic, around the source's word of the same number; or
-        `local-p`, predictive, around a predicted place. window: D of the local ones, so that
-        2 D + 1 words are looked at; 10 in the paper.
-    input_feeding: feed h~ into the next step, section 3.3.
-    tie_embeddings: `none`, `target` or `all`; see `captioner.translate.embeddings`.
-    scale_embeddings: multiply embeddings by sqrt(E), of use where they are tied; see there.
-    dropout: probability, on embeddings, between layers and on h~; 0.2 in the paper.
-
-    Raises `UserError` for values out of range.
+    The paper has LSTMs, sizes of 1000, 4 layers, one direction, a window of 10 and dropout 0.2.
     """
 
-    cell: str = "lstm"
-    embedding_size: int = 512
-    hidden_size: int = 512
-    layers: int = 2
-    bidirectional: bool = False
-    score: str = "general"
-    attention_size: int = 512
-    attention: str = "global"
-    window: int = 10
-    input_feeding: bool = True
-    tie_embeddings: str = "none"
-    scale_embeddings: bool = False
-    dropout: float = 0.3
+    cell: Cell = "lstm"
+    embedding_size: EmbeddingSize = 512
+    hidden_size: HiddenSize = 512
+    layers: Layers = 2
+    bidirectional: bool = Field(
+        False, description="read the source in both directions, each with half of hidden_size"
+    )
+    score: Literal["dot", "general", "concat"] = Field(
+        "general", description="score function, section 3.1"
+    )
+    attention_size: int = Field(512, ge=1, le=SIZE, description="A, of the score concat only")
+    attention: Literal["global", "local-m", "local-p"] = Field(
+        "global",
+        description="local-m: around the source token of the same number; local-p: around a "
+        "predicted place",
+    )
+    window: int = Field(
+        10, ge=1, le=LENGTH, description="D of local attention, which covers 2 D + 1 tokens"
+    )
+    input_feeding: bool = Field(True, description="feed h~ into the next step, section 3.3")
+    tie_embeddings: Tie = "none"
+    scale_embeddings: Scale = False
+    dropout: float = Field(0.3, ge=0, lt=1, description="on embeddings, between layers and on h~")
 
-    def __post_init__(self) -> None:
-        model = "luong"
-        check_choice(model, self, "cell", CELLS)
-        sizes = ("embedding_size", "hidden_size", "layers", "attention_size", "window")
-        check_sizes(model, self, *sizes)
-        check_choice(model, self, "score", ("dot", "general", "concat"))
-        check_choice(model, self, "attention", ("global", "local-m", "local-p"))
-        check_probabilities(model, self, "dropout")
-        check_tie(model, self, self.hidden_size)
-        if self.bidirectional:
-            check_even(model, self, "hidden_size", "each direction has half of it")
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_tie(self, self.hidden_size)
+        if self.bidirectional and self.hidden_size % 2:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is odd: each direction has half of it"
+            )
+        return self
 
     def make_score(self) -> Score:
         """The score function."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from pydantic import Field, model_validator
+from typing_extensions import Self
 
-from captioner.errors import UserError
+from captioner.schema import Config
 from captioner.translate.bahdanau import Bahdanau, BahdanauConfig
 from captioner.translate.gnmt import GNMT, GNMTConfig
 from captioner.translate.luong import Luong, LuongConfig
@@ -13,25 +14,33 @@ from captioner.translate.sequence_to_sequence import SequenceToSequence, Sequenc
 from captioner.translate.transformer import Transformer, TransformerConfig
 
 
-@dataclass(frozen=True)
-class TranslationModelConfig:
-    """A translation model: exactly one of the five families, with its config.
+class TranslationModelConfig(Config):
+    """A translation model: exactly one of the five families, with its config."""
 
-    Raises `UserError` where none or several are given.
-    """
+    sequence_to_sequence: SequenceToSequenceConfig | None = Field(
+        None, description="encoder and decoder without attention"
+    )
+    bahdanau: BahdanauConfig | None = Field(
+        None, description="bidirectional encoder, additive attention (Bahdanau et al. 2014)"
+    )
+    luong: LuongConfig | None = Field(
+        None, description="global or local attention on the new state (Luong et al. 2015)"
+    )
+    gnmt: GNMTConfig | None = Field(
+        None, description="deep stacks with residual connections (Wu et al. 2016)"
+    )
+    transformer: TransformerConfig | None = Field(
+        None, description="attention alone (Vaswani et al. 2017)"
+    )
 
-    sequence_to_sequence: SequenceToSequenceConfig | None = None
-    bahdanau: BahdanauConfig | None = None
-    luong: LuongConfig | None = None
-    gnmt: GNMTConfig | None = None
-    transformer: TransformerConfig | None = None
-
-    def __post_init__(self) -> None:
-        names = [field.name for field in fields(self)]
-        given = [name for name in names if getattr(self, name) is not None]
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        given = [name for name, model in self if model is not None]
         if len(given) != 1:
             found = ", ".join(given) or "none"
-            raise UserError(f"one model of {', '.join(names)} should be given, found {found}")
+            known = ", ".join(type(self).model_fields)
+            raise ValueError(f"one model of {known} should be given, found {found}")
+        return self
 
     def make(self, source_size: int, target_size: int) -> TranslationModel:
         """The model, with weights drawn from torch's generator, for so many tokens on each side.

@@ -5,52 +5,56 @@ Sutskever et al. 2014, *Sequence to Sequence Learning with Neural Networks*; Cho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from pydantic import Field, model_validator
 from torch import Tensor, nn
+from typing_extensions import Self
 
 from captioner.attention import Memory
 from captioner.decoding import Step
-from captioner.field_checks import check_choice, check_probabilities, check_sizes
+from captioner.schema import Config
 from captioner.translate.cells import RecurrentStack
-from captioner.translate.checks import CELLS, check_tie
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.model import TeacherForced, TranslationModel
 from captioner.translate.recurrent_encoder import RecurrentEncoder, reverse_tokens
+from captioner.translate.shared_fields import (
+    Cell,
+    EmbeddingSize,
+    HiddenSize,
+    Layers,
+    Scale,
+    Tie,
+    check_tie,
+)
 from captioner.translate.source_memory import RecurrentState, SourceMemory
 
 
-@dataclass(frozen=True)
-class SequenceToSequenceConfig:
+class SequenceToSequenceConfig(Config):
     """Sizes and options of a `SequenceToSequence`.
 
-    cell: `lstm` (Sutskever et al. 2014) or `gru` (Cho et al. 2014).
-    embedding_size: E. hidden_size: H. layers: of the encoder, and of the decoder.
-    reverse_source: read the source backwards, which brings its first words near the first ones of
-        the translation (Sutskever et al. 2014, section 3.3).
-    tie_embeddings: `none`, `target` or `all`; see `captioner.translate.embeddings`.
-    scale_embeddings: multiply embeddings by sqrt(E), of use where they are tied; see there.
-    dropout: probability, on embeddings, between layers and before the output layer.
-
-    Raises `UserError` for values out of range.
+    Sutskever et al. 2014 have LSTMs and a reversed source; Cho et al. 2014 have GRUs.
     """
 
-    cell: str = "lstm"
-    embedding_size: int = 512
-    hidden_size: int = 512
-    layers: int = 2
-    reverse_source: bool = True
-    tie_embeddings: str = "none"
-    scale_embeddings: bool = False
-    dropout: float = 0.3
+    cell: Cell = "lstm"
+    embedding_size: EmbeddingSize = 512
+    hidden_size: HiddenSize = 512
+    layers: Layers = 2
+    reverse_source: bool = Field(
+        True,
+        description="read the source backwards, which brings its first words near the "
+        "translation's (Sutskever et al. 2014, section 3.3)",
+    )
+    tie_embeddings: Tie = "none"
+    scale_embeddings: Scale = False
+    dropout: float = Field(
+        0.3, ge=0, lt=1, description="on embeddings, between layers and before the output layer"
+    )
 
-    def __post_init__(self) -> None:
-        model = "sequence_to_sequence"
-        check_choice(model, self, "cell", CELLS)
-        check_sizes(model, self, "embedding_size", "hidden_size", "layers")
-        check_probabilities(model, self, "dropout")
-        check_tie(model, self, self.hidden_size)
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_tie(self, self.hidden_size)
+        return self
 
 
 class SequenceToSequenceState(NamedTuple):

@@ -5,84 +5,85 @@ Vaswani et al. 2017, *Attention Is All You Need*.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from pydantic import Field, model_validator
 from torch import Tensor, nn
+from typing_extensions import Self
 
 from captioner.attention import Memory, causal_mask
 from captioner.decoding import Step
-from captioner.errors import UserError
-from captioner.field_checks import check_probabilities, check_sizes
-from captioner.translate.checks import check_even, check_tie
+from captioner.schema import SIZE, Config
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.model import TeacherForced, TranslationModel
 from captioner.translate.positions import sinusoidal_positions
+from captioner.translate.shared_fields import Tie
 from captioner.translate.transformer_layers import DecoderLayer, EncoderLayer, LayerParts
 
 
-@dataclass(frozen=True)
-class TransformerConfig:
-    """Sizes and options of a `Transformer`.
+class TransformerConfig(Config):
+    """Sizes and options of a `Transformer`."""
 
-    embedding_size: H of everything, d_model of the paper; even. heads: N, a divisor of it.
-    inner_size: of the network at each place. encoder_layers, decoder_layers: how many.
-    norm_first: pre-norm, which trains without a warm-up as well (Xiong et al. 2020, *On Layer
-        Normalization in the Transformer Architecture*), or post-norm, as in the paper.
-    final_norm: one more norm behind each stack, which pre-norm needs, and which
-        `torch.nn.Transformer` has in both; the paper's post-norm has none.
-    tie_embeddings: `none`, `target` or `all`; see `captioner.translate.embeddings`.
-    dropout: probability, on embeddings with positions and on what every part of a layer gives.
-    inner_dropout: probability, on attention weights and inside the networks; as `dropout` by
-        default.
-    alignment_layer: the decoder layer, counted from 0, whose looks at the source are handed out as
-        alignment; below 0 counted from the last, -1. alignment_head: one head of it, counted from
-        0, or the mean of all.
+    embedding_size: int = Field(
+        512, ge=1, le=SIZE, description="H of everything, d_model of the paper; even"
+    )
+    heads: int = Field(8, ge=1, le=1_000, description="N, a divisor of embedding_size")
+    inner_size: int = Field(2048, ge=1, le=SIZE, description="of the feed-forward networks")
+    encoder_layers: int = Field(6, ge=1, le=1_000, description="layers of the encoder")
+    decoder_layers: int = Field(6, ge=1, le=1_000, description="layers of the decoder")
+    norm_first: bool = Field(
+        True,
+        description="pre-norm, which also trains without a warm-up (Xiong et al. 2020), or "
+        "post-norm, as in the paper",
+    )
+    final_norm: bool = Field(
+        True,
+        description="one more norm behind each stack, as in torch.nn.Transformer; needed by "
+        "pre-norm, and not in the paper",
+    )
+    tie_embeddings: Tie = "target"
+    dropout: float = Field(
+        0.1, ge=0, lt=1, description="on embeddings with positions and on each sublayer's output"
+    )
+    inner_dropout: float | None = Field(
+        None,
+        ge=0,
+        lt=1,
+        description="on attention weights and inside the networks; as dropout by default",
+    )
+    alignment_layer: int = Field(
+        -1,
+        ge=-1_000,
+        lt=1_000,
+        description="decoder layer whose attention is the alignment, counted from 0; below 0 "
+        "from the last",
+    )
+    alignment_head: int | None = Field(
+        None, ge=0, lt=1_000, description="one head of that layer; the mean of all by default"
+    )
 
-    Raises `UserError` for values out of range.
-    """
-
-    embedding_size: int = 512
-    heads: int = 8
-    inner_size: int = 2048
-    encoder_layers: int = 6
-    decoder_layers: int = 6
-    norm_first: bool = True
-    final_norm: bool = True
-    tie_embeddings: str = "target"
-    dropout: float = 0.1
-    inner_dropout: float | None = None
-    alignment_layer: int = -1
-    alignment_head: int | None = None
-
-    def __post_init__(self) -> None:
-        model = "transformer"
-        sizes = ("embedding_size", "heads", "inner_size", "encoder_layers", "decoder_layers")
-        check_sizes(model, self, *sizes)
-        check_even(model, self, "embedding_size", "each position is as many sines as cosines")
-        if self.embedding_size % self.heads:
-            raise UserError(
-                f"{model} embedding_size {self.embedding_size} cannot be divided among "
-                f"{self.heads} heads"
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.embedding_size % 2:
+            raise ValueError(
+                f"embedding_size {self.embedding_size} is odd: each position is as many sines as "
+                "cosines"
             )
-        check_probabilities(model, self, "dropout")
-        if self.inner_dropout is not None:
-            check_probabilities(model, self, "inner_dropout")
-        check_tie(model, self, self.embedding_size)
-        self.check_alignment(self.alignment_layer, self.alignment_head)
-
-    def check_alignment(self, layer: int, head: int | None) -> None:
-        """Raise `UserError` where there is no such layer or head to take alignments from."""
-        if not -self.decoder_layers <= layer < self.decoder_layers:
-            raise UserError(
-                f"transformer alignment_layer {layer} is not one of the {self.decoder_layers} "
+        if self.embedding_size % self.heads:
+            raise ValueError(
+                f"embedding_size {self.embedding_size} cannot be divided among {self.heads} heads"
+            )
+        if not -self.decoder_layers <= self.alignment_layer < self.decoder_layers:
+            raise ValueError(
+                f"alignment_layer {self.alignment_layer} is not one of the {self.decoder_layers} "
                 "decoder layers, counted from 0"
             )
-        if head is not None and not 0 <= head < self.heads:
-            raise UserError(
-                f"transformer alignment_head {head} is not one of the {self.heads} heads, "
+        if self.alignment_head is not None and self.alignment_head >= self.heads:
+            raise ValueError(
+                f"alignment_head {self.alignment_head} is not one of the {self.heads} heads, "
                 "counted from 0"
             )
+        return self
 
 
 class TransformerState(NamedTuple):

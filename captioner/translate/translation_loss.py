@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from pydantic import Field
 from torch import Tensor, nn
 
 from captioner.decoding import cross_entropies
-from captioner.errors import UserError
+from captioner.schema import Config
 from captioner.text.token_batches import TranslationBatch
 from captioner.translate.model import TranslationModel
 
 
-@dataclass(frozen=True)
-class TranslationObjective:
-    """The training objective.
+class TranslationObjective(Config):
+    """The training objective. Raises `UserError` for values out of range."""
 
-    label_smoothing: probability spread over the whole vocabulary (Szegedy et al. 2016, section 7);
-        0.1 in Vaswani et al. 2017, section 5.4.
-
-    Raises `UserError` for values out of range.
-    """
-
-    label_smoothing: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.label_smoothing < 1:
-            raise UserError(f"objective label_smoothing {self.label_smoothing} is not in [0, 1)")
+    label_smoothing: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="probability spread over the whole vocabulary (Szegedy et al. 2016, section "
+        "7); 0.1 in Vaswani et al. 2017",
+    )
 
 
 class TranslationLoss(nn.Module):

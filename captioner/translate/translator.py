@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -19,8 +19,7 @@ from captioner.decoding import (
     decode,
 )
 from captioner.errors import UserError
-from captioner.field_checks import check_choice
-from captioner.text.capitals import CAPITALS, as_sentence
+from captioner.text.capitals import Capitals, as_sentence
 from captioner.text.text_vocabulary import TextVocabulary, Word, truncate
 from captioner.text.token_batches import collate_sources
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
@@ -56,7 +55,7 @@ class Translator:
     maximum_source_length: int = 200
     search: TranslationSearch = field(default_factory=TranslationSearch)
     card: str = ""
-    capitals: str = "keep"
+    capitals: Capitals = "keep"
 
     def __post_init__(self) -> None:
         sizes = self.model.embeddings.sizes
@@ -67,7 +66,9 @@ class Translator:
             )
         if self.maximum_source_length < 1:
             raise UserError(f"maximum_source_length {self.maximum_source_length} is not at least 1")
-        check_choice("translator", self, "capitals", CAPITALS)
+        if self.capitals not in get_args(Capitals):
+            known = ", ".join(get_args(Capitals))
+            raise UserError(f"translator capitals {self.capitals!r} is not one of {known}")
         self.model.eval()
 
     @property
@@ -102,7 +103,7 @@ class Translator:
         chosen_head = self.model.alignment_head if head is None else head
         if isinstance(chosen_head, str):
             chosen_head = None
-        self.model.config.check_alignment(chosen, chosen_head)
+        self.model.config.replace(alignment_layer=chosen, alignment_head=chosen_head)  # Checks.
         self.model.alignment_layer, self.model.alignment_head = chosen, chosen_head
 
     def check_search(self, search: TranslationSearch) -> None:

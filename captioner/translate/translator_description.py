@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from captioner.fields import to_mapping
 from captioner.model_folders import WEIGHTS
+from captioner.schema import to_mapping
 from captioner.translate.translator import Translator
 
 _CAPITALS = {

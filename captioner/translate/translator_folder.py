@@ -6,15 +6,14 @@ Files: `model.safetensors` (weights), `config.json` (sizes, search), `vocabulary
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+from pydantic import Field
 from torch import nn
 
 from captioner.decoding import TranslationSearch
 from captioner.errors import UserError
-from captioner.fields import from_mapping, to_mapping
 from captioner.files import write_json, write_text
 from captioner.model_folders import (
     CARD,
@@ -24,6 +23,8 @@ from captioner.model_folders import (
     read_card,
     read_model_config,
 )
+from captioner.schema import COUNT, Config, from_mapping, to_mapping
+from captioner.text.capitals import Capitals
 from captioner.text.vocabulary_files import load_text_vocabulary, save_text_vocabulary
 from captioner.translate.model_config import TranslationModelConfig
 from captioner.translate.translator import Translator
@@ -44,8 +45,7 @@ _LATER = {
 JOINT, SOURCE, TARGET = "vocabulary.json", "source.json", "target.json"
 
 
-@dataclass(frozen=True)
-class TranslatorConfig:
+class TranslatorConfig(Config):
     """What `config.json` holds, every field of it: a default may change, a saved model may not.
 
     joint_vocabulary: whether both sides have the tokens of `vocabulary.json`. capitals: as of the
@@ -55,9 +55,9 @@ class TranslatorConfig:
     format: str
     model: TranslationModelConfig
     joint_vocabulary: bool
-    maximum_source_length: int
-    search: TranslationSearch = field(default_factory=TranslationSearch)
-    capitals: str = "keep"
+    maximum_source_length: int = Field(ge=1, le=COUNT)
+    search: TranslationSearch
+    capitals: Capitals
 
 
 def model_files(folder: str | Path) -> list[Path]:
@@ -87,12 +87,12 @@ def save_translator(
         save_text_vocabulary(translator.source, folder / SOURCE)
         save_text_vocabulary(translator.target, folder / TARGET)
     config = TranslatorConfig(
-        FORMAT,
-        translator.config,
-        joint,
-        translator.maximum_source_length,
-        translator.search,
-        translator.capitals,
+        format=FORMAT,
+        model=translator.config,
+        joint_vocabulary=joint,
+        maximum_source_length=translator.maximum_source_length,
+        search=translator.search,
+        capitals=translator.capitals,
     )
     write_json(folder / CONFIG, to_mapping(config))
     if translator.card:

@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from PIL import Image, ImageEnhance, ImageOps
+from pydantic import Field
 
-from captioner.errors import UserError
+from captioner.schema import Config
 
 _ASPECT = 4 / 3
 
 
-@dataclass(frozen=True)
-class Augmentation:
-    """How training photos are changed, each time they are read.
+class Augmentation(Config):
+    """How training photos are changed, each time they are read."""
 
-    crop: the least share of a photo's area that is cut out of it, in (0, 1]; 1 cuts nothing. The
-        share is drawn evenly, the cut's width against its height between 3/4 and 4/3 of the
-        photo's own (Szegedy et al. 2015, *Going Deeper with Convolutions*, section 6).
-    mirror: whether left and right are exchanged in every other photo. Captions stay as they are,
-        also those that name a side.
-    colour: how far brightness, contrast and saturation are each multiplied away from 1 at most, in
-        [0, 1).
-
-    Raises `UserError` for values out of range.
-    """
-
-    crop: float = 1.0
-    mirror: bool = False
-    colour: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.crop <= 1:
-            raise UserError(f"augmentation crop {self.crop} is not above 0 and at most 1")
-        if not 0 <= self.colour < 1:
-            raise UserError(f"augmentation colour {self.colour} is not in [0, 1)")
+    crop: float = Field(
+        1.0,
+        ge=0.01,
+        le=1,
+        description="smallest share of a photo's area that is cut out; 1 cuts nothing. The share "
+        "is uniform, the cut's aspect ratio 3/4 to 4/3 of the photo's (Szegedy et al. 2015, "
+        "section 6)",
+    )
+    mirror: bool = Field(
+        False, description="mirror every other photo; captions that name a side stay as they are"
+    )
+    colour: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="farthest that brightness, contrast and saturation are multiplied away from 1",
+    )
 
     @property
     def changes(self) -> bool:

@@ -19,18 +19,18 @@ import os
 import shutil
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from captioner.errors import UserError
-from captioner.fields import flat, from_mapping, to_mapping
 from captioner.files import folder_lock, read_json, write_json
+from captioner.schema import Config, flat, from_mapping, to_mapping
 
 RECORD = "record.json"
 ROWS = "rows.npy"
@@ -39,8 +39,7 @@ _DONE, _UNREADABLE = 1, 2  # The bytes of `done-*.bin`; 0 is a row yet to be wri
 _FLUSH_SECONDS = 1.0
 
 
-@dataclass(frozen=True)
-class StoreRecord:
+class StoreRecord(Config):
     """What a store holds and what made it.
 
     encoder: its configuration, the digest of its weights, the precision of its products.
@@ -53,7 +52,7 @@ class StoreRecord:
     encoder: dict[str, Any]
     preprocessing: dict[str, Any]
     images: list[str]
-    shape: tuple[int, int]
+    shape: tuple[int, int] = Field(strict=False)
     mirrored: bool = False
     dtype: str = "float16"
 

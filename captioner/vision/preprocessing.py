@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Literal
 
 import numpy
 import torch
 from PIL import Image
+from pydantic import Field, model_validator
 from torch import Tensor
+from typing_extensions import Self
 
 from captioner.errors import UserError
-from captioner.fields import to_mapping
+from captioner.schema import Config, to_mapping
 from captioner.vision.images import load_image
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -24,45 +24,47 @@ IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STANDARD_DEVIATION = (0.229, 0.224, 0.225)
 """Their standard deviations, in the same unit."""
 
-_RESIZES = ("crop", "squash")
 _INTERPOLATIONS = {
     "bilinear": Image.Resampling.BILINEAR,
     "bicubic": Image.Resampling.BICUBIC,
 }
 
 
-@dataclass(frozen=True)
-class Preprocessing:
-    """How a photo becomes numbers; a part of the model, saved in its `config.json`.
+Channel = Annotated[float, Field(ge=-1_000, le=1_000)]
+Deviation = Annotated[float, Field(gt=0, le=1_000)]
 
-    size: pixels, both sides of what the encoder sees.
-    resize: "crop" keeps the aspect ratio: the shorter side is scaled to `resize_shorter` pixels
-        and the centre cut out. "squash" scales both sides to `size`, whatever the aspect ratio.
-    resize_shorter: pixels, at least `size`; has a meaning with "crop" only.
-    mean, standard_deviation: of red, green and blue (1.0 being full), taken off and divided by.
-    interpolation: "bilinear" or "bicubic", both with antialiasing.
 
-    Raises `UserError` naming the field that has no such value.
-    """
+class Preprocessing(Config):
+    """How a photo becomes numbers; a part of the model, saved in its `config.json`."""
 
-    size: int = 224
-    resize: str = "crop"
-    resize_shorter: int = 256
-    mean: tuple[float, float, float] = IMAGENET_MEAN
-    standard_deviation: tuple[float, float, float] = IMAGENET_STANDARD_DEVIATION
-    interpolation: str = "bicubic"
+    size: int = Field(
+        224, ge=1, le=4_096, description="pixels, both sides of what the encoder sees"
+    )
+    resize: Literal["crop", "squash"] = Field(
+        "crop",
+        description="crop: scale the shorter side to resize_shorter and cut out the centre; "
+        "squash: scale both sides to size, whatever the aspect ratio",
+    )
+    resize_shorter: int = Field(
+        256, ge=1, le=4_096, description="pixels, at least size; of crop only"
+    )
+    mean: tuple[Channel, Channel, Channel] = Field(
+        IMAGENET_MEAN,
+        strict=False,
+        description="of red, green and blue (1.0 is full), subtracted",
+    )
+    standard_deviation: tuple[Deviation, Deviation, Deviation] = Field(
+        IMAGENET_STANDARD_DEVIATION, strict=False, description="of the same, divided by; above 0"
+    )
+    interpolation: Literal["bilinear", "bicubic"] = Field(
+        "bicubic", description="both with antialiasing"
+    )
 
-    def __post_init__(self) -> None:
-        _check_whole("size", self.size)
-        _check_whole("resize_shorter", self.resize_shorter)
-        _check_choice("resize", self.resize, _RESIZES)
-        _check_choice("interpolation", self.interpolation, tuple(_INTERPOLATIONS))
-        for field in ("mean", "standard_deviation"):
-            object.__setattr__(self, field, _three_numbers(field, getattr(self, field)))
-        if min(self.standard_deviation) <= 0:
-            raise _refused("standard_deviation", "three numbers above 0", self.standard_deviation)
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if self.resize == "crop" and self.resize_shorter < self.size:
-            raise _refused("resize_shorter", f"at least size ({self.size})", self.resize_shorter)
+            raise ValueError(f"resize_shorter {self.resize_shorter} is less than size, {self.size}")
+        return self
 
     def __call__(self, image: Image.Image) -> Tensor:
         """The photo as (3, size, size), float32, normalised.
@@ -107,27 +109,3 @@ class Preprocessing:
         """64 hexadecimal digits (SHA-256 of the fields) that differ when any field does."""
         text = json.dumps(to_mapping(self), sort_keys=True)
         return hashlib.sha256(text.encode("utf-8")).hexdigest()
-
-
-def _check_whole(field: str, value: Any) -> None:
-    if type(value) is not int or value < 1:
-        raise _refused(field, "a whole number above 0", value)
-
-
-def _check_choice(field: str, value: Any, choices: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in choices:
-        raise _refused(field, " or ".join(repr(choice) for choice in choices), value)
-
-
-def _three_numbers(field: str, value: Any) -> tuple[float, ...]:
-    if (
-        not isinstance(value, (tuple, list))
-        or len(value) != 3
-        or not all(type(number) in (int, float) and math.isfinite(number) for number in value)
-    ):
-        raise _refused(field, "three numbers", value)
-    return tuple(float(number) for number in value)
-
-
-def _refused(field: str, wanted: str, value: Any) -> UserError:
-    return UserError(f"preprocessing field {field!r} must be {wanted}, not {value!r}")

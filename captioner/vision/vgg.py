@@ -6,12 +6,14 @@ table 1; used as the source of annotation vectors by Xu et al. 2015, section 3.1
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from captioner.errors import UserError
+from captioner.schema import Config
 from captioner.vision.encoder import Encoder
 from captioner.vision.torchvision_weights import torchvision_weights
 
@@ -32,29 +34,26 @@ _STAGES: dict[str, tuple[tuple[int, ...], ...]] = {
 STAGES = 5
 """How many blocks of convolutions a VGG has."""
 
-VGG_NAMES: tuple[str, ...] = tuple(name + suffix for name in _STAGES for suffix in ("", "_bn"))
-"""Every name `VGGConfig.name` may have: torchvision's own names."""
+VGGName = Annotated[
+    Literal["vgg11", "vgg11_bn", "vgg13", "vgg13_bn", "vgg16", "vgg16_bn", "vgg19", "vgg19_bn"],
+    Field(description="torchvision's name of the VGG; bn for batch normalisation"),
+]
+VGGWidth = Annotated[
+    float,
+    Field(
+        ge=0.01,
+        le=1,
+        description="factor on the channels of every convolution but the last; ImageNet weights "
+        "need 1",
+    ),
+]
 
 
-@dataclass(frozen=True)
-class VGGConfig:
-    """Which VGG it is.
+class VGGConfig(Config):
+    """Which VGG it is."""
 
-    name: one of `VGG_NAMES`, with torchvision's meaning (`_bn`: batch normalisation).
-    width: factor on the channels of every convolution but the last, which keeps its 512. 1.0 is
-        the published network, the only one for which ImageNet weights exist.
-
-    Raises `UserError` for an unknown name or a width outside (0, 1].
-    """
-
-    name: str = "vgg19"
-    width: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.name not in VGG_NAMES:
-            raise UserError(f"encoder name {self.name!r} is not one of {', '.join(VGG_NAMES)}")
-        if not 0.0 < self.width <= 1.0:
-            raise UserError(f"encoder width {self.width} is not above 0 and at most 1")
+    name: VGGName = "vgg19"
+    width: VGGWidth = 1.0
 
 
 class VGGEncoder(Encoder):

@@ -82,7 +82,7 @@ def blind_decoder(
     examples = encode_captions(train_source.words, vocabulary, recipe.data.maximum_length)
     torch.manual_seed(recipe.training.seed)
     decoder = ShowAttendTellDecoder(recipe.decoder, len(vocabulary))
-    encoder = VGGEncoder(VGGConfig("vgg11", 0.01))  # Never asked.
+    encoder = VGGEncoder(VGGConfig(name="vgg11", width=0.01))  # Never asked.
     captioner = Captioner(encoder, decoder, vocabulary, recipe.preprocessing, recipe.search)
     rows, columns = captioner.map_shape
     nothing = torch.zeros(1, rows * columns, ANNOTATION_SIZE)  # (1, L, D)
@@ -99,7 +99,14 @@ def blind_decoder(
         best = (said, scores)
 
     train(
-        CaptioningLoss(decoder, ObjectiveConfig(0.0, "one", recipe.objective.label_smoothing)),
+        CaptioningLoss(
+            decoder,
+            ObjectiveConfig(
+                doubly_stochastic=0.0,
+                doubly_stochastic_target="one",
+                label_smoothing=recipe.objective.label_smoothing,
+            ),
+        ),
         CaptionBatches(examples.examples, ZeroRows(), recipe),
         recipe.training,
         folder,

@@ -241,11 +241,11 @@ def check_options(arguments: argparse.Namespace) -> None:
             f"--batch-size 1 needs --size {2 * LEAST_SIZE} or more: of one vector there is nothing "
             "to normalise"
         )
-    VGGConfig(arguments.name, arguments.width)
+    VGGConfig(name=arguments.name, width=arguments.width)
     if arguments.start_width is not None:
         if arguments.start_from is None:
             raise UserError("--start-width is of the weights that --start-from names")
-        VGGConfig(arguments.name, arguments.start_width)
+        VGGConfig(name=arguments.name, width=arguments.start_width)
         if arguments.start_width > arguments.width:
             raise UserError(
                 f"--start-width {arguments.start_width} is above --width {arguments.width}"
@@ -318,7 +318,7 @@ def main() -> None:
         precision="bfloat16",
         seed=arguments.seed,
     )
-    config = VGGConfig(arguments.name, arguments.width)
+    config = VGGConfig(name=arguments.name, width=arguments.width)
     words = None
     if arguments.decoder is not None:
         words = TeacherWords(arguments.decoder, arguments.captions, names).to(device)
@@ -330,7 +330,7 @@ def main() -> None:
     student = Student(config, words)
     if arguments.start_from is not None:
         width = arguments.start_width or arguments.width
-        start = build_encoder(VGGConfig(arguments.name, width), arguments.start_from)
+        start = build_encoder(VGGConfig(name=arguments.name, width=width), arguments.start_from)
         if width < arguments.width:
             start = widened(start, config)
         student.encoder.load_state_dict(start.state_dict())

@@ -164,7 +164,7 @@ def test_forcing_what_a_search_found_gives_its_maps_and_probabilities(
     tiny_captioner: Captioner, photos: list[Image.Image], selection: str
 ) -> None:
     if selection == "hard":
-        config = replace(tiny_captioner.decoder.config, selection="hard")
+        config = tiny_captioner.decoder.config.replace(selection="hard")
         decoder = ShowAttendTellDecoder(config, len(tiny_captioner.vocabulary))
         decoder.load_state_dict(tiny_captioner.decoder.state_dict())
         tiny_captioner = replace(tiny_captioner, decoder=decoder)
@@ -339,7 +339,12 @@ def test_moving_it_moves_both_halves(tiny_captioner: Captioner) -> None:
 
 def test_parts_that_do_not_fit_together_are_refused(tiny_captioner: Captioner) -> None:
     def decoder(memory_size: int = 512, words: int = len(tiny_captioner.vocabulary)) -> Any:
-        return ShowAttendTellDecoder(DecoderConfig(4, 4, 4, memory_size), words)
+        return ShowAttendTellDecoder(
+            DecoderConfig(
+                embedding_size=4, hidden_size=4, attention_size=4, memory_size=memory_size
+            ),
+            words,
+        )
 
     replace(tiny_captioner, decoder=decoder())
     with pytest.raises(UserError, match="decoder memory_size 256 is not 512"):

@@ -23,7 +23,7 @@ from captioner import weight_files
 from captioner.caption import Captioner, load_model, save_model
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
-from captioner.fields import to_mapping
+from captioner.schema import to_mapping
 
 FILES = {"model.safetensors", "config.json", "vocabulary.json", "README.md"}
 PHOTOS = [
@@ -182,16 +182,16 @@ def test_a_card_that_is_not_text_is_named(tiny_model: Path) -> None:
         (None, {"format": "captioner caption model 2"}, "is not the config of a caption model"),
         (None, {"extra": 1}, "unknown field 'extra'"),
         (None, {"decoder": 3}, "decoder: expected fields with values, found 3"),
-        ("encoder", {"depth": 3}, "encoder: unknown field 'depth'"),
-        ("encoder", {"width": "half"}, "encoder: width should be a number, found 'half'"),
-        ("encoder", {"name": "vgg12"}, "encoder: encoder name 'vgg12' is not one of"),
-        ("decoder", {"gate": "matrix"}, "decoder: decoder gate 'matrix' is not one of"),
-        ("decoder", {"hidden_size": 1.5}, "decoder: hidden_size should be a whole number"),
+        ("encoder", {"depth": 3}, "unknown field 'encoder.depth'"),
+        ("encoder", {"width": "half"}, "encoder.width should be a number, found 'half'"),
+        ("encoder", {"name": "vgg12"}, "encoder.name 'vgg12' is not one of"),
+        ("decoder", {"gate": "matrix"}, "decoder.gate 'matrix' is not one of"),
+        ("decoder", {"hidden_size": 1.5}, "decoder.hidden_size should be a whole number"),
         ("decoder", {"memory_size": 100}, "tensor 'decoder.attention.score.key_projection.weight"),
         ("preprocessing", {"size": 8}, "preprocessing size 8 is too small"),
-        ("preprocessing", {"mean": [0, 0]}, "preprocessing: mean should have 3 items"),
-        ("search", {"beam": 0}, "search: beam 0 is not at least 1"),
-        ("search", {"seed": 2**80}, "search: seed .* is not at most"),
+        ("preprocessing", {"mean": [0, 0]}, "preprocessing.mean has too few items"),
+        ("search", {"beam": 0}, "search.beam 0 is not at least 1"),
+        ("search", {"seed": 2**80}, "search.seed .* is not at most"),
     ],
 )
 def test_a_wrong_config_is_named(
@@ -308,7 +308,7 @@ def test_a_config_without_a_field_is_refused_though_there_is_a_default(
     config = json.loads(path.read_text())
     del config[section][field]
     path.write_text(json.dumps(config))
-    assert f"{section}: field '{field}' is missing" in refused(tiny_model, "config.json")
+    assert f"field '{section}.{field}' is missing" in refused(tiny_model, "config.json")
     del config[section]
     path.write_text(json.dumps(config))
     assert f"field '{section}' is missing" in refused(tiny_model, "config.json")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy
@@ -34,8 +34,22 @@ from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.text import vocabulary as vocabulary_module
 
-WEIGHTS = ConfidenceWeights(1.0, 0.5, 0.25, -0.125, -0.2, -3.0)
-FAMILIARITY = FamiliarityConfig(2, 0.1, 1.0, 0.0, 1.0, 2.0)
+WEIGHTS = ConfidenceWeights(
+    intercept=1.0,
+    mean_log_probability=0.5,
+    lowest_log_probability=0.25,
+    words=-0.125,
+    unusualness=-0.2,
+    oddness=-3.0,
+)
+FAMILIARITY = FamiliarityConfig(
+    components=2,
+    floor=0.1,
+    rest_variance=1.0,
+    distance_mean=0.0,
+    distance_deviation=1.0,
+    unfamiliar_above=2.0,
+)
 CAPTION = Caption(
     "a dog runs", ("a", "dog", "runs"), -4.0, (-0.5, -2.0, -1.0), torch.zeros(3, 1, 1)
 )
@@ -53,12 +67,16 @@ def make_confidence(model: Captioner, unsure_below: float = 0.25) -> Confidence:
     """One that knows the photos as familiar."""
     features = pooled_features(model.annotations(PHOTOS))
     familiarity = Familiarity.fit(features, features + 0.01)
-    config = ConfidenceConfig(familiarity.config, WEIGHTS, unsure_below)
+    config = ConfidenceConfig(
+        familiarity=familiarity.config, weights=WEIGHTS, unsure_below=unsure_below
+    )
     return Confidence(config, familiarity)
 
 
 def test_a_confidence_by_hand() -> None:
-    confidence = Confidence(ConfidenceConfig(FAMILIARITY, WEIGHTS), Familiarity(FAMILIARITY, 4))
+    confidence = Confidence(
+        ConfidenceConfig(familiarity=FAMILIARITY, weights=WEIGHTS), Familiarity(FAMILIARITY, 4)
+    )
     usual, odd = (confidence.judge([CAPTION], value)[0] for value in (-1.0, 2.5))
     # The mean of four log-probabilities, the ending's among them, is -1.
     base = 1.0 + 0.5 * -1.0 + 0.25 * -2.0 - 0.125 * 3
@@ -89,7 +107,14 @@ def test_known_probabilities_are_recovered() -> None:
     """Shares drawn from a known regression: the weights come back, and so do the shares."""
     random = numpy.random.default_rng(0)
     features = torch.tensor(random.normal((-1, -3, 9, 0, 0), (0.3, 1, 2, 1, 1), (8000, 5)))
-    truth = ConfidenceWeights(2.0, 1.5, 0.3, -0.1, -0.4, -0.8)
+    truth = ConfidenceWeights(
+        intercept=2.0,
+        mean_log_probability=1.5,
+        lowest_log_probability=0.3,
+        words=-0.1,
+        unusualness=-0.4,
+        oddness=-0.8,
+    )
     expected = confidences(features, truth)
     shares = torch.tensor(random.binomial(5, expected.numpy()) / 5)
     found = fit_weights(features, shares)
@@ -110,7 +135,7 @@ def test_counts_are_as_good_as_repetition() -> None:
         features.repeat_interleave(repeated, 0), shares.repeat_interleave(repeated), ridge=0
     )
     once = fit_weights(features, shares, counts, ridge=0)
-    assert astuple(once) == pytest.approx(astuple(again), abs=1e-6)
+    assert dict(once) == pytest.approx(dict(again), abs=1e-6)
 
 
 def test_groups_that_are_told_apart_leave_the_weights_finite() -> None:
@@ -118,7 +143,7 @@ def test_groups_that_are_told_apart_leave_the_weights_finite() -> None:
     features[20:, 3] = 50.0
     shares = torch.tensor([0.5] * 20 + [0.0] * 20).double()
     found = fit_weights(features, shares)
-    assert all(map(math.isfinite, astuple(found)))
+    assert all(map(math.isfinite, dict(found).values()))
     low, high = confidences(features[[39, 0]], found).tolist()
     assert low < 0.1
     assert high == pytest.approx(0.5, abs=0.1)
@@ -178,7 +203,7 @@ def test_loading_it_imports_nothing_heavy(calibrated: Path) -> None:
 
 
 def test_its_tensors_are_small() -> None:
-    familiarity = Familiarity(replace(FAMILIARITY, components=40), 512)
+    familiarity = Familiarity(FAMILIARITY.replace(components=40), 512)
     sizes = [each.numel() * each.element_size() for each in familiarity.buffers()]
     assert 100_000 < sum(sizes) < 200_000
 
@@ -292,13 +317,13 @@ def test_numbers_without_their_tensors_are_refused(calibrated: Path) -> None:
 @pytest.mark.parametrize(
     ("section", "change", "sentence"),
     [
-        ((), {"extra": 1}, "confidence: unknown field 'extra'"),
-        ((), {"unsure_below": 2}, r"confidence: unsure_below 2\.0 is not between 0 and 1"),
-        (("weights",), {"words": "many"}, "confidence: weights: words should be a number"),
-        (("weights",), {"length": 1}, "confidence: weights: unknown field 'length'"),
-        (("familiarity",), {"components": 0}, "familiarity: components 0 is not at least 1"),
-        (("familiarity",), {"floor": 0}, r"familiarity: floor 0\.0 is not above 0"),
-        (("familiarity",), {"distance_deviation": 0}, r"distance_deviation 0\.0 is not above 0"),
+        ((), {"extra": 1}, "unknown field 'confidence.extra'"),
+        ((), {"unsure_below": 2}, "confidence.unsure_below 2 is not at most 1"),
+        (("weights",), {"words": "many"}, "confidence.weights.words should be a number"),
+        (("weights",), {"length": 1}, "unknown field 'confidence.weights.length'"),
+        (("familiarity",), {"components": 0}, "familiarity.components 0 is not at least 1"),
+        (("familiarity",), {"floor": 0}, "familiarity.floor 0 is not above 0"),
+        (("familiarity",), {"distance_deviation": 0}, "distance_deviation 0 is not above 0"),
     ],
 )
 def test_a_wrong_number_is_named(
@@ -321,7 +346,7 @@ def test_a_missing_number_is_named(calibrated: Path) -> None:
     config = json.loads(path.read_text())
     del config["confidence"]["unsure_below"]
     path.write_text(json.dumps(config))
-    with pytest.raises(UserError, match="confidence: field 'unsure_below' is missing"):
+    with pytest.raises(UserError, match=r"field 'confidence\.unsure_below' is missing"):
         load_model(calibrated)
 
 

@@ -305,14 +305,14 @@ def test_memory_dropout_blanks_whole_channels_in_training_only() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"hidden_size": 0}, "decoder hidden_size 0 is not at least 1"),
-        ({"memory_size": -1}, "decoder memory_size -1 is not at least 1"),
-        ({"selection": "both"}, "decoder selection 'both' is not one of soft, hard"),
-        ({"gate": "matrix"}, "decoder gate 'matrix' is not one of scalar, vector, none"),
-        ({"dropout": 1.0}, r"decoder dropout 1.0 is not in \[0, 1\)"),
-        ({"memory_dropout": float("nan")}, r"decoder memory_dropout nan is not in \[0, 1\)"),
-        ({"temperature": 0.0}, "decoder temperature 0.0 is not above 0"),
-        ({"temperature": float("inf")}, "decoder temperature inf is not above 0"),
+        ({"hidden_size": 0}, "hidden_size 0 is not at least 1"),
+        ({"memory_size": -1}, "memory_size -1 is not at least 1"),
+        ({"selection": "both"}, "selection 'both' is not one of soft, hard"),
+        ({"gate": "matrix"}, "gate 'matrix' is not one of scalar, vector, none"),
+        ({"dropout": 1.0}, r"dropout 1.0 is not below 1"),
+        ({"memory_dropout": float("nan")}, r"memory_dropout should be a finite number, found nan"),
+        ({"temperature": 0.0}, "temperature 0.0 is not above 0"),
+        ({"temperature": float("inf")}, "temperature should be a finite number, found inf"),
     ],
 )
 def test_options_out_of_range_are_refused(options: dict[str, Any], sentence: str) -> None:

@@ -48,7 +48,14 @@ def test_places_at_the_border_do_not_count() -> None:
 
 def test_a_distance_by_hand() -> None:
     """Two directions with a variance each, the third feature among the rest."""
-    config = FamiliarityConfig(2, 0.5, 0.25, math.log(2.0), 0.5, 2.0)
+    config = FamiliarityConfig(
+        components=2,
+        floor=0.5,
+        rest_variance=0.25,
+        distance_mean=math.log(2.0),
+        distance_deviation=0.5,
+        unfamiliar_above=2.0,
+    )
     found = Familiarity(config, FEATURES // 2)
     found.mean.zero_()[0] = 1.0
     found.scale.fill_(1.0)[1] = 2.0
@@ -133,8 +140,29 @@ def test_what_cannot_be_fitted_is_refused() -> None:
     with pytest.raises(UserError, match="all are alike"):
         Familiarity.fit(torch.zeros(9, FEATURES), drawn(5, 1))
     with pytest.raises(UserError, match="components 0"):
-        FamiliarityConfig(0, 1.0, 1.0, 0.0, 1.0, 1.0)
+        FamiliarityConfig(
+            components=0,
+            floor=1.0,
+            rest_variance=1.0,
+            distance_mean=0.0,
+            distance_deviation=1.0,
+            unfamiliar_above=1.0,
+        )
     with pytest.raises(UserError, match=r"rest_variance -1\.0"):
-        FamiliarityConfig(1, 1.0, -1.0, 0.0, 1.0, 1.0)
+        FamiliarityConfig(
+            components=1,
+            floor=1.0,
+            rest_variance=-1.0,
+            distance_mean=0.0,
+            distance_deviation=1.0,
+            unfamiliar_above=1.0,
+        )
     with pytest.raises(UserError, match=r"floor 0\.0"):
-        FamiliarityConfig(1, 0.0, 1.0, 0.0, 1.0, 1.0)
+        FamiliarityConfig(
+            components=1,
+            floor=0.0,
+            rest_variance=1.0,
+            distance_mean=0.0,
+            distance_deviation=1.0,
+            unfamiliar_above=1.0,
+        )

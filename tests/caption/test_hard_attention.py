@@ -528,9 +528,17 @@ def test_a_padded_caption_is_the_caption_without_its_padding() -> None:
 def test_an_encoder_is_trained_along_where_it_is_given() -> None:
     torch.manual_seed(0)
     decoder = ShowAttendTellDecoder(
-        DecoderConfig(6, 7, 5, selection="hard", dropout=0.0, gate="none"), 9
+        DecoderConfig(
+            embedding_size=6,
+            hidden_size=7,
+            attention_size=5,
+            selection="hard",
+            dropout=0.0,
+            gate="none",
+        ),
+        9,
     )
-    encoder = VGGEncoder(VGGConfig("vgg11", 0.05))
+    encoder = VGGEncoder(VGGConfig(name="vgg11", width=0.05))
     loss = HardAttentionLoss(decoder, ObjectiveConfig(doubly_stochastic=0.0), encoder)
     batch = CaptioningBatch(
         torch.randn(2, 3, 32, 32),
@@ -557,5 +565,7 @@ def test_bfloat16_gives_the_log_probability_in_full() -> None:
 def test_soft_attention_and_its_terms_are_refused() -> None:
     with pytest.raises(UserError, match=r"^REINFORCE trains hard attention"):
         HardAttentionLoss(make_decoder("soft"), ObjectiveConfig(doubly_stochastic=0.0))
-    with pytest.raises(UserError, match=r"^objective doubly_stochastic 1\.0 is for soft attention"):
+    with pytest.raises(
+        UserError, match=r"^objective\.doubly_stochastic 1\.0 is for soft attention"
+    ):
         HardAttentionLoss(make_decoder(), ObjectiveConfig())

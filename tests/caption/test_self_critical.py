@@ -244,7 +244,7 @@ def test_a_reward_is_learned() -> None:
 
 
 def test_an_encoder_is_trained_along_where_it_is_given() -> None:
-    encoder = VGGEncoder(VGGConfig("vgg11", 0.05)).double().eval()
+    encoder = VGGEncoder(VGGConfig(name="vgg11", width=0.05)).double().eval()
     decoder = make_decoder(memory_size=512)
     objective = ObjectiveConfig(self_critical=SelfCriticalConfig(samples=2, maximum_length=2))
     loss = SelfCriticalLoss(decoder, objective, reward, encoder)
@@ -281,7 +281,7 @@ class OldAutocast(TorchFunctionMode):
 
 
 def of_self_criticism(baseline: str) -> SelfCriticalLoss:
-    fields = SelfCriticalConfig(baseline, samples=2, maximum_length=2)
+    fields = SelfCriticalConfig(baseline=baseline, samples=2, maximum_length=2)
     decoder = make_decoder(dropout=0.0).float()
     return SelfCriticalLoss(decoder, ObjectiveConfig(self_critical=fields), reward)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,9 @@ from captioner.caption import DecoderConfig, ShowAttendTellDecoder, load_model, 
 from captioner.caption.standardisation import Standardisation
 from captioner.errors import UserError
 
-SIZES = DecoderConfig(5, 6, 4, 3, dropout=0.0, standardise=True)
+SIZES = DecoderConfig(
+    embedding_size=5, hidden_size=6, attention_size=4, memory_size=3, dropout=0.0, standardise=True
+)
 
 
 def fitted(*batches: torch.Tensor) -> Standardisation:
@@ -63,7 +64,7 @@ def test_the_decoder_takes_them_as_one_without_it_takes_standardised_ones() -> N
     torch.manual_seed(0)
     photos = 3 * torch.rand(2, 7, 3) + 1
     decoder = ShowAttendTellDecoder(SIZES, 11)
-    plain = ShowAttendTellDecoder(replace(SIZES, standardise=False), 11)
+    plain = ShowAttendTellDecoder(SIZES.replace(standardise=False), 11)
     plain.load_state_dict(
         {n: t for n, t in decoder.state_dict().items() if not n.startswith("standardisation")}
     )

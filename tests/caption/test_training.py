@@ -39,7 +39,12 @@ def test_the_loss_is_the_mean_over_captions_of_its_terms(
     weight: float, target: str, smoothing: float
 ) -> None:
     decoder, batch = make_decoder(), make_batch(ANNOTATIONS)
-    found = CaptioningLoss(decoder, ObjectiveConfig(weight, target, smoothing)).loss(batch)
+    found = CaptioningLoss(
+        decoder,
+        ObjectiveConfig(
+            doubly_stochastic=weight, doubly_stochastic_target=target, label_smoothing=smoothing
+        ),
+    ).loss(batch)
     said = decoder(decoder.remember(ANNOTATIONS), batch.inputs.unsqueeze(1))
     logits, weights = said.logits[:, 0], said.weights[:, 0]
     terms = cross_entropy(logits, batch.targets, batch.mask, smoothing)
@@ -54,8 +59,10 @@ def test_the_divergence_of_the_maps_is_a_term_and_is_reported() -> None:
     decoder, batch = make_decoder(), make_batch(ANNOTATIONS)
     weights = decoder(decoder.remember(ANNOTATIONS), batch.inputs.unsqueeze(1)).weights[:, 0]
     divergence = map_divergence(weights, batch.mask)
-    plain = CaptioningLoss(decoder, ObjectiveConfig(0.0)).loss(batch)
-    found = CaptioningLoss(decoder, ObjectiveConfig(0.0, map_divergence=0.3)).loss(batch)
+    plain = CaptioningLoss(decoder, ObjectiveConfig(doubly_stochastic=0.0)).loss(batch)
+    found = CaptioningLoss(
+        decoder, ObjectiveConfig(doubly_stochastic=0.0, map_divergence=0.3)
+    ).loss(batch)
     torch.testing.assert_close(found["loss"], plain["loss"] - 0.3 * divergence.mean())
     torch.testing.assert_close(found["map_divergence"], divergence.sum() / 6)
     assert not found["map_divergence"].requires_grad
@@ -64,7 +71,7 @@ def test_the_divergence_of_the_maps_is_a_term_and_is_reported() -> None:
 
 def divergence_after_training(weight: float) -> float:
     decoder, batch = make_decoder(), make_batch(ANNOTATIONS)
-    loss = CaptioningLoss(decoder, ObjectiveConfig(0.0, map_divergence=weight))
+    loss = CaptioningLoss(decoder, ObjectiveConfig(doubly_stochastic=0.0, map_divergence=weight))
     optimizer = torch.optim.Adam(decoder.parameters(), lr=0.02)
     for _ in range(30):
         optimizer.zero_grad()
@@ -91,13 +98,13 @@ def test_what_stands_in_the_padding_changes_nothing() -> None:
 def test_a_caption_of_no_words_at_all_weighs_nothing() -> None:
     batch = make_batch(ANNOTATIONS)
     nothing = batch._replace(mask=torch.zeros_like(batch.mask))
-    found = CaptioningLoss(make_decoder(), ObjectiveConfig(0.0)).loss(nothing)
+    found = CaptioningLoss(make_decoder(), ObjectiveConfig(doubly_stochastic=0.0)).loss(nothing)
     assert [float(found[name].detach()) for name in ("loss", "cross_entropy")] == [0.0, 0.0]
 
 
 def test_an_encoder_is_trained_along_where_it_is_given() -> None:
     decoder, photos = make_decoder(), torch.randn(2, 3, 32, 32)
-    encoder = VGGEncoder(VGGConfig("vgg11", 0.05)).eval()
+    encoder = VGGEncoder(VGGConfig(name="vgg11", width=0.05)).eval()
     from_photos = CaptioningLoss(decoder, ObjectiveConfig(), encoder).loss(make_batch(photos))
     from_vectors = CaptioningLoss(decoder, ObjectiveConfig()).loss(make_batch(encoder(photos)))
     assert torch.equal(from_photos["loss"], from_vectors["loss"])
@@ -107,7 +114,7 @@ def test_an_encoder_is_trained_along_where_it_is_given() -> None:
 
 def test_captions_of_one_photo_share_what_the_encoder_sees_of_it() -> None:
     decoder, photos = make_decoder(), torch.randn(1, 3, 32, 32)
-    encoder = VGGEncoder(VGGConfig("vgg11", 0.05)).eval()
+    encoder = VGGEncoder(VGGConfig(name="vgg11", width=0.05)).eval()
     loss = CaptioningLoss(decoder, ObjectiveConfig(), encoder)
     apart = loss.loss(make_batch(photos.expand(2, -1, -1, -1)))["loss"]
     wanted = torch.autograd.grad(apart, list(loss.parameters()))

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,7 +60,7 @@ def test_from_the_archives_of_flickr8k_to_a_model(
 
     monkeypatch.setenv("TORCH_HOME", str(archives / "home"))
     torch.manual_seed(0)
-    eyes = VGGEncoder(VGGConfig("vgg19"))
+    eyes = VGGEncoder(VGGConfig(name="vgg19"))
     publish_weights(monkeypatch, archives / "home/hub/checkpoints", "vgg19", eyes.state_dict())
     monkeypatch.chdir(archives)
     config = str(ROOT / "configs/flickr8k_soft.yaml")
@@ -72,7 +71,7 @@ def test_from_the_archives_of_flickr8k_to_a_model(
     assert "training: 4 photos, 20 captions" in said.out
     assert "unpacking Flickr8k_Dataset.zip: 6/6 files" in said.err
     model = captioner.load(archives / "run/model")
-    assert model.encoder.config == VGGConfig("vgg19")
+    assert model.encoder.config == VGGConfig(name="vgg19")
     assert model.encoder.digest() == eyes.digest()
     (caption,) = model.caption([archives / "data/Flicker8k_Dataset/5_photo.jpg"])
     assert caption.attention.shape == (len(caption.words), 4, 4)
@@ -114,10 +113,10 @@ def test_another_encoder_leaves_the_rest_of_a_config_as_it_is(
         config = str(ROOT / f"configs/{name}.yaml")
         assert main(["train", config, "--encoder", "vgg16", "--device", "cpu"]) == 0
         plain = read_recipe(config)
-        expected = replace(plain.encoder, name="vgg16", width=1.0, weights="imagenet")
+        expected = plain.encoder.replace(name="vgg16", width=1.0, weights="imagenet")
         assert given[-1].encoder == expected
         assert given[-1].features.folder is None  # The config's is of another encoder.
-        assert replace(given[-1], encoder=plain.encoder, features=plain.features) == plain
+        assert given[-1].replace(encoder=plain.encoder, features=plain.features) == plain
 
 
 def test_an_unknown_encoder_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,9 +31,19 @@ from captioner.translate import (
 ROOT = Path(__file__).resolve().parents[2]
 
 CONFIGS = {
-    "luong": TranslationModelConfig(luong=LuongConfig("gru", 8, 8, 1, score="dot")),
-    "plain": TranslationModelConfig(sequence_to_sequence=SequenceToSequenceConfig("gru", 8, 8, 1)),
-    "transformer": TranslationModelConfig(transformer=TransformerConfig(8, 2, 8, 1, 2)),
+    "luong": TranslationModelConfig(
+        luong=LuongConfig(cell="gru", embedding_size=8, hidden_size=8, layers=1, score="dot")
+    ),
+    "plain": TranslationModelConfig(
+        sequence_to_sequence=SequenceToSequenceConfig(
+            cell="gru", embedding_size=8, hidden_size=8, layers=1
+        )
+    ),
+    "transformer": TranslationModelConfig(
+        transformer=TransformerConfig(
+            embedding_size=8, heads=2, inner_size=8, encoder_layers=1, decoder_layers=2
+        )
+    ),
 }
 
 

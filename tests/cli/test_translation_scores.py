@@ -34,7 +34,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, lines in (("source", SOURCE), ("references", REFERENCES), ("found", FOUND)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     words = WordVocabulary.learn(SOURCE + REFERENCES, 1)
-    config = TranslationModelConfig(luong=LuongConfig("gru", 8, 8, 1, score="dot"))
+    config = TranslationModelConfig(
+        luong=LuongConfig(cell="gru", embedding_size=8, hidden_size=8, layers=1, score="dot")
+    )
     torch.manual_seed(0)
     model = config.make(len(words), len(words))
     search = TranslationSearch(beam=3, maximum_length=5)

@@ -187,7 +187,7 @@ def test_written_sets_read_as_a_table(tmp_path) -> None:
     ],
 )
 def test_values_that_make_no_pictures_are_refused_by_name(field: str, value: object) -> None:
-    with pytest.raises(UserError, match=f"shapes {field} "):
+    with pytest.raises(UserError, match=f"^{field} "):
         ShapesConfig(**{field: value})  # type: ignore[arg-type]
 
 

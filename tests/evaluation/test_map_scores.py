@@ -83,7 +83,7 @@ class ScriptedDecoder(nn.Module):
 @pytest.fixture
 def scripted() -> Captioner:
     return Captioner(
-        VGGEncoder(VGGConfig("vgg11_bn", 0.05)),
+        VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05)),
         ScriptedDecoder(),  # type: ignore[arg-type]
         Vocabulary(WORDS),
         Preprocessing(size=64, resize="squash"),

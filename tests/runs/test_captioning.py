@@ -16,7 +16,6 @@ from samples import save_photo
 import captioner
 from captioner.data.examples import encode_captions
 from captioner.errors import UserError
-from captioner.fields import from_mapping
 from captioner.files import folder_lock
 from captioner.runs import captioning_task
 from captioner.runs.annotation_rows import (
@@ -30,6 +29,7 @@ from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.captioning_task import scores_of, write_captions
 from captioner.runs.read_sources import read_sources, read_split
 from captioner.runs.train_run import train_run
+from captioner.schema import from_mapping
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.augmentation import Augmentation
 from captioner.vision.feature_store import FeatureStore
@@ -95,7 +95,7 @@ def test_a_run_that_trains_its_encoder_changes_it(table: Path, tmp_path: Path) -
     torch.manual_seed(0)
     from captioner.vision.vgg import VGGConfig, VGGEncoder
 
-    fresh = VGGEncoder(VGGConfig("vgg11_bn", 0.05)).state_dict()
+    fresh = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05)).state_dict()
     name = "features.0.weight"
     assert not torch.allclose(trained[f"encoder.{name}"].float(), fresh[name], atol=1e-3)
     assert not (tmp_path / "run" / "features").exists()
@@ -312,7 +312,7 @@ def test_two_runs_share_a_store(
 
     from captioner.vision.vgg import VGGConfig, VGGEncoder
 
-    save_file(VGGEncoder(VGGConfig("vgg11_bn", 0.05)).state_dict(), weights)
+    save_file(VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05)).state_dict(), weights)
     encoder = {**SMALL["encoder"], "weights": str(weights)}  # type: ignore[dict-item]
     recipe = recipe_for(table, encoder=encoder, features={"folder": str(tmp_path / "store")})
     train_run(recipe, tmp_path / "one")
@@ -405,7 +405,7 @@ def test_a_store_made_by_a_run_that_skipped_is_refused_to_one_that_does_not(
 
     from captioner.vision.vgg import VGGConfig, VGGEncoder
 
-    save_file(VGGEncoder(VGGConfig("vgg11_bn", 0.05)).state_dict(), weights)
+    save_file(VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05)).state_dict(), weights)
     encoder = {**SMALL["encoder"], "weights": str(weights)}  # type: ignore[dict-item]
     train_run(
         recipe_for(table, data=skipping, features=features, encoder=encoder), tmp_path / "one"

@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from captioner.errors import UserError
-from captioner.fields import from_mapping, to_mapping
 from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe, read_recipe
 from captioner.runs.read_recipe import read_any_recipe
+from captioner.schema import from_mapping, to_mapping
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.yaml"))
 
@@ -35,7 +34,7 @@ def test_every_data_set_has_a_config_for_every_objective(data: str) -> None:
     soft, hard, critical = (
         published(f"{data}_{kind}") for kind in ("soft", "hard", "self_critical")
     )
-    assert soft.decoder == replace(hard.decoder, selection="soft") == critical.decoder
+    assert soft.decoder == hard.decoder.replace(selection="soft") == critical.decoder
     assert soft.data == hard.data == critical.data
     assert soft.features == hard.features == critical.features
     assert soft.preprocessing == hard.preprocessing == critical.preprocessing
@@ -54,6 +53,16 @@ def test_every_data_set_has_a_config_for_every_objective(data: str) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
+        ("data: {format: shapes}\nepochs: 3", "'epochs'; did you mean 'training.epochs'?"),
+        ("data: {format: shapes}\ntraining: {epoch: 3}", "did you mean 'training.epochs'?"),
+        ("data: {format: shapes}\ndecoder: {seed: 3}", "did you mean 'data.shapes.seed' or 'tra"),
+        ("data: {format: shapes}\ntraining: {batch_size: 0}", "training.batch_size 0 is not at le"),
+        ("data: {format: shapes}\ntraining: {accumulate: 9223372036854775808}", "at most 65,536"),
+        ("data: {format: shapes}\nsearch: {beam: 9223372036854775808}", "is not at most 1,000"),
+        ("data: {format: shapes, shapes: {train: 1e20}}", "data.shapes.train should be a whole"),
+        ("data: {format: shapes, shapes: {train: 100000000000}}", "data.shapes.train 100000000000"),
+        ("data: {format: shapes}\nencoder: {width: 0.001}", "encoder.width 0.001 is not at least"),
+        ("data: {format: shapes}\npreprocessing: {size: 9999}", "size 9999 is not at most 4,096"),
         ("data: {format: shapes}\ntraning: {}", "traning"),
         ("data: {format: shapes}\ntraining: {epoch: 3}", "epoch"),
         ("data: {format: shapes}\ntraining: {epochs: three}", "epochs"),
@@ -69,10 +78,10 @@ def test_every_data_set_has_a_config_for_every_objective(data: str) -> None:
         ("data: {format: shapes, on_problem: ignore}", "on_problem"),
         ("minimum_count: 3", "data"),
         ("data: {format: shapes}\npreprocessing: {size: big}", "size"),
-        ("data: {format: shapes}\nfeatures: {batch_size: 0}", "features batch_size 0"),
-        ("data: {format: shapes, shapes: {train: 0}}", "shapes train 0"),
-        ("data: {format: shapes, shapes: {validation: 1}}", "shapes validation 1"),
-        ("data: {format: shapes, shapes: {seed: -1}}", "shapes seed -1"),
+        ("data: {format: shapes}\nfeatures: {batch_size: 0}", "features.batch_size 0"),
+        ("data: {format: shapes, shapes: {train: 0}}", "data.shapes.train 0"),
+        ("data: {format: shapes, shapes: {validation: 1}}", "data.shapes.validation 1"),
+        ("data: {format: shapes, shapes: {seed: -1}}", "data.shapes.seed -1"),
         ("data: {format: shapes}\nencoder: {name: vgg7}", "vgg7"),
         ("data: {format: shapes}\nencoder: {width: 0}", "width 0"),
         ("data: {format: shapes}\nencoder: {weights: ''}", "weights"),
@@ -84,11 +93,11 @@ def test_every_data_set_has_a_config_for_every_objective(data: str) -> None:
         ),
         (
             "data: {format: shapes}\nobjective: {self_critical: {baseline: mean}}",
-            "self_critical baseline 'mean'",
+            "objective.self_critical.baseline 'mean'",
         ),
         (
             "data: {format: shapes}\nobjective: {self_critical: {samples: 1}}",
-            "self_critical samples 1 is not at least 2",
+            "objective.self_critical.samples 1 is not at least 2",
         ),
         (
             "data: {format: shapes}\ndecoder: {selection: hard}\n"
@@ -96,18 +105,21 @@ def test_every_data_set_has_a_config_for_every_objective(data: str) -> None:
             "self_critical is for soft attention",
         ),
         ("data: {format: shapes}\nobjective: {scheduled_sampling: 2}", "scheduled_sampling 2"),
-        ("data: {format: shapes}\nword_vectors: {freeze: true}", "field 'file' is missing"),
+        (
+            "data: {format: shapes}\nword_vectors: {freeze: true}",
+            "'word_vectors.file' is missing",
+        ),
         (
             "data: {format: shapes}\nword_vectors: {file: a.txt}\nstart_from: b",
             "word_vectors have no effect",
         ),
         ("data: {format: shapes}\nminimum_count: 0", "minimum_count 0"),
-        ("data: {format: shapes}\nvalidation: {images: 1}", "validation images 1"),
-        ("data: {format: shapes}\nvalidation: {batch_size: 0}", "validation batch_size 0"),
+        ("data: {format: shapes}\nvalidation: {images: 1}", "validation.images 1"),
+        ("data: {format: shapes}\nvalidation: {batch_size: 0}", "validation.batch_size 0"),
         ("data: {format: shapes}\nfeatures: {mirror: true}\nencoder: {train: true}", "mirror"),
         (
             "data: {format: shapes}\nfeatures: {store: false, folder: a}",
-            "features folder has no effect: features store is false",
+            "features.folder has no effect: features.store is false",
         ),
         ("data: {format: shapes}\nfeatures: {store: false, mirror: true}", "mirror has no effect"),
         ("data: {format: shapes}\naugmentation: {crop: 0}", "crop 0"),
@@ -115,12 +127,12 @@ def test_every_data_set_has_a_config_for_every_objective(data: str) -> None:
         ("data: {format: shapes}\naugmentation: {mirror: true}", "augmentation has no effect"),
         (
             "data: {format: shapes}\ntraining: {encoder_learning_rate: 1e-5}",
-            "encoder_learning_rate has no effect without encoder train",
+            "training.encoder_learning_rate has no effect without encoder.train",
         ),
         (
             "data: {format: shapes}\ndecoder: {standardise: true}\n"
             "encoder: {weights: random, train: true}",
-            "decoder standardise takes annotation vectors as they are before training",
+            "decoder.standardise takes annotation vectors as they are before training",
         ),
         ("data: " + "[" * 5000, "nested too deep"),
         ("data: {format: 2001-99-99}", "month must be in 1..12"),
@@ -199,9 +211,9 @@ def test_a_missing_config_is_named(tmp_path: Path) -> None:
 
 
 def test_batch_normalisation_that_was_trained_is_frozen_unless_it_is_said() -> None:
-    assert EncoderRecipe("vgg11_bn", weights="imagenet", train=True).batch_norm_frozen
-    assert not EncoderRecipe("vgg11_bn", weights="random", train=True).batch_norm_frozen
-    said = EncoderRecipe("vgg11_bn", weights="imagenet", train=True, freeze_batch_norm=False)
+    assert EncoderRecipe(name="vgg11_bn", weights="imagenet", train=True).batch_norm_frozen
+    assert not EncoderRecipe(name="vgg11_bn", weights="random", train=True).batch_norm_frozen
+    said = EncoderRecipe(name="vgg11_bn", weights="imagenet", train=True, freeze_batch_norm=False)
     assert not said.batch_norm_frozen
 
 

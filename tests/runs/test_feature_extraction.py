@@ -45,7 +45,7 @@ def recipe(config: Path, precision: str) -> CaptioningRecipe:
 
 def test_products_in_bfloat16_give_nearly_the_same_features() -> None:
     torch.manual_seed(0)
-    encoder = VGGEncoder(VGGConfig("vgg11_bn", 0.05)).eval()
+    encoder = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05)).eval()
     photos = torch.randn(2, 3, 64, 64)
     wide, narrow = encode(encoder, photos), encode(encoder, photos, "bfloat16")
     assert wide.dtype == torch.float32
@@ -65,7 +65,7 @@ def test_a_store_of_one_precision_is_not_taken_for_one_of_another(config: Path) 
 
 
 def test_an_unknown_precision_is_refused(config: Path) -> None:
-    with pytest.raises(UserError, match="features precision 'float8' is not one of"):
+    with pytest.raises(UserError, match=r"features.precision 'float8' is not one of"):
         recipe(config, "float8")
 
 

@@ -20,11 +20,11 @@ import torch
 from samples import save_photo
 
 from captioner.errors import UserError
-from captioner.fields import from_mapping
 from captioner.runs import feature_extraction, feature_workers
 from captioner.runs.annotation_rows import StoredRows, store_recipe_features
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.feature_workers import default_processes
+from captioner.schema import from_mapping
 from captioner.vision.feature_store import FeatureStore, read_states
 
 PHOTOS = {"train": 6, "val": 2, "test": 3}

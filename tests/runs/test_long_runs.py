@@ -22,11 +22,11 @@ from samples import save_photo
 import captioner
 from captioner.caption import load_model
 from captioner.errors import UserError
-from captioner.fields import from_mapping
 from captioner.runs import caption_batches
 from captioner.runs import train_run as train_run_module
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.train_run import train_run
+from captioner.schema import from_mapping
 
 PHOTOS = 8
 

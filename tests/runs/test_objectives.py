@@ -23,10 +23,10 @@ from captioner.caption import (
 from captioner.data.examples import CaptionExample
 from captioner.errors import UserError
 from captioner.evaluation.cider import DocumentFrequency, cider_d
-from captioner.fields import from_mapping
 from captioner.runs.caption_objective import cider_reward, examples_of_epoch, make_loss
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.train_run import train_run
+from captioner.schema import from_mapping
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
@@ -167,7 +167,7 @@ def test_a_hard_run_in_parts_can_be_resumed(data: dict[str, str], tmp_path: Path
 def test_a_self_critical_run_starts_from_a_soft_run(data: dict[str, str], tmp_path: Path) -> None:
     """With a learning rate of next to nothing it ends there as well."""
     weights = tmp_path / "encoder.safetensors"
-    save_file(VGGEncoder(VGGConfig("vgg11_bn", 0.05)).state_dict(), weights)
+    save_file(VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05)).state_dict(), weights)
     encoder = {"weights": str(weights)}
     soft = train_run(recipe_for(data, encoder=encoder), tmp_path / "soft")
     recipe = from_mapping(
@@ -252,7 +252,7 @@ def test_only_the_last_blocks_of_an_encoder_are_trained(
 ) -> None:
     """With an own learning rate, and no statistics of batch normalisation moving."""
     weights = tmp_path / "encoder.safetensors"
-    before = VGGEncoder(VGGConfig("vgg11_bn", 0.05)).state_dict()
+    before = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05)).state_dict()
     save_file(before, weights)
     encoder = {"weights": str(weights), "train": True, "train_from": 5}
     recipe = recipe_for(data, encoder=encoder, training={"encoder_learning_rate": 0.001})

@@ -13,13 +13,13 @@ from safetensors.torch import load_file
 
 from captioner.cli.main import main
 from captioner.errors import UserError
-from captioner.fields import from_mapping
 from captioner.model_folders import WEIGHTS
 from captioner.runs.model_average import average_models
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.train_run import train_run
 from captioner.runs.translation_recipe import TextConfig, TranslationRecipe
 from captioner.runs.translation_task import learn_vocabularies, read_texts
+from captioner.schema import from_mapping
 from captioner.translate import load_translator
 
 pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
@@ -154,7 +154,7 @@ def test_start_from_is_for_captioners(tmp_path: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"data": {"format": "parallel"}}, "field 'source' is missing; format 'parallel'"),
+        ({"data": {"format": "parallel"}}, "data.source is missing; format 'parallel'"),
         ({"data": {"format": "csv"}}, "format 'csv' is not one of parallel, numbers"),
         ({"data": {"format": "numbers", "batch_tokens": 0}}, "batch_tokens 0 is not at least 1"),
         ({"data": {"format": "numbers", "on_problem": "ask"}}, "on_problem 'ask'"),
@@ -162,66 +162,66 @@ def test_start_from_is_for_captioners(tmp_path: Path, capsys: pytest.CaptureFixt
             {"data": {"format": "numbers", "numbers": {"train": 90, "largest": 99}}},
             "train 90 and validation 500 are more than there are",
         ),
-        ({"text": {"kind": "letters"}}, "text kind 'letters' is not one of words, subwords"),
-        ({"text": {"kind": "subwords", "case": "sentence"}}, "text case 'sentence' is not one of"),
-        ({"text": {"size": 0}}, "text size 0"),
+        ({"text": {"kind": "letters"}}, "text.kind 'letters' is not one of words, subwords"),
+        ({"text": {"kind": "subwords", "case": "sentence"}}, "text.case 'sentence' is of words"),
+        ({"text": {"size": 0}}, "text.size 0"),
         ({"model": {}}, "one model of sequence_to_sequence"),
-        ({"training": {"batch_size": 32}}, "batch_size has no effect: data batch_tokens"),
+        ({"training": {"batch_size": 32}}, "batch_size has no effect: data.batch_tokens"),
         ({"training": {"encoder_learning_rate": 0.1}}, "encoder_learning_rate has no effect"),
         ({"validation": {"score": "CIDEr-D"}}, "score 'CIDEr-D' is not one of BLEU, chrF"),
-        ({"validation": {"sentences": -1}}, "validation sentences -1"),
+        ({"validation": {"sentences": -1}}, "validation.sentences -1"),
         ({"task": "sing"}, "task 'sing' is not 'translate'"),
         (
             {"model": {"sequence_to_sequence": {}}, "search": {"copy_unknown": True}},
-            "search copy_unknown has no effect: it needs a model with attention",
+            "search.copy_unknown has no effect: it needs a model with attention",
         ),
         (
             {"model": {"sequence_to_sequence": {}}, "search": {"coverage_penalty": 0.2}},
-            "search coverage_penalty has no effect: it needs a model with attention",
+            "search.coverage_penalty has no effect: it needs a model with attention",
         ),
         (
             {"text": {"kind": "subwords"}, "search": {"copy_unknown": True}},
-            "search copy_unknown has no effect: no word is unknown",
+            "search.copy_unknown has no effect: no word is unknown",
         ),
-        ({"text": {"size": 9000}}, "text size has no effect: text kind is words"),
-        ({"text": {"method": "bpe"}}, "text method has no effect: text kind is words"),
+        ({"text": {"size": 9000}}, "text.size has no effect: text.kind is words"),
+        ({"text": {"method": "bpe"}}, "text.method has no effect: text.kind is words"),
         (
             {"text": {"kind": "subwords", "minimum_count": 1}},
-            "text minimum_count has no effect: text kind is subwords",
+            "text.minimum_count has no effect: text.kind is subwords",
         ),
         (
             {"data": {"format": "numbers", "source": "a.en"}},
-            "data source has no effect: data format is numbers",
+            "data.source has no effect: data.format is numbers",
         ),
         (
             {"data": {"format": "numbers", "on_problem": "skip"}},
-            "data on_problem has no effect: data format is numbers",
+            "data.on_problem has no effect: data.format is numbers",
         ),
         (
             {"data": {**dict.fromkeys(FILES, "a"), "numbers": {"seed": 1}}},
-            "data numbers has no effect: data format is parallel",
+            "data.numbers has no effect: data.format is parallel",
         ),
         (
             {"model": {"luong": {"score": "dot", "attention_size": 256}}},
-            "luong attention_size has no effect: luong score is dot",
+            "model.luong.attention_size has no effect: model.luong.score is dot",
         ),
         (
             {"model": {"luong": {"attention_size": 256}}},
-            "luong attention_size has no effect: luong score is general",
+            "model.luong.attention_size has no effect: model.luong.score is general",
         ),
         (
             {"model": {"luong": {"window": 5}}},
-            "luong window has no effect: luong attention is global",
+            "model.luong.window has no effect: model.luong.attention is global",
         ),
         (
             {"model": {"gnmt": {"layers": 3, "residual_from": 4}}},
-            "gnmt residual_from has no effect: gnmt layers is 3",
+            "model.gnmt.residual_from has no effect: model.gnmt.layers is 3",
         ),
         (
             {"model": {"gnmt": {"tie_embeddings": "all"}}},
-            "gnmt tie_embeddings 'all' needs text joint to be true",
+            "model.gnmt.tie_embeddings 'all' needs text.joint to be true",
         ),
-        ({"text": {"capitals": "lower"}}, "text capitals 'lower' is not one of keep, lines"),
+        ({"text": {"capitals": "lower"}}, "text.capitals 'lower' is not one of keep, lines"),
     ],
 )
 def test_fields_out_of_range_are_named(tmp_path: Path, changes: Any, message: str) -> None:

@@ -32,7 +32,11 @@ def test_examples_are_tokens() -> None:
 @pytest.mark.parametrize(("processes", "parts"), [(1, 3), (3, 1), (2, 2), (40, 1)])
 def test_the_gradient_is_that_of_the_whole_batch(processes: int, parts: int) -> None:
     torch.manual_seed(0)
-    config = TranslationModelConfig(luong=LuongConfig("gru", 4, 6, 1, score="dot", dropout=0.0))
+    config = TranslationModelConfig(
+        luong=LuongConfig(
+            cell="gru", embedding_size=4, hidden_size=6, layers=1, score="dot", dropout=0.0
+        )
+    )
     model = TranslationLoss(config.make(9, 9))
     data = TranslationBatches(EXAMPLES, tokens=40)
     (whole, *_) = data.shares(0, 0, 0, 1, 1)

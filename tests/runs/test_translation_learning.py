@@ -43,25 +43,49 @@ def luong(**fields: object) -> TranslationModelConfig:
 
 MODELS = {
     "without attention": TranslationModelConfig(
-        sequence_to_sequence=SequenceToSequenceConfig("gru", 32, 96, 1, dropout=0.0)
+        sequence_to_sequence=SequenceToSequenceConfig(
+            cell="gru", embedding_size=32, hidden_size=96, layers=1, dropout=0.0
+        )
     ),
     "without attention, lstm": TranslationModelConfig(
-        sequence_to_sequence=SequenceToSequenceConfig("lstm", 32, 96, 1, dropout=0.0)
+        sequence_to_sequence=SequenceToSequenceConfig(
+            cell="lstm", embedding_size=32, hidden_size=96, layers=1, dropout=0.0
+        )
     ),
-    "bahdanau": TranslationModelConfig(bahdanau=BahdanauConfig(32, 48, 32, 32, dropout=0.0)),
+    "bahdanau": TranslationModelConfig(
+        bahdanau=BahdanauConfig(
+            embedding_size=32, hidden_size=48, attention_size=32, output_size=32, dropout=0.0
+        )
+    ),
     "dot": luong(score="dot"),
     "general": luong(score="general"),
     "concat": luong(score="concat"),
     "general, not fed": luong(score="general", input_feeding=False),
     "local, monotonic": luong(attention="local-m"),
     "local, predictive": luong(attention="local-p"),
-    "gnmt": TranslationModelConfig(gnmt=GNMTConfig(32, 48, 32, 3, dropout=0.0)),
+    "gnmt": TranslationModelConfig(
+        gnmt=GNMTConfig(embedding_size=32, hidden_size=48, attention_size=32, layers=3, dropout=0.0)
+    ),
     "transformer": TranslationModelConfig(
-        transformer=TransformerConfig(48, 4, 96, 2, 2, dropout=0.0)
+        transformer=TransformerConfig(
+            embedding_size=48,
+            heads=4,
+            inner_size=96,
+            encoder_layers=2,
+            decoder_layers=2,
+            dropout=0.0,
+        )
     ),
     "transformer, post-norm": TranslationModelConfig(
         transformer=TransformerConfig(
-            48, 4, 96, 2, 2, norm_first=False, final_norm=False, dropout=0.0
+            embedding_size=48,
+            heads=4,
+            inner_size=96,
+            encoder_layers=2,
+            decoder_layers=2,
+            norm_first=False,
+            final_norm=False,
+            dropout=0.0,
         )
     ),
 }

@@ -52,7 +52,7 @@ def save_decoder(folder: Path) -> None:
     decoder = ShowAttendTellDecoder(
         DecoderConfig(embedding_size=8, hidden_size=8, attention_size=8), len(vocabulary)
     )
-    encoder = VGGEncoder(VGGConfig("vgg11_bn", 0.1))
+    encoder = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.1))
     save_model(Captioner(encoder, decoder, vocabulary, Preprocessing()), folder)
 
 

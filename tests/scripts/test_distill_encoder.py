@@ -61,7 +61,7 @@ def test_an_encoder_learns_from_two_teachers_and_on_mixed_photos(photos: Path) -
     record = distil(photos, "--out", "run", "--classifier", "classifier.safetensors", "--mix")
     assert record["train_classes"] > 0
     learned = load_file(photos / "run/encoder.safetensors")
-    fresh = VGGEncoder(VGGConfig("vgg11_bn", 0.1)).state_dict()
+    fresh = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.1)).state_dict()
     assert learned.keys() == fresh.keys()
     # A model folder's encoder, or such a file, is what the next one starts with; here wider.
     record = distil(
@@ -81,7 +81,7 @@ def test_an_encoder_learns_to_mean_the_same_to_a_decoder(photos: Path) -> None:
     record = distil(photos, "--out", "run", "--decoder", "model", "--captions", "captions.txt")
     assert record["train_words"] > 0
     learned = load_file(photos / "run/encoder.safetensors")  # The decoder is no part of it.
-    assert learned.keys() == VGGEncoder(VGGConfig("vgg11_bn", 0.1)).state_dict().keys()
+    assert learned.keys() == VGGEncoder(VGGConfig(name="vgg11_bn", width=0.1)).state_dict().keys()
     # That decoder, unchanged, with these eyes is a model.
     given, model = load_model(photos / "model"), load_model(photos / "run/model")
     torch.testing.assert_close(model.encoder.state_dict(), learned)
@@ -92,7 +92,7 @@ def test_an_encoder_learns_to_mean_the_same_to_a_decoder(photos: Path) -> None:
     assert model.vocabulary.words == given.vocabulary.words
     assert model.preprocessing == given.preprocessing
     # A run that names the model twice, as where it starts and as its eyes, takes both.
-    eyes = build_encoder(VGGConfig("vgg11_bn", 0.1), str(photos / "run/model"))
+    eyes = build_encoder(VGGConfig(name="vgg11_bn", width=0.1), str(photos / "run/model"))
     read_start(photos / "run/model").put_into(model.decoder, eyes, trained=False)
 
 
@@ -126,10 +126,10 @@ def refused(
         (["--seed", str(2**32)], "--seed 4294967296 is above 4294967295"),
         (["--learning-rate", "0"], "--learning-rate 0.0 is not above 0 and finite"),
         (["--learning-rate", "nan"], "--learning-rate nan is not above 0 and finite"),
-        (["--width", "2"], "encoder width 2.0 is not above 0 and at most 1"),
-        (["--name", "vgg12"], "encoder name 'vgg12' is not one of"),
+        (["--width", "2"], "width 2.0 is not at most 1"),
+        (["--name", "vgg12"], "name 'vgg12' is not one of"),
         (["--start-width", "0.1"], "--start-width is of the weights that --start-from names"),
-        (["--start-from", "x", "--start-width", "0"], "encoder width 0.0 is not above 0"),
+        (["--start-from", "x", "--start-width", "0"], "width 0.0 is not at least 0.01"),
         (["--start-from", "x", "--start-width", "0.6"], "--start-width 0.6 is above --width 0.5"),
         (["--out", "train.txt"], "--out needs"),
     ],
@@ -169,7 +169,7 @@ def test_names_of_photos_may_hold_blanks(script: ModuleType, tmp_path: Path) -> 
 
 
 def test_a_crop_of_the_least_size_is_seen(script: ModuleType) -> None:
-    student = script.Student(VGGConfig("vgg11_bn", 0.05))
+    student = script.Student(VGGConfig(name="vgg11_bn", width=0.05))
     shapes = [tuple(each.shape) for each in student(torch.rand(2, 3, 32, 32))]
     assert shapes == [(2, 512, 2, 2), (2, 1024, 1, 1), (2, 1000)]
     shapes = [tuple(each.shape) for each in student(torch.rand(1, 3, 64, 64))]
@@ -178,14 +178,14 @@ def test_a_crop_of_the_least_size_is_seen(script: ModuleType) -> None:
 
 def test_a_widened_encoder_sees_what_the_narrow_one_sees(script: ModuleType) -> None:
     torch.manual_seed(0)
-    narrow = VGGEncoder(VGGConfig("vgg11_bn", 0.1))
+    narrow = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.1))
     narrow(torch.randn(8, 3, 64, 64))  # For running means that are not those of the start.
     narrow.eval()
     pixels = torch.randn(2, 3, 64, 64)
     expected = narrow(pixels)
-    wide = script.widened(narrow, VGGConfig("vgg11_bn", 0.25), noise=0.0).eval()
+    wide = script.widened(narrow, VGGConfig(name="vgg11_bn", width=0.25), noise=0.0).eval()
     torch.testing.assert_close(wide(pixels), expected, rtol=1e-3, atol=1e-4)
-    apart = script.widened(narrow, VGGConfig("vgg11_bn", 0.25)).eval()(pixels) - expected
+    apart = script.widened(narrow, VGGConfig(name="vgg11_bn", width=0.25)).eval()(pixels) - expected
     assert 0 < float(apart.detach().square().mean()) < 0.2 * float(expected.detach().var())
 
 

@@ -54,7 +54,9 @@ def make_translator(attends: bool = True) -> Translator:
         )
         config = TranslationModelConfig(luong=luong)
     else:
-        plain = SequenceToSequenceConfig("gru", 8, 12, 2, dropout=0.0)
+        plain = SequenceToSequenceConfig(
+            cell="gru", embedding_size=8, hidden_size=12, layers=2, dropout=0.0
+        )
         config = TranslationModelConfig(sequence_to_sequence=plain)
     source = SubwordVocabulary.learn(SENTENCES, 300)
     target = WordVocabulary.learn(["Ein Mann läuft.", "Der Hund, er sieht <b>ihn</b>"], 1)

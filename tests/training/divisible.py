@@ -147,7 +147,9 @@ def run(
 
 def baseline(rank: int) -> float:
     """Hard attention's baseline, -1 before, after two captions at each process, in two parts."""
-    decoder = ShowAttendTellDecoder(DecoderConfig(2, 2, 2, selection="hard"), 5)
+    decoder = ShowAttendTellDecoder(
+        DecoderConfig(embedding_size=2, hidden_size=2, attention_size=2, selection="hard"), 5
+    )
     loss = HardAttentionLoss(decoder, ObjectiveConfig(doubly_stochastic=0.0))
     loss.baseline.fill_(-1.0)
     rewards = torch.tensor([[-4.0, -6.0], [-9.0, -50.0]])[rank]

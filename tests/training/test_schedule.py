@@ -85,16 +85,16 @@ def test_validations_since_best(scores: list[float]) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"epochs": 0}, "training epochs 0 is not at least 1"),
-        ({"batch_size": 0}, "training batch_size 0 is not at least 1"),
-        ({"clip_norm": -1.0}, "training clip_norm -1.0 is negative"),
-        ({"seed": -1}, "training seed -1 is negative"),
-        ({"seed": 2**70}, "training seed .* is not below"),
-        ({"learning_rate": 0.0}, "training learning_rate 0.0 is not above 0"),
-        ({"encoder_learning_rate": 0.0}, "training encoder_learning_rate 0.0 is not above 0"),
-        ({"decay_factor": 1.0}, "training decay_factor 1.0 is not between 0 and 1"),
-        ({"schedule": "step"}, "training schedule 'step' is not one of constant, cosine, plateau"),
-        ({"precision": "float16"}, "training precision 'float16' is not one of"),
+        ({"epochs": 0}, "epochs 0 is not at least 1"),
+        ({"batch_size": 0}, "batch_size 0 is not at least 1"),
+        ({"clip_norm": -1.0}, "clip_norm -1.0 is not at least 0"),
+        ({"seed": -1}, "seed -1 is not at least 0"),
+        ({"seed": 2**70}, "seed .* is not at most"),
+        ({"learning_rate": 0.0}, "learning_rate 0.0 is not above 0"),
+        ({"encoder_learning_rate": 0.0}, "encoder_learning_rate 0.0 is not above 0"),
+        ({"decay_factor": 1.0}, "decay_factor 1.0 is not below 1"),
+        ({"schedule": "step"}, "schedule 'step' is not one of constant, cosine, plateau"),
+        ({"precision": "float16"}, "precision 'float16' is not one of"),
     ],
 )
 def test_settings_out_of_range_are_refused(options: dict[str, Any], sentence: str) -> None:

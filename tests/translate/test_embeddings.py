@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from captioner.fields import from_mapping
+from captioner.schema import from_mapping
 from captioner.translate import TranslationModelConfig
 
 SIZES: dict[str, dict[str, Any]] = {

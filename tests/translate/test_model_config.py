@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from captioner.errors import UserError
-from captioner.fields import from_mapping, to_mapping
+from captioner.schema import from_mapping, to_mapping
 from captioner.translate import (
     GNMT,
     BahdanauConfig,
@@ -20,29 +20,29 @@ from captioner.translate.embeddings import Embeddings
 @pytest.mark.parametrize(
     ("kind", "fields", "message"),
     [
-        (SequenceToSequenceConfig, {"cell": "rnn"}, "cell 'rnn' is not one of gru, lstm"),
-        (SequenceToSequenceConfig, {"layers": 0}, "sequence_to_sequence layers 0"),
-        (SequenceToSequenceConfig, {"dropout": 1.0}, "dropout 1.0 is not in"),
-        (BahdanauConfig, {"attention_size": 0}, "bahdanau attention_size 0"),
+        (SequenceToSequenceConfig, {"cell": "rnn"}, "cell 'rnn' is not one of lstm, gru"),
+        (SequenceToSequenceConfig, {"layers": 0}, "layers 0"),
+        (SequenceToSequenceConfig, {"dropout": 1.0}, "dropout 1.0 is not below 1"),
+        (BahdanauConfig, {"attention_size": 0}, "attention_size 0"),
         (BahdanauConfig, {"output_state": "last"}, "output_state 'last' is not one of"),
-        (LuongConfig, {"score": "additive"}, "luong score 'additive' is not one of dot, general"),
-        (LuongConfig, {"attention": "local"}, "luong attention 'local' is not one of global"),
-        (LuongConfig, {"window": 0}, "luong window 0"),
+        (LuongConfig, {"score": "additive"}, "score 'additive' is not one of dot, general"),
+        (LuongConfig, {"attention": "local"}, "attention 'local' is not one of global"),
+        (LuongConfig, {"window": 0}, "window 0"),
         (LuongConfig, {"hidden_size": 5, "bidirectional": True}, "hidden_size 5 is odd: each dir"),
-        (GNMTConfig, {"layers": 1}, "gnmt layers 1 is not at least 2"),
-        (GNMTConfig, {"residual_from": 2}, "gnmt residual_from 2 is not at least 3"),
+        (GNMTConfig, {"layers": 1}, "layers 1 is not at least 2"),
+        (GNMTConfig, {"residual_from": 2}, "residual_from 2 is not at least 3"),
         (TransformerConfig, {"heads": 7}, "embedding_size 512 cannot be divided among 7 heads"),
         (TransformerConfig, {"embedding_size": 9, "heads": 3}, "embedding_size 9 is odd"),
-        (TransformerConfig, {"inner_dropout": -0.1}, "inner_dropout -0.1 is not in"),
+        (TransformerConfig, {"inner_dropout": -0.1}, "inner_dropout -0.1 is not at least 0"),
         (TransformerConfig, {"alignment_layer": 6}, "alignment_layer 6 is not one of the 6"),
         (TransformerConfig, {"alignment_head": 8}, "alignment_head 8 is not one of the 8 heads"),
         (TransformerConfig, {"tie_embeddings": "both"}, "tie_embeddings 'both' is not one of"),
         (
             LuongConfig,
             {"embedding_size": 4, "tie_embeddings": "target"},
-            "luong tie_embeddings 'target' needs an embedding_size of 512",
+            "tie_embeddings 'target' needs an embedding_size of 512",
         ),
-        (TranslationObjective, {"label_smoothing": 1.0}, "label_smoothing 1.0 is not in"),
+        (TranslationObjective, {"label_smoothing": 1.0}, "label_smoothing 1.0 is not below 1"),
     ],
 )
 def test_a_field_out_of_range_is_named(kind, fields, message) -> None:

@@ -56,7 +56,14 @@ def copy_weights(own: Transformer, other: nn.Transformer) -> None:
 def test_it_is_torchs_with_the_same_weights(norm_first: bool, final_norm: bool) -> None:
     torch.manual_seed(0)
     config = TransformerConfig(
-        12, 3, 20, 2, 3, norm_first=norm_first, final_norm=final_norm, dropout=0.0
+        embedding_size=12,
+        heads=3,
+        inner_size=20,
+        encoder_layers=2,
+        decoder_layers=3,
+        norm_first=norm_first,
+        final_norm=final_norm,
+        dropout=0.0,
     )
     own = Transformer(config, SIZE, SIZE)
     other = nn.Transformer(12, 3, 2, 3, 20, 0.0, batch_first=True, norm_first=norm_first)

@@ -267,7 +267,7 @@ def test_folders_that_do_not_load(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not the config of a translation model"):
         load_translator(tmp_path / "model")
     path.write_text(json.dumps({**mapping, "model": {"general": {}}}))
-    with pytest.raises(UserError, match="unknown field 'general'"):
+    with pytest.raises(UserError, match=r"unknown field 'model\.general'"):
         load_translator(tmp_path / "model")
     mapping["model"]["luong"]["hidden_size"] = 24
     path.write_text(json.dumps(mapping))

@@ -32,16 +32,30 @@ def transformer(**fields: object) -> TranslationModelConfig:
 
 
 def sequence_to_sequence(cell: str) -> TranslationModelConfig:
-    config = SequenceToSequenceConfig(cell, 8, 12, 2, dropout=0.0)
+    config = SequenceToSequenceConfig(
+        cell=cell, embedding_size=8, hidden_size=12, layers=2, dropout=0.0
+    )
     return TranslationModelConfig(sequence_to_sequence=config)
 
 
 CONFIGS: dict[str, TranslationModelConfig] = {
     "gru": sequence_to_sequence("gru"),
     "lstm": sequence_to_sequence("lstm"),
-    "bahdanau": TranslationModelConfig(bahdanau=BahdanauConfig(8, 12, 10, 6, dropout=0.0)),
+    "bahdanau": TranslationModelConfig(
+        bahdanau=BahdanauConfig(
+            embedding_size=8, hidden_size=12, attention_size=10, output_size=6, dropout=0.0
+        )
+    ),
     "bahdanau, new state": TranslationModelConfig(
-        bahdanau=BahdanauConfig(8, 12, 10, 8, "new", "all", dropout=0.0)
+        bahdanau=BahdanauConfig(
+            embedding_size=8,
+            hidden_size=12,
+            attention_size=10,
+            output_size=8,
+            output_state="new",
+            tie_embeddings="all",
+            dropout=0.0,
+        )
     ),
     "dot": luong(score="dot"),
     "general": luong(score="general", bidirectional=True),
@@ -53,7 +67,9 @@ CONFIGS: dict[str, TranslationModelConfig] = {
     "local-m, not fed": luong(attention="local-m", input_feeding=False),
     "local-p": luong(attention="local-p", embedding_size=12, tie_embeddings="target"),
     "local-p, not fed": luong(attention="local-p", input_feeding=False),
-    "gnmt": TranslationModelConfig(gnmt=GNMTConfig(8, 12, 10, 4, dropout=0.0)),
+    "gnmt": TranslationModelConfig(
+        gnmt=GNMTConfig(embedding_size=8, hidden_size=12, attention_size=10, layers=4, dropout=0.0)
+    ),
     "transformer": transformer(),
     "transformer, post-norm": transformer(
         norm_first=False, final_norm=False, tie_embeddings="all", alignment_head=1

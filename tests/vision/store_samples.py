@@ -13,7 +13,12 @@ from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWrite
 
 SHAPE = (3, 4)
 IMAGES = [f"{number}.jpg" for number in range(20)]
-RECORD = StoreRecord({"name": "vgg19", "weights": "a" * 64}, {"size": 32}, IMAGES, SHAPE)
+RECORD = StoreRecord(
+    encoder={"name": "vgg19", "weights": "a" * 64},
+    preprocessing={"size": 32},
+    images=IMAGES,
+    shape=SHAPE,
+)
 
 
 def vectors(rows: Sequence[int]) -> Tensor:

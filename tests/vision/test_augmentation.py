@@ -75,5 +75,5 @@ def test_colours_move_no_further_than_said() -> None:
     ("field", "value"), [("crop", 0.0), ("crop", 1.1), ("colour", -0.1), ("colour", 1.0)]
 )
 def test_values_out_of_range_are_refused(field: str, value: float) -> None:
-    with pytest.raises(UserError, match=f"augmentation {field} {value}"):
+    with pytest.raises(UserError, match=f"^{field} {value}"):
         Augmentation(**{field: value})  # type: ignore[arg-type]

@@ -11,7 +11,6 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +68,12 @@ def test_the_file_is_a_plain_array_of_float16(tmp_path: Path) -> None:
 
 
 def test_an_image_of_a_vgg_takes_200704_bytes(tmp_path: Path) -> None:
-    create_store(tmp_path, replace(RECORD, images=["a", "b", "c"], shape=(196, 512)))
+    create_store(tmp_path, RECORD.replace(images=["a", "b", "c"], shape=(196, 512)))
     assert (tmp_path / "rows.npy").stat().st_size == 128 + 3 * 200_704
 
 
 def test_a_store_of_no_images_is_possible(tmp_path: Path) -> None:
-    record = replace(RECORD, images=[])
+    record = RECORD.replace(images=[])
     assert fill(tmp_path, record) == []
     store = FeatureStore(tmp_path, record)
     assert len(store) == 0
@@ -135,7 +134,7 @@ class _Rows(Dataset[Tensor]):
 def test_filling_and_reading_a_store_leaves_nothing_in_memory(tmp_path: Path) -> None:
     """64 MB, written and read in batches of 1 MB: the process does not grow by them."""
     shape = (64, 256)
-    record = replace(RECORD, images=[str(row) for row in range(2048)], shape=shape)
+    record = RECORD.replace(images=[str(row) for row in range(2048)], shape=shape)
     memory = torch.ones(32, *shape, dtype=torch.float16)
 
     def resident() -> int:
@@ -186,7 +185,7 @@ def test_a_store_with_another_record_is_refused(
         build(tmp_path)
     else:
         create_store(tmp_path, RECORD)
-    wanted = replace(RECORD, **change)
+    wanted = RECORD.replace(**change)
     for open_store in (
         lambda: FeatureStore(tmp_path, wanted),
         lambda: StoreWriter(tmp_path, wanted),
@@ -227,7 +226,7 @@ def test_an_array_cut_while_it_is_read_is_a_sentence(tmp_path: Path) -> None:
     [
         ({"images": None}, "images should be a list"),
         ({"images": [1]}, "images.* should be text"),
-        ({"shape": [3]}, "shape should have 2 items"),
+        ({"shape": [3]}, "shape has too few items"),
         ({"shape": [3, "4"]}, "shape.* should be a whole number"),
         ({"encoder": 5}, "encoder should be names with values"),
         ({"rows": 5}, "unknown field 'rows'"),

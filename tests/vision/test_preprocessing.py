@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
@@ -15,7 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from captioner.errors import UserError
-from captioner.fields import from_mapping, to_mapping
+from captioner.schema import from_mapping, to_mapping
 from captioner.vision.preprocessing import Preprocessing
 
 CROP = Preprocessing()
@@ -156,7 +155,7 @@ def test_a_mark_is_seen_where_the_region_says(
     y = round(top + place[1] * (bottom - top))
     image = Image.new("RGB", size)
     image.paste((255, 255, 255), (x - 20, y - 20, x + 20, y + 20))
-    seen = dataclasses.replace(preprocessing, **PLAIN)(image)[0]  # (224, 224)
+    seen = preprocessing.replace(**PLAIN)(image)[0]  # (224, 224)
     middles = torch.arange(224) + 0.5
     found_x = float((seen.sum(dim=0) * middles).sum() / seen.sum())
     found_y = float((seen.sum(dim=1) * middles).sum() / seen.sum())
@@ -175,7 +174,7 @@ def test_what_lies_outside_the_region_is_not_seen() -> None:
 @pytest.mark.parametrize("size", [(1, 500), (500, 1), (1, 1), (3, 4000), (2, 2)])
 @pytest.mark.parametrize("preprocessing", [CROP, SQUASH, Preprocessing(resize_shorter=224)])
 def test_extreme_shapes(size: tuple[int, int], preprocessing: Preprocessing) -> None:
-    seen = dataclasses.replace(preprocessing, **PLAIN)(Image.new("RGB", size, (51, 102, 255)))
+    seen = preprocessing.replace(**PLAIN)(Image.new("RGB", size, (51, 102, 255)))
     assert seen.shape == (3, 224, 224)
     torch.testing.assert_close(seen.mean(dim=(1, 2)), torch.tensor([0.2, 0.4, 1.0]))
 
@@ -201,8 +200,8 @@ OTHER: dict[str, Any] = {
 
 
 def test_the_fingerprint_changes_with_every_field() -> None:
-    assert set(OTHER) == {field.name for field in dataclasses.fields(Preprocessing)}
-    changed = [dataclasses.replace(CROP, **{name: value}) for name, value in OTHER.items()]
+    assert set(OTHER) == set(Preprocessing.model_fields)
+    changed = [CROP.replace(**{name: value}) for name, value in OTHER.items()]
     fingerprints = {each.fingerprint() for each in [CROP, *changed]}
     assert len(fingerprints) == 1 + len(OTHER)
 
@@ -254,9 +253,9 @@ def test_the_record_goes_through_json_unchanged(preprocessing: Preprocessing) ->
     ],
 )
 def test_a_field_without_such_a_value_is_refused_by_name(field: str, value: Any) -> None:
-    with pytest.raises(UserError, match=f"^x: .*{field}"):
+    with pytest.raises(UserError, match=f"^x: {field}"):
         from_mapping(Preprocessing, {**to_mapping(CROP), field: value}, "x")
-    with pytest.raises(UserError, match=f"^preprocessing field '{field}' must be .*, not "):
+    with pytest.raises(UserError, match=f"^{field}"):
         Preprocessing(**{field: value})
 
 

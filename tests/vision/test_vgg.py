@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from captioner.errors import UserError
-from captioner.vision.vgg import ANNOTATION_SIZE, VGG_NAMES, VGGConfig, VGGEncoder
+from captioner.schema import choices
+from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder, VGGName
 
 
 def torchvision_features(name: str) -> nn.Module:
@@ -30,10 +31,10 @@ def draw_normalisation(encoder: VGGEncoder) -> None:
             nn.init.uniform_(module.bias, -0.5, 0.5)
 
 
-@pytest.mark.parametrize("name", VGG_NAMES)
+@pytest.mark.parametrize("name", choices(VGGName))
 def test_equal_to_torchvision_with_the_same_weights(name: str) -> None:
     torch.manual_seed(0)
-    encoder = VGGEncoder(VGGConfig(name)).eval()
+    encoder = VGGEncoder(VGGConfig(name=name)).eval()
     draw_normalisation(encoder)
     reference = torchvision_features(name)
     reference.load_state_dict(encoder.features.state_dict())  # the same names, and no others
@@ -46,17 +47,17 @@ def test_equal_to_torchvision_with_the_same_weights(name: str) -> None:
     torch.testing.assert_close(found, expected.flatten(2).transpose(1, 2))
 
 
-@pytest.mark.parametrize("name", VGG_NAMES)
+@pytest.mark.parametrize("name", choices(VGGName))
 @pytest.mark.parametrize("width", [1.0, 0.3])
 def test_a_photo_of_the_usual_size_gives_196_vectors_of_512(name: str, width: float) -> None:
     with torch.device("meta"):
-        found = VGGEncoder(VGGConfig(name, width))(torch.empty(5, 3, 224, 224))
+        found = VGGEncoder(VGGConfig(name=name, width=width))(torch.empty(5, 3, 224, 224))
     assert found.shape == (5, 196, 512)
 
 
 def test_width_scales_all_convolutions_but_the_last() -> None:
     with torch.device("meta"):
-        features = VGGEncoder(VGGConfig("vgg11_bn", 0.5)).features
+        features = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.5)).features
     channels = [module.out_channels for module in features if isinstance(module, nn.Conv2d)]
     assert channels == [32, 64, 128, 128, 256, 256, 256, 512]
 
@@ -64,26 +65,26 @@ def test_width_scales_all_convolutions_but_the_last() -> None:
 @pytest.mark.parametrize("size", [(224, 224), (64, 64), (100, 47), (16, 16)])
 def test_map_shape_is_what_the_encoder_gives(size: tuple[int, int]) -> None:
     with torch.device("meta"):
-        encoder = VGGEncoder(VGGConfig("vgg11", 0.05))
+        encoder = VGGEncoder(VGGConfig(name="vgg11", width=0.05))
         found = encoder.features(torch.empty(1, 3, *size))
     assert tuple(found.shape[2:]) == encoder.map_shape(*size)
 
 
 @pytest.mark.parametrize("name", ["vgg12", "VGG19", "vgg19_bn_bn", ""])
 def test_an_unknown_name_is_refused(name: str) -> None:
-    with pytest.raises(UserError, match=f"encoder name '{name}' is not one of vgg11, vgg11_bn"):
-        VGGConfig(name)
+    with pytest.raises(UserError, match=f"^name '{name}' is not one of vgg11, vgg11_bn"):
+        VGGConfig(name=name)
 
 
 @pytest.mark.parametrize("width", [0.0, -1.0, 1.01, float("nan")])
 def test_a_width_out_of_range_is_refused(width: float) -> None:
-    with pytest.raises(UserError, match="encoder width"):
-        VGGConfig("vgg11", width)
+    with pytest.raises(UserError, match=r"^width"):
+        VGGConfig(name="vgg11", width=width)
 
 
 def tiny(name: str = "vgg13_bn") -> VGGEncoder:
     torch.manual_seed(0)
-    encoder = VGGEncoder(VGGConfig(name, 0.05))
+    encoder = VGGEncoder(VGGConfig(name=name, width=0.05))
     draw_normalisation(encoder)
     return encoder
 

@@ -22,8 +22,8 @@ from captioner.errors import UserError
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 from captioner.vision.weights import build_encoder, read_weights
 
-SMALL = VGGConfig("vgg11_bn", 0.05)
-FULL = VGGConfig("vgg11")
+SMALL = VGGConfig(name="vgg11_bn", width=0.05)
+FULL = VGGConfig(name="vgg11")
 
 
 class Answer(io.BytesIO):
@@ -128,9 +128,11 @@ def test_tensors_that_do_not_fit_are_named(tmp_path: Path, state: dict[str, Tens
     save_file({**state, "features.99.weight": torch.zeros(1)}, path)
     assert "'features.99.weight' does not belong to this model" in refused(path)
     save_file(state, path)
-    assert "tensor 'features.0.bias' is (3,), not (6,)" in refused(path, VGGConfig("vgg11", 0.1))
+    assert "tensor 'features.0.bias' is (3,), not (6,)" in refused(
+        path, VGGConfig(name="vgg11", width=0.1)
+    )
     assert "vgg11 of width 0.05: tensor 'features.1.bias' does not belong" in refused(
-        path, VGGConfig("vgg11", 0.05)
+        path, VGGConfig(name="vgg11", width=0.05)
     )
 
 

@@ -1,0 +1,267 @@
+"""Whatever a config holds, it becomes the section or a sentence that names the field."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import Field, model_validator
+from typing_extensions import Self
+
+from captioner.errors import UserError
+from captioner.schema import Config, FilePath, from_mapping, to_mapping
+
+
+class Inner(Config):
+    size: int = Field(ge=1, le=99, description="how large")
+    share: float = Field(0.5, description="of the whole")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.size == 13:
+            raise ValueError("size 13 is unlucky")
+        if self.share == 13:
+            raise ValueError("one of 13 is none")
+        return self
+
+
+class Outer(Config):
+    name: str
+    flag: bool = False
+    rate: float = Field(1.0, description="a rate")
+    level: float = Field(0.5, gt=0, lt=1)
+    kind: Literal["one", "two"] = "one"
+    place: FilePath | None = None
+    inner: Inner = Field(default_factory=lambda: Inner(size=1))
+    maybe: Inner | None = None
+    numbers: list[int] = Field(default_factory=list)
+    words: tuple[str, ...] = Field((), strict=False)
+    triple: tuple[float, float, float] = Field((0.0, 0.0, 0.0), strict=False)
+    scores: dict[str, float] = Field(default_factory=dict)
+    inners: list[Inner] = Field(default_factory=list)
+
+
+FULL = {
+    "name": "x",
+    "flag": True,
+    "rate": 2,
+    "level": 0.25,
+    "kind": "two",
+    "place": "some/where",
+    "inner": {"size": 3, "share": 0.25},
+    "maybe": None,
+    "numbers": [1, 2],
+    "words": ["a", "b"],
+    "triple": [1, 2, 3.5],
+    "scores": {"a": 1},
+    "inners": [{"size": 1}, {"size": 2}],
+}
+
+
+def test_every_kind_of_field_is_built() -> None:
+    assert from_mapping(Outer, FULL, "config") == Outer(
+        name="x",
+        flag=True,
+        rate=2.0,
+        level=0.25,
+        kind="two",
+        place=Path("some/where"),
+        inner=Inner(size=3, share=0.25),
+        numbers=[1, 2],
+        words=("a", "b"),
+        triple=(1.0, 2.0, 3.5),
+        scores={"a": 1.0},
+        inners=[Inner(size=1), Inner(size=2)],
+    )
+
+
+def test_a_whole_number_in_a_float_field_becomes_a_float() -> None:
+    assert type(from_mapping(Outer, {"name": "", "rate": 2}, "config").rate) is float
+
+
+def test_defaults_and_nothing() -> None:
+    assert from_mapping(Outer, {"name": "x", "place": None}, "config") == Outer(name="x")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"nmae": 1}, "unknown field 'nmae'; did you mean 'name'\\?"),
+        ({"size": 1}, "unknown field 'size'; did you mean 'inner.size' or 'maybe.size'\\?"),
+        ({"inner": {"sise": 1}}, "unknown field 'inner.sise'; did you mean 'inner.size'\\?"),
+        ({"maybe": {"rate": 1}}, "unknown field 'maybe.rate'; did you mean 'rate'\\?"),
+        ({"inners": [{"sizes": 1}]}, r"unknown field 'inners\[0\]\.sizes'; did you mean '.*size'"),
+        ({"zzz": 1}, "unknown field 'zzz'; the fields are flag, inner, .* words$"),
+        ({3: 1}, "unknown field '3'"),
+        ({None: 1}, "unknown field 'None'"),
+        ({"inner": {"size": 1, None: 1}}, "unknown field 'inner.None'"),
+        ({"name": 3}, "name should be text, found 3"),
+        ({"name": None}, "name should be text, found nothing"),
+        ({"flag": 1}, "flag should be true or false, found 1"),
+        ({"flag": "yes"}, "flag should be true or false, found 'yes'"),
+        ({"rate": "1"}, "rate should be a number, found '1'"),
+        ({"rate": True}, "rate should be a number, found True"),
+        ({"rate": math.nan}, "rate should be a finite number, found nan"),
+        ({"rate": 10**400}, "rate should be a number, found 1000"),
+        ({"rate": 16**5000}, "rate should be a number, found something too large to show"),
+        ({"level": 0}, "level 0 is not above 0$"),
+        ({"level": 1.0}, "level 1.0 is not below 1$"),
+        ({"kind": "three"}, "kind 'three' is not one of one, two$"),
+        ({"kind": 1}, "kind 1 is not one of one, two$"),
+        ({"place": 7}, "place should be a path, found 7"),
+        ({"place": ""}, "place should be a path, found ''"),
+        ({"place": "a\0b"}, "place should be a path"),
+        ({"inner": []}, r"inner: expected fields with values, found \[\]"),
+        ({"inner": None}, "inner: expected fields with values, found nothing"),
+        ({"inner": {}}, "field 'inner.size' is missing"),
+        ({"inner": {"size": 1.0}}, "inner.size should be a whole number, found 1.0"),
+        ({"inner": {"size": 0}}, "inner.size 0 is not at least 1"),
+        ({"inner": {"size": 2**70}}, "inner.size 1180591620717411303424 is not at most 99"),
+        ({"inner": {"size": 13}}, "inner.size 13 is unlucky"),
+        ({"inner": {"size": 1, "share": 13}}, "inner: one of 13 is none"),
+        ({"numbers": 3}, "numbers should be a list, found 3"),
+        ({"numbers": "12"}, "numbers should be a list, found '12'"),
+        ({"numbers": [1, True]}, r"numbers\[1\] should be a whole number, found True"),
+        ({"words": 3}, "words should be a list, found 3"),
+        ({"triple": [1, 2]}, "triple has too few items"),
+        ({"triple": [1, 2, 3, 4]}, "triple has too many items"),
+        ({"triple": [1, 2, "3"]}, r"triple\[2\] should be a number, found '3'"),
+        ({"scores": [1]}, "scores should be names with values"),
+        ({"scores": {1: 1}}, "scores should be names with values"),
+        ({"scores": {"a": "b"}}, "scores.a should be a number"),
+        ({"inners": [{"size": 1}, {"size": -1}]}, r"inners\[1\].size -1 is not at least 1"),
+        ({"name": ["long"] * 50}, "name should be text, found .{57}\\.\\.\\.$"),
+    ],
+)
+def test_wrong_values_are_named(change: dict[Any, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=f"^c: {sentence}"):
+        from_mapping(Outer, {"name": "x", **change}, "c")
+
+
+@pytest.mark.parametrize("mapping", [None, [], "name", 3])
+def test_something_that_is_no_mapping_is_refused(mapping: Any) -> None:
+    with pytest.raises(UserError, match=r"^c: expected fields with values"):
+        from_mapping(Outer, mapping, "c")
+
+
+def test_a_missing_field_is_named() -> None:
+    with pytest.raises(UserError, match=r"^c: field 'name' is missing$"):
+        from_mapping(Outer, {}, "c")
+
+
+@pytest.mark.parametrize("name", list(Outer.model_fields))
+def test_a_record_that_must_be_complete_lacks_no_field(name: str) -> None:
+    whole = to_mapping(from_mapping(Outer, FULL, "c"))
+    assert from_mapping(Outer, whole, "c", complete=True) == from_mapping(Outer, FULL, "c")
+    del whole[name]
+    with pytest.raises(UserError, match=f"^c: field '{name}' is missing$"):
+        from_mapping(Outer, whole, "c", complete=True)
+
+
+@pytest.mark.parametrize(
+    ("section", "sentence"),
+    [
+        ({"inner": {"size": 3}}, "c: field 'inner.share' is missing"),
+        ({"inners": [{"size": 3}]}, r"c: field 'inners\[0\]\.share' is missing"),
+    ],
+)
+def test_a_record_that_must_be_complete_is_so_at_all_depths(
+    section: dict[str, Any], sentence: str
+) -> None:
+    whole = to_mapping(from_mapping(Outer, FULL, "c")) | section
+    with pytest.raises(UserError, match=f"^{sentence}$"):
+        from_mapping(Outer, whole, "c", complete=True)
+
+
+NAMES = [*Outer.model_fields, "size", "share"]
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.just(10**400)
+    | st.floats()
+    | st.text(max_size=5)
+    | st.binary(max_size=3)
+    | st.dates()
+)
+KEYS = st.sampled_from(NAMES) | st.text(max_size=3) | st.integers() | st.none()
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(KEYS, inner, max_size=4)
+        | st.fixed_dictionaries({"size": inner}, optional={"share": inner})
+    ),
+    max_leaves=10,
+)
+
+
+@given(
+    mapping=VALUES
+    | st.dictionaries(KEYS, VALUES, max_size=6)
+    | st.fixed_dictionaries({"name": st.text()}, optional=dict.fromkeys(NAMES[1:-2], VALUES))
+)
+def test_any_value_gives_the_section_or_names_the_field(mapping: Any) -> None:
+    sentence = ""
+    try:
+        built = from_mapping(Outer, mapping, "file")
+    except UserError as error:
+        sentence = str(error)
+    if not sentence:
+        assert isinstance(built, Outer)
+        assert from_mapping(Outer, to_mapping(built), "file") == built
+        return
+    assert sentence.startswith("file: ")
+    assert "\n" not in sentence
+    if isinstance(mapping, dict):
+        assert "unknown field" in sentence or any(name in sentence for name in NAMES)
+
+
+PLAIN_TEXT = st.text(st.characters(exclude_categories=("C",)), max_size=5)
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+INNERS = st.builds(Inner, size=st.integers(1, 12), share=FINITE.filter(lambda share: share != 13))
+
+
+@given(
+    st.builds(
+        Outer,
+        name=PLAIN_TEXT,
+        flag=st.booleans(),
+        rate=FINITE,
+        place=st.none() | st.sampled_from([Path("a/b"), Path(".")]),
+        inner=INNERS,
+        numbers=st.lists(st.integers(), max_size=3),
+        words=st.lists(PLAIN_TEXT, max_size=3).map(tuple),
+        triple=st.tuples(FINITE, FINITE, FINITE),
+        scores=st.dictionaries(PLAIN_TEXT, FINITE, max_size=3),
+        inners=st.lists(INNERS, max_size=2),
+    )
+)
+def test_a_section_written_as_yaml_comes_back(outer: Outer) -> None:
+    text = yaml.safe_dump(to_mapping(outer))
+    assert from_mapping(Outer, yaml.safe_load(text), "file") == outer
+
+
+def test_a_wrong_value_from_python_is_one_sentence() -> None:
+    with pytest.raises(UserError, match=r"^inner.size 0 is not at least 1$"):
+        Outer(name="x", inner={"size": 0})  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"^unknown field 'sise'; did you mean 'size'"):
+        Inner(sise=3)  # type: ignore[call-arg]
+
+
+def test_a_copy_with_other_values_is_checked() -> None:
+    assert Inner(size=3).replace(share=1) == Inner(size=3, share=1.0)
+    with pytest.raises(UserError, match=r"^size 100 is not at most 99$"):
+        Inner(size=3).replace(size=100)
+    with pytest.raises(UserError, match=r"^unknown field 'sise'"):
+        Inner(size=3).replace(sise=4)
+
+
+def test_a_section_stays_as_it_is() -> None:
+    with pytest.raises(Exception, match="frozen"):
+        Inner(size=3).size = 4  # type: ignore[misc]
