@@ -9,7 +9,7 @@ from captioner.cli.shared_options import Commands, add_device, add_parser, refus
 
 DESCRIPTION = """\
 Trains a captioner as a config says, or, where it has `task: translate`, a translator. Every field
-is documented in captioner/runs/captioning_recipe.py and captioner/runs/translation_recipe.py.
+is documented in docs/configuration.md.
 
   captioner train configs/shapes_soft.yaml --out runs/shapes
   captioner train configs/flickr8k_soft.yaml --out runs/flickr8k --set data.images=Flicker8k_Dataset

@@ -20,7 +20,7 @@ SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
 
 class SearchOptions(Config):
-    """How captions are searched for. Raises `UserError` for values out of range."""
+    """How captions are searched for."""
 
     beam: int = Field(5, ge=1, le=1_000, description="beam size; 1 is greedy search")
     n_best: int = Field(
@@ -106,7 +106,7 @@ class SearchOptions(Config):
 
 
 class TranslationSearch(SearchOptions):
-    """How translations are searched for. Raises `UserError` for values out of range."""
+    """How translations are searched for."""
 
     maximum_length: int = Field(
         100, ge=1, le=LENGTH, description="most tokens of a result, which is cut off there"
