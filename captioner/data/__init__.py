@@ -1,1 +1,1 @@
-"""Data: readers of captioned photos, and batches of captions."""
+"""Readers of captioned photos and parallel text, and batches."""

@@ -1,4 +1,4 @@
-"""Data sets as they are handed out: zip archives, unpacked where their folders are missing."""
+"""Unpacks the zip archives of data sets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from captioner.errors import UserError
 from captioner.files import folder_lock
 from captioner.progress import progress_bar
 
-_LEFT_OUT = {"__MACOSX", ".DS_Store"}
+_IGNORED = {"__MACOSX", ".DS_Store"}
 
 _DAMAGED = (
     zipfile.BadZipFile,
@@ -25,26 +25,25 @@ _DAMAGED = (
     NotImplementedError,
     EOFError,
 )
-"""What `zipfile` and those it unpacks with raise for an archive that cannot be read."""
+"""Raised by `zipfile` and its decompressors for an unreadable archive."""
 
 
 def unpack_missing(archives: Mapping[str, str | os.PathLike[str]]) -> None:
     """Unpack archives whose folders are missing.
 
-    archives: folders, and the zip file that each is unpacked from. Where all of an archive is in
-        one folder, what is in it is unpacked. What macOS adds to archives is left out.
+    archives: the zip file of each folder. A single top folder in the archive is stripped; the
+        files that macOS adds are skipped.
 
-    A folder is there whole or not at all: it is unpacked under another name, and renamed. Where
-    neither folder nor archive is there, nothing is done, and whoever reads the data says what it
-    misses. Raises `UserError` for a damaged archive, for one with a path that leads out of the
-    folder, and for a folder that cannot be written.
+    Unpacks to a temporary name, then renames: a folder is whole or absent. Ignores missing
+    archives. Raises `UserError` for a damaged archive, a path that leads out of the folder, and a
+    folder that cannot be written.
     """
     for name, archive in archives.items():
         folder = Path(name)
         if folder.exists() or not Path(archive).exists():
             continue
         with folder_lock(folder.parent, "data", wait=True):
-            if not folder.exists():  # Another process may have waited for the lock less long.
+            if not folder.exists():  # Another process may have held the lock before.
                 _unpack(Path(archive), folder)
 
 
@@ -68,10 +67,10 @@ def _unpack(archive: Path, folder: Path) -> None:
         temporary.rename(folder)
     except _DAMAGED as error:
         raise UserError(f"archive {archive} cannot be unpacked ({error})") from None
-    except RuntimeError:  # What `zipfile` raises for an encrypted one.
-        raise UserError(f"archive {archive} cannot be unpacked: it wants a password") from None
+    except RuntimeError:  # Raised by `zipfile` for an encrypted archive.
+        raise UserError(f"archive {archive} cannot be unpacked: it needs a password") from None
     except OSError as error:
-        if folder.exists():  # Another process was first, on a disk without locks.
+        if folder.exists():  # Another process was faster, on a disk without locks.
             return
         raise UserError(f"cannot unpack {archive} to {folder}: {error.strerror or error}") from None
     finally:
@@ -79,19 +78,19 @@ def _unpack(archive: Path, folder: Path) -> None:
 
 
 def _members(source: zipfile.ZipFile, archive: Path) -> dict[zipfile.ZipInfo, PurePosixPath]:
-    """The files of an archive, and where each goes inside the folder."""
-    found: dict[zipfile.ZipInfo, PurePosixPath] = {}
+    """The files of an archive with their paths inside the folder."""
+    members: dict[zipfile.ZipInfo, PurePosixPath] = {}
     for member in source.infolist():
         path = PurePosixPath(member.filename)
-        if member.is_dir() or _LEFT_OUT & set(path.parts):
+        if member.is_dir() or _IGNORED & set(path.parts):
             continue
-        elsewhere = path.is_absolute() or PureWindowsPath(member.filename).drive != ""
-        if elsewhere or ".." in path.parts or not path.parts:
+        is_absolute = path.is_absolute() or PureWindowsPath(member.filename).drive != ""
+        if is_absolute or ".." in path.parts or not path.parts:
             raise UserError(f"archive {archive} holds {member.filename!r}, which leads out of it")
-        found[member] = path
-    if not found:
+        members[member] = path
+    if not members:
         raise UserError(f"archive {archive} holds no files")
-    tops = {path.parts[0] for path in found.values()}
-    if len(tops) == 1 and all(len(path.parts) > 1 for path in found.values()):
-        return {member: PurePosixPath(*path.parts[1:]) for member, path in found.items()}
-    return found
+    tops = {path.parts[0] for path in members.values()}
+    if len(tops) == 1 and all(len(path.parts) > 1 for path in members.values()):
+        return {member: PurePosixPath(*path.parts[1:]) for member, path in members.items()}
+    return members

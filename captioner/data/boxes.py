@@ -1,12 +1,9 @@
-"""Boxes around things in a picture."""
+"""Bounding boxes."""
 
 from __future__ import annotations
 
 Box = tuple[float, float, float, float]
-"""(left, top, right, bottom) in pixels from the picture's top left corner.
-
-These are edges, not pixel numbers: the box of the first pixel alone is (0, 0, 1, 1).
-"""
+"""(left, top, right, bottom) edges in pixels: the first pixel alone is (0, 0, 1, 1)."""
 
 
 def area(box: Box) -> float:
@@ -16,7 +13,7 @@ def area(box: Box) -> float:
 
 
 def intersection(first: Box, second: Box) -> Box:
-    """What two boxes share, of area 0 where they do not overlap."""
+    """The overlap of two boxes; of area 0 if there is none."""
     return (
         max(first[0], second[0]),
         max(first[1], second[1]),

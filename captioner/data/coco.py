@@ -32,35 +32,35 @@ def read_coco(
 ) -> CaptionSet:
     """Read a caption file of COCO.
 
-    annotations: the JSON file; or a folder that holds `captions_SPLIT.json`, itself or in its
-        folder `annotations`.
-    images: the folder of the photos, or the one that holds `train2014`, `val2017` and so on.
-    split: train2014, val2014, train2017 or val2017, or without the year where the file's name has
-        it; needed only with a folder of annotations.
-    on_problem: "refuse" or "skip"; see `Problems`.
-    check_files: whether the photos must be there.
+    annotations: the JSON file, or a folder with `captions_SPLIT.json` or
+        `annotations/captions_SPLIT.json`.
+    images: the folder of the photos, or of `train2014`, `val2017` and so on.
+    split: train2014, val2014, train2017 or val2017, or without the year if the file name has it;
+        required for a folder of annotations.
+    on_problem: see `Problems`.
+    check_files: whether the photos must exist.
 
-    Images are named by COCO's number. Raises `UserError` for an absent or ill-formed file, for a
-    split other than the one in the file's name, and as `CaptionCollector.finish` does.
+    `image_id` is COCO's number. Raises `UserError` for a missing or ill-formed file, for a split
+    that contradicts the file name, and as `CaptionCollector.finish` does.
     """
     file = _annotation_file(Path(annotations), split)
     where = f"caption file {file}"
-    year = _found(_FOLDER.search(file.name))
-    if split is not None and year is not None and split not in (year, year[:-4]):
-        raise UserError(f"{where} is of the split {year!r}, not {split!r}")
+    file_split = _matched(_FOLDER.search(file.name))
+    if split is not None and file_split is not None and split not in (file_split, file_split[:-4]):
+        raise UserError(f"{where} is of the split {file_split!r}, not {split!r}")
     document = _well_formed(read_json(file, "caption file"), where)
     if check_files:
         require_folder(Path(images))
     folders: dict[str | None, Path] = {}
     collector = CaptionCollector(where, on_problem, check_files)
     for image in document["images"]:
-        named = _found(_FOLDER.search(image["file_name"]))
-        if named not in folders:
-            folders[named] = image_folder(Path(images), named, split, year)
+        folder = _matched(_FOLDER.search(image["file_name"]))
+        if folder not in folders:
+            folders[folder] = image_folder(Path(images), folder, split, file_split)
         image_id = str(image["id"])
-        path = folders[named] / image["file_name"]
+        path = folders[folder] / image["file_name"]
         collector.add_image(image_id, path, f"image {image_id}", image["id"])
-    for image_id, entries in _index(document).imgToAnns.items():
+    for image_id, entries in coco_index(document).imgToAnns.items():
         for entry in entries:
             record = f"annotation {entry['id']}"
             collector.add_caption(str(image_id), entry["caption"], record, key=entry["id"])
@@ -81,8 +81,7 @@ def _annotation_file(annotations: Path, split: str | None) -> Path:
 
 
 def _well_formed(document: Any, where: str) -> dict[str, list[dict[str, Any]]]:
-    # pycocotools indexes whatever it is given and fails with a bare KeyError, so look first; and
-    # keep from it the categories, which belong to other COCO files.
+    # pycocotools raises a bare KeyError for a missing field.
     images = records(document, "images", where)
     for number, image in enumerate(images):
         required(image, "id", int, f"image record {number} in {where}")
@@ -95,16 +94,16 @@ def _well_formed(document: Any, where: str) -> dict[str, list[dict[str, Any]]]:
     return {"images": images, "annotations": annotations}
 
 
-def _index(document: dict[str, list[dict[str, Any]]]) -> Any:
-    # Imported here: no other part of the package needs pycocotools.
-    from pycocotools.coco import COCO
+def coco_index(document: dict[str, list[dict[str, Any]]]) -> Any:
+    """A `pycocotools.coco.COCO` of a checked document."""
+    from pycocotools.coco import COCO  # Imported here: few commands need it.
 
     index = COCO()
     index.dataset = document
-    with contextlib.redirect_stdout(io.StringIO()):  # it prints what it does
+    with contextlib.redirect_stdout(io.StringIO()):  # It prints its progress.
         index.createIndex()
     return index
 
 
-def _found(match: re.Match[str] | None) -> str | None:
+def _matched(match: re.Match[str] | None) -> str | None:
     return match.group() if match else None

@@ -1,4 +1,4 @@
-"""COCO instances: which things are in a photo, and where.
+"""COCO instances: the objects in a photo, with boxes and masks.
 
 Lin et al. 2014, *Microsoft COCO: Common Objects in Context*; the files are
 `annotations/instances_{train,val}{2014,2017}.json`.
@@ -6,8 +6,6 @@ Lin et al. 2014, *Microsoft COCO: Common Objects in Context*; the files are
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from captioner.data.boxes import Box, area
+from captioner.data.coco import coco_index
 from captioner.data.grounding import Grounding, Target
 from captioner.data.record_fields import checked, optional, records, required
 from captioner.data.records import ImageId
@@ -29,15 +28,15 @@ Record = dict[str, Any]
 
 
 class CocoInstances:
-    """The annotated things of the photos of one or more instance files.
+    """The annotated objects of one or more instance files; see `read_instances`.
 
-    Made by `read_instances`. An image is called by its number, by that number as text, or by the
-    name of its file, with or without folders before it. Masks are made only when asked for.
+    An image is named by its number, that number as text, or its file name, with or without
+    folders. Masks are decoded on demand.
     """
 
     def __init__(self, document: dict[str, list[Record]], where: str) -> None:
         self._where = where
-        self._index = _index(document)
+        self._index = coco_index(document)
         self._names = {record["id"]: record["name"] for record in document["categories"]}
         self._numbers: dict[str, int] = {}
         for image in document["images"]:
@@ -45,7 +44,7 @@ class CocoInstances:
             if "file_name" in image:
                 self._numbers[image["file_name"]] = image["id"]
         self.all_categories: tuple[str, ...] = tuple(dict.fromkeys(self._names.values()))
-        """The names of the categories, in the order of the file."""
+        """Category names, in file order."""
 
     def __contains__(self, image_id: ImageId) -> bool:
         return self._number(image_id) is not None
@@ -54,24 +53,22 @@ class CocoInstances:
         return self._where
 
     def categories(self, image_id: ImageId) -> frozenset[str]:
-        """The names of the categories of which there is something in an image.
+        """The names of the categories in an image.
 
-        Raises `UserError`, naming the image, for one that is not in the files.
+        Raises `UserError` for an image that is not in the files.
         """
-        return frozenset(self._names[record["category_id"]] for record in self._things(image_id))
+        return frozenset(self._names[record["category_id"]] for record in self._objects(image_id))
 
     def target(self, image_id: ImageId, category: str) -> Target | None:
-        """All things of a category in an image, crowds among them, as one mask.
+        """All objects of a category in an image, crowds included; None if there are none.
 
-        None where there are none. A thing whose outline is not given, or has no pixel in it,
-        counts with its box.
+        An object without an outline, or with an empty one, counts with its box.
 
-        Raises `UserError`, naming the image, for one that is not in the files, and, naming the
-        annotation, for an outline that cannot be drawn.
+        Raises `UserError` for an image that is not in the files, and for an invalid outline.
         """
         of_category = [
             record
-            for record in self._things(image_id)
+            for record in self._objects(image_id)
             if self._names[record["category_id"]] == category
         ]
         image = self._index.imgs[self._number(image_id)]
@@ -89,22 +86,16 @@ class CocoInstances:
         return Target((width, height), tuple(boxes), union if union.any() else None)
 
     def known_categories(self, synonyms: Synonyms) -> frozenset[str]:
-        """The categories that the files and a word list both have.
-
-        Raises `UserError` when there is none.
-        """
+        """The categories in both the files and a word list; raises `UserError` if none is."""
         known = frozenset(synonyms.categories) & frozenset(self.all_categories)
         if not known:
             raise UserError(f"the word list has none of the categories of {self._where}")
         return known
 
     def grounding(self, synonyms: Synonyms) -> Grounding:
-        """Finds the things that words of captions name.
+        """A grounding whose target of a word is every object of the category that it names.
 
-        A word of a mention of a category has everything of that category in the photo as its
-        target. An image that is not in the files has none.
-
-        Raises `UserError` when the word list has none of the categories.
+        Raises `UserError` if the word list has none of the categories.
         """
         self.known_categories(synonyms)
         return _InstanceGrounding(self, synonyms)
@@ -113,15 +104,15 @@ class CocoInstances:
         name = str(image_id)
         return self._numbers.get(name, self._numbers.get(Path(name).name))
 
-    def _things(self, image_id: ImageId) -> list[Record]:
+    def _objects(self, image_id: ImageId) -> list[Record]:
         number = self._number(image_id)
         if number is None:
             raise UserError(f"image {image_id!r} is not in {self._where}")
-        found: list[Record] = self._index.imgToAnns.get(number, [])
-        return found
+        objects: list[Record] = self._index.imgToAnns.get(number, [])
+        return objects
 
     def _mask(self, record: Record, width: int, height: int) -> NDArray[np.bool_]:
-        """The pixels (height, width) of one thing."""
+        """The mask (height, width) of one object."""
         segmentation = record.get("segmentation") or []
         where = f"the segmentation of annotation {record['id']} in {self._where}"
         if not segmentation:
@@ -149,31 +140,27 @@ class _InstanceGrounding:
         return str(self._instances)
 
     def targets(self, image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
-        """As `Grounding` has it."""
-        found: list[Target | None] = [None] * len(words)
+        """See `Grounding`."""
+        targets: list[Target | None] = [None] * len(words)
         if image_id not in self._instances:
-            return found
+            return targets
         of_category: dict[str, Target | None] = {}
         for mention in self._synonyms.mentions(words):
             category = mention.category
             if category not in of_category:
                 of_category[category] = self._instances.target(image_id, category)
             for place in range(mention.first, mention.last):
-                found[place] = of_category[category]
-        return found
+                targets[place] = of_category[category]
+        return targets
 
 
 def read_instances(
     path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
 ) -> CocoInstances:
-    """Read instance files.
+    """Read one or several instance files with the same categories.
 
-    path: one file or several: the numbers of COCO's images hold across its files, and what other
-        splits call validation may lie in more than one of them. Files share their categories.
-
-    Raises `UserError` for an absent or ill-formed file, categories that differ from one file to
-    the next, an image that comes twice, and an annotation of an image or a category that is not
-    there.
+    Raises `UserError` for a missing or ill-formed file, differing categories, a duplicate image,
+    and an annotation of an unknown image or category.
     """
     paths = [Path(path)] if isinstance(path, (str, os.PathLike)) else [Path(each) for each in path]
     if not paths:
@@ -201,7 +188,7 @@ def _by_number(document: dict[str, list[Record]]) -> dict[int, str]:
 
 
 def _well_formed(document: Any, where: str) -> dict[str, list[Record]]:
-    # pycocotools indexes whatever it is given and fails with a bare KeyError, so look first.
+    # pycocotools raises a bare KeyError for a missing field.
     categories = records(document, "categories", where)
     for number, category in enumerate(categories):
         required(category, "id", int, f"category record {number} in {where}")
@@ -230,11 +217,11 @@ def _well_formed(document: Any, where: str) -> dict[str, list[Record]]:
     return {"images": images, "annotations": annotations, "categories": categories}
 
 
-_LONGEST_SIDE = 20_000  # pixels: masks are as large as the photo
+_LONGEST_SIDE = 20_000  # pixels; masks are as large as the photo
 
 
 def _check_place(annotation: Record, where: str) -> None:
-    """Refuse an annotation that does not say where its thing is; outlines are read later."""
+    """Refuse an annotation without a valid box or an outline; outlines are decoded later."""
     box = optional(annotation, "bbox", list, where)
     if box is not None and (len(box) != 4 or not all(map(_is_number, box))):
         raise UserError(f'field "bbox" of {where} is not four numbers')
@@ -246,7 +233,7 @@ def _check_place(annotation: Record, where: str) -> None:
 
 
 def _check_polygon(polygon: Any, width: int, height: int, where: str) -> None:
-    """Refuse what pycocotools would misread or, for points far outside the photo, die of."""
+    """Refuse a polygon that pycocotools would misread, or crash on: points far outside."""
     corners = checked(polygon, list, f"a polygon of {where}")
     if len(corners) < 6 or len(corners) % 2 or not all(map(_is_number, corners)):
         raise UserError(f"a polygon of {where} is not three or more pairs of numbers")
@@ -258,20 +245,9 @@ def _check_polygon(polygon: Any, width: int, height: int, where: str) -> None:
 def _is_number(value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
-    return abs(value) < 1e9  # nor is it infinite, or not a number
+    return abs(value) < 1e9  # False for infinity and NaN
 
 
 def _edges(box: Sequence[float]) -> Box:
     left, top, width, height = box
     return (left, top, left + width, top + height)
-
-
-def _index(document: dict[str, list[Record]]) -> Any:
-    # Imported here: no other part of the package needs pycocotools.
-    from pycocotools.coco import COCO
-
-    index = COCO()
-    index.dataset = document
-    with contextlib.redirect_stdout(io.StringIO()):  # it prints what it does
-        index.createIndex()
-    return index

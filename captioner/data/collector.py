@@ -1,4 +1,4 @@
-"""Puts images and captions together and applies the rules that hold for every source."""
+"""Joins images with their captions and applies the rules common to every source."""
 
 from __future__ import annotations
 
@@ -22,13 +22,10 @@ class _Image:
 
 
 class CaptionCollector:
-    """Takes the images and captions of one source and makes a `CaptionSet` of them.
+    """Collects the images and captions of one source into a `CaptionSet`.
 
-    source: the name of the file that is read, for messages.
-    on_problem: "refuse" or "skip"; see `Problems`.
-    check_files: whether an image must lie at its path.
-
-    Raises `UserError` when `on_problem` is something else.
+    source: the file's name, for messages. on_problem: see `Problems`.
+    check_files: whether the photos must exist.
     """
 
     def __init__(self, source: str, on_problem: OnProblem, check_files: bool) -> None:
@@ -40,13 +37,13 @@ class CaptionCollector:
         self._splits: dict[str, str | None] = {}
 
     def has_image(self, image_id: str) -> bool:
-        """Whether an image of this name was added."""
+        """Whether the image was added."""
         return image_id in self._images
 
     def add_image(self, image_id: str, path: Path, record: str, number: int | None = None) -> bool:
-        """Add an image; says whether it is new. A second one of the name or file is a problem.
+        """Add an image; False, and a problem, if its name or file was added before.
 
-        record: which record of the source it is, for messages. number: COCO's, if it has one.
+        record: the record's name, for messages. number: COCO's, if it has one.
         """
         if image_id in self._images:
             first = self._images[image_id].record
@@ -61,10 +58,9 @@ class CaptionCollector:
         return True
 
     def is_in_split(self, image_id: str, split: str | None, record: str) -> bool:
-        """Whether `split` is the one in which the image was first seen; a second is a problem.
+        """Whether `split` is the first split of this image; a second one is a problem.
 
-        To be asked of every image of the source, whichever split is wanted of it, for a photo in
-        two splits is one that a model is both trained on and judged by.
+        Call it for every image of the source: a model must not be validated on its training data.
         """
         first = self._splits.setdefault(image_id, split)
         if split == first:
@@ -81,11 +77,10 @@ class CaptionCollector:
         key: Hashable = None,
         tokens: Sequence[str] | None = None,
     ) -> None:
-        """Add a caption to an image that was added before.
+        """Add a caption to an image.
 
-        record: which record of the source it is, for messages.
-        key: what must not occur twice among the captions of the source; None: anything may.
-        tokens: the caption's words, if the source brings its own.
+        record: the record's name, for messages. key: unique among the source's captions; None: not
+        checked. tokens: the source's own words of the caption.
         """
         image = self._images.get(image_id)
         text = text.strip()
@@ -106,11 +101,7 @@ class CaptionCollector:
         self._caption_keys.add(key)
 
     def finish(self) -> CaptionSet:
-        """What was collected.
-
-        Raises `UserError` when a problem was met and the source is to be refused for it, or when
-        no image is left.
-        """
+        """The collected set; raises `UserError` for a refused problem or if no image is left."""
         images = []
         for image_id, image in self._images.items():
             if self._check_files and not os.path.isfile(image.path):
@@ -130,7 +121,7 @@ class CaptionCollector:
 
 
 def image_folder(images: Path, *names: str | None) -> Path:
-    """The first sub-folder of `images` that has one of these names; without one, `images`."""
+    """The first existing sub-folder of `images` with one of these names, else `images`."""
     for name in names:
         if name and os.path.isdir(images / name):
             return images / name
@@ -138,7 +129,7 @@ def image_folder(images: Path, *names: str | None) -> Path:
 
 
 def require_folder(images: Path) -> None:
-    """Raise `UserError` when the folder of the images is not there."""
+    """Raise `UserError` if the image folder does not exist."""
     if not os.path.isdir(images):
         raise UserError(f"image folder {images} does not exist")
 
@@ -160,5 +151,5 @@ def _has_words(text: str) -> bool:
 
 
 def _is_valid_unicode(text: str) -> bool:
-    # A JSON file may hold one half of a surrogate pair, which no file can be written with.
+    # JSON may hold half a surrogate pair, which UTF-8 cannot encode.
     return not any("\ud800" <= character <= "\udfff" for character in text)

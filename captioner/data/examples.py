@@ -1,4 +1,4 @@
-"""Captions as indices of words: what a decoder is trained on."""
+"""Captions as word indices, for training a decoder."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from captioner.text.vocabulary import Vocabulary
 class CaptionExample:
     """One caption of one image.
 
-    row: which image: its index in the list of images and in the feature store.
-    tokens: the indices of the caption's words, without start and end.
+    row: the image's index, also in the feature store. tokens: word indices, without start and end.
     """
 
     row: int
@@ -27,8 +26,7 @@ class CaptionExample:
 class CaptionExamples:
     """The captions of a list of images.
 
-    examples: one a caption, image by image.
-    truncated: how many were longer than the maximum and lost their last words.
+    examples: one a caption, image by image. truncated: how many were cut to the maximum length.
     """
 
     examples: list[CaptionExample]
@@ -36,7 +34,7 @@ class CaptionExamples:
 
 
 def caption_words(image: CaptionedImage) -> list[list[str]]:
-    """The words of each caption of an image: the source's own, or else by `tokenize`."""
+    """The words of each caption of an image: the source's own, else from `tokenize`."""
     if image.tokens is not None:
         return [list(words) for words in image.tokens]
     return [tokenize(caption) for caption in image.captions]
@@ -47,13 +45,12 @@ def encode_captions(
     vocabulary: Vocabulary,
     maximum_length: int | None = None,
 ) -> CaptionExamples:
-    """Turn the captions of images into examples.
+    """Encode the captions of images.
 
-    words: for every image, in the order of the feature store, the words of its captions, as
-        `caption_words` gives them.
-    maximum_length: captions of more words are cut to the first so many; None: none is cut.
+    words: of every image, in feature store order, from `caption_words`.
+    maximum_length: longer captions are cut to so many words; None: none is cut.
 
-    Raises `UserError` when `maximum_length` is below 1.
+    Raises `UserError` if `maximum_length` is below 1.
     """
     if maximum_length is not None and maximum_length < 1:
         raise UserError(f"maximum caption length {maximum_length} is not at least 1")

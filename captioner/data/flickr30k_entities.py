@@ -1,4 +1,4 @@
-"""Flickr30k Entities: phrases of captions and the boxes of what they name.
+"""Flickr30k Entities: phrases of captions with their boxes.
 
 Plummer et al. 2015, *Flickr30k Entities: Collecting Region-to-Phrase Correspondences for Richer
 Image-to-Sentence Models*; the folder has `Annotations/ID.xml` with the boxes and `Sentences/ID.txt`
@@ -25,14 +25,13 @@ from captioner.text.tokenizer import tokenize
 
 _PHRASE = re.compile(r"\[/EN#(\d+)((?:/[^\s/\[\]]+)*)\s+([^\[\]]+)\]")
 
-# Words of phrases that name nothing themselves: function words and numbers.
 _NUMBERS = "one two three four five six seven eight nine ten several many few various"
-_NAMES_NOTHING = FUNCTION_WORDS | set(_NUMBERS.split())
+_WITHOUT_BOX = FUNCTION_WORDS | set(_NUMBERS.split())
 
 
 @dataclass(frozen=True)
 class Phrase:
-    """The words `first` to `last` of a sentence, `last` not included, and the entity they name."""
+    """Words `first` to `last` of a sentence, `last` excluded, and the entity they name."""
 
     first: int
     last: int
@@ -41,10 +40,10 @@ class Phrase:
 
 @dataclass(frozen=True)
 class GroundedSentence:
-    """A caption of people's, with what its words are about.
+    """A human caption with a target for each word.
 
-    words: the T words, as `tokenize` makes them. targets: (T,) of each word in a phrase the boxes
-        of its entity; None for words outside phrases, and for entities without a box.
+    words: T, from `tokenize`. targets: T, the boxes of the word's phrase; None outside phrases and
+        for entities without a box.
     """
 
     words: tuple[str, ...]
@@ -58,10 +57,10 @@ class _Photo:
 
 
 class Entities:
-    """The annotated photos of a folder; a `Grounding`. Made by `read_entities`.
+    """The annotated photos of a folder; a `Grounding`. See `read_entities`.
 
-    An image is called by the name of its file, with or without `.jpg` and folders before it. Its
-    files are read when it is first asked for.
+    An image is named by its file name, with or without `.jpg` and folders. Files are read on first
+    use.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -69,16 +68,16 @@ class Entities:
         self._photos: dict[str, _Photo | None] = {}
 
     def __contains__(self, image_id: ImageId) -> bool:
-        """Whether one of an image's two files is there; they are not read."""
+        """Whether one of an image's two files exists."""
         return any(map(os.path.lexists, self._files(_name(image_id))))
 
     def __str__(self) -> str:
         return f"Flickr30k Entities {self._folder}"
 
     def sentences(self, image_id: ImageId) -> list[GroundedSentence]:
-        """The captions that people wrote about a photo, with the boxes of their words.
+        """The human captions of a photo with the boxes of their words.
 
-        Raises `UserError` for an image that is not in the folder, and for ill-formed files.
+        Raises `UserError` for an image that is not in the folder and for ill-formed files.
         """
         photo = self._photo(image_id)
         if photo is None:
@@ -93,14 +92,12 @@ class Entities:
         return grounded
 
     def targets(self, image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
-        """What the words of any caption of a photo are about.
+        """The targets of the words of any caption of a photo.
 
-        A word that an annotated phrase of that photo has too gets the boxes of the phrase's
-        entity, after Liu et al. 2017, *Attention Correctness in Neural Image Captioning*, section
-        3.2. It is looked for among the last words of phrases ("shirt" of "a red shirt") and only
-        then among their other words ("red"). If several entities share the word, it gets the
-        boxes of all of them. Function words ("a", "two", "in") get None, as do all words if the
-        image is not in the folder.
+        A word gets the boxes of the entities whose annotated phrases contain it, after Liu et al.
+        2017, *Attention Correctness in Neural Image Captioning*, section 3.2. The last words of
+        phrases ("shirt" of "a red shirt") go before their other words ("red"). Function words,
+        numbers and images that are not in the folder get None.
 
         Raises `UserError` for ill-formed files.
         """
@@ -114,7 +111,7 @@ class Entities:
                 content = [
                     word
                     for word in sentence[phrase.first : phrase.last]
-                    if word not in _NAMES_NOTHING
+                    if word not in _WITHOUT_BOX
                 ]
                 if phrase.entity in photo.targets:
                     for word in content:
@@ -134,7 +131,7 @@ class Entities:
         return self._photos[name]
 
     def _files(self, name: str) -> tuple[Path, Path]:
-        """Where the boxes and the sentences of a photo are, if there are any."""
+        """The paths of a photo's boxes and sentences."""
         return (
             self._folder / "Annotations" / f"{name}.xml",
             self._folder / "Sentences" / f"{name}.txt",
@@ -142,15 +139,14 @@ class Entities:
 
 
 def _name(image_id: ImageId) -> str:
-    """What the files of an image are called."""
+    """The stem of an image's files."""
     return re.sub(r"\.jpe?g$", "", Path(str(image_id)).name, flags=re.IGNORECASE)
 
 
 def read_entities(folder: str | os.PathLike[str]) -> Entities:
     """Open a folder of Flickr30k Entities.
 
-    Raises `UserError` when it has no folders `Annotations` and `Sentences`; what is wrong with the
-    files of an image is told when that image is asked for.
+    Raises `UserError` if `Annotations` or `Sentences` is missing. Files are checked on first use.
     """
     for name in ("Annotations", "Sentences"):
         if not (Path(folder) / name).is_dir():
@@ -159,12 +155,10 @@ def read_entities(folder: str | os.PathLike[str]) -> Entities:
 
 
 def parse_sentence(line: str, where: str) -> tuple[tuple[str, ...], tuple[Phrase, ...]]:
-    """The words of a sentence and its phrases: `[/EN#1/people A man] in [/EN#2/clothing a hat]`.
+    """The words and phrases of `[/EN#1/people A man] in [/EN#2/clothing a hat]`.
 
-    Phrases without a word, such as punctuation, are left out.
-
-    Raises `UserError`, which calls the sentence `where`, for a phrase that is not closed or has
-    no number.
+    Skips phrases without a word. Raises `UserError`, naming `where`, for a phrase that is not
+    closed or has no number.
     """
     words: list[str] = []
     phrases: list[Phrase] = []
@@ -196,10 +190,10 @@ def _read_sentences(file: Path) -> tuple[tuple[tuple[str, ...], tuple[Phrase, ..
 
 
 def _read_boxes(file: Path) -> dict[str, Target]:
-    """The boxes of each entity that has some."""
+    """The boxes of each entity that has any."""
     where = f"annotation file {file}"
     text = read_text(file, "annotation file")
-    if "<!DOCTYPE" in text or "<!ENTITY" in text:  # They can make a small file a huge one.
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:  # Entities can expand to gigabytes.
         raise UserError(f"{where} has a document type or entity declaration, which is not read")
     try:
         root = ElementTree.fromstring(text)
@@ -216,11 +210,11 @@ def _read_boxes(file: Path) -> dict[str, Target]:
             edges = _edges(box, size, record)
             for name in names:
                 boxes.setdefault(name, []).append(edges)
-    return {name: Target(size, tuple(found)) for name, found in boxes.items()}
+    return {name: Target(size, tuple(its_boxes)) for name, its_boxes in boxes.items()}
 
 
 def _edges(box: ElementTree.Element, size: tuple[int, int], where: str) -> Box:
-    """The edges of a box that is written as the numbers of its first and last pixels, from 1."""
+    """The edges of a box written as its first and last pixel, counted from 1."""
     left, top, right, bottom = (
         _number(box, name, where) for name in ("xmin", "ymin", "xmax", "ymax")
     )
@@ -248,7 +242,7 @@ def _whole(element: ElementTree.Element, name: str, where: str) -> int:
 
 
 def _union(photo: _Photo, entities: set[str]) -> Target | None:
-    """Everything in the boxes of any of the entities."""
+    """The boxes of all the entities."""
     targets = [photo.targets[entity] for entity in sorted(entities)]
     if len(targets) < 2:
         return targets[0] if targets else None

@@ -33,19 +33,16 @@ def read_flickr8k(
     on_problem: OnProblem = "refuse",
     check_files: bool = True,
 ) -> CaptionSet:
-    r"""Read a token file: lines of `name.jpg#N`, a tab and a caption.
+    """Read a token file: lines of `name.jpg#N`, a tab and a caption.
 
-    annotations: the token file, of Flickr8k or Flickr30k.
-    images: the folder of the photos.
-    split: a file that lists the images of the split, one name a line; or train, val or test, whose
-        list then lies beside the token file (`Flickr_8k.trainImages.txt` or `train.txt`); None:
-        every image of the token file.
-    on_problem: "refuse" or "skip"; see `Problems`. The original Flickr8k file has captions of
+    split: a file with one image name a line; or train, val or test, with the list beside the token
+        file (`Flickr_8k.trainImages.txt` or `train.txt`); None: every image.
+    on_problem: see `Problems`. The original Flickr8k file has captions of
         `2258277193_586949ec62.jpg.1`, a photo that does not exist and is in no split.
-    check_files: whether the photos must be there.
+    check_files: whether the photos must exist.
 
-    Images are named by file name and come in the order of the list, or without one in that of the
-    token file. Raises `UserError` for an absent file, and as `CaptionCollector.finish` does.
+    `image_id` is the file name; images come in the order of the list, else of the token file.
+    Raises `UserError` for a missing file, and as `CaptionCollector.finish` does.
     """
     file, folder = Path(annotations), Path(images)
     lines = _lines(read_text(file, "token file"))
@@ -87,6 +84,6 @@ def _list_file(token_file: Path, split: str | os.PathLike[str]) -> Path:
 
 
 def _lines(text: str) -> list[tuple[int, str]]:
-    # Not splitlines, which also divides a caption at rarer signs such as U+2028.
+    # Not splitlines, which also splits a caption at U+2028 and the like.
     numbered = enumerate(text.split("\n"), start=1)
     return [(number, line) for number, line in numbered if line.strip()]

@@ -1,12 +1,10 @@
-"""A toy language pair with a reordering: English and French, where adjectives change sides.
+"""A toy language pair with reordering: English and French, whose adjectives follow the noun.
 
     the red Spanish car          la voiture espagnole rouge
      1   2     3     4            1     4        3      2
 
-English has adjectives before the noun, French after it, the nearest to the noun first in both. A
-French article or adjective has the gender of its noun, so that one English word has several right
-translations, and the word that decides between them stands elsewhere. All sentences are right
-French, of no great sense.
+French articles and adjectives agree with their noun, so one English word has several translations,
+and another word decides between them. All sentences are grammatical.
 """
 
 from __future__ import annotations
@@ -66,39 +64,37 @@ NOUNS = frozenset({*_ANIMALS, *_THINGS})
 """The English nouns."""
 
 MOST_PAIRS = 1_000_000
-"""Of sentences of one clause there are three times as many, so that so many are found quickly."""
+"""A third of the sentences of one clause, so that drawing different ones is fast."""
 
 
 def french_pairs(count: int, seed: int = 0, fewest: int = 1, most: int = 2) -> list[SentencePair]:
-    """Different English sentences, drawn from a seed, with their French translations.
+    """Different English sentences with their French translations.
 
-    fewest, most: clauses of a sentence, joined by "and"; each number is equally likely. A clause is
-    an animal, a verb, and an animal or thing, each of which has up to two adjectives: 5 to 9 words.
+    fewest, most: clauses of a sentence, uniform. A clause is an animal, a verb, and an animal or
+        thing, with up to two adjectives each: 5 to 9 words.
 
-    Raises `UserError` for a count not from 1 to `MOST_PAIRS`, a number of clauses below 1, or
-    `most` below `fewest`.
+    Raises `UserError` for a count outside 1 to `MOST_PAIRS` and an invalid number of clauses.
     """
     if not 1 <= count <= MOST_PAIRS:
         raise UserError(f"number of French sentences {count} is not from 1 to {MOST_PAIRS:,}")
     if not 1 <= fewest <= most:
         raise UserError(f"French sentences of {fewest} to {most} clauses: there are none")
     generator = random.Random(seed)
-    found: dict[str, str] = {}  # In the order in which they were drawn.
-    while len(found) < count:
+    translations: dict[str, str] = {}
+    while len(translations) < count:
         clauses = [_clause(generator) for _ in range(generator.randint(fewest, most))]
         english, french = zip(*clauses, strict=True)
-        found[" and ".join(english)] = " et ".join(french)
+        translations[" and ".join(english)] = " et ".join(french)
     return [
         SentencePair(english, french, line)
-        for line, (english, french) in enumerate(found.items(), start=1)
+        for line, (english, french) in enumerate(translations.items(), start=1)
     ]
 
 
 def french_order(english: Sequence[str]) -> list[int]:
-    """For each word of the translation the number, from 0, of the word that it translates.
+    """The gold alignment: for each French word, the position of the English word it translates.
 
-    english: the words of a sentence of `french_pairs`. Every one of them has one word in French, so
-    this is the alignment that a translator should find.
+    english: the words of a sentence of `french_pairs`; each has one French word.
     """
     order: list[int] = []
     adjectives: list[int] = []

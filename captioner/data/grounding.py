@@ -1,4 +1,4 @@
-"""Where in a photo the thing is that a word names."""
+"""The parts of a photo that words name."""
 
 from __future__ import annotations
 
@@ -16,16 +16,12 @@ from captioner.errors import UserError
 
 @dataclass(frozen=True)
 class Target:
-    """The part of a picture that a word is about: everything in any of its boxes or in its mask.
+    """The part of a picture that a word names: the union of its boxes and its mask.
 
-    size: width and height, in pixels, of the picture that boxes and mask were drawn on. The photo
-        shown to a model may be a larger or smaller copy, squashed even: only shares of the sides
-        count.
-    boxes: edges in pixels of that picture.
-    mask: (height, width), True inside; None where there are boxes only.
+    size: width and height in pixels of the annotated picture; the model may see a resized one.
+    boxes: edges in pixels of that picture. mask: (height, width), True inside.
 
-    Raises `UserError` for a size below one pixel, a mask of another size, and neither boxes nor
-    a mask.
+    Raises `UserError` for an empty picture, a mask of another size, and no boxes and no mask.
     """
 
     size: tuple[int, int]
@@ -46,19 +42,12 @@ class Target:
 
 
 class Grounding(Protocol):
-    """Knows for the words of captions where in the photo their things are.
-
-    As text (`str`) it is called by what it was read from, for sentences to name it.
-    """
+    """Finds the targets of the words of captions; `str` names its source."""
 
     def __contains__(self, image_id: ImageId) -> bool:
-        """Whether that photo is annotated at all, be it that nothing is in it."""
+        """Whether the photo is annotated, even with nothing in it."""
         ...
 
     def targets(self, image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
-        """For each of the T words of a caption of a photo its target, or None.
-
-        None for words that name nothing, and for things that are not annotated in that photo.
-        An image that is not annotated at all gives T times None.
-        """
+        """The target of each of T words; None if the word names nothing annotated."""
         ...

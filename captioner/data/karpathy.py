@@ -26,18 +26,18 @@ def read_karpathy(
     check_files: bool = True,
     include_restval: bool = True,
 ) -> CaptionSet:
-    """Read one split of a file of Karpathy's.
+    """Read one of Karpathy's splits.
 
     annotations: the JSON file.
-    images: the folder of the photos, or, for COCO, the one that holds `train2014` and `val2014`.
-    split: train, val, test or, for COCO, restval; None: all of the file.
-    on_problem: "refuse" or "skip"; see `Problems`.
-    check_files: whether the photos must be there.
-    include_restval: whether "train" takes in restval, the photos of COCO's validation set that are
-        in no other split: 113,287 photos with them, 82,783 without.
+    images: the folder of the photos or, for COCO, of `train2014` and `val2014`.
+    split: train, val, test or, for COCO, restval; None: the whole file.
+    on_problem: see `Problems`.
+    check_files: whether the photos must exist.
+    include_restval: "train" includes restval, the rest of COCO's validation set: 113,287 photos
+        with it, 82,783 without.
 
-    Images are named by COCO's number where there is one, else by file name; they carry the file's
-    own tokens. Raises `UserError` for an absent or ill-formed file and an unknown split, and as
+    `image_id` is COCO's number, else the file name; the file's own tokens are kept. Raises
+    `UserError` for a missing or ill-formed file and an unknown split, and as
     `CaptionCollector.finish` does.
     """
     where = f"split file {annotations}"

@@ -1,4 +1,4 @@
-"""Batches of captions, or pairs of sentences, of about the same length, for teacher forcing."""
+"""Batches of examples of similar length, for teacher forcing."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ from captioner.errors import UserError
 from captioner.text.vocabulary import Vocabulary
 
 _BATCHES_SORTED_TOGETHER = 100
-"""Sorting this many batches' worth of examples leaves little padding and much chance."""
+"""Sorting within this many batches leaves little padding and stays random."""
 
 
 @dataclass(frozen=True)
 class CaptionBatch:
-    """Captions side by side, padded to the longest of them.
+    """Captions padded to the longest with `Vocabulary.pad`.
 
     rows: (B,) long, the image of each caption.
-    inputs: (B, T) long, what the decoder is fed: start, then the words.
-    targets: (B, T) long, what it is to answer at each step: the words, then end.
-    lengths: (B,) long, the steps of each caption: its words and one. T is the largest.
-
-    Behind its length a caption has `Vocabulary.pad`, in inputs and targets.
+    inputs: (B, T) long, fed to the decoder: start, then the words.
+    targets: (B, T) long: the words, then end.
+    lengths: (B,) long, steps of each caption: its words and one.
     """
 
     rows: Tensor
@@ -35,7 +33,7 @@ class CaptionBatch:
 
     @property
     def mask(self) -> Tensor:
-        """(B, T) boolean, True at the steps of a caption and False at the padding."""
+        """(B, T) boolean, False at the padding."""
         steps = torch.arange(self.inputs.shape[1], device=self.lengths.device)  # (T,)
         return steps < self.lengths.unsqueeze(1)  # (B, T)
 
@@ -43,15 +41,14 @@ class CaptionBatch:
 def length_bucketed_batches(
     lengths: Sequence[int], batch_size: int, generator: torch.Generator
 ) -> list[list[int]]:
-    """Divide examples into batches of about equal length, in a random order.
+    """Divide examples into batches of similar length, in random order.
 
-    lengths: the number of words of each example.
+    lengths: words of each example.
     batch_size: examples a batch; one batch may have fewer.
-    generator: where the chance comes from; a CPU generator.
+    generator: a CPU generator.
 
-    Gives the batches of one epoch, as indices into `lengths`; every example is in exactly one.
-    The examples are shuffled, sorted by length a hundred batches' worth at a time, and cut; then
-    the batches are shuffled. Raises `UserError` when `batch_size` is below 1.
+    Returns one epoch's batches, as indices into `lengths`: shuffled, sorted by length within 100
+    batches, cut, and shuffled again. Raises `UserError` if `batch_size` is below 1.
     """
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} is not at least 1")
@@ -71,16 +68,15 @@ def length_bucketed_batches(
 def batches_by_photo(
     rows: Sequence[int], batch_size: int, generator: torch.Generator
 ) -> list[list[int]]:
-    """Divide examples into batches in which the captions of a photo are together.
+    """Divide examples into batches that keep a photo's captions together, in random order.
 
-    So a photo that is read in the step is read once for all its captions, but where a batch is
-    full amid them. Photos come in a random order.
+    A photo is then read once for all its captions, except where a batch ends between them.
 
     rows: the photo of each example. batch_size: examples a batch; one batch may have fewer.
-    generator: where the chance comes from; a CPU generator.
+    generator: a CPU generator.
 
-    Gives the batches of one epoch, as indices into `rows`; every example is in exactly one. Raises
-    `UserError` when `batch_size` is below 1.
+    Returns one epoch's batches, as indices into `rows`. Raises `UserError` if `batch_size` is
+    below 1.
     """
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} is not at least 1")
@@ -91,7 +87,7 @@ def batches_by_photo(
     places = torch.randperm(len(photos), generator=generator).tolist()
     shuffled = [example for place in places for example in photos[place]]
     batches = [shuffled[at : at + batch_size] for at in range(0, len(shuffled), batch_size)]
-    # A smaller batch need not be the last one: the weights would end with its noise.
+    # Shuffled, so that the smaller, noisier batch is not always the last.
     order = torch.randperm(len(batches), generator=generator).tolist()
     return [batches[index] for index in order]
 
@@ -99,17 +95,15 @@ def batches_by_photo(
 def batches_by_tokens(
     lengths: Sequence[int], tokens: int, generator: torch.Generator
 ) -> list[list[int]]:
-    """Divide examples into batches of about so many tokens, padding included, in a random order.
+    """Divide examples into batches of at most `tokens` tokens, padding included, in random order.
 
-    lengths: the tokens of each example; of a pair, those of its longer side.
-    tokens: what a batch may have at most, its examples times the longest of them; an example that
-        is longer by itself makes a batch of its own.
-    generator: where the chance comes from; a CPU generator.
+    lengths: tokens of each example; of a pair, those of its longer side.
+    tokens: maximum of examples times longest; a longer example gets its own batch.
+    generator: a CPU generator.
 
-    Gives the batches of one epoch, as indices into `lengths`; every example is in exactly one.
-    Examples are sorted by length, those of one length in random order, and cut; then the batches
-    are shuffled. Where it is cut depends on the lengths alone, so every epoch has as many batches.
-    Raises `UserError` when `tokens` is below 1.
+    Returns one epoch's batches, as indices into `lengths`: shuffled, sorted by length, cut, and
+    shuffled again. The cuts depend on the lengths alone, so every epoch has as many batches.
+    Raises `UserError` if `tokens` is below 1.
     """
     if tokens < 1:
         raise UserError(f"batch size {tokens} in tokens is not at least 1")
@@ -126,7 +120,7 @@ def batches_by_tokens(
 
 
 def collate(examples: Sequence[CaptionExample]) -> CaptionBatch:
-    """Put examples into one batch: start and end added, padded to the longest.
+    """Batch examples: adds start and end, pads to the longest.
 
     Raises `ValueError` without examples.
     """

@@ -1,4 +1,4 @@
-"""Loads data ahead of its use, in the worker processes of torch's `DataLoader`."""
+"""Loads data ahead in the worker processes of torch's `DataLoader`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Item = TypeVar("Item")
 def load_ahead(
     load: Callable[[Key], Item], keys: Sequence[Key], workers: int = 0
 ) -> Generator[Item, None, None]:
-    """The items of the keys, in order.
+    """Load the items of the keys, in order.
 
-    load: makes an item of a key, and of nothing else: it runs in any process.
-    workers: processes that load ahead, two items each, into pinned memory if there is a GPU; 0 to
-        load in this process, as on Windows, which cannot fork.
+    load: depends on the key alone, since it runs in any process.
+    workers: processes that load two items ahead each, into pinned memory if there is a GPU; 0, and
+        on Windows, which cannot fork: load in this process.
     Raises `UserError` as `load` does, in the item's place.
     """
     workers = workers if hasattr(os, "fork") else 0
@@ -33,7 +33,7 @@ def load_ahead(
         num_workers=workers,
         multiprocessing_context="fork" if workers else None,
         pin_memory=workers > 0 and torch.cuda.is_available(),
-        generator=torch.Generator(),  # It would draw from the global one, from which dropout draws.
+        generator=torch.Generator(),  # By default it draws from the global one, as dropout does.
     )
     for item in loader:
         if isinstance(item, UserError):
@@ -59,5 +59,5 @@ class _Items(Dataset[Any]):
     def __getitem__(self, key: Any) -> Any:
         try:
             return self._load(key)
-        except UserError as error:  # Raised, it would carry the traceback of the worker.
+        except UserError as error:  # Raised here, it would carry the worker's traceback.
             return error

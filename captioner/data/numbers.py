@@ -1,9 +1,9 @@
-"""A toy language pair: numbers in words and in digits, which any model learns in seconds.
+"""A toy language pair that any model learns in seconds: numbers in words and in digits.
 
     four thousand and seven      4 0 0 7
 
-Word order is the same on both sides, but lengths differ, zeros stand for what is not said, and
-"and" and "thousand" for nothing or for several of them: a model has to look at the right words.
+The order is the same on both sides, but words and digits do not match one to one, so a model has
+to attend.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ LARGEST = 999_999
 
 
 def number_in_words(number: int) -> str:
-    """A number from 0 to 999,999 in English words: "one hundred and four thousand and twelve".
+    """A number in English words: "one hundred and four thousand and twelve".
 
-    Raises `UserError` for any other.
+    Raises `UserError` outside 0 to `LARGEST`.
     """
     if not 0 <= number <= LARGEST:
         raise UserError(f"number {number} is not between 0 and {LARGEST:,}")
@@ -51,10 +51,9 @@ def _below_thousand(number: int) -> str:
 def number_pairs(
     count: int, seed: int = 0, smallest: int = 0, largest: int = 9_999
 ) -> list[SentencePair]:
-    """Different numbers, drawn from a seed: in words, and in digits with spaces between them.
+    """Different random numbers, in words and in digits with spaces between them.
 
-    Raises `UserError` where there are not so many between smallest and largest, or these are out
-    of range.
+    Raises `UserError` if the range has too few numbers or exceeds 0 to `LARGEST`.
     """
     if not 0 <= smallest <= largest <= LARGEST:
         raise UserError(f"numbers from {smallest} to {largest} are not between 0 and {LARGEST:,}")

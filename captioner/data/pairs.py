@@ -1,4 +1,4 @@
-"""Pairs of sentences as indices of tokens: what a translation model is trained on."""
+"""Sentence pairs as token indices, for training a translation model."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from captioner.text.text_vocabulary import TextVocabulary, truncate
 from captioner.text.token_batches import TranslationBatch, collate_sources
 from captioner.text.vocabulary import Vocabulary
 
-_NAMED = 10
-"""Lines named of those that are cut."""
+_MOST_LISTED = 10
+"""Cut lines that a report lists."""
 
 
 @dataclass(frozen=True)
 class PairExample:
-    """One pair: the indices of the tokens of either side, without start and end."""
+    """The token indices of a pair, without start and end."""
 
     source: list[int]
     target: list[int]
@@ -31,23 +31,19 @@ class PairExample:
 
 @dataclass(frozen=True)
 class PairExamples:
-    """Encoded pairs, in order.
-
-    truncated: the lines of those that were longer than the maximum, on either side, and lost their
-        last tokens.
-    """
+    """Encoded pairs, in order. truncated: the lines of those cut on either side."""
 
     examples: list[PairExample]
     truncated: list[int]
 
     def report(self, maximum_length: int) -> str:
-        """What is to be said of the pairs that were cut; empty where none was."""
+        """A sentence about the cut pairs; empty if there are none."""
         cut = self.truncated
         if not cut:
             return ""
         pairs = "pair" if len(cut) == 1 else "pairs"
         tokens = f"{maximum_length:,} tokens a side"
-        return f"{len(cut):,} {pairs} of sentences cut to {tokens}: {_named(cut)}"
+        return f"{len(cut):,} {pairs} of sentences cut to {tokens}: {_list_lines(cut)}"
 
 
 def encode_pairs(
@@ -56,18 +52,17 @@ def encode_pairs(
     target: TextVocabulary,
     maximum_length: int,
 ) -> PairExamples:
-    """Turn pairs of sentences into examples.
+    """Encode sentence pairs.
 
-    maximum_length: tokens; a longer side is cut to its first so many, and counted. Raises
-    `UserError` when it is below 1.
+    maximum_length: longer sides are cut to so many tokens. Raises `UserError` if it is below 1.
     """
     examples: list[PairExample] = []
     cut: list[int] = []
     for pair in pairs:
-        first, lost = truncate(source.split(pair.source), maximum_length)
-        second, lost_too = truncate(target.split(pair.target), maximum_length)
-        examples.append(PairExample(source.indices(first), target.indices(second)))
-        if lost or lost_too:
+        source_tokens, source_cut = truncate(source.split(pair.source), maximum_length)
+        target_tokens, target_cut = truncate(target.split(pair.target), maximum_length)
+        examples.append(PairExample(source.indices(source_tokens), target.indices(target_tokens)))
+        if source_cut or target_cut:
             cut.append(pair.line)
     return PairExamples(examples, cut)
 
@@ -75,9 +70,9 @@ def encode_pairs(
 def report_cut_sources(
     pairs: Iterable[SentencePair], source: TextVocabulary, maximum_length: int
 ) -> str:
-    """What is to be said of sources that a model reads in part; empty where it reads them whole.
+    """A sentence about the sources longer than a model reads; empty if there are none.
 
-    maximum_length: tokens that it reads. Raises `UserError` when it is below 1.
+    maximum_length: tokens that it reads. Raises `UserError` if it is below 1.
     """
     cut = [
         pair.line for pair in pairs if truncate(source.split(pair.source), maximum_length)[1] > 0
@@ -85,18 +80,18 @@ def report_cut_sources(
     if not cut:
         return ""
     sources = "source" if len(cut) == 1 else "sources"
-    return f"{len(cut):,} {sources} cut to {maximum_length:,} tokens: {_named(cut)}"
+    return f"{len(cut):,} {sources} cut to {maximum_length:,} tokens: {_list_lines(cut)}"
 
 
-def _named(lines: Sequence[int]) -> str:
-    """The numbers of the first few of one or more lines, and how many more there are."""
-    named = ", ".join(f"{line:,}" for line in lines[:_NAMED])
-    more = f" and {len(lines) - _NAMED:,} more" if len(lines) > _NAMED else ""
-    return f"{'line' if len(lines) == 1 else 'lines'} {named}{more}"
+def _list_lines(lines: Sequence[int]) -> str:
+    """Such as "lines 1, 2 and 3 more"."""
+    listed = ", ".join(f"{line:,}" for line in lines[:_MOST_LISTED])
+    more = f" and {len(lines) - _MOST_LISTED:,} more" if len(lines) > _MOST_LISTED else ""
+    return f"{'line' if len(lines) == 1 else 'lines'} {listed}{more}"
 
 
 def collate_pairs(examples: Sequence[PairExample]) -> TranslationBatch:
-    """Put pairs into one batch: start and end added, each side padded to its longest.
+    """Batch pairs: adds start and end, pads each side to its longest.
 
     Raises `ValueError` without examples.
     """

@@ -1,4 +1,4 @@
-"""Parallel text: two files, line by line the same sentences in two languages."""
+"""Parallel text: two files whose lines are translations of each other."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from captioner.errors import UserError
 
 @dataclass(frozen=True)
 class SentencePair:
-    """A sentence and its translation, as written, without the white space around them.
-
-    line: in both files, from 1.
-    """
+    """A sentence and its translation, stripped. line: in both files, from 1."""
 
     source: str
     target: str
@@ -26,11 +23,7 @@ class SentencePair:
 
 @dataclass(frozen=True)
 class ParallelText:
-    """What was read from two files.
-
-    pairs: at least one, in the order of the files. problems: what was left out; empty unless the
-    reader was told to skip.
-    """
+    """At least one pair, in file order, and the problems of the skipped ones."""
 
     pairs: list[SentencePair]
     problems: Problems
@@ -39,11 +32,11 @@ class ParallelText:
 def read_parallel(
     source: str | Path, target: str | Path, on_problem: OnProblem = "refuse"
 ) -> ParallelText:
-    """Read two files of as many lines, in UTF-8; those whose names end in .gz are unpacked.
+    """Read two UTF-8 files with as many lines; .gz is unpacked.
 
-    on_problem: `refuse` a pair of which a side is empty, or `skip` it and count it.
-    Raises `UserError`, in one sentence that names file and line, for a file that is missing or no
-    UTF-8, for different numbers of lines, for an empty side, and where nothing is left.
+    on_problem: refuse or skip a pair with an empty side.
+    Raises `UserError` for a missing file, invalid UTF-8, different numbers of lines, a refused
+    pair, and if no pair is left.
     """
     source, target = Path(source), Path(target)
     sides = read_lines(source), read_lines(target)
@@ -66,7 +59,7 @@ def read_parallel(
 def check_line_by_line(
     first: str | Path, first_lines: Sequence[str], second: str | Path, second_lines: Sequence[str]
 ) -> None:
-    """Raise `UserError` naming two files that have different numbers of lines."""
+    """Raise `UserError` if two files have different numbers of lines."""
     if len(first_lines) != len(second_lines):
         raise UserError(
             f"{first} has {len(first_lines)} lines and {second} has {len(second_lines)}: "
@@ -75,35 +68,34 @@ def check_line_by_line(
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """The lines of a text file in UTF-8, without their ends; one that ends in .gz is unpacked.
+    """The lines of a UTF-8 text file, without their ends; .gz is unpacked.
 
-    Only line feeds end lines, with or without a carriage return before them: other signs that
-    Unicode takes for line ends may stand inside a sentence. Raises `UserError` that names the file,
-    and the line that is not UTF-8.
+    Lines end in LF or CRLF only: Unicode's other line ends may stand inside a sentence. Raises
+    `UserError` as `text_bytes` does and for invalid UTF-8.
     """
     lines = text_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if lines[-1] == b"":
         lines.pop()
-    found = []
+    decoded = []
     for number, line in enumerate(lines, start=1):
         try:
-            found.append(line.decode("utf-8").removesuffix("\r"))
+            decoded.append(line.decode("utf-8").removesuffix("\r"))
         except UnicodeDecodeError as error:
             raise UserError(
                 f"{path}, line {number}: byte {error.start + 1} is not UTF-8 text"
             ) from None
-    return found
+    return decoded
 
 
 def is_gzip(path: str | Path) -> bool:
-    """Whether a text file is one to be unpacked, by the end of its name."""
+    """Whether the file name ends in .gz."""
     return Path(path).suffix.lower() == ".gz"
 
 
 def text_bytes(path: str | Path) -> bytes:
-    """What is in a text file; one that ends in .gz is unpacked.
+    """The bytes of a text file; .gz is unpacked.
 
-    Raises `UserError` that names the file, for one that cannot be read or unpacked.
+    Raises `UserError` for a file that cannot be read or unpacked.
     """
     path = Path(path)
     try:

@@ -1,4 +1,4 @@
-"""Every format of captioned photos on disk, by the name that configs and commands give it."""
+"""The reader of each format of captioned photos."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ READERS: dict[str, Callable[..., CaptionSet]] = {
     "flickr8k": read_flickr8k,
     "table": read_table,
 }
-"""All take annotations, images, split and on_problem, in this order."""
+"""By format name; all take annotations, images, split and on_problem, in this order."""

@@ -1,4 +1,4 @@
-"""What every reader of captions gives: photos with their captions."""
+"""Photos with their captions, as every reader returns them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from pathlib import Path
 from captioner.data.source_problems import Problems
 
 ImageId = int | str
-"""What names an image: COCO has whole numbers, other sets have file names."""
+"""COCO's number, or a file name."""
 
 
 @dataclass(frozen=True)
 class CaptionedImage:
-    """A photo and what people wrote about it.
+    """A photo and its captions.
 
-    image_id: what the source calls it, as text: COCO's number, elsewhere the file name.
-    path: where the photo lies.
-    captions: at least one, as written, without the white space around them.
-    tokens: the words of each caption, if the source brings its own; as many as captions.
-    number: COCO's number, where the source has it.
+    image_id: COCO's number as text, else the file name.
+    captions: at least one, stripped.
+    tokens: the source's own words of each caption.
+    number: COCO's number.
     """
 
     image_id: str
@@ -31,11 +30,7 @@ class CaptionedImage:
 
 @dataclass(frozen=True)
 class CaptionSet:
-    """What was read from one source.
-
-    images: at least one, in the order of the source.
-    problems: what was left out; empty unless the reader was told to skip.
-    """
+    """At least one image of a source, in its order, and the problems of the skipped records."""
 
     images: list[CaptionedImage]
     problems: Problems

@@ -1,4 +1,4 @@
-"""Masks from COCO's run lengths: pixels outside, then inside, and so on, down the columns."""
+"""Decodes COCO's run-length masks."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from numpy.typing import NDArray
 from captioner.errors import UserError
 
 _PACKED = re.compile("(?:[P-o]{0,5}[0-O])*")
-"""COCO's string of numbers below 2^29; pycocotools reads past the end of any other string."""
+"""Numbers below 2^29 in COCO's string; pycocotools reads past the end of any other."""
 
 
 def decode_run_lengths(counts: Any, height: int, width: int, where: str) -> NDArray[np.bool_]:
-    """The mask (height, width) that run lengths describe.
+    """Decode run lengths, a list or COCO's string, to a mask (height, width).
 
-    counts: a list of them, or COCO's string.
-    Raises `UserError`, which calls the counts `where`, if they are neither or do not add up to the
-    size of the mask.
+    Raises `UserError`, naming `where`, if they are neither or do not add up to the mask's size.
     """
     # Imported here: few commands read masks.
     from pycocotools import mask
@@ -33,7 +31,7 @@ def decode_run_lengths(counts: Any, height: int, width: int, where: str) -> NDAr
         raise UserError(f"{where} has neither a list of whole numbers nor COCO's string as counts")
 
     def decode(pixels: int) -> NDArray[np.uint8] | None:
-        """The mask in one column; None if the runs are longer."""
+        """The mask as one column; None if the runs are longer."""
         try:
             column: NDArray[np.uint8] = mask.decode({"size": [pixels, 1], "counts": counts})
         except ValueError:
@@ -41,7 +39,7 @@ def decode_run_lengths(counts: Any, height: int, width: int, where: str) -> NDAr
         return column
 
     column = decode(height * width)
-    # pycocotools does not set the pixels behind the last run, so look whether there are any.
+    # pycocotools leaves the pixels after the last run uninitialised.
     if column is None or decode(height * width - 1) is not None:
         raise UserError(
             f"{where} has runs that do not add up to the {height * width} pixels of its image"

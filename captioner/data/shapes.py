@@ -1,8 +1,6 @@
-"""A generated captioning set: coloured shapes, captions that name them, and the boxes of words.
+"""A generated captioning set: coloured shapes, one right caption each, and a box per word.
 
-It needs no files, and everything about it is known: each picture has exactly one right caption,
-and each word that names a thing has the box of that thing. So it shows whether a captioner learns
-to say what is there, and whether it looks at what it says.
+It needs no files, and shows whether a captioner names what is there and attends to what it names.
 """
 
 from __future__ import annotations
@@ -33,19 +31,19 @@ COLOURS: dict[str, tuple[int, int, int]] = {
     "purple": (145, 60, 185),
     "black": (30, 30, 30),
 }
-"""The colours by name, in the order in which captions mention them."""
+"""RGB by name, in the order in which captions mention them."""
 
 SHAPES: tuple[str, ...] = ("circle", "square", "triangle", "star", "cross")
-"""The shapes, in the order in which captions mention two of one colour."""
+"""In the order in which captions mention two of one colour."""
 
-_SUPERSAMPLING = 4  # shapes are drawn this much larger and averaged down: smooth edges
-_ATTEMPTS = 10_000  # random layouts tried before a picture is called impossible
+_SUPERSAMPLING = 4  # antialiasing
+_ATTEMPTS = 10_000  # random layouts tried before giving up
 
 Points = list[tuple[float, float]]
 
 
 class ShapesConfig(Config):
-    """What the pictures are like. Lengths are shares of the picture's side."""
+    """Options of the pictures. Lengths are shares of the picture's side."""
 
     image_size: int = Field(
         112, ge=16, le=1_024, description="side of the square picture in pixels"
@@ -90,7 +88,7 @@ class ShapesConfig(Config):
 
 @dataclass(frozen=True)
 class ShapesObject:
-    """One thing in a picture; `size` is "small", "large", or empty where sizes go unnamed."""
+    """An object in a picture; `size` is "small", "large", or empty if sizes are not named."""
 
     colour: str
     shape: str
@@ -99,19 +97,17 @@ class ShapesObject:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words that name it: (size,) colour and shape."""
+        """(size,) colour and shape."""
         return (self.size, self.colour, self.shape) if self.size else (self.colour, self.shape)
 
 
 @dataclass(frozen=True)
 class ShapesExample:
-    """One picture, its only right caption, and what each word of it is about.
+    """A picture, its only right caption, and a box for each word.
 
     image: RGB, `image_size` pixels square.
-    words: the words of `caption` in order.
-    boxes: one a word: the box of its object for words that name one (size, colour, shape), None
-        for the others.
-    objects: the objects in the order in which the caption mentions them.
+    boxes: one a word: its object's box for sizes, colours and shapes, else None.
+    objects: in the order in which the caption mentions them.
     """
 
     image: Image.Image
@@ -122,21 +118,18 @@ class ShapesExample:
 
 
 def generate(count: int, seed: int, config: ShapesConfig | None = None) -> list[ShapesExample]:
-    """The first `count` examples of the endless set that `seed` names.
+    """The first `count` examples of a seed.
 
-    Sets of different seeds share no picture, so train, validation and test take a seed each.
+    Different seeds share no picture, so train, validation and test take a seed each.
 
-    Raises `UserError` for a negative count or seed, or a config that leaves objects no room.
+    Raises `UserError` for a negative count or seed, and a config that leaves objects no room.
     """
     _check_count(count)
     return [generate_example(index, seed, config) for index in range(count)]
 
 
 def generate_example(index: int, seed: int, config: ShapesConfig | None = None) -> ShapesExample:
-    """Example `index` (from 0) of the set that `seed` names, whatever else is generated.
-
-    Raises `UserError` as `generate` does.
-    """
+    """Example `index` (from 0) of a seed; raises `UserError` as `generate` does."""
     if index < 0 or seed < 0:
         raise UserError(f"shapes index {index} or seed {seed} is negative")
     config = ShapesConfig() if config is None else config
@@ -159,11 +152,10 @@ def generate_example(index: int, seed: int, config: ShapesConfig | None = None) 
 
 
 def describe(objects: Sequence[ShapesObject]) -> tuple[tuple[str, ...], tuple[Box | None, ...]]:
-    """The words of the caption of a picture and their boxes, None for words that name nothing.
+    """The words of a picture's caption and the box of each, or None.
 
-    "a red circle above a blue square": objects are named in the order of their colours, red first,
-    and of their shapes where the colours are equal; each but the last is followed by where it is,
-    seen from the next. The larger of the two distances between centres decides how to say so.
+    "a red circle above a blue square": objects are named in the order of `COLOURS`, then `SHAPES`;
+    each but the last is followed by its relation to the next, by the larger distance of centres.
 
     objects: at least one, in any order.
     """
@@ -183,13 +175,12 @@ def describe(objects: Sequence[ShapesObject]) -> tuple[tuple[str, ...], tuple[Bo
 def write_shapes(
     folder: str | os.PathLike[str], count: int, seed: int, config: ShapesConfig | None = None
 ) -> Path:
-    """Write the first `count` examples of a seed as files and return the path of the table.
+    """Write the first `count` examples of a seed as files; return the path of the table.
 
-    `folder` receives `images/000000.png` and so on, and then `captions.jsonl` with a record a
-    line: `image` (path from `folder`), `caption`, `words`, and `boxes` as in `ShapesExample`, to
-    a thousandth of a pixel. `captioner.data.table.read_table` reads it.
+    Writes `images/000000.png` and so on, and `captions.jsonl` with `image` (relative path),
+    `caption`, `words` and `boxes` of `ShapesExample`, for `captioner.data.table.read_table`.
 
-    Raises `UserError` as `generate` does, and when the folder cannot be written to.
+    Raises `UserError` as `generate` does, and if the folder cannot be written.
     """
     _check_count(count)
     folder = Path(folder)
@@ -219,7 +210,7 @@ def _check_count(count: int) -> None:
 def _draft(
     random: np.random.Generator, kind: int, config: ShapesConfig
 ) -> tuple[ShapesObject, Points]:
-    """An object somewhere in the picture, with its outline; `kind` counts in order of mention."""
+    """A randomly placed object and its outline; `kind` counts in order of mention."""
     colour, shape = list(COLOURS)[kind // len(SHAPES)], SHAPES[kind % len(SHAPES)]
     smallest, largest = config.object_size
     size = ""
@@ -244,7 +235,7 @@ def _mention_order(item: ShapesObject) -> tuple[int, int]:
 
 
 def _is_clear(objects: Sequence[ShapesObject], config: ShapesConfig) -> bool:
-    """Whether objects stand apart and every relation that the caption names is beyond doubt."""
+    """Whether the objects keep their distance and every relation of the caption is clear."""
     gap = config.gap * config.image_size
     for index, item in enumerate(objects):
         left, top, right, bottom = item.box
@@ -274,7 +265,7 @@ def _distances(box: Box, other: Box) -> tuple[float, float]:
 
 
 def _outline(shape: str, angle: float, size: float) -> Points:
-    """Corners of a rotated shape, moved to touch both axes; its longer side is `size` pixels."""
+    """Corners of a rotated shape that touches both axes; its longer side is `size` pixels."""
     if shape == "circle":
         corners = _on_circle(64)
     elif shape == "square":
@@ -318,13 +309,13 @@ def _background(random: np.random.Generator, size: int) -> Image.Image:
 def _draw(
     image: Image.Image, item: ShapesObject, outline: Points, random: np.random.Generator
 ) -> None:
-    """Draw one object onto the picture, its colour a little off the pure one."""
+    """Draw an object onto the picture, its colour slightly varied."""
     tint = random.uniform(-12, 12, size=3)
     red, green, blue = np.clip(np.array(COLOURS[item.colour]) + tint, 0, 255).round().tolist()
     left, top = math.floor(item.box[0]), math.floor(item.box[1])
     width, height = math.ceil(item.box[2]) - left, math.ceil(item.box[3]) - top
     enlarged = Image.new("L", (width * _SUPERSAMPLING, height * _SUPERSAMPLING), 0)
-    # ImageDraw fills the pixels that it names; half a pixel less puts the edges in their place.
+    # ImageDraw fills whole pixels; half a pixel less puts the edges in their place.
     points = [
         ((x - left) * _SUPERSAMPLING - 0.5, (y - top) * _SUPERSAMPLING - 0.5) for x, y in outline
     ]

@@ -1,4 +1,4 @@
-"""Where the things are that captions of generated shapes name, right captions or wrong ones."""
+"""Grounding of captions of generated shapes, right captions or wrong ones."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ _SIZES = ("small", "large")
 
 
 class ShapesGrounding:
-    """The objects of generated pictures; a `Grounding`.
-
-    examples: the pictures, by what the images are called.
-    """
+    """The objects of generated pictures; a `Grounding`. examples: by image name."""
 
     def __init__(self, examples: Mapping[ImageId, ShapesExample]) -> None:
         self._targets = {
@@ -27,28 +24,24 @@ class ShapesGrounding:
         }
 
     def __contains__(self, image_id: ImageId) -> bool:
-        """Whether an image is among the examples."""
         return image_id in self._targets
 
     def __str__(self) -> str:
         return f"the {len(self._targets):,} generated pictures"
 
     def targets(self, image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
-        """The boxes of the things that the words of a caption name.
+        """The boxes of the objects that the words of a caption name.
 
-        A colour with a shape after it, and the size before it if there is one, name the object of
-        that colour and shape: no picture has two. All of these words have its box, so that the
-        right parts of a wrong caption can be scored. None for what is not in the picture, for
-        words that stand otherwise ("red above"), and for all words of a picture that is not
-        among the examples. A size that is wrong does not make it another object.
+        A colour followed by a shape names the object of both: no picture has two. A size before
+        them, right or wrong, gets the same box. All other words get None.
         """
-        found: list[Target | None] = [None] * len(words)
+        targets: list[Target | None] = [None] * len(words)
         objects = self._targets.get(image_id, {})
         for place in range(len(words) - 1):
             colour, shape = words[place], words[place + 1]
             if colour in COLOURS and shape in SHAPES:
                 sized = place > 0 and words[place - 1] in _SIZES
                 target = objects.get((colour, shape))
-                for named in range(place - sized, place + 2):
-                    found[named] = target
-        return found
+                for position in range(place - sized, place + 2):
+                    targets[position] = target
+        return targets

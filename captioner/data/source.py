@@ -16,10 +16,9 @@ from captioner.errors import UserError
 class Source:
     """N photos with their captions.
 
-    image_ids: the data set's own name of each photo: COCO's number, a file name.
     captions: of each photo, as text. words: the same, tokenised.
-    open_photo: loads photo number n.
-    report: what is wrong with the records; empty if nothing.
+    open_photo: loads the photo of a row.
+    report: the problems of the records; empty if none.
     """
 
     image_ids: Sequence[ImageId]

@@ -1,4 +1,4 @@
-"""What is wrong with the records of a data source, and whether that ends the reading."""
+"""The problems of a data source's records: collects, counts, reports or refuses them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from captioner.errors import UserError
 
 OnProblem = Literal["refuse", "skip"]
-"""Refuse the whole source, or leave out the records that have a problem and go on."""
+"""Refuse the whole source, or skip the records with a problem."""
 
 ProblemKind = Literal[
     "missing image",
@@ -37,16 +37,15 @@ _PLURALS: dict[ProblemKind, str] = {
     "empty sentence": "empty sentences",
 }
 
-_NAMED_OF_EACH_KIND = 3
+_LISTED_OF_EACH_KIND = 3
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One record that cannot be used.
+    """A record that cannot be used.
 
-    kind: what is wrong with it.
-    record: which it is: "line 12", "image 42", "annotation 7".
-    sentence: the whole of it in words, without the name of the source.
+    record: its name: "line 12", "image 42", "annotation 7".
+    sentence: the problem in words, without the name of the source.
     """
 
     kind: ProblemKind
@@ -55,9 +54,9 @@ class Problem:
 
 
 class Problems:
-    """The problems met while reading one source, in the order in which they were met.
+    """The problems of one source, in order.
 
-    Raises `UserError` when `on_problem` is neither "refuse" nor "skip".
+    Raises `UserError` if `on_problem` is neither "refuse" nor "skip".
     """
 
     def __init__(self, source: str, on_problem: OnProblem) -> None:
@@ -68,11 +67,11 @@ class Problems:
         self._problems: list[Problem] = []
 
     def add(self, kind: ProblemKind, record: str, sentence: str) -> None:
-        """Note a problem; reading goes on, so that all of them can be told at once."""
+        """Record a problem; `settle` reports all together."""
         self._problems.append(Problem(kind, _printable(record), _printable(sentence)))
 
     def counts(self) -> dict[ProblemKind, int]:
-        """How many there are of each kind that occurs, in the order in which kinds were met."""
+        """The number of problems of each kind, in order of first occurrence."""
         counts: dict[ProblemKind, int] = {}
         for problem in self._problems:
             counts[problem.kind] = counts.get(problem.kind, 0) + 1
@@ -82,22 +81,22 @@ class Problems:
         """One sentence: the source, the count of each kind, and the first few of each."""
         if not self._problems:
             return f"{self.source}: nothing left out"
-        return f"{self.source}: left out {self._told()}"
+        return f"{self.source}: left out {self._listing()}"
 
     def settle(self) -> None:
-        """Call when reading is over: under "refuse", raise `UserError` if there is a problem."""
+        """Under "refuse", raise `UserError` if there is a problem. Call after reading."""
         if self._problems and self.on_problem == "refuse":
             advice = 'in a config, on_problem "skip" leaves them out'
-            raise UserError(f"{self.source} has {self._told()} ({advice})")
+            raise UserError(f"{self.source} has {self._listing()} ({advice})")
 
-    def _told(self) -> str:
+    def _listing(self) -> str:
         parts = []
         for kind, count in self.counts().items():
             sentences = [problem.sentence for problem in self._problems if problem.kind == kind]
-            named = "; ".join(sentences[:_NAMED_OF_EACH_KIND])
-            if count > _NAMED_OF_EACH_KIND:
-                named += f"; and {count - _NAMED_OF_EACH_KIND:,} more"
-            parts.append(f"{count:,} {kind if count == 1 else _PLURALS[kind]} ({named})")
+            listed = "; ".join(sentences[:_LISTED_OF_EACH_KIND])
+            if count > _LISTED_OF_EACH_KIND:
+                listed += f"; and {count - _LISTED_OF_EACH_KIND:,} more"
+            parts.append(f"{count:,} {kind if count == 1 else _PLURALS[kind]} ({listed})")
         return ", ".join(parts)
 
     def __len__(self) -> int:
@@ -108,5 +107,5 @@ class Problems:
 
 
 def _printable(text: str) -> str:
-    # What is told here is written to logs, which half of a surrogate pair cannot be.
+    # Half a surrogate pair cannot be written to a log.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

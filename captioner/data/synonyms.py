@@ -1,8 +1,7 @@
-"""Which words of a caption name which category of things.
+"""Finds the object categories that the words of a caption name: "a surfer" is a "person".
 
-Annotations of objects have a few dozen names ("person"); captions have many words for them ("a
-surfer", "two women"). A word list says which is which. The package has one for the 80 categories
-of COCO (Lin et al. 2014, *Microsoft COCO: Common Objects in Context*).
+The package has a word list for the 80 categories of COCO (Lin et al. 2014, *Microsoft COCO: Common
+Objects in Context*).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from captioner.text.tokenizer import tokenize
 COCO_SYNONYMS = Path(__file__).with_name("coco_synonyms.txt")
 """The word list of COCO's categories; its first lines explain the format."""
 
-_NOTHING = "-"  # stands in the place of a category before phrases that name none
+_NO_CATEGORY = "-"  # written instead of a category before phrases that name none
 
 _IRREGULAR_ENDINGS = {
     "calf": "calves",
@@ -39,14 +38,14 @@ _IRREGULAR_ENDINGS = {
     "tooth": "teeth",
     "wife": "wives",
 }
-"""Endings of words and what they become in the plural: "fireman" as "man"."""
+"""Plurals of word endings: "fireman" as "man"."""
 
 Phrase = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Mention:
-    """The words `first` to `last` of a caption, `last` not included, name a category."""
+    """Words `first` to `last` of a caption, `last` excluded, name a category."""
 
     first: int
     last: int
@@ -54,28 +53,24 @@ class Mention:
 
 
 class Synonyms:
-    """A word list: phrases, and the category that each names.
-
-    phrases: one or more words each, as captions have them; None: the phrase names no category.
-    """
+    """A word list. phrases: the category that each names, or None."""
 
     def __init__(self, phrases: Mapping[Phrase, str | None]) -> None:
         self._phrases = dict(phrases)
-        self._longest: dict[str, int] = {}  # by first word: words of the longest phrase
+        self._longest: dict[str, int] = {}  # words of the longest phrase, by first word
         for phrase in phrases:
             self._longest[phrase[0]] = max(len(phrase), self._longest.get(phrase[0], 0))
         self.categories: tuple[str, ...] = tuple(
             dict.fromkeys(category for category in phrases.values() if category is not None)
         )
-        """The categories, in the order of the list."""
+        """In the order of the list."""
 
     def mentions(self, words: Sequence[str]) -> list[Mention]:
-        """What the words of a caption name, from left to right.
+        """The mentions of a caption, from left to right; the longest phrase wins.
 
-        At each word the longest phrase that begins there is taken, and reading goes on behind it:
-        "a hot dog stand" names no dog. Words are lower-case, as `tokenize` makes them.
+        words: from `tokenize`.
         """
-        found: list[Mention] = []
+        mentions: list[Mention] = []
         first = 0
         while first < len(words):
             for length in range(self._longest.get(words[first], 0), 0, -1):
@@ -83,28 +78,25 @@ class Synonyms:
                 if phrase in self._phrases:
                     category = self._phrases[phrase]
                     if category is not None:
-                        found.append(Mention(first, first + len(phrase), category))
+                        mentions.append(Mention(first, first + len(phrase), category))
                     first += len(phrase) - 1
                     break
             first += 1
-        return found
+        return mentions
 
 
 def read_synonyms(path: str | os.PathLike[str] | None = None) -> Synonyms:
-    """Read a word list; None: the packaged one, `COCO_SYNONYMS`.
+    """Read a word list; None: `COCO_SYNONYMS`.
 
-    A line holds a category, a colon and phrases with commas between: `dog: puppy, bull dog`. A
-    category may have several lines, and its name needs no mention among its phrases. A line
-    whose category is `-` holds phrases that name nothing: `-: dog house`. What follows a `#` is a
-    comment. Capitals do not matter.
+    A line holds a category, a colon and comma-separated phrases: `dog: puppy, bull dog`. A category
+    may have several lines, and its name is a phrase of it. The category `-` marks phrases that
+    name nothing: `-: dog house`. `#` starts a comment. Case does not matter.
 
-    Phrases stand in the singular: their plural, regular and irregular, is known without being
-    listed ("dogs", "women", "butter knives"), and so are their words written as one or with
-    hyphens ("bulldog", "bull-dog"). A phrase that is listed comes before one that is derived so.
+    Phrases are singular. Plurals ("dogs", "women") and joined or hyphenated forms ("bulldog",
+    "bull-dog") are derived, unless listed.
 
-    Raises `UserError`, naming file and line, for a line without a colon, a category or a phrase
-    without words, a phrase that comes twice, one derived for two categories, and a list without
-    categories.
+    Raises `UserError` for a line without a colon, a category or phrase without words, a duplicate
+    phrase, a form derived for two categories, and a list without categories.
     """
     file = COCO_SYNONYMS if path is None else Path(path)
     listed: dict[Phrase, str | None] = {}
@@ -119,7 +111,7 @@ def read_synonyms(path: str | os.PathLike[str] | None = None) -> Synonyms:
         category = " ".join(name.lower().split())
         if not colon or not category:
             raise UserError(f"{where} is not a category, a colon and phrases")
-        if category != _NOTHING:
+        if category != _NO_CATEGORY:
             names.setdefault(category, number)
         for text in rest.split(",") if rest.strip() else []:
             phrase = tuple(tokenize(text))
@@ -127,7 +119,7 @@ def read_synonyms(path: str | os.PathLike[str] | None = None) -> Synonyms:
                 raise UserError(f"{where} has a phrase without words")
             if phrase in listed:
                 raise UserError(f"{where}: {' '.join(phrase)!r} is already in line {lines[phrase]}")
-            listed[phrase] = None if category == _NOTHING else category
+            listed[phrase] = None if category == _NO_CATEGORY else category
             lines[phrase] = number
     if not names:
         raise UserError(f"word list {file} has no category")
@@ -143,7 +135,7 @@ def read_synonyms(path: str | os.PathLike[str] | None = None) -> Synonyms:
 def _with_derived(
     listed: Mapping[Phrase, str | None], lines: Mapping[Phrase, int], file: Path
 ) -> dict[Phrase, str | None]:
-    """The phrases listed, and those that follow from them."""
+    """The listed phrases and their derived forms."""
     phrases = dict(listed)
     origins: dict[Phrase, Phrase] = {}
     for phrase, category in listed.items():
@@ -168,20 +160,19 @@ def _plurals(phrase: Phrase) -> list[Phrase]:
 
 
 def plurals(word: str) -> list[str]:
-    """The plurals that a singular English word may have, the regular one first.
+    """The possible plurals of an English word, the regular one first.
 
-    Words that are irregular only in part have both: "man" makes "mans" and "men", so that the rule
-    need not know that "human" makes "humans".
+    A word with an irregular ending gets both, "mans" and "men", since "human" makes "humans".
     """
     if word.endswith(("s", "x", "z", "ch", "sh")):
-        found = [word + "es"]
+        results = [word + "es"]
     elif word.endswith("y") and word[-2:-1] not in ("a", "e", "i", "o", "u", ""):
-        found = [word[:-1] + "ies"]
+        results = [word[:-1] + "ies"]
     elif word.endswith("o"):
-        found = [word + "s", word + "es"]  # pianos, potatoes
+        results = [word + "s", word + "es"]  # pianos, potatoes
     else:
-        found = [word + "s"]
+        results = [word + "s"]
     for singular, plural in _IRREGULAR_ENDINGS.items():
         if word.endswith(singular):
-            found.append(word.removesuffix(singular) + plural)
-    return found
+            results.append(word.removesuffix(singular) + plural)
+    return results

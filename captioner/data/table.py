@@ -1,4 +1,4 @@
-"""A plain table of `image,caption`: CSV or JSONL, one row a caption."""
+"""A table of `image,caption`: CSV or JSONL, one row a caption."""
 
 from __future__ import annotations
 
@@ -34,19 +34,17 @@ def read_table(
     on_problem: OnProblem = "refuse",
     check_files: bool = True,
 ) -> CaptionSet:
-    """Read a table of one's own.
+    """Read a table.
 
     annotations: a `.csv` file with a header, or a `.jsonl` file with an object a line. Columns are
-        `image`, `caption` and, where there are splits, `split`; others are left alone. An image
-        has as many rows as captions. Rows that say the same are two people's captions, not an
-        error.
-    images: the folder that relative image paths start from; None: the folder of the table.
-    split: take only the rows whose `split` is this; None: every row.
-    on_problem: "refuse" or "skip"; see `Problems`.
-    check_files: whether the photos must be there.
+        `image`, `caption` and optionally `split`; others are ignored. Duplicate rows are allowed.
+    images: the folder of relative image paths; None: the folder of the table.
+    split: None: every row.
+    on_problem: see `Problems`.
+    check_files: whether the photos must exist.
 
-    Images are named by the path in the table. Raises `UserError` for an absent or ill-formed
-    file and an unknown split, and as `CaptionCollector.finish` does.
+    `image_id` is the path in the table. Raises `UserError` for a missing or ill-formed file and an
+    unknown split, and as `CaptionCollector.finish` does.
     """
     file = Path(annotations)
     folder = file.parent if images is None else Path(images)
