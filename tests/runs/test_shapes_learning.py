@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
+from filelock import FileLock
 
 import captioner
 from captioner.caption import Captioner
@@ -13,6 +16,7 @@ from captioner.evaluation.map_scores import MapScores, score_maps
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.read_sources import UNSEEN_SEED, shapes_source
 from captioner.runs.train_run import train_run
+from captioner.runs.validator import MODEL
 from captioner.schema import from_mapping, to_mapping
 
 PICTURES = ShapesConfig(image_size=64, objects=(1, 2), object_size=(0.25, 0.4))
@@ -20,7 +24,7 @@ PICTURES = ShapesConfig(image_size=64, objects=(1, 2), object_size=(0.25, 0.4))
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Captioner:
-    """The published shapes recipe in small, trained for real."""
+    """The published shapes recipe in small, trained for real, once a session."""
     mapping = {
         "data": {
             "format": "shapes",
@@ -48,8 +52,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Captioner:
         "validation": {"score": "exact match", "batch_size": 100},
     }
     recipe = from_mapping(CaptioningRecipe, mapping, "test")
-    folder = train_run(recipe, tmp_path_factory.mktemp("shapes"))
-    return captioner.load(folder)
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent  # shared by all workers of a session
+    with FileLock(base / "shapes.lock"):
+        if not (base / "shapes-done").exists():
+            train_run(recipe, base / "shapes")
+            (base / "shapes-done").touch()
+    return captioner.load(base / "shapes" / MODEL)
 
 
 @pytest.fixture(scope="module")
