@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from samples import save_photo
 
 from captioner.cli.main import main
 from captioner.cli.photo_data import FORMATS
-from captioner.runs.captioning_recipe import DATA_FORMATS
+from captioner.runs.captioning_recipe import DataConfig
 
 MODEL = ["evaluate", "tiny-model", "--format", "table", "--annotations", "captions.csv"]
 VAL = [*MODEL, "--split", "val"]
@@ -134,7 +135,7 @@ def test_captions_that_cannot_be_kept_are_scored(
 
 
 def test_the_formats_are_those_of_training(capsys: pytest.CaptureFixture[str]) -> None:
-    assert FORMATS == DATA_FORMATS
+    assert get_args(DataConfig.model_fields["format"].annotation) == FORMATS
     with pytest.raises(SystemExit) as stop:
         main(["evaluate", "M", "--format", "csv", "--annotations", "a"])
     assert stop.value.code == 2
