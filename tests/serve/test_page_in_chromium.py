@@ -109,7 +109,8 @@ def test_playing_runs_through_the_words_in_order(open_page: Open) -> None:
     count = len(words_of(card))
     card.evaluate(
         "card => { window.seen = [];"
-        " card.addEventListener('wordshown', (event) => window.seen.push(event.detail?.word ?? -1)); }"
+        " card.addEventListener('wordshown',"
+        " (event) => window.seen.push(event.detail?.word ?? -1)); }"
     )
     play = card.locator(".play")
     play.click()
