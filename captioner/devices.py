@@ -1,4 +1,4 @@
-"""Where to compute: a device by name, or the best there is; and what it is good at."""
+"""Chooses the device."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from captioner.errors import UserError
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """The device called `name`: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the best there is.
+    """The device `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the best available.
 
-    Raises `UserError` for an unknown name and for a device this machine does not have.
+    Raises `UserError` for an unknown name and for a device that this machine lacks.
     """
     if name == "auto":
         if torch.cuda.is_available():
@@ -33,11 +33,8 @@ def choose_device(name: str = "auto") -> torch.device:
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Whether a device has instructions for products in bfloat16.
-
-    Without them they are imitated, and take many times as long as products in float32.
-    """
+    """Whether a device multiplies in bfloat16; emulation takes many times as long as float32."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
-    known = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
-    return device.type != "cpu" or known is None or bool(known())
+    supports = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
+    return device.type != "cpu" or supports is None or bool(supports())

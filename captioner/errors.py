@@ -1,11 +1,10 @@
-"""The one kind of error a person can cause."""
+"""The error a user can cause."""
 
 from __future__ import annotations
 
 
 class UserError(Exception):
-    """Something a person gave is wrong: a file, a field, a record.
+    """Wrong input: a file, a field, a record.
 
-    The message is one clear sentence that names it. The command line prints the message alone
-    and exits with code 2; from Python it is an ordinary exception.
+    The message is one sentence that names it. The command line prints it and exits with code 2.
     """

@@ -81,8 +81,8 @@ def named_photos(paths: Iterable[str]) -> list[NamedPhoto]:
 
 
 def photo_paths(paths: Sequence[str]) -> tuple[list[str], list[Failed]]:
-    """The photos that files, folders and patterns name, and those of them that name none."""
-    found: list[str] = []
+    """The photos named by files, folders and patterns, and the names without a photo."""
+    photos: list[str] = []
     failed: list[Failed] = []
     for path in paths:
         if not path:
@@ -92,7 +92,7 @@ def photo_paths(paths: Sequence[str]) -> tuple[list[str], list[Failed]]:
             failed.append(Failed(path, f"{path} is an address; photos are not fetched, only read"))
             continue
         try:
-            found += [os.fspath(image) for image in find_images([path])]
+            photos += [os.fspath(image) for image in find_images([path])]
         except UserError as error:
             failed.append(Failed(path, str(error)))
-    return found, failed
+    return photos, failed

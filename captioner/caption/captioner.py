@@ -1,4 +1,4 @@
-"""The captioner a user holds: photos in, captions with maps out."""
+"""The captioner: photos in, captions with attention maps out."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ from captioner.vision.preprocessing import Preprocessing
 
 @dataclass
 class Captioner:
-    """Encoder, decoder, vocabulary and preprocessing: all that captioning takes, together.
+    """Encoder, decoder, vocabulary and preprocessing; see `captioner.load`.
 
-    Made by `captioner.load` from a model folder, or from its parts. `search` holds the options
-    used where a call gives none. `card` is the text of the model card, possibly empty. `confidence`
-    gives captions theirs, of a model that was calibrated (`captioner calibrate`).
+    search: the default options. card: the text of the model card. confidence: of a calibrated model
+        (`captioner calibrate`).
 
-    Raises `UserError` when the parts do not fit together.
+    Raises `UserError` if the parts do not fit together.
     """
 
     encoder: Encoder
@@ -70,7 +69,7 @@ class Captioner:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return self.decoder.embedding.weight.device
 
     def to(self, device: torch.device | str) -> Captioner:
@@ -88,11 +87,10 @@ class Captioner:
     ) -> list[Caption]:
         """Caption photos, in order.
 
-        images: paths, files' contents, files opened in binary, Pillow images; one batch of them
-            is taken at a time.
-        search: how; the model's own options by default. batch_size: photos worked on at a time.
-        generator: what sampling draws from; by default a new one from the options' seed.
-        Raises `UserError` naming the photo that cannot be read; nothing is passed over.
+        images: paths, contents of files, binary files or Pillow images; consumed batch by batch.
+        search: by default the model's own. generator: of sampling; by default a new one from the
+            search's seed.
+        Raises `UserError` for the first photo that cannot be read.
         """
         if isinstance(images, (str, bytes, os.PathLike, Image.Image)) or hasattr(images, "read"):
             raise TypeError("caption() takes a list of photos; put the one photo in a list")
@@ -100,8 +98,8 @@ class Captioner:
             raise UserError(f"batch size {batch_size} is not at least 1")
         generator = generator or (self.search if search is None else search).generator()
         captions: list[Caption] = []
-        given = enumerate(images, start=1)
-        while batch := list(islice(given, batch_size)):
+        numbered = enumerate(images, start=1)
+        while batch := list(islice(numbered, batch_size)):
             photos = [load_image(image, name=_name(image, number)) for number, image in batch]
             captions += self.caption_loaded(photos, search, generator)
         return captions
@@ -112,25 +110,22 @@ class Captioner:
         search: SearchOptions | None = None,
         generator: torch.Generator | None = None,
     ) -> list[Caption]:
-        """Caption one batch of photos as `load_image` gives them, in order.
-
-        search, generator: as for `caption`.
-        """
+        """Caption one batch of photos from `load_image`; see `caption`."""
         if not photos:
             return []
         regions = [self.preprocessing.region(photo.width, photo.height) for photo in photos]
         return self.caption_annotations(self.annotations(photos), search, regions, generator)
 
     def annotations(self, photos: Sequence[Image.Image]) -> Tensor:
-        """Photos, as `load_image` gives them -> annotation vectors (B, L, D) on the device."""
+        """Photos from `load_image` -> annotation vectors (B, L, D) on the device."""
         return self.encode(self.preprocessing.batch(photos))
 
     @torch.no_grad()
     def encode(self, pixels: Tensor) -> Tensor:
         """Preprocessed photos (B, 3, size, size) -> annotation vectors (B, L, D)."""
         pixels = pixels.to(self.device, memory_format=torch.channels_last)
-        found: Tensor = self.encoder(pixels)  # (B, L, D)
-        return found
+        vectors: Tensor = self.encoder(pixels)  # (B, L, D)
+        return vectors
 
     @torch.no_grad()
     def caption_annotations(
@@ -142,8 +137,7 @@ class Captioner:
     ) -> list[Caption]:
         """Annotation vectors (B, L, D) -> captions, in order.
 
-        regions: what the maps cover of each photo, handed on to `Caption.region`.
-        generator: what sampling draws from; by default a new one from the options' seed.
+        regions: the `Caption.region` of each photo. generator: as for `caption`.
         """
         options = self.search if search is None else search
         vocabulary = self.vocabulary
@@ -175,15 +169,14 @@ class Captioner:
         sentences: Sequence[str | Sequence[str]],
         allow_unknown: bool = False,
     ) -> list[Caption]:
-        """What the model makes of given sentences, of one batch of photos: it writes nothing.
+        """Score given sentences of one batch of photos, by teacher forcing.
 
-        photos: as `load_image` gives them. sentences: one a photo, as text or in words.
+        photos: from `load_image`. sentences: one a photo, as text or words.
         allow_unknown: as for `teacher_forced_annotations`.
 
-        Each `Caption` has the words given, their probability under the model and the maps with
-        which it reads them: for a caption that a search found, those of the search; for one that
-        a person wrote, what Liu et al. 2017 measure on captions of people. Raises `UserError`
-        naming the first word that the vocabulary lacks.
+        Each `Caption` has the given words, their log-probabilities and their maps, which equal the
+        search's for a caption that a search found. Raises `UserError` for the first word that the
+        vocabulary lacks.
         """
         if not photos and not sentences:
             return []
@@ -200,30 +193,30 @@ class Captioner:
         regions: Sequence[tuple[float, float, float, float] | None] | None = None,
         allow_unknown: bool = False,
     ) -> list[Caption]:
-        """Annotation vectors (B, L, D) and a sentence for each -> what the model makes of them.
+        """Annotation vectors (B, L, D) and a sentence for each -> captions by teacher forcing.
 
-        regions: what the maps cover of each photo, handed on to `Caption.region`.
-        allow_unknown: feed and score the unknown-word token in place of words that the vocabulary
-            lacks, as training does, instead of refusing them; `Caption.words` keeps the words.
+        regions: the `Caption.region` of each photo.
+        allow_unknown: feed and score the unknown-word token for words that the vocabulary lacks, as
+            in training, instead of refusing them; `Caption.words` keeps the words.
         Raises `UserError` as `teacher_forced` does.
         """
         if len(sentences) != len(annotations):
             raise ValueError(f"there are {len(annotations)} photos but {len(sentences)} sentences")
-        given = [tokenize(each) if isinstance(each, str) else list(each) for each in sentences]
+        captions = [tokenize(each) if isinstance(each, str) else list(each) for each in sentences]
         if not allow_unknown:
-            self._refuse_unknown(given)
+            self._refuse_unknown(captions)
         vocabulary = self.vocabulary
-        longest = max(map(len, given), default=0)
-        tokens = torch.full((len(given), longest + 2), vocabulary.pad)  # (B, T + 2)
-        for row, words in enumerate(given):
+        longest = max(map(len, captions), default=0)
+        tokens = torch.full((len(captions), longest + 2), vocabulary.pad)  # (B, T + 2)
+        for row, words in enumerate(captions):
             whole = [vocabulary.start, *vocabulary.encode(words), vocabulary.end]
             tokens[row, : len(whole)] = torch.tensor(whole)
         tokens = tokens.to(self.device)
         memory = self.decoder.remember(annotations.to(self.device))
-        said = self.decoder(memory, tokens[:, None, :-1])  # one row a photo
-        terms = torch.log_softmax(said.logits[:, 0].float(), dim=-1)  # (B, T + 1, V)
+        output = self.decoder(memory, tokens[:, None, :-1])  # one row a photo
+        terms = torch.log_softmax(output.logits[:, 0].float(), dim=-1)  # (B, T + 1, V)
         terms = terms.gather(-1, tokens[:, 1:, None]).squeeze(-1).cpu()  # (B, T + 1)
-        weights = said.weights[:, 0].float().cpu()  # (B, T + 1, L)
+        weights = output.weights[:, 0].float().cpu()  # (B, T + 1, L)
         return [
             self._with_maps(
                 words,
@@ -231,7 +224,7 @@ class Captioner:
                 weights[row, : len(words)],
                 None if regions is None else regions[row],
             )
-            for row, words in enumerate(given)
+            for row, words in enumerate(captions)
         ]
 
     def _refuse_unknown(self, sentences: Sequence[Sequence[str]]) -> None:
@@ -260,7 +253,7 @@ class Captioner:
         attention: Tensor,
         region: tuple[float, float, float, float] | None,
     ) -> Caption:
-        """T words, T + 1 log-probabilities (the ending's last), maps (T, L) -> a caption."""
+        """T words, T + 1 log-probabilities (the end's last), maps (T, L) -> a caption."""
         return Caption(
             text=sentence(words),
             words=tuple(words),
@@ -272,8 +265,8 @@ class Captioner:
 
 
 def _name(photo: ImageSource, number: int) -> str | None:
-    """What errors call a photo that has no name of its own: its place in the list."""
+    """The name in errors of a photo without its own: its number in the list."""
     if isinstance(photo, (str, os.PathLike)):
         return None
-    named = getattr(photo, "name", None) or getattr(photo, "filename", None)
-    return None if named else f"image {number} of the list"
+    has_name = getattr(photo, "name", None) or getattr(photo, "filename", None)
+    return None if has_name else f"image {number} of the list"

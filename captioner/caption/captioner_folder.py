@@ -38,10 +38,7 @@ _LATER = {
 
 
 class ModelConfig(Config):
-    """What `config.json` holds, every field of it: a default may change, a saved model may not.
-
-    Only `confidence` may be left out: a model that was not calibrated has none.
-    """
+    """The fields of `config.json`; all but `confidence` are required, since defaults may change."""
 
     format: str
     encoder: VGGConfig
@@ -56,10 +53,8 @@ def save_model(
 ) -> None:
     """Write a captioner to a folder, each file atomically.
 
-    dtype: type of stored floating-point weights; computation is in float32. The confidence's
-        tensors keep their type.
-    If the process is killed, no file is half written and the config names no confidence that the
-    weights lack; a calibrated model in the folder may lose its confidence.
+    dtype: of the stored weights, except the confidence's; computation is in float32.
+    If the process is killed, the folder may lose its confidence, but has no half-written file.
     Raises `UserError` if the folder cannot be written.
     """
     folder = Path(folder)
@@ -93,7 +88,7 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     mapping = read_model_config(folder, FORMAT, "caption", _LATER)
     config = from_mapping(ModelConfig, mapping, str(path), complete=True)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
-    # On `meta`: allocates no memory and draws no initial weights.
+    # On `meta`: no memory, no initial weights.
     with torch.device("meta"):
         encoder = make_encoder(config.encoder).to(memory_format=torch.channels_last)
         decoder = ShowAttendTellDecoder(config.decoder, len(vocabulary))
@@ -105,7 +100,7 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     modules: dict[str, nn.Module] = {"encoder": encoder, "decoder": decoder}
     without_confidence = _without_confidence(tensors)
     if confidence is None:
-        tensors = without_confidence  # A killed calibration leaves tensors without numbers.
+        tensors = without_confidence  # A killed calibration leaves tensors without a config.
     elif len(without_confidence) == len(tensors):
         raise UserError(
             f"{folder / WEIGHTS}: the tensors of the confidence in {path} are missing; remove its "
@@ -149,8 +144,8 @@ def save_confidence(confidence: Confidence, folder: str | Path) -> None:
 def _forget_confidence(folder: Path) -> None:
     """Remove the confidence from a folder's config before its tensors change.
 
-    Otherwise a kill could leave old numbers with new tensors. An unreadable config is ignored: it
-    is overwritten later.
+    A kill must not leave an old config with new tensors. An unreadable config is ignored: it is
+    overwritten later.
     """
     try:
         mapping = read_json(folder / CONFIG, "model config")

@@ -1,4 +1,4 @@
-"""What a model is, in lines a person reads."""
+"""Describes a captioner as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from captioner.schema import to_mapping
 
 
 def describe(captioner: Captioner, folder: Path) -> str:
-    """Parts, sizes, preprocessing, search, confidence, card of the model in `folder`, as text."""
+    """Parts, sizes, preprocessing, search, confidence and card of the model in `folder`."""
     parts = {"encoder": captioner.encoder, "decoder": captioner.decoder}
     counts = {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}
     lines = [

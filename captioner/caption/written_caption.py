@@ -1,4 +1,4 @@
-"""What a captioner says of one photo."""
+"""A caption with its log-probabilities and attention maps."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 from torch import Tensor
 
 _CLITICS = frozenset({"'s", "'m", "'d", "'ll", "'re", "'ve", "n't"})
-"""Words of the Penn Treebank that are written without a space before them."""
+"""Tokens of the Penn Treebank written without a space before them."""
 
 NOT_FAMILIAR = "not sure: unlike the photos this model was trained on"
 
 
 def sentence(words: Sequence[str]) -> str:
-    """Words as they are written: `a man 's dog does n't run` is "a man's dog doesn't run".
+    """Join words: `a man 's dog does n't run` is "a man's dog doesn't run".
 
-    `captioner.text.tokenize` undoes it.
+    The inverse of `captioner.text.tokenize`.
     """
     text = ""
-    attached = True  # What begins a sentence, or follows such a word, stays by itself.
+    attached = True  # A clitic at the start, or after another one, keeps its space.
     for word in words:
         attach = word in _CLITICS and not attached
         text += word if attach or not text else f" {word}"
@@ -30,25 +30,23 @@ def sentence(words: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Caption:
-    """A caption and, for every word, where the model looked when it wrote it.
+    """A caption with an attention map for every word.
 
-    text: the words as a sentence; 's and n't are attached. words: T words.
-    log_probability: natural logarithm of the caption's probability, its ending included.
-    word_log_probabilities: T numbers, one a word.
+    text: the sentence of the T words; 's and n't are attached.
+    log_probability: natural, including the end.
+    word_log_probabilities: T.
     attention: (T, rows, columns), float32 on the CPU, each map summing to one; 14x14 for VGG at
-        224x224. Map t is the one word t was emitted with.
-    region: left, top, right, bottom, in pixels of the photo: what the model saw of it, and what
-        the maps cover. None when annotation vectors were captioned, not a photo.
-    alternatives: the other captions asked for (n-best), best first; empty otherwise.
-    score: what captions of a search are ranked by: the log-probability after length normalisation.
-        None for a caption that no search found.
-    confidence: the share of the caption's content words that are expected among the words with
-        which people describe the photo, from 0 to 1; see `captioner.caption.confidence`. None for
-        a model that was not calibrated, and for a caption that no search found.
+        224x224.
+    region: left, top, right, bottom of what the model saw, in pixels of the photo; the maps cover
+        it. None for captions of annotation vectors.
+    alternatives: the other captions (n-best), best first.
+    score: log-probability after length normalisation, by which a search ranks; None without search.
+    confidence: expected share of the caption's content words that people use for the photo; see
+        `captioner.caption.confidence`. None without calibration or search.
     sure: whether the confidence is at least the model's limit. None without confidence.
-    familiar: whether the photo is like those that the model was trained on. None likewise.
+    familiar: whether the photo is like the training photos. None without confidence.
 
-    Two captions are equal when all but their maps is.
+    Equality ignores the maps.
     """
 
     text: str
@@ -65,7 +63,7 @@ class Caption:
 
     @property
     def doubt(self) -> str:
-        """Words for a low confidence or an unfamiliar photo; empty otherwise."""
+        """A note on low confidence or an unfamiliar photo; empty otherwise."""
         if self.familiar is False:
             return NOT_FAMILIAR
         return "not sure" if self.sure is False else ""

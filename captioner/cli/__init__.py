@@ -1,1 +1,1 @@
-"""The command line: thin, over the public functions of the other rooms."""
+"""The command line."""

@@ -1,4 +1,4 @@
-"""The file that the alignments of translations go to."""
+"""Writes the alignments of translations."""
 
 from __future__ import annotations
 
@@ -26,17 +26,14 @@ PAGE_SUFFIXES = (".html", ".htm")
 
 @dataclass
 class AlignmentFile:
-    """Alignments as JSON, as a page, or as a picture; the end of the name says which.
+    """Alignments as JSON, page or pictures, by the suffix of the path.
 
-    A picture is of one sentence: of several, each has its own, with its number before the suffix
-    ("map.png", "map-2.png", ...).
-    pieces: show the tokens of subwords as they are; by default they are put together to words. JSON
-        has both.
-    read: the files that are read, by what they are to the person; none is written over.
+    Each sentence has its own picture, numbered from the second: "map.png", "map-2.png", ...
+    pieces: show subwords instead of words; JSON has both.
+    read: the input files, by their names in messages; none is overwritten.
 
-    Raises `UserError`, before anything is written, for another end of the name, for a file or
-    numbered picture that is one of those read or a folder, and for a place that cannot be written
-    to.
+    Raises `UserError`, before anything is written, for an unknown suffix, for a file or numbered
+    picture that is an input or a folder, and for a path that cannot be written.
     """
 
     path: Path
@@ -58,7 +55,7 @@ class AlignmentFile:
         return self.path.suffix.lower()
 
     def _numbered(self) -> Iterator[Path]:
-        """What is there under the names of the second picture and those after it."""
+        """Existing files with the names of numbered pictures."""
         if self._suffix not in HEAT_MAP_SUFFIXES or not self.path.parent.is_dir():
             return
         stem, suffix = map(re.escape, (self.path.stem, self.path.suffix))
@@ -66,10 +63,10 @@ class AlignmentFile:
         yield from (path for path in self.path.parent.iterdir() if name.fullmatch(path.name))
 
     def add(self, sentence: str, translation: Translation) -> str:
-        """Take in one sentence with its translation; a picture of it is drawn at once.
+        """Add a sentence with its translation; draws its picture.
 
-        Returns a sentence about what a picture lacks; empty where it lacks nothing. Of an empty
-        translation there is no picture. Raises `UserError` when it cannot be written.
+        Returns a sentence about a missing picture or letters missing in it, else an empty one.
+        Raises `UserError` if it cannot be written.
         """
         if self._suffix == ".json":
             self._records.append({"source": sentence, **translation.as_dict()})
@@ -87,10 +84,9 @@ class AlignmentFile:
         return ""
 
     def add_unreadable(self, error: str) -> str:
-        """Take in a line that could not be read, with what says why; returns as `add` does.
+        """Add an unreadable line with the reason; returns as `add` does.
 
-        JSON has that as `error`, and neither score nor log-probability; a page has it as the
-        heading; there is no picture.
+        JSON has the reason as `error` and no scores, a page as the heading; there is no picture.
         """
         nothing = Translation("", (), (), 0.0, (), torch.empty(0, 0), (), ())
         unknown = {"score": None, "log_probability": None}
@@ -100,20 +96,20 @@ class AlignmentFile:
 
     @property
     def _picture(self) -> Path:
-        """The picture of the sentence that was taken in last."""
+        """The picture of the last sentence."""
         number = len(self._items)
         name = f"{self.path.stem}-{number}{self.path.suffix}"
         return self.path if number == 1 else self.path.with_name(name)
 
     def _without_picture(self, reason: str) -> str:
         try:
-            self._picture.unlink(missing_ok=True)  # One of an earlier run would be taken for it.
+            self._picture.unlink(missing_ok=True)  # An earlier run's would be mistaken for it.
         except OSError as error:
             raise UserError(f"cannot remove {self._picture}: {error.strerror}") from None
         return f"there is no picture {self._picture} of line {len(self._items)}: {reason}"
 
     def finish(self) -> None:
-        """Write the file that holds all. Raises `UserError` when it cannot be written."""
+        """Write the JSON or page. Raises `UserError` if it cannot be written."""
         if self._suffix == ".json":
             write_json(self.path, self._records)
         elif self._suffix in PAGE_SUFFIXES:

@@ -8,9 +8,9 @@ from captioner.cli.shared_options import Commands, add_parser
 from captioner.errors import UserError
 
 DESCRIPTION = """\
-Makes one model of several, whose weights are the means of theirs: of the last few of one training
-run, which keeps them where its config asks for it (training.keep_last). They must have one
-configuration and one vocabulary. A confidence is left out; captioner calibrate gives it anew.
+Averages the weights of several models with one configuration and one vocabulary: the last ones of a
+training run, which keeps as many as training.keep_last says. A confidence is dropped; fit a new one
+with captioner calibrate.
 
   captioner train configs/multi30k_en_de.yaml --out runs/en_de --set training.keep_last=5
   captioner average runs/en_de/models/* --out runs/en_de/average

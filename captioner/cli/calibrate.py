@@ -10,17 +10,17 @@ from captioner.errors import UserError
 from captioner.files import check_output, check_writable, real_path
 
 DESCRIPTION = """\
-Gives a trained model its confidence: the share of a caption's content words that people are
-expected to use of the photo. A low one is called "not sure", and so is a photo unlike the training
-photos.
+Fits a trained model's confidence: the expected share of a caption's content words that people use
+for the photo. Captions of low confidence, or of photos unlike the training photos, are marked "not
+sure".
 
   captioner calibrate --model runs/flickr8k/model --format flickr8k \\
       --annotations Flickr8k.token.txt --images photos/ --split val --training-split train
   captioner calibrate --model runs/both/model --format table --annotations both.csv \\
       --split val-streets val-food --json calibration.json
 
-The model captions the validation photos; the confidence is fitted to all of them and measured on
-each split, every half by a confidence fitted to the other. It is written into the model folder.
+The model captions the validation photos. The confidence is fitted to all of them, measured on each
+split by two-fold cross-validation, and written to the model folder.
 """
 
 FORMATS = ("coco", "karpathy", "flickr8k", "table")
@@ -28,7 +28,7 @@ FORMATS = ("coco", "karpathy", "flickr8k", "table")
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_parser(commands, "calibrate", "give a model its confidence", DESCRIPTION)
+    parser = add_parser(commands, "calibrate", "fit a model's confidence", DESCRIPTION)
     parser.add_argument("--model", required=True, help="a model folder; it is written to")
     parser.add_argument("--format", required=True, choices=FORMATS, help="of the data set")
     parser.add_argument(
@@ -47,14 +47,14 @@ def add_command(commands: Commands) -> None:
         type=int,
         default=2000,
         metavar="N",
-        help="training photos that say what is familiar (default: %(default)s)",
+        help="training photos that define what is familiar (default: %(default)s)",
     )
     parser.add_argument(
         "--unsure-below",
         type=float,
         default=0.25,
         metavar="SHARE",
-        help="confidence that is low (default: %(default)s)",
+        help="limit of a low confidence (default: %(default)s)",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the halves (default: %(default)s)")
     parser.add_argument("--batch-size", type=int, default=50, help="default: %(default)s")
@@ -64,7 +64,7 @@ def add_command(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Fit, write into the model folder, print what was measured."""
+    """Fit, write to the model folder, print the measurements."""
     for name, least in (("training_photos", 8), ("batch_size", 1), ("seed", 0)):
         value = getattr(arguments, name)
         if value < least:
@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_files(arguments: argparse.Namespace, folder: Path) -> None:
-    """Raise `UserError`, before any work, for what cannot be written in the end."""
+    """Raise `UserError` for outputs that cannot be written, before any work."""
     check_writable("--model", folder)
     if arguments.json is None:
         return

@@ -18,7 +18,7 @@ from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 
 DESCRIPTION = """\
-Captions photos. For every word the model keeps a map of where it looked; the maps can be drawn.
+Captions photos. For every word the model keeps an attention map, which can be drawn.
 
   captioner caption photo.jpg                        print a caption
   captioner caption photo.jpg --overlay maps.png     one picture with a panel for each word
@@ -27,22 +27,20 @@ Captions photos. For every word the model keeps a map of where it looked; the ma
   find . -name '*.jpg' | captioner caption - --json out.json
   captioner caption photo.jpg --n-best 3 --beam 10   the three best captions
 
-With --n-best, each has behind it the score by which they are ranked, and its log-probability. The
-score is the log-probability made fair to longer captions, as --length-normalisation says.
+With --n-best, each caption is followed by its score, which ranks them, and its log-probability. The
+score is the log-probability after --length-normalisation.
 
-A model that was calibrated (captioner calibrate) says "(not sure)" behind a caption of low
-confidence, or "(not sure: unlike the photos this model was trained on)"; --json has the numbers.
+A calibrated model (captioner calibrate) marks captions of low confidence "(not sure)" or "(not
+sure: unlike the photos this model was trained on)"; --json has the numbers.
 
-A photo that cannot be read is reported and passed over; the exit code is then 2. Ctrl-C and
-SIGTERM lose nothing that is done. A photo is never written over.
+An unreadable photo is reported and skipped; the exit code is then 2. Ctrl-C and SIGTERM keep all
+finished captions. Photos are never overwritten.
 """
 
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_parser(
-        commands, "caption", "caption photos, and draw where it looked", DESCRIPTION
-    )
+    parser = add_parser(commands, "caption", "caption photos, draw attention maps", DESCRIPTION)
     parser.add_argument(
         "paths",
         nargs="*",
@@ -62,7 +60,7 @@ def add_command(commands: Commands) -> None:
         "--batch-size",
         type=int,
         default=16,
-        help="photos worked on at a time (default: %(default)s)",
+        help="photos in a batch (default: %(default)s)",
     )
     add_search(parser, SearchOptions)
     out = parser.add_argument_group("output")
@@ -81,7 +79,7 @@ def add_command(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Caption what was named; 2 when a photo could not be."""
+    """Caption the photos; 2 if one failed."""
     paths = list(arguments.paths)
     if "-" in paths:
         place = paths.index("-")
@@ -136,15 +134,15 @@ def run(arguments: argparse.Namespace) -> int:
                     notes.append(f"score {caption.score:.2f}")
                     notes.append(f"log-probability {caption.log_probability:.2f}")
                 notes += [caption.doubt] if caption.doubt else []
-                behind = f"  ({', '.join(notes)})" if notes else ""
-                print(f"{item.name}: {caption.text}{behind}", flush=True)
+                suffix = f"  ({', '.join(notes)})" if notes else ""
+                print(f"{item.name}: {caption.text}{suffix}", flush=True)
             try:
                 outputs.add(item)
             except UserError as error:
                 failures.append(Failed(item.name, str(error)))
                 report(str(error))
             outputs.save_so_far()
-    finally:  # An interruption loses nothing that is done.
+    finally:  # Also when interrupted.
         outputs.finish()
     if failures and len(photos) > 1:
         report(f"{len(failures)} of the items named could not be captioned or written")

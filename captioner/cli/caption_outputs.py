@@ -1,4 +1,4 @@
-"""The files that the captions of photos go to."""
+"""Writes the captions of photos as tables, pictures and a page."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ from captioner.render import (
 from captioner.render.save import PICTURE_SUFFIXES
 
 SAVE_SECONDS = 30.0
-"""How often `Outputs.save_so_far` writes at most."""
+"""Shortest time between two writes of `Outputs.save_so_far`."""
 
 _LONGEST_NAME = 200
-"""Bytes of the longest name given to a file or folder, which may have 255 with all additions."""
+"""Bytes of a file name before additions; file systems allow 255."""
 
 _WORD_PICTURE = re.compile(r"\d{2,}_[a-z0-9-]+\.png")
-"""How `save_word_images` names its files."""
+"""The file names of `save_word_images`."""
 
 
 @dataclass
 class Outputs:
-    """The files that captions go to. Each may be None, for not wanted.
+    """The output files; None for those not wanted.
 
-    paths: the photos that are going to be captioned.
+    paths: the photos to caption.
     json, csv, html: one file for all photos, written by `finish`.
-    overlay: a picture (`.png`, `.jpg`) when there is one photo, else a folder with one a photo:
-        the photo with one panel a word. gif: likewise, animated. words: a folder, with a folder a
-        photo when there are several, and in it one PNG a word. A slash at the end makes a folder.
+    overlay: a picture with a panel a word: a file for one photo, else a folder. gif: likewise,
+        animated. words: a folder of one PNG a word, with a sub-folder a photo if there are several.
+        A slash at the end marks a folder.
     strength: of the overlays, in [0, 1].
 
-    Raises `UserError`, before anything is written, for a file name where a folder is needed and
-    the other way round, a suffix that is not that of the format, a place that cannot be written
-    to, two outputs in one file, and an output in the place of one of the photos.
+    Raises `UserError`, before anything is written, for a file where a folder is needed or the
+    reverse, a wrong suffix, a path that cannot be written, two outputs in one file, and an output
+    that would replace a photo.
     """
 
     paths: Sequence[str]
@@ -99,21 +99,20 @@ class Outputs:
         self._check_places()
 
     def add(self, item: Captioned) -> None:
-        """Write what belongs to one photo, and keep what belongs to all.
+        """Write a photo's own files, and collect its record for the common ones.
 
-        Raises `UserError` when something cannot be written, with all else done.
+        Raises `UserError` if something cannot be written, after doing the rest.
         """
         self._records.append({"image": item.name, **item.caption.as_dict()})
         name = self._names[item.name].pop(0)
         if item.caption.words:
-            parts = (self._draw_panels, self._draw_gif, self._draw_words, self._keep_for_page)
+            parts = (self._draw_panels, self._draw_gif, self._draw_words, self._add_to_page)
             try_all([partial(part, item, name) for part in parts])
 
     def save_so_far(self) -> None:
-        """Write the tables of what is captioned by now, at most every `SAVE_SECONDS`.
+        """Write the tables so far, at most every `SAVE_SECONDS`, in case the process is killed.
 
-        What a process that is killed leaves behind. A table that cannot be written is left to
-        `finish` to report.
+        Errors are left to `finish`.
         """
         if time.monotonic() - self._saved >= SAVE_SECONDS:
             with contextlib.suppress(UserError):
@@ -121,9 +120,9 @@ class Outputs:
             self._saved = time.monotonic()
 
     def finish(self) -> None:
-        """Write the files that hold all photos; none when nothing was captioned.
+        """Write the common files, if anything was captioned.
 
-        Raises `UserError` when one cannot be written, with the others written.
+        Raises `UserError` if one cannot be written, after writing the others.
         """
         if self._records:
             try_all([self._write_tables, self._write_page])
@@ -132,9 +131,9 @@ class Outputs:
         if self.overlay:
             probabilities = [math.exp(p) for p in item.caption.word_log_probabilities]
             save_picture(
-                _place(self.overlay, name, ".png"),
+                _output_path(self.overlay, name, ".png"),
                 panels(
-                    *_look(item),
+                    *_drawing_arguments(item),
                     title=Path(item.name).name,
                     probabilities=probabilities,
                     strength=self.strength,
@@ -143,15 +142,17 @@ class Outputs:
 
     def _draw_gif(self, item: Captioned, name: str) -> None:
         if self.gif:
-            save_gif(_place(self.gif, name, ".gif"), *_look(item), strength=self.strength)
+            path = _output_path(self.gif, name, ".gif")
+            save_gif(path, *_drawing_arguments(item), strength=self.strength)
 
     def _draw_words(self, item: Captioned, name: str) -> None:
         if self.words:
-            save_word_images(self._word_folder(name), *_look(item), strength=self.strength)
+            folder = self._word_folder(name)
+            save_word_images(folder, *_drawing_arguments(item), strength=self.strength)
 
-    def _keep_for_page(self, item: Captioned, name: str) -> None:
+    def _add_to_page(self, item: Captioned, name: str) -> None:
         if self.html:
-            photo, _, _, region = _look(item)
+            photo, _, _, region = _drawing_arguments(item)
             versions = [
                 PageCaption(one.words, one.attention, one.log_probability, one.score)
                 for one in (item.caption, *item.caption.alternatives)
@@ -172,10 +173,7 @@ class Outputs:
             save_html(self.html, self._page, strength=self.strength)
 
     def _table(self) -> str:
-        """One row a photo, and one more for each alternative caption.
-
-        With the columns of the confidence where the model has one.
-        """
+        """One row a caption, with columns of the confidence if the model has one."""
         table = io.StringIO()
         writer = csv.writer(table, lineterminator="\n")
         columns = ["caption", "log_probability", "score"]
@@ -189,11 +187,11 @@ class Outputs:
         return table.getvalue()
 
     def _word_folder(self, name: str) -> Path:
-        assert self.words is not None  # Asked only where it is wanted.
+        assert self.words is not None
         return Path(self.words) / name if len(self.paths) > 1 else Path(self.words)
 
     def _files(self) -> Iterator[tuple[str, Path]]:
-        """Every file whose name is known, with the option that asks for it."""
+        """Every file whose name is known, with its option."""
         for option in ("json", "csv", "html"):
             if path := getattr(self, option):
                 yield option, Path(path)
@@ -201,7 +199,7 @@ class Outputs:
             if path := getattr(self, option):
                 for names in self._names.values():
                     for name in names:
-                        yield option, _place(path, name, suffix)
+                        yield option, _output_path(path, name, suffix)
 
     def _check_places(self) -> None:
         photos = {key for path in self.paths for key in file_keys(path)}
@@ -238,10 +236,12 @@ class Outputs:
             check_writable(f"--{option}", folder)
 
 
-def _look(item: Captioned) -> tuple[Any, tuple[str, ...], Any, tuple[float, float, float, float]]:
-    """What every drawing takes: the photo, the words, their maps, what the maps cover."""
+def _drawing_arguments(
+    item: Captioned,
+) -> tuple[Any, tuple[str, ...], Any, tuple[float, float, float, float]]:
+    """The photo, the words, their maps, and the region that the maps cover."""
     region = item.caption.region
-    assert region is not None  # Captions of photos always have one.
+    assert region is not None  # Every caption of a photo has one.
     return item.photo, item.caption.words, item.caption.attention, region
 
 
@@ -249,15 +249,15 @@ def _names_a_file(path: str) -> bool:
     return bool(Path(path).suffix) and not path.endswith(("/", os.sep)) and not Path(path).is_dir()
 
 
-def _place(path: str, name: str, suffix: str) -> Path:
+def _output_path(path: str, name: str, suffix: str) -> Path:
     return Path(path) if _names_a_file(path) else Path(path) / f"{name}{suffix}"
 
 
 def _unique_names(paths: Sequence[str]) -> dict[str, list[str]]:
-    """For every path its file's name without the suffix, numbered where photos share it.
+    """The file stem of every path, shortened, and numbered where photos share it.
 
-    Names that differ in case alone count as shared, as they do on many file systems. A path that
-    comes twice has two names. Long names are cut.
+    Names that differ in case alone count as shared, as on many file systems. A path given twice
+    has two names.
     """
     taken: set[str] = set()
     names: dict[str, list[str]] = {}

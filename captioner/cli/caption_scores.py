@@ -43,7 +43,7 @@ def add_scores(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 def check_confidence(
     arguments: argparse.Namespace, resamples: int | None = None, seed: int | None = None
 ) -> Resampling:
-    """How --confidence resamples. Raises `UserError` for values out of range."""
+    """The options of resampling. Raises `UserError` for values out of range."""
     from captioner.evaluation.significance import Resampling
 
     given = {"resamples": resamples, "confidence": arguments.confidence, "seed": seed}
@@ -51,17 +51,17 @@ def check_confidence(
 
 
 def write_report(
-    found: ScoreReport,
+    scores: ScoreReport,
     arguments: argparse.Namespace,
     more: Sequence[Callable[[], None]] = (),
 ) -> None:
-    """Print the tables, write the files asked for and do `more`; all of it, whatever fails."""
+    """Print the tables, write the files and run `more`; a failure does not stop the rest."""
     from captioner.files import try_all, write_json
 
-    print(found.table(), flush=True)
+    print(scores.table(), flush=True)
     writers: list[Callable[[], None]] = []
     if arguments.json:
-        writers.append(partial(write_json, arguments.json, found.as_dict()))
+        writers.append(partial(write_json, arguments.json, scores.as_dict()))
     if arguments.csv:
-        writers.append(partial(found.write_csv, arguments.csv))
+        writers.append(partial(scores.write_csv, arguments.csv))
     try_all([*writers, *more])

@@ -1,4 +1,4 @@
-"""`captioner evaluate`: scores the captions that a model gives the photos of a data set."""
+"""`captioner evaluate`: scores a model's captions on a data set."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ word-precision, and how varied they are.
       --annotations Flickr8k.token.txt --images Flicker8k_Dataset --save-results results.json
   captioner evaluate runs/shapes/model --format shapes   (generated pictures, unseen in training)
 
-`captioner score` takes kept captions (--save-results) further: comparisons, hallucination, a page.
-If a photo or record was left out (--on-problem skip), the rest is scored and the exit code is 2.
+`captioner score` does more with saved captions: comparisons, hallucination, a page.
+If a photo or record was skipped (--on-problem skip), the rest is scored and the exit code is 2.
 """
 
 
@@ -60,9 +60,9 @@ def run(arguments: argparse.Namespace) -> int:
     if source.report:
         report(source.report)
     left_out: dict[str, str] | None = {} if arguments.on_problem == "skip" else None
-    not_kept: list[str] = []
+    unsaved: list[str] = []
     try:
-        found = score_model(
+        scores = score_model(
             model,
             source,
             search_options(arguments, model.search),
@@ -71,12 +71,12 @@ def run(arguments: argparse.Namespace) -> int:
             left_out,
             scorer,
             arguments.model,
-            not_kept,
+            unsaved,
             exact=arguments.format == "shapes",
         )
     finally:
         report_left_out(left_out, len(source))
-        for sentence in not_kept:
+        for sentence in unsaved:
             report(sentence)
-    write_report(found, arguments)
-    return 2 if left_out or not_kept or source.report else 0
+    write_report(scores, arguments)
+    return 2 if left_out or unsaved or source.report else 0

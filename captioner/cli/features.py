@@ -10,10 +10,9 @@ from captioner.cli.train import add_changes
 from captioner.errors import UserError
 
 DESCRIPTION = """\
-Computes the annotation vectors of a config's photos, once, and stores them on disk: 200,704 bytes
-a photo of 224x224. Training does this by itself; do it beforehand to share a store among runs.
-A stopped extraction goes on where it was, whatever stopped it. Processes share the work; give one
-command to a store, since two would compute the same rows.
+Computes the annotation vectors of a config's photos and stores them on disk: 200,704 bytes a photo
+of 224x224. Training does this by itself; do it beforehand to share a store among runs. A stopped
+extraction continues where it was. Run one command a store, since two would compute the same rows.
 
   captioner features configs/flickr8k_soft.yaml --out features/flickr8k
   captioner features configs/coco_soft.yaml --processes 4 --split test
@@ -39,8 +38,7 @@ def add_command(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="store this split of the data as well, besides training and validation; may be "
-        "repeated",
+        help="another split to store, besides training and validation; may be repeated",
     )
     add_changes(parser)
     add_device(parser)
@@ -48,7 +46,7 @@ def add_command(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Fill the store, or go on filling it."""
+    """Fill the stores."""
     from captioner.devices import choose_device
     from captioner.runs.annotation_rows import store_recipe_features
     from captioner.runs.captioning_recipe import read_recipe
@@ -56,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     changes = list(arguments.changes)
     if arguments.out is not None:
-        # Quoted, so that a folder called 2024 is not taken for a number.
+        # Quoted, so that a folder named 2024 is not read as a number.
         changes.append(f"features.folder={json.dumps(arguments.out, ensure_ascii=False)}")
     recipe = read_recipe(arguments.config, changes)
     if recipe.features.folder is None and not recipe.encoder.train:

@@ -7,7 +7,7 @@ import argparse
 from captioner.cli.shared_options import Commands, add_parser
 
 DESCRIPTION = """\
-Says what a model is, of captions or translations: its parts, its size, its model card.
+Describes a captioner or translator: its parts, its size, its model card.
 
   captioner info                 the packaged captioner
   captioner info english_german  the packaged translator
@@ -17,7 +17,7 @@ Says what a model is, of captions or translations: its parts, its size, its mode
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_parser(commands, "info", "say what a model is", DESCRIPTION)
+    parser = add_parser(commands, "info", "describe a model", DESCRIPTION)
     parser.add_argument(
         "model",
         nargs="?",

@@ -25,7 +25,7 @@ from captioner.cli.program import run_program
 from captioner.cli.shared_options import HelpFormatter
 
 DESCRIPTION = """\
-Captions photos and shows, for every word, where the model looked.
+Captions photos and shows, for every word, where the model attended.
 
   captioner caption --demo --overlay demo.png     caption a photo that is on every machine
   captioner caption photo.jpg --html photo.html   a page on which to point at words
@@ -33,8 +33,8 @@ Captions photos and shows, for every word, where the model looked.
   captioner train configs/shapes_soft.yaml        train a model, in minutes, without data
   captioner translate sentences.en                translate lines of text, English to German
   captioner score results.json references.json    score captions; models: captioner evaluate
-  captioner serve                                 a page of all that, on this machine
-  captioner COMMAND --help                        what a command can do, with examples
+  captioner serve                                 a page for all that, on this machine
+  captioner COMMAND --help                        options and examples of a command
 """
 
 
@@ -66,10 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code.
-
-    As `run_program`; 2 as well when a photo of a batch could not be captioned.
-    """
+    """Run the command line; returns the exit code, as `run_program` does."""
 
     def run() -> int:
         parsed = build_parser().parse_args(arguments)

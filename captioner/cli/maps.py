@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from captioner.evaluation.map_scores import CurveOptions, MapScores
 
 DESCRIPTION = """\
-Scores the attention maps of a model's captions: how wide they are, whether they move from word to
-word, and, given boxes or segments, whether they lie on what the words name. Blurring what a word
-attended (--deletion, --curves) needs no boxes and works on any photo: does the word become less
-likely than if random places are blurred, those of the caption's own maps, moved at random? A photo
-takes about 2 x (steps - 1) x (words + random orders) passes of the encoder, seconds on a CPU.
+Scores the attention maps of a model's captions: their width, their movement from word to word and,
+given boxes or segments, whether they lie on what the words name. --deletion and --curves need no
+boxes: they blur what a word attended, and compare its probability with that after blurring the
+caption's own maps, moved at random. A photo takes about 2 x (steps - 1) x (words + random orders)
+passes of the encoder, seconds on a CPU.
 
   captioner maps runs/shapes/model --format shapes --curves curves.png
   captioner maps default --images photos/ --deletion
   captioner maps default --format coco --images val2014/ --annotations captions_val2014.json \\
       --instances instances_val2014.json --csv words.csv
 
-If a photo or record was left out (--on-problem skip), the rest is scored and the exit code is 2.
+If a photo or record was skipped (--on-problem skip), the rest is scored and the exit code is 2.
 """
 
-OF_CURVES = ("curve_photos", "curve_steps", "random_orders", "curve_seed", "all_words")
+CURVE_OPTIONS = ("curve_photos", "curve_steps", "random_orders", "curve_seed", "all_words")
 
 INPUTS = ("MODEL", "--annotations", "--images", "--instances", "--synonyms", "--entities")
 
@@ -116,13 +116,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Raise `UserError` for options that do not go together."""
+    """Raise `UserError` for options that exclude each other."""
     if arguments.entities and arguments.instances:
         raise UserError("give --entities or --instances, not both")
     if not arguments.instances:
         refuse(arguments, ("synonyms",), "without --instances")
     if not (arguments.deletion or arguments.curves):
-        refuse(arguments, OF_CURVES, "without --deletion or --curves")
+        refuse(arguments, CURVE_OPTIONS, "without --deletion or --curves")
     check_photos(arguments)
     if arguments.format == "shapes":
         refuse(arguments, ("instances", "entities"), "with --format shapes, which are generated")
@@ -168,12 +168,12 @@ def _read_grounding(arguments: argparse.Namespace) -> Grounding | None:
 def _draw(path: str, scores: MapScores) -> None:
     from captioner.render.curves import CurvePanel, save_curves
 
-    found, which = scores.curves, "content words"
-    if found is None:
-        found, which = scores.all_curves, "words"
-    if found is None:
+    curves, which = scores.curves, "content words"
+    if curves is None:
+        curves, which = scores.all_curves, "words"
+    if curves is None:
         raise UserError(f"{path} is not written: not one caption has a word to draw curves of")
-    bands = "; bands: 95 % intervals" if found.photos > 1 else ""
+    bands = "; bands: 95 % intervals" if curves.photos > 1 else ""
     panels = [
         CurvePanel(
             title,
@@ -185,12 +185,12 @@ def _draw(path: str, scores: MapScores) -> None:
             score.random_band,
         )
         for title, doing, score in (
-            ("Deletion", "blurred", found.deletion),
-            ("Insertion", "shown, the rest blurred", found.insertion),
+            ("Deletion", "blurred", curves.deletion),
+            ("Insertion", "shown, the rest blurred", curves.insertion),
         )
     ]
     save_curves(
         path,
         panels,
-        f"mean of {found.words:,} {which} of {found.photos:,} photos{bands}",
+        f"mean of {curves.words:,} {which} of {curves.photos:,} photos{bands}",
     )

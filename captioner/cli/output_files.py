@@ -1,4 +1,4 @@
-"""Refuses outputs that would replace an input, before a command starts its work."""
+"""Refuses outputs that would replace an input, before a command starts."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ READ_IN_FOLDERS = {
         *("vocabulary.json", "source.json", "target.json"),
     ),
 }
-"""The files that a command reads, by pattern, if an argument is a folder; without photos."""
+"""Patterns of the files, besides photos, that a command reads from a folder."""
 
 
 def check_outputs(
     arguments: argparse.Namespace, inputs: Sequence[str], outputs: Sequence[str]
 ) -> None:
-    """Raise `UserError` for an output that would replace an input or another output.
+    """Raise `UserError` for an output that replaces an input or output, or cannot be written.
 
-    Likewise for an output that is a folder, or whose folder cannot be written to.
-    inputs, outputs: the arguments that name files, as the user sees them: `MODEL`, `--json`.
+    inputs, outputs: arguments that name files, as the user sees them: `MODEL`, `--json`.
     """
     taken: dict[object, str] = {}
     for argument, path in _paths(arguments, inputs):
@@ -55,7 +54,7 @@ def check_outputs(
 
 
 def _paths(arguments: argparse.Namespace, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each path that was given for one of the arguments, with the argument's name."""
+    """Each path of the arguments, with the argument's name."""
     for name in names:
         given = getattr(arguments, name.lstrip("-").replace("-", "_").lower(), None)
         for path in given if isinstance(given, list) else [given]:
@@ -69,7 +68,7 @@ def _refuse_to_replace_an_input(arguments: argparse.Namespace, output: str, path
     """Raise `UserError` if an existing file is a photo, or read from a folder of the inputs."""
     for name, patterns in READ_IN_FOLDERS.items():
         for source, folder in _paths(arguments, (name,)):
-            inside = _place_in(folder, path)
+            inside = _path_inside(folder, path)
             if any(inside and fnmatch(inside, pattern) for pattern in patterns):
                 raise UserError(f"{output} would replace {path}, which {source} reads")
     if _is_photo_of(arguments, path):
@@ -78,18 +77,15 @@ def _refuse_to_replace_an_input(arguments: argparse.Namespace, output: str, path
         )
 
 
-def _place_in(folder: str, path: str) -> str:
+def _path_inside(folder: str, path: str) -> str:
     """The path relative to a folder; empty if it lies elsewhere."""
     real, base = Path(real_path(path)), Path(real_path(folder))
     return real.relative_to(base).as_posix() if real.is_relative_to(base) else ""
 
 
 def _is_photo_of(arguments: argparse.Namespace, path: str) -> bool:
-    """Whether an existing file is one of the photos that the arguments name.
-
-    Any photo below --images counts; so do the photos of a table, which may lie anywhere.
-    """
-    # Imported here: Pillow is needed only if an output exists.
+    """Whether an existing file is a photo below --images or of a table."""
+    # Imported here: needed only if an output exists.
     from captioner.data.table import read_table
     from captioner.vision.find_images import find_images
     from captioner.vision.images import load_image
@@ -102,14 +98,14 @@ def _is_photo_of(arguments: argparse.Namespace, path: str) -> bool:
         table = getattr(arguments, "annotations", None) or getattr(arguments, "references", None)
         with contextlib.suppress(UserError):
             if table:
-                found = read_table(table, images, None, "skip", check_files=False)
-                photos += [image.path for image in found.images]
+                rows = read_table(table, images, None, "skip", check_files=False)
+                photos += [image.path for image in rows.images]
     keys = file_keys(path)
     if any(keys & file_keys(photo) for photo in photos):
         return True
-    if not images or not _place_in(images, path):
+    if not images or not _path_inside(images, path):
         return False
-    try:  # A photo without the suffix of one, which a data set may have all the same.
+    try:  # A data set's photo may have any suffix.
         load_image(path)
     except UserError:
         return False

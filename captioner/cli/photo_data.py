@@ -1,4 +1,4 @@
-"""The photos that `captioner evaluate` and `captioner maps` take: a data set's, or generated."""
+"""The photos of `captioner evaluate` and `captioner maps`: a data set's, or generated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FORMATS = ("coco", "karpathy", "flickr8k", "table", "shapes")
 
 GENERATED = ("annotations", "images", "split", "on_problem")
-"""The options that have no meaning for generated pictures."""
+"""Options without meaning for generated pictures."""
 
 
 def add_photos(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def add_photos(parser: argparse.ArgumentParser) -> None:
     data.add_argument(
         "--on-problem",
         choices=("refuse", "skip"),
-        help="if a photo or record cannot be read: stop, or leave it out and exit with code 2 "
+        help="if a photo or record cannot be read: stop, or skip it and exit with code 2 "
         "(default: refuse)",
     )
     running = parser.add_argument_group("model")
@@ -64,7 +64,7 @@ def check_photos(arguments: argparse.Namespace) -> None:
 def load_with_photos(
     arguments: argparse.Namespace,
 ) -> tuple[Captioner, Source, list[ShapesExample]]:
-    """The model, the photos, and of generated pictures what was drawn."""
+    """The model, the photos, and the examples of generated ones."""
     from captioner import load
     from captioner.runs import read_sources
 

@@ -1,4 +1,4 @@
-"""What every program here does around its work: one sentence for an error, a clean end."""
+"""Runs a program: one-sentence errors, exit codes, signals, output streams."""
 
 from __future__ import annotations
 
@@ -14,30 +14,28 @@ from types import FrameType
 from captioner.errors import UserError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What writing fails with when there is no room for it, or the device is broken."""
+"""Errors of writing to a full or broken disk."""
 
 
 def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
-    """Do a program's work; returns the exit code.
+    """Run `main`; returns the exit code.
 
-    0, or what `main` returns: all went well. 2: something the person gave is wrong, which is said
-    in one sentence behind the program's `name` on standard error. 130: stopped by Ctrl-C or
-    SIGTERM, either of which `main` meets as `KeyboardInterrupt`. 141: nobody reads the output.
+    0, or the result of `main`: success. 2: `UserError`, printed after the program's `name` on
+    standard error, or standard output cannot be written. 130: Ctrl-C or SIGTERM, both raised as
+    `KeyboardInterrupt`. 141: broken pipe.
 
-    Standard output is UTF-8 unless it is a terminal, which has its own encoding. One that is closed
-    or cannot be written to, as on a full disk, is an error as those of exit code 2.
+    Standard output is UTF-8 unless it is a terminal.
     """
-    if sys.stderr is None:  # Nothing can be said, and it must not go to standard output.
+    if sys.stderr is None:  # Errors must not go to standard output.
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     if sys.stdout is None:
-        print(f"{name}: standard output is closed: there is no place to write to", file=sys.stderr)
+        print(f"{name}: standard output is closed", file=sys.stderr)
         return 2
     for stream in (sys.stdout, sys.stderr):
-        # File names need not be text that the terminal can show.
+        # File names may be invalid in the stream's encoding.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     if hasattr(sys.stdout, "reconfigure") and not sys.stdout.isatty():
-        # A file or pipe, whatever the locale's encoding.
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         with _termination_as_interrupt():
@@ -51,16 +49,15 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
         print(f"{name}: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        # Whoever read the output has left; nothing more can be said to them.
         _discard_output()
         return 128 + 13
     except Exception as error:
-        # Files that are written are named in a `UserError`.
+        # Without a file name: other files are named in a `UserError`.
         if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
             print(f"{name}: cannot write standard output: {error.strerror}", file=sys.stderr)
             _discard_output()
             return 2
-        # Imported here: it brings torch, which only those who train have loaded.
+        # Imported here: it imports torch.
         from captioner.training import Interrupted
 
         if not isinstance(error, Interrupted):
@@ -70,15 +67,15 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
 
 
 def _discard_output() -> None:
-    """Have what standard output still holds, which Python writes as it ends, go nowhere."""
+    """Redirect standard output's buffer, which Python flushes at exit, to the null device."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
 def _termination_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM end the work as Ctrl-C does, with what is done kept; a second ends it at once.
+    """Raise `KeyboardInterrupt` on the first SIGTERM; a second kills the process.
 
-    Outside the main thread, and where the signal is ignored or handled already, nothing changes.
+    No effect outside the main thread, and if the signal is ignored or handled already.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:

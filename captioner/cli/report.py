@@ -1,4 +1,4 @@
-"""What commands say on standard error about items of a batch that were bad."""
+"""Reports bad items of a batch on standard error."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Mapping
 
 
 def report(sentence: str) -> None:
-    """Say one sentence on standard error."""
+    """Print one sentence on standard error."""
     print(f"captioner: {sentence}", file=sys.stderr, flush=True)
 
 
 def report_too_long(shown: str, line: int, lost: int, reads: int) -> None:
-    """Say that the last `lost` tokens of a line of a file are not read.
+    """Report that the last `lost` tokens of a line are not read.
 
-    shown: what the file is called. reads: tokens that the model reads.
+    shown: the file's name. reads: tokens that the model reads.
     """
     report(
         f"{shown}, line {line}, is too long: its last {lost:,} tokens are not read, since the "
@@ -23,19 +23,13 @@ def report_too_long(shown: str, line: int, lost: int, reads: int) -> None:
 
 
 def report_cut(shown: str, line: int, longest: int, rank: int = 1) -> None:
-    """Say that the translation of a line of a file had to end at the longest length, in tokens.
-
-    rank: which of its translations it is.
-    """
+    """Report that a line's translation number `rank` was cut at the maximum length, in tokens."""
     which = "translation" if rank == 1 else f"translation {rank}"
     report(f"{shown}: {which} of line {line} was cut at {longest:,} tokens")
 
 
 def report_left_out(left_out: Mapping[str, str] | None, total: int) -> None:
-    """Say why each photo was left out, and how many of `total` were; nothing where none was.
-
-    left_out: by the photo's name, a sentence that says why.
-    """
+    """Report why each photo was left out, by name, and how many of `total` were."""
     if left_out:
         for reason in left_out.values():
             report(reason)

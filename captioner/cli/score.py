@@ -1,4 +1,4 @@
-"""`captioner score` and `captioner document-frequency`: captions in a file, references."""
+"""`captioner score` and `captioner document-frequency`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ The exit code is 2 if a photo of the page could not be read.
 """
 
 FREQUENCY_DESCRIPTION = """\
-Counts in how many images' references each n-gram occurs, which tells CIDEr-D how rare words are.
+Counts the images whose references have each n-gram, from which CIDEr-D weights rare words.
 
   captioner document-frequency captions_val2014.json frequency.json
   captioner score one.json captions_val2014.json --document-frequency frequency.json
@@ -87,7 +87,7 @@ def add_command(commands: Commands) -> None:
     frequency = add_parser(
         commands,
         "document-frequency",
-        "count how rare words are, for CIDEr-D",
+        "count n-grams for CIDEr-D",
         FREQUENCY_DESCRIPTION,
     )
     _add_references(frequency)
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from captioner.evaluation.score_captions import score_results
 
-    found = score_results(
+    scores = score_results(
         arguments.results,
         arguments.references,
         options,
@@ -122,10 +122,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     def write_page() -> None:
         count = 20 if arguments.page_count is None else arguments.page_count
-        unread.extend(found.write_page(arguments.page, arguments.page_by, count))
+        unread.extend(scores.write_page(arguments.page, arguments.page_by, count))
 
     try:
-        write_report(found, arguments, [write_page] if arguments.page else [])
+        write_report(scores, arguments, [write_page] if arguments.page else [])
     finally:
         for sentence in unread:
             report(sentence)
@@ -146,7 +146,7 @@ def run_document_frequency(arguments: argparse.Namespace) -> int:
 
 
 def _scoring_options(arguments: argparse.Namespace) -> ScoringOptions:
-    """The options of the scorer. Raises `UserError` for options that do not go together."""
+    """The options of the scorer. Raises `UserError` for options that exclude each other."""
     from captioner.evaluation.caption_report import check_page
     from captioner.evaluation.caption_scorer import ScoringOptions
     from captioner.evaluation.captions import score_names

@@ -13,22 +13,21 @@ from captioner.serve.limits import Limits
 
 DESCRIPTION = """\
 Opens a page on this machine: drop photos, read their captions, point at a word and see its
-attention map; or write a sentence and see the alignment of its translation. Programs use the same
-server through its HTTP interface, which /api/openapi.json describes.
+attention map; or write a sentence and see the alignment of its translation. The HTTP interface is
+described by /api/openapi.json.
 
   captioner serve                                    the page, at http://127.0.0.1:8765/
   captioner serve --translator runs/multi30k/model   another translator than the packaged one
   captioner serve --model runs/coco/model --port 80
-  captioner serve --host 0.0.0.0                     for everybody who can reach this machine
+  captioner serve --host 0.0.0.0                     for every machine that can reach this one
   curl -F photo=@photo.jpg http://127.0.0.1:8765/api/caption
 
-Uploads are neither written to disk nor kept. Ctrl-C and SIGTERM end the server once it has answered
-open requests. It needs its extra: pip install "captioner[serve]".
+Uploads are neither written to disk nor kept. Ctrl-C and SIGTERM end the server after the open
+requests. Needs pip install "captioner[serve]".
 """
 
 _PARTS = {"fastapi", "uvicorn", "python_multipart"}
-"""Modules that the extra installs."""
-
+"""Modules of the extra."""
 
 _LIMITS = {
     "max_upload": ("upload_bytes", 1024**2, "MB"),
@@ -37,7 +36,7 @@ _LIMITS = {
     "max_waiting": ("waiting", 1, "N"),
     "timeout": ("seconds", 1, "SECONDS"),
 }
-"""Options of limits: the field of `Limits` that each sets, its unit and the name of its value."""
+"""By option: the field of `Limits`, its unit and the option's metavar."""
 
 
 def add_command(commands: Commands) -> None:
@@ -147,7 +146,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _limits(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The limits that were given, in the units of `Limits`."""
+    """The given limits, in the units of `Limits`."""
     given: dict[str, Any] = {}
     for option, (name, unit, _) in _LIMITS.items():
         value = getattr(arguments, option)

@@ -13,12 +13,12 @@ from captioner.schema import Range
 Search = TypeVar("Search", bound=SearchOptions)
 
 SEARCH = tuple(SearchOptions.model_fields)
-"""The options of a search that every model has; None where not given."""
+"""Search options of every model; None if not given."""
 
 TRANSLATION_SEARCH = tuple(n for n in TranslationSearch.model_fields if n not in SEARCH)
-"""The options that only translations have; None where not given."""
+"""Search options of translators only; None if not given."""
 
-Commands = Any  # What argparse calls _SubParsersAction, a name it keeps to itself.
+Commands = Any  # argparse's private _SubParsersAction
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -31,7 +31,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 def add_parser(
     commands: Commands, name: str, summary: str, description: str
 ) -> argparse.ArgumentParser:
-    """A command's own parser, with its description printed as it is written."""
+    """Add a command's parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=summary,
@@ -53,10 +53,7 @@ def add_device(parser: argparse.ArgumentParser) -> None:
 def add_search(
     parser: argparse.ArgumentParser, kind: type[SearchOptions], n_best: bool = True
 ) -> None:
-    """Add an option for every field of a search; one that is not given is None.
-
-    n_best: whether the command has a use for more than one result.
-    """
+    """Add an option, by default None, for every field of a search; n_best: also --n-best."""
     group = parser.add_argument_group("search (defaults: the model's own)")
     for name, field in kind.model_fields.items():
         if name == "n_best" and not n_best:
@@ -72,10 +69,10 @@ def add_search(
 
 
 def search_options(arguments: argparse.Namespace, own: Search) -> Search:
-    """The model's own search options with those of the command line over them.
+    """The model's own search options, overridden by the command line.
 
-    Asking for more captions than the model's own beam holds widens the beam.
-    Raises `UserError` for values out of range, and for options of sampling without --sample.
+    --n-best above the model's beam widens the beam. Raises `UserError` for values out of range,
+    and for options of sampling without --sample.
     """
     options = {name: getattr(arguments, name, None) for name in type(own).model_fields}
     given = {name: value for name, value in options.items() if value is not None}
@@ -87,7 +84,7 @@ def search_options(arguments: argparse.Namespace, own: Search) -> Search:
 
 
 def refuse(arguments: argparse.Namespace, names: Sequence[str], where: str) -> None:
-    """Raise `UserError` for the first of these options that was given: it means nothing there."""
+    """Raise `UserError` for the first of these options that was given."""
     for name in names:
         if getattr(arguments, name) is not None:
             raise UserError(f"--{name.replace('_', '-')} has no meaning {where}")

@@ -8,16 +8,16 @@ from pathlib import Path
 from captioner.cli.shared_options import Commands, add_device, add_parser, refuse
 
 DESCRIPTION = """\
-Trains a captioner as a config says, or, where it has `task: translate`, a translator. Every field
-is documented in docs/configuration.md.
+Trains the captioner of a config or, with `task: translate`, the translator. docs/configuration.md
+documents every field.
 
   captioner train configs/shapes_soft.yaml --out runs/shapes
   captioner train configs/flickr8k_soft.yaml --out runs/flickr8k --set data.images=Flicker8k_Dataset
   captioner train configs/flickr8k_soft.yaml --out runs/flickr8k --resume
   captioner train configs/numbers.yaml --out runs/numbers
 
-Ctrl-C and SIGTERM save a checkpoint first; --resume goes on to the same numbers. The best model
-so far, by free-running validation, is always in OUT/model:
+Ctrl-C and SIGTERM save a checkpoint first; --resume continues bit for bit. OUT/model always holds
+the best model so far, by validation on generated captions:
 
   captioner caption photo.jpg --model runs/flickr8k/model
 
@@ -30,25 +30,22 @@ torchrun --nnodes, --node-rank and --master-addr as well, and an OUT on a disk t
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_parser(
-        commands, "train", "train a captioner or a translator as a config says", DESCRIPTION
-    )
+    parser = add_parser(commands, "train", "train a captioner or a translator", DESCRIPTION)
     parser.add_argument("config", metavar="CONFIG", help="a YAML file")
     parser.add_argument(
         "--out", metavar="FOLDER", help="the run's folder (default: runs/ and the config's name)"
     )
-    parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
+    parser.add_argument("--resume", action="store_true", help="continue the run in the folder")
     parser.add_argument(
         "--start-from",
         metavar="MODEL",
-        help="a model folder, or a run's checkpoint, whose weights and words the run starts with",
+        help="a model folder or a run's checkpoint: initial weights and vocabulary",
     )
     parser.add_argument(
         "--encoder",
         metavar="NAME",
-        help="read photos by this VGG with its ImageNet weights, which torchvision downloads on "
-        "first use: vgg11, vgg13, vgg16, vgg19, each also with _bn; annotation vectors, where they "
-        "are stored, then lie in OUT",
+        help="a VGG with ImageNet weights, which torchvision downloads on first use: vgg11, vgg13, "
+        "vgg16, vgg19, each also with _bn; stored annotation vectors then lie in OUT",
     )
     add_changes(parser)
     add_device(parser)
@@ -63,12 +60,12 @@ def add_changes(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="SECTION.FIELD=VALUE",
-        help="put a value over the config's; may be repeated",
+        help="override a field of the config; may be repeated",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train; stopped by Ctrl-C or SIGTERM, with a checkpoint saved."""
+    """Train."""
     from captioner.devices import choose_device
     from captioner.runs.read_recipe import read_any_recipe
     from captioner.runs.train_run import train_run
@@ -77,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     changes = arguments.changes
     if arguments.encoder is not None:
-        # The folder that a config names is of its own encoder's annotation vectors.
+        # The config's folder holds the annotation vectors of the config's encoder.
         fields = ("encoder.width=1.0", "encoder.weights=imagenet", "features.folder=null")
         changes = [f"encoder.name={arguments.encoder}", *fields, *changes]
     recipe = read_any_recipe(arguments.config, changes)

@@ -26,7 +26,7 @@ from captioner.errors import UserError
 from captioner.models import DEFAULT_TRANSLATOR
 
 DESCRIPTION = """\
-Translates text, one sentence a line, from standard input or a file. As many lines come out.
+Translates text line by line, from standard input or a file.
 
   echo "A man runs." | captioner translate          the packaged model, English to German
   captioner translate text.en > text.de
@@ -34,20 +34,18 @@ Translates text, one sentence a line, from standard input or a file. As many lin
   captioner translate text.en --alignment page.html
   captioner translate --model runs/multi30k/model text.en --alignment map.png --layer 2 --head 0
 
-With --n-best, each comes on a line of its own, with tabs between: the number of the sentence, the
-rank, the score by which it is ranked, the log-probability, and the text. The score is the
-log-probability made fair to longer translations, with the coverage penalty added.
+With --n-best, each translation has its own line of tab-separated fields: number of the sentence,
+rank, score, which ranks them, log-probability, text. The score is the log-probability after length
+normalisation and coverage penalty.
 
-A line that is not UTF-8 is reported, and an empty line comes out for it; the exit code is then 2.
-With --n-best it has one row, of rank 1, without numbers and text. An empty line is translated as
-one empty row with score and log-probability 0, since there is nothing to choose from.
+A line that is not UTF-8 is reported and yields an empty line, with --n-best one row of rank 1
+without numbers and text; the exit code is then 2. An empty line yields one empty row of score 0.
 
 A sentence longer than the model reads is cut, and so is a translation longer than --maximum-length;
-each is reported, and the exit code stays 0. Where a line has no picture, that is reported too.
-Pictures and pages are of the best translation of each line; JSON has all that --n-best asks for.
+each is reported, as is a line without a picture, and the exit code stays 0. Pictures and pages show
+the best translation of each line; JSON has all of --n-best.
 
-A file that ends in .gz is unpacked. What comes out is UTF-8, unless it goes to a terminal. What is
-read is never written over.
+A .gz file is unpacked. The output is UTF-8 except on a terminal. Inputs are never overwritten.
 """
 
 
@@ -71,36 +69,36 @@ def add_command(commands: Commands) -> None:
         "--batch-size",
         type=int,
         default=32,
-        help="sentences worked on at a time (default: %(default)s)",
+        help="sentences in a batch (default: %(default)s)",
     )
     add_search(parser, TranslationSearch)
     out = parser.add_argument_group("alignment")
     out.add_argument(
-        "--alignment", metavar="FILE", help="where it looked, as .png, .pdf, .svg, .json or .html"
+        "--alignment", metavar="FILE", help="write it as .png, .pdf, .svg, .json or .html"
     )
     out.add_argument(
         "--layer",
         type=int,
-        help="of a Transformer: the decoder layer to take it from, from 0, or from the last, -1 "
-        "(default: the model's own)",
+        help="of a Transformer: the decoder layer, from 0 or, backwards, -1 (default: the model's "
+        "own)",
     )
     out.add_argument(
         "--head",
         type=lambda text: int(text) if text.removeprefix("-").isdecimal() else text,
         metavar="HEAD",
-        help="of a Transformer: one head, from 0, or mean, that of all (default: the model's own)",
+        help="of a Transformer: a head, from 0, or mean (default: the model's own)",
     )
     out.add_argument(
         "--pieces",
         action="store_true",
         default=None,
-        help="show subwords as they are, not put together to words",
+        help="show subwords instead of words",
     )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Translate all lines; 2 when one could not be read."""
+    """Translate all lines; 2 if one could not be read."""
     if arguments.batch_size < 1:
         raise UserError(f"--batch-size {arguments.batch_size} is not at least 1")
     from captioner.cli.alignment_outputs import AlignmentFile
@@ -126,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     if alignment is not None and not translator.attends:
         raise UserError("--alignment has no meaning for a model without attention")
     generator = search.generator()
-    # A person at the keyboard wants each line's translation before the next.
+    # At a terminal, each line is translated before the next is read.
     batch_size = 1 if file.isatty() else arguments.batch_size
     lines = _lines(file)
     failed = False
@@ -135,9 +133,9 @@ def run(arguments: argparse.Namespace) -> int:
         while batch := list(islice(lines, batch_size)):
             sentences = ["" if isinstance(line, _Unreadable) else line for line in batch]
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # Said below, with the line.
-                found = translator.translate(sentences, search, batch_size, generator)
-            for line, translation in zip(batch, found, strict=True):
+                warnings.simplefilter("ignore", UserWarning)  # Reported below, with the line.
+                translations = translator.translate(sentences, search, batch_size, generator)
+            for line, translation in zip(batch, translations, strict=True):
                 done += 1
                 if isinstance(line, _Unreadable):
                     failed = True
@@ -157,14 +155,14 @@ def run(arguments: argparse.Namespace) -> int:
                 if alignment is not None and (lacking := alignment.add(line, translation)):
                     report(lacking)
             sys.stdout.flush()
-    finally:  # An interruption loses nothing that is done.
+    finally:  # Also when interrupted.
         if alignment is not None:
             alignment.finish()
     return 2 if failed else 0
 
 
 class _Unreadable(NamedTuple):
-    """A line that cannot be read, and why."""
+    """A line that cannot be read."""
 
     error: str
 

@@ -76,7 +76,7 @@ def _add_references(parser: argparse.ArgumentParser) -> None:
 
 
 def run_model(arguments: argparse.Namespace) -> int:
-    """Translate, score, print the table, write the file asked for."""
+    """Translate, score, print the table, write the file."""
     check_outputs(arguments, ("MODEL", "SOURCE", "REFERENCES"), ("--json",))
     if arguments.batch_size < 1:
         raise UserError(f"--batch-size {arguments.batch_size} is not at least 1")
@@ -89,7 +89,7 @@ def run_model(arguments: argparse.Namespace) -> int:
 
     translator = load_translator(model_folder(arguments.model), choose_device(arguments.device))
     search = search_options(arguments, translator.search)
-    found = score_translator(
+    scores = score_translator(
         translator,
         arguments.source,
         arguments.references,
@@ -98,18 +98,18 @@ def run_model(arguments: argparse.Namespace) -> int:
         arguments.lower_case,
         WIDTH if arguments.length_width is None else arguments.length_width,
     )
-    for line, lost in found.truncated.items():
+    for line, lost in scores.truncated.items():
         report_too_long(arguments.source, line, lost, translator.maximum_source_length)
-    for line in found.cut:
+    for line in scores.cut:
         report_cut(arguments.source, line, search.maximum_length)
-    print(found.table(), flush=True)
+    print(scores.table(), flush=True)
     if arguments.json:
-        write_json(arguments.json, found.as_dict())
+        write_json(arguments.json, scores.as_dict())
     return 0
 
 
 def run_files(arguments: argparse.Namespace) -> int:
-    """Score, print the table, write the file asked for."""
+    """Score, print the table, write the file."""
     check_outputs(arguments, ("TRANSLATIONS", "REFERENCES", "--source"), ("--json",))
     if arguments.length_width is not None and arguments.source is None:
         raise UserError("--length-width has no meaning without --source")
@@ -117,14 +117,14 @@ def run_files(arguments: argparse.Namespace) -> int:
     from captioner.evaluation.translation_report import WIDTH, score_hypotheses
     from captioner.files import write_json
 
-    found = score_hypotheses(
+    scores = score_hypotheses(
         arguments.translations,
         arguments.references,
         arguments.source,
         arguments.lower_case,
         WIDTH if arguments.length_width is None else arguments.length_width,
     )
-    print(found.table(), flush=True)
+    print(scores.table(), flush=True)
     if arguments.json:
-        write_json(arguments.json, found.as_dict())
+        write_json(arguments.json, scores.as_dict())
     return 0

@@ -1,4 +1,4 @@
-"""The models that come with the package, each in a folder of its name."""
+"""The packaged models, each in a folder of its name, and loading by name or path."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEFAULT_TRANSLATOR = "english_german"
 
 
 def packaged_models() -> list[str]:
-    """Names of the models that came with the package."""
+    """The names of the packaged models."""
     return sorted(path.parent.name for path in Path(__file__).parent.glob(f"*/{CONFIG}"))
 
 
@@ -28,8 +28,7 @@ def model_folder(name_or_path: str | os.PathLike[str] = DEFAULT) -> Path:
     """The folder of a packaged model, by name, or of any other, by path.
 
     A name wins over a path; write `./default` for a folder of that name.
-    Raises `UserError` when it is neither, and naming the model in it for a folder of a training
-    run.
+    Raises `UserError` if it is neither, and for the folder of a training run.
     """
     if str(name_or_path) in packaged_models():
         return Path(__file__).parent / str(name_or_path)
@@ -49,10 +48,10 @@ def load(
 ) -> Captioner:
     """Load a captioner: the packaged one by default, another by name or folder.
 
-    device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the best there is.
-    Raises `UserError` naming what is missing or does not fit, or a device that is not there.
+    device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the best available.
+    Raises `UserError` for a missing or invalid model and for a missing device.
     """
-    # Imported here: they bring torch.
+    # Imported here: they import torch.
     from captioner.caption import load_model
     from captioner.devices import choose_device
 

@@ -1,1 +1,1 @@
-"""What a config describes, wired together from the other rooms: from data to a trained model."""
+"""Training runs: from a config to a trained model."""

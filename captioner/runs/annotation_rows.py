@@ -49,15 +49,13 @@ def stored_features(
     ranks: int = 1,
     local_ranks: int = 1,
 ) -> dict[str, FeatureStore]:
-    """Open the feature store of each source, filled where rows are missing.
+    """Fill the feature store of each source and open it.
 
-    Training photos are stored mirrored as well where the recipe says so.
-
-    rank, ranks: this process and how many, as under `torchrun`, call this at once. Each writes its
-        own rows and returns when all rows are done; the first one shows progress.
-    local_ranks: how many of them share this machine's cores.
-    Raises `UserError` as `StoreWriter` does, and, where the recipe refuses unreadable photos, for
-    the first of them.
+    rank, ranks: of this process, as under `torchrun`. Each writes its own rows and waits for the
+        others; rank 0 shows progress.
+    local_ranks: processes that share this machine's cores.
+    Raises `UserError` as `StoreWriter` does, and for the first unreadable photo if the recipe
+    refuses these.
     """
     base = recipe.features.folder or folder / "features"
     stores = source_stores(recipe, base, encoder, sources)
@@ -72,15 +70,12 @@ def store_recipe_features(
     processes: int = 1,
     splits: Sequence[str] = (),
 ) -> dict[str, FeatureStore]:
-    """Fill the stores in the folder that the recipe's `features.folder` names, and open them.
+    """Fill the stores in the recipe's `features.folder` and open them.
 
-    processes: how many processes of this machine share the work; each has an encoder of its own.
-        With the device "cuda" they share the GPUs evenly.
-    splits: further splits of the data, as the format names them, to store beside `train` and
-        `validation`.
+    processes: share the work, each with its own encoder; with "cuda" they share the GPUs evenly.
+    splits: more splits to store beside `train` and `validation`.
 
-    Raises `UserError` when the recipe trains its encoder, stores no features or names no folder,
-    when a process dies, and as `stored_features` does.
+    Raises `UserError` as `sources_to_store` and `stored_features` do, and if a process dies.
     """
     if processes < 1:
         raise UserError(f"{processes} processes are not at least 1")
@@ -97,12 +92,12 @@ def store_recipe_features(
 
 
 def readable(source: Source, store: FeatureStore) -> list[int]:
-    """The rows of the photos that could be read; prints how many could not, and why the first."""
-    lost = [row for row in range(len(source)) if row in store.unreadable]
-    if lost:
+    """The rows of the readable photos; prints the number of the others and the first reason."""
+    unreadable = [row for row in range(len(source)) if row in store.unreadable]
+    if unreadable:
         print(
-            f"{len(lost):,} photos could not be read and are left out; the first: "
-            f"{why_unreadable(source, lost[0])}"
+            f"{len(unreadable):,} photos could not be read and are left out; the first: "
+            f"{why_unreadable(source, unreadable[0])}"
         )
     return [row for row in range(len(source)) if row not in store.unreadable]
 
@@ -118,11 +113,9 @@ class StoredRows:
         dtype: torch.dtype = torch.float32,
         workers: int = 0,
     ) -> None:
-        """Rows of a store whose first `count` are the photos themselves.
+        """count: photos of the store. mirror: whether as many mirrored ones follow.
 
-        mirror: whether as many more are the same photos mirrored.
-        dtype: of the result; float16 needs no conversion.
-        workers: processes that read ahead; see `load_ahead`.
+        dtype: of the result; float16 needs no conversion. workers: see `load_ahead`.
         """
         self.store, self.count, self.mirror = store, count, mirror
         self.dtype, self.workers = dtype, workers
@@ -140,15 +133,12 @@ class StoredRows:
         return self.store.read(rows[part], self.dtype)  # (B, L, D)
 
     def encode(self, annotations: Tensor) -> Tensor:
-        """Annotation vectors (B, L, D) as they are."""
+        """The annotation vectors (B, L, D), unchanged."""
         return annotations
 
 
 class PixelRows:
-    """Photos, for an encoder that reads them in every step, trained or frozen.
-
-    The annotation vectors of a frozen encoder are those of a store, not rounded to float16.
-    """
+    """Photos for an encoder, trained or frozen, that reads them in every step."""
 
     def __init__(
         self,
@@ -159,10 +149,9 @@ class PixelRows:
         precision: str = "float32",
         workers: int = 0,
     ) -> None:
-        """Photos of a source.
+        """encoder, precision: for `encode`. augmentation: of photos read with a generator.
 
-        encoder, precision: for `encode`. augmentation: of photos that are read with a generator.
-        workers: processes that read ahead; see `load_ahead`.
+        workers: see `load_ahead`.
         """
         self.augmentation = augmentation or Augmentation()
         self.source, self.preprocessing, self.encoder = source, preprocessing, encoder
@@ -184,7 +173,7 @@ class PixelRows:
         return photos.to(memory_format=torch.channels_last)
 
     def _photo(self, row: int, seed: int | None) -> Tensor:
-        """A photo, preprocessed: (3, size, size); augmented if there is a seed."""
+        """A preprocessed photo (3, size, size); augmented if there is a seed."""
         photo = self.source.open_photo(row)
         if seed is not None:
             photo = self.augmentation(photo, torch.Generator().manual_seed(seed))

@@ -23,13 +23,12 @@ from captioner.training import Part, Step
 
 @dataclass(frozen=True)
 class CaptionBatches:
-    """The training set in batches of captions of about one length, or of the same photos.
+    """Batches of captions of similar length, or of the same photos.
 
-    workers: processes that load steps ahead; see `load_ahead`.
-    encode: a frozen encoder that reads photos in the step: photos -> annotation vectors.
+    workers: see `load_ahead`. encode: a frozen encoder that reads photos in the step.
 
     Implements `captioner.training.SharedBatches`. Augmentation does not depend on how a batch is
-    divided; what the batch's seed is for does, since every part has its own.
+    divided; draws of the loss do, since each part has its own seed.
     """
 
     unit: ClassVar[str] = "captions"
@@ -57,8 +56,8 @@ class CaptionBatches:
         generator = _generator(settings.seed, epoch)
         examples = examples_of_epoch(self.examples, self.recipe.objective, epoch)
         if self.recipe.photos_in_step:
-            # The encoder reads each photo once for all its captions. Captions of one length are of
-            # similar photos, which would bias its batch normalisation.
+            # The encoder reads each photo once for all its captions. Batches of one length would
+            # hold similar photos, which biases batch normalisation.
             rows = [example.row for example in examples]
             plan = batches_by_photo(rows, settings.batch_size, generator)
         else:
@@ -78,7 +77,7 @@ class CaptionBatches:
         all_cuts: int,
         batch: tuple[int, Sequence[int]],
     ) -> Step:
-        """Load a step: the parts `cuts` of a batch, given by its number and examples."""
+        """Load the parts `cuts` of a batch, given by its number and examples."""
         number, indices = batch
         chosen = [examples[index] for index in indices]
         progress = (epoch + number / steps) / self.recipe.training.epochs
@@ -121,7 +120,7 @@ class CaptionBatches:
         self, rows: Tensor, step: tuple[int, int], part: slice
     ) -> tuple[Tensor, Tensor | None]:
         """`source` and `photos` of `CaptioningBatch` for a part of a batch's rows (B,)."""
-        # A generator for each batch, so that a resumed epoch draws the same numbers.
+        # One generator a batch, so that a resumed epoch draws the same numbers.
         generator = _generator(self.recipe.training.seed, *step)
         if self.recipe.photos_in_step:
             distinct, photos = torch.unique(rows[part], return_inverse=True)  # (P,), (B,)
@@ -142,14 +141,14 @@ def _between_photos(examples: list[CaptionExample], cut: int, cuts: int) -> int:
 
 
 _DRAWS = 1
-"""Added to the number of a part, so that its seed differs from that of the augmentation."""
+"""Offset of a part's seed, so that it differs from the augmentation's."""
 
 
 def _generator(*numbers: int) -> torch.Generator:
-    """A generator seeded by these numbers: a seed, an epoch, a batch."""
+    """A generator seeded by a seed, an epoch and a batch."""
     return torch.Generator().manual_seed(_seed(*numbers))
 
 
 def _seed(*numbers: int) -> int:
-    """A seed that differs for different numbers."""
+    """A seed made of several numbers."""
     return int(numpy.random.SeedSequence(numbers).generate_state(1, numpy.uint64)[0])

@@ -1,4 +1,4 @@
-"""From a recipe to the loss that it trains with, and to the words that it starts from."""
+"""The loss of a captioning recipe, and its initial word vectors."""
 
 from __future__ import annotations
 
@@ -35,11 +35,9 @@ def make_loss(
 ) -> Loss:
     """The recipe's loss.
 
-    encoder: given when it is trained together with the decoder, from photos. What the recipe wants
-        frozen of it is.
-    references: the words of each training photo's captions, by which self-critical training
-        rewards; photos in the order of the rows that batches name.
-    Raises `UserError` where objective and attention do not fit, and for self-critical training on
+    encoder: one that is trained, or None; its stages before `train_from` are frozen here.
+    references: the words of each training photo's captions, by row, for the self-critical reward.
+    Raises `UserError` if objective and attention do not fit, and for self-critical training on
     fewer than two photos.
     """
     if encoder is not None:
@@ -58,10 +56,9 @@ def use_word_vectors(
     vocabulary: Vocabulary,
     resumed: bool = False,
 ) -> None:
-    """Start from the recipe's word vectors, if it has any, and say how many words they are.
+    """Initialise the embeddings with the recipe's word vectors, if any; prints how many.
 
-    resumed: a checkpoint will bring the embeddings, so the file, which may have gone, is not read,
-        and they are only frozen where the recipe wants it.
+    resumed: the checkpoint has the embeddings, so they are only frozen and the file is not read.
     Raises `UserError` as `read_word_vectors` does.
     """
     if recipe.word_vectors is None:
@@ -70,20 +67,20 @@ def use_word_vectors(
         decoder.embedding.requires_grad_(not recipe.word_vectors.freeze)
         return
     file, size = recipe.word_vectors.file, recipe.decoder.embedding_size
-    found = read_word_vectors(file, vocabulary, size)
-    found.put_into(decoder, recipe.word_vectors.freeze)
+    vectors = read_word_vectors(file, vocabulary, size)
+    vectors.put_into(decoder, recipe.word_vectors.freeze)
     words = len(vocabulary) - len(SPECIAL_WORDS)
-    count = len(found.indices)
+    count = len(vectors.indices)
     print(f"word vectors: {count:,} words found in {file}, {words - count:,} not found")
 
 
 def examples_of_epoch(
     examples: list[CaptionExample], objective: ObjectiveConfig, epoch: int
 ) -> list[CaptionExample]:
-    """What an epoch, counted from 0, goes over, of examples that stand image by image.
+    """The examples of an epoch, counted from 0.
 
-    All of them; for self-critical training, which draws captions of its own, every photo once,
-    with the next of its captions in every epoch.
+    Self-critical training samples captions itself, so it takes each photo once, with its next
+    caption in every epoch. examples: image by image.
     """
     if objective.self_critical is None:
         return examples
@@ -97,16 +94,16 @@ def examples_of_epoch(
 def cider_reward(
     references: Sequence[Sequence[Sequence[str]]], vocabulary: Vocabulary, reward_end: bool
 ) -> Reward:
-    """CIDEr-D against the references of the photos, as a reward of captions in the vocabulary.
+    """CIDEr-D against the references of the photos, as a reward.
 
-    references: in words, those that the vocabulary lacks among them: no caption can have these,
-        but they count in the length of a reference. reward_end: whether the end is a word.
+    references: words; those outside the vocabulary still count in a reference's length.
+    reward_end: whether the end counts as a word.
     """
     numbers = {word: index for index, word in enumerate(vocabulary.words) if word in vocabulary}
 
     def numbered(words: Iterable[str]) -> list[int]:
-        found = [numbers.setdefault(word, len(vocabulary) + len(numbers)) for word in words]
-        return [*found, Vocabulary.end] if reward_end else found
+        tokens = [numbers.setdefault(word, len(vocabulary) + len(numbers)) for word in words]
+        return [*tokens, Vocabulary.end] if reward_end else tokens
 
     score = CiderReward([[numbered(words) for words in captions] for captions in references])
 
@@ -114,7 +111,7 @@ def cider_reward(
         flat = [caption for of_photo in captions for caption in of_photo]
         if not reward_end:
             flat = [[word for word in caption if word != Vocabulary.end] for caption in flat]
-        # On several GPUs, whoever shares out the gradient moves all tensors of a batch to them.
+        # Training on several GPUs moves all tensors of a batch to them.
         images = rows.cpu().repeat_interleave(len(captions[0])).numpy()  # (B * K,)
         return torch.from_numpy(score(images, flat)).float().view(len(captions), -1)  # (B, K)
 

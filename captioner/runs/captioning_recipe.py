@@ -1,4 +1,4 @@
-"""Every field of a training config, in one place; `configs/*.yaml` are made of these."""
+"""The fields of a captioner's training config."""
 
 from __future__ import annotations
 
@@ -232,24 +232,21 @@ class CaptioningRecipe(Config):
 
     @property
     def photos_in_step(self) -> bool:
-        """Whether the encoder reads the photos of every step, and no feature store is made."""
+        """Whether the encoder reads photos in every step, without a feature store."""
         return self.encoder.train or not self.features.store
 
 
 def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> CaptioningRecipe:
     """Read and validate a YAML config.
 
-    changes: `section.field=value`, each put over what the file says, the value read as YAML.
+    changes: `section.field=value` overrides, with values in YAML.
     Raises `UserError` naming the file and the field that is unknown, ill-typed or out of range.
     """
     return from_mapping(CaptioningRecipe, read_mapping(path, changes), f"config {path}")
 
 
 def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Any:
-    """What a YAML config holds, as plain values, with the changes put over it.
-
-    Raises `UserError` naming the file, when it is no YAML.
-    """
+    """The plain values of a YAML config with the changes; raises `UserError` for invalid YAML."""
     try:
         mapping = _yaml(read_text(path, "config"))
     except yaml.YAMLError as error:
@@ -258,7 +255,7 @@ def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Any:
         raise UserError(f"config {path} is not valid YAML{line}") from None
     except RecursionError:
         raise UserError(f"config {path} is nested too deep to be read") from None
-    except ValueError as error:  # A date that is none; a number of 5,000 digits.
+    except ValueError as error:  # An impossible date; a number of 5,000 digits.
         raise UserError(f"config {path} holds a value that cannot be read ({error})") from None
     for change in changes:
         mapping = _changed({} if mapping is None else mapping, change)
@@ -266,7 +263,7 @@ def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, with YAML 1.2's numbers: YAML 1.1 takes 4e-4 for text."""
+    """PyYAML's safe loader with YAML 1.2's floats: in YAML 1.1, 4e-4 is text."""
 
 
 _FLOAT = re.compile(
@@ -276,7 +273,7 @@ _FLOAT = re.compile(
     |\.(?:nan|NaN|NAN))$""",
     re.VERBOSE,
 )
-"""YAML 1.2.2, section 10.3.2, less the whole numbers, which are told apart as before."""
+"""YAML 1.2.2, section 10.3.2, without integers."""
 
 _FLOAT_TAG = "tag:yaml.org,2002:float"
 _Loader.yaml_implicit_resolvers = {
@@ -287,7 +284,7 @@ _Loader.add_implicit_resolver(_FLOAT_TAG, _FLOAT, list("-+0123456789."))
 
 
 def _yaml(text: str) -> Any:
-    return yaml.load(text, _Loader)  # The safe loader, which makes nothing but plain values.
+    return yaml.load(text, _Loader)  # A safe loader: plain values only.
 
 
 def _changed(mapping: Any, change: str) -> Any:

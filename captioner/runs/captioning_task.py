@@ -1,4 +1,4 @@
-"""Captioning as a task: reads photos and captions, makes the captioner and its batches."""
+"""The captioning task: reads photos and captions, makes the captioner and its batches."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ RESULTS = "results.json"
 """In a run's folder: the best model's captions of the validation photos, in COCO's format."""
 
 STANDARDISED_BY = 256
-"""Photos over whose annotation vectors mean and deviation are taken."""
+"""Photos for the mean and deviation of the annotation vectors."""
 
 SHOWN = 4
 """Photos shown in TensorBoard."""
@@ -51,7 +51,7 @@ SHOWN = 4
 
 @dataclass
 class CaptioningTask:
-    """Follows `captioner.runs.task.Task`."""
+    """A `captioner.runs.task.Task`."""
 
     recipe: CaptioningRecipe
     sources: dict[str, Source] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class CaptioningTask:
         _check_validation(len(validation))
         self.sources = {"train": train, "validation": validation}
         if self.recipe.start_from is not None:
-            # A resumed run takes its words only: the checkpoint has the weights.
+            # A resumed run needs the vocabulary only: the checkpoint has the weights.
             path = self.recipe.start_from
             self.start = (
                 Start(path, Vocabulary.load(folder / WORDS), {}, {})
@@ -121,7 +121,7 @@ class CaptioningTask:
         )
 
     def _encode(self) -> tuple[Vocabulary, CaptionExamples]:
-        """The vocabulary and the training captions in its numbers; prints what there is."""
+        """The vocabulary and the encoded training captions; prints their numbers."""
         recipe, train = self.recipe, self.sources["train"]
         for name, source in (("training", train), ("validation", self.sources["validation"])):
             print(f"{name}: {len(source):,} photos, {sum(map(len, source.captions)):,} captions")
@@ -193,7 +193,7 @@ class CaptioningTask:
 def _generate(
     captioner: Captioner, rows: Rows, kept: Sequence[int], batches: Sequence[Sequence[int]]
 ) -> Iterator[list[str]]:
-    """Captions of validation photos, batch by batch; numbers count the photos that are kept."""
+    """Captions of validation photos, batch by batch; `batches` index `kept`."""
     wanted = [[kept[number] for number in numbers] for numbers in batches]
     for vectors in annotation_batches(rows, wanted):
         yield [caption.text for caption in captioner.caption_annotations(vectors)]

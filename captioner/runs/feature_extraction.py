@@ -34,31 +34,30 @@ _POLL_SECONDS = 0.5
 
 
 def encoder_of(recipe: CaptioningRecipe) -> Encoder:
-    """The recipe's encoder, with its weights. Raises `UserError` when they cannot be had."""
+    """The recipe's encoder with its weights. Raises `UserError` as `build_encoder` does."""
     encoder = build_encoder(recipe.encoder.config, recipe.encoder.weights)
     return encoder.to(memory_format=torch.channels_last)
 
 
 def seeded_encoder_of(recipe: CaptioningRecipe) -> Encoder:
-    """As `encoder_of`; random weights are those that training would draw."""
+    """As `encoder_of`, with the random weights that training would draw."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.training.seed)
         return encoder_of(recipe)
 
 
 def sources_to_store(recipe: CaptioningRecipe, splits: Sequence[str] = ()) -> dict[str, Source]:
-    """The photos whose features training needs, as `train` and `validation`, and other splits.
+    """The photos of `train`, `validation` and other splits whose features are to be stored.
 
-    Raises `UserError` when the recipe trains its encoder or stores no features, which leaves
-    nothing to do, when it names no `features.folder`, for a split that the data do not have, and as
-    `read_split` does.
+    Raises `UserError` if the recipe trains its encoder, stores no features or names no
+    `features.folder`, for an unknown split, and as `read_split` does.
     """
     if recipe.encoder.train:
-        raise UserError("this config trains its encoder, so there is nothing to store")
+        raise UserError("this config trains its encoder, so it stores no features")
     if not recipe.features.store:
-        raise UserError("this config has features.store false, so there is nothing to store")
+        raise UserError("this config has features.store false, so it stores no features")
     if recipe.features.folder is None:
-        raise UserError("this config names no features.folder, so there is nowhere to store them")
+        raise UserError("this config has no features.folder; set it")
     data = recipe.data
     train, validation = read_sources(data)
     sources = {"train": train, "validation": validation.first(recipe.validation.images)}
@@ -74,7 +73,7 @@ def sources_to_store(recipe: CaptioningRecipe, splits: Sequence[str] = ()) -> di
 
 @dataclass
 class SourceStore:
-    """The feature store of one source of photos, and how its rows are computed."""
+    """The feature store of a source; computes its rows."""
 
     recipe: CaptioningRecipe
     source: Source
@@ -100,12 +99,12 @@ class SourceStore:
         local_ranks: int = 1,
         report: Callable[[], None] | None = None,
     ) -> None:
-        """Write the rows that fall to process `rank` of `ranks` and are not done.
+        """Write the missing rows of process `rank` of `ranks`.
 
-        local_ranks: how many of the processes share this machine's cores.
+        local_ranks: processes that share this machine's cores.
         report: called after each batch.
-        Raises `UserError` as `StoreWriter` does, and for the first unreadable photo where the
-        recipe refuses these.
+        Raises `UserError` as `StoreWriter` does, and for the first unreadable photo if the recipe
+        refuses these.
         """
         if self.finished:  # It may be read-only.
             return
@@ -120,8 +119,8 @@ class SourceStore:
     def open(self) -> FeatureStore:
         """The finished store.
 
-        Raises `UserError` as `FeatureStore` does, and where the recipe refuses unreadable photos
-        and the store lacks some.
+        Raises `UserError` as `FeatureStore` does, and for an unreadable photo if the recipe
+        refuses these.
         """
         store = FeatureStore(self.folder, self.record)
         self._check_readable(store.unreadable)
@@ -167,11 +166,11 @@ class SourceStore:
 def source_stores(
     recipe: CaptioningRecipe, folder: Path, encoder: Encoder, sources: dict[str, Source]
 ) -> dict[str, SourceStore]:
-    """The store of each source, in `folder`, created where there is none.
+    """The store of each source, in `folder`, created if missing.
 
     Raises `UserError` as `create_store` does.
     """
-    made_by = {
+    encoder_record = {
         **to_mapping(encoder.config),
         "weights": encoder.digest(),
         "precision": recipe.features.precision,
@@ -183,7 +182,7 @@ def source_stores(
     for name, source in sources.items():
         mirror = recipe.features.mirror and name == "train"
         record = StoreRecord(
-            encoder=made_by,
+            encoder=encoder_record,
             preprocessing=preprocessing,
             images=source.names,
             shape=shape,
@@ -202,7 +201,7 @@ def fill_stores(
     local_ranks: int = 1,
     report: Callable[[], None] | None = None,
 ) -> None:
-    """Fill the stores together with the other processes, and wait until they are full.
+    """Fill the stores together with the other processes; wait until all are full.
 
     rank, ranks, local_ranks, report: as for `SourceStore.fill`.
     """
@@ -216,7 +215,7 @@ def fill_stores(
 
 @contextmanager
 def extraction_progress(stores: Sequence[SourceStore]) -> Iterator[Callable[[], None]]:
-    """Shows how many rows of all stores are on disk, each time the given function is called."""
+    """Yields a function that shows how many rows of all stores are on disk."""
     start = sum(store.done for store in stores)
     total = sum(store.record.rows for store in stores)
     with progress_bar("features", total, "images", start, shown=start < total) as bar:
@@ -231,7 +230,7 @@ def extraction_progress(stores: Sequence[SourceStore]) -> Iterator[Callable[[], 
 
 
 def why_unreadable(source: Source, row: int) -> str:
-    """Why the photo of a row of its store could not be read, as far as that is still so."""
+    """Why the photo of a store's row is unreadable."""
     try:
         source.open_photo(row % len(source))
     except UserError as error:
@@ -247,5 +246,5 @@ def encode(encoder: Encoder, pixels: Tensor, precision: str = "float32") -> Tens
     """
     device = next(encoder.parameters()).device
     with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
-        found: Tensor = encoder(pixels.to(device=device, memory_format=torch.channels_last))
-    return found
+        vectors: Tensor = encoder(pixels.to(device=device, memory_format=torch.channels_last))
+    return vectors

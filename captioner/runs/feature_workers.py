@@ -25,7 +25,7 @@ _REPORT_SECONDS = 1.0
 
 
 def default_processes(device: torch.device) -> int:
-    """One for each GPU where `device` leaves open which; otherwise one."""
+    """One for each GPU if `device` is "cuda" without a number; otherwise one."""
     if device.type == "cuda" and device.index is None:
         return max(1, torch.cuda.device_count())
     return 1
@@ -38,20 +38,20 @@ def fill_with_workers(
     processes: int,
     report: Callable[[], None],
 ) -> None:
-    """Fill the stores of a recipe with so many processes, and wait for them.
+    """Fill the stores of a recipe with several processes, and wait for them.
 
-    splits: as for `sources_to_store`. report: called each second.
-    device: of the workers; "cuda" gives each one of the GPUs in turn.
+    splits: as for `sources_to_store`. report: called every second.
+    device: of the workers; "cuda" assigns the GPUs in turn.
 
-    Raises `UserError` when a worker raises one or dies. Then, and at `KeyboardInterrupt`, the
-    others are ended; rows that are done stay done.
+    If a worker raises `UserError` or dies, raises `UserError`. Then, and on `KeyboardInterrupt`,
+    ends the other workers; finished rows are kept.
     """
-    context = multiprocessing.get_context("spawn")  # Not daemons: those may not load ahead.
-    refusals: Any = context.SimpleQueue()
+    context = multiprocessing.get_context("spawn")  # Not daemons: these may not load ahead.
+    user_errors: Any = context.SimpleQueue()
     workers = [
         context.Process(
             target=_work,
-            args=(refusals, recipe, splits, str(_device_of(device, rank)), rank, processes),
+            args=(user_errors, recipe, splits, str(_device_of(device, rank)), rank, processes),
             name=f"features-{rank}",
         )
         for rank in range(processes)
@@ -64,7 +64,7 @@ def fill_with_workers(
             wait([worker.sentinel for worker in running], timeout=_REPORT_SECONDS)
             for worker in workers:
                 if worker.exitcode:
-                    raise _failure(worker.pid, worker.exitcode, refusals)
+                    raise _failure(worker.pid, worker.exitcode, user_errors)
             report()
     finally:
         for worker in workers:
@@ -73,9 +73,9 @@ def fill_with_workers(
                 worker.join()
 
 
-def _failure(process: int | None, code: int, refusals: Any) -> UserError:
-    if not refusals.empty():
-        return UserError(refusals.get())
+def _failure(process: int | None, code: int, user_errors: Any) -> UserError:
+    if not user_errors.empty():
+        return UserError(user_errors.get())
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
     return UserError(
         f"process {process} of the extraction {how}; what was done is kept: run the same command "
@@ -84,14 +84,14 @@ def _failure(process: int | None, code: int, refusals: Any) -> UserError:
 
 
 def _work(
-    refusals: Any,
+    user_errors: Any,
     recipe: CaptioningRecipe,
     splits: Sequence[str],
     device: str,
     rank: int,
     ranks: int,
 ) -> None:
-    """A worker process: writes its rows with data and an encoder of its own."""
+    """A worker process: writes its rows with its own data and encoder."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends this one.
     parent = multiprocessing.parent_process()
 
@@ -109,13 +109,13 @@ def _work(
         for store in stores.values():
             store.fill(encoder, rank, ranks, ranks, end_without_parent)
     except UserError as error:
-        refusals.put(str(error))
+        user_errors.put(str(error))
         sys.exit(2)
 
 
 @contextlib.contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """Processes started meanwhile ignore Ctrl-C from their first moment on."""
+    """Processes started inside ignore Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

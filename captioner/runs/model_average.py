@@ -1,4 +1,4 @@
-"""One model of several: the mean of their weights."""
+"""Averages the weights of several models."""
 
 from __future__ import annotations
 
@@ -19,21 +19,19 @@ from captioner.translate.translator_folder import is_translator
 
 
 def average_models(folders: Sequence[str | Path], out: str | Path) -> None:
-    """Write the model whose every weight is the mean of those of several models.
+    """Write a model whose weights are the means of several models.
 
-    Meant for the last few models of one run (Vaswani et al. 2017, section 6.1, average the last 5
+    Meant for the last models of one run: Vaswani et al. 2017, section 6.1, average the last 5
     checkpoints; Izmailov et al. 2018, *Averaging Weights Leads to Wider Optima and Better
-    Generalization*, say why it helps): those of different runs have nothing in common, weight by
-    weight. The running means and variances of batch normalisation are averaged likewise, which is
-    near to what they would be; whole numbers, such as its count of batches, are the first model's.
+    Generalization*. Batch normalisation's means and variances are averaged too; integers are the
+    first model's.
 
-    folders: two or more, of captioners or of translators, with one configuration and vocabulary.
-        The search options, and the card, below a line that says what the model is, are the first
-        one's. A confidence is left out: it was fitted to other weights.
-    out: the folder that is made; it is there whole, or not at all.
+    folders: captioners or translators with one configuration and vocabulary. Search options and
+        card are the first one's. A confidence is dropped: it was fitted to other weights.
+    out: written whole or not at all.
 
-    Raises `UserError` for fewer than two, one that comes twice or cannot be loaded, models that
-    differ in more than their weights, naming what is different, and a folder that cannot be made.
+    Raises `UserError` for fewer than two models, one given twice or not loadable, models that
+    differ in more than their weights, and a folder that cannot be written.
     """
     if len(folders) < 2:
         raise UserError(f"an average needs two models or more, not {len(folders)}")
@@ -72,7 +70,7 @@ def _load(folder: str | Path) -> Captioner | Translator:
 
 
 def _tensors(model: Captioner | Translator) -> dict[str, Tensor]:
-    """The weights and buffers themselves, by part and name."""
+    """The weights and buffers, not copies, by part and name."""
     parts: dict[str, nn.Module] = {}
     if isinstance(model, Translator):
         parts["model"] = model.model
@@ -88,7 +86,7 @@ def _wide(tensor: Tensor) -> Tensor:
 def _check_same(
     first: Captioner | Translator, path: str | Path, other: Captioner | Translator, own: str | Path
 ) -> None:
-    """Raise `UserError` naming what two models differ in, other than their weights."""
+    """Raise `UserError` for the first difference of two models besides their weights."""
     refusal = f"{own} cannot be averaged with {path}"
     if isinstance(first, Translator) != isinstance(other, Translator):
         raise UserError(f"{refusal}: one is a captioner and one a translator")
@@ -99,11 +97,11 @@ def _check_same(
     vocabularies = _vocabularies(other)
     for side, vocabulary in _vocabularies(first).items():
         if vocabulary != vocabularies[side]:
-            raise UserError(f"{refusal}: its {side} is another one")
+            raise UserError(f"{refusal}: its {side} differs")
 
 
 def _settings(model: Captioner | Translator) -> dict[str, Any]:
-    """What of a model's config its weights hang on, by name."""
+    """The config fields that the weights depend on, by name."""
     if isinstance(model, Translator):
         return {
             "maximum_source_length": model.maximum_source_length,

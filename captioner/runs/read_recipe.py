@@ -1,4 +1,4 @@
-"""From a config to a run, whichever task it is for."""
+"""Reads a config of either task."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from captioner.schema import from_mapping
 def read_any_recipe(
     path: str | Path, changes: Sequence[str] = ()
 ) -> CaptioningRecipe | TranslationRecipe:
-    """Read and validate a YAML config, of a captioner or, with `task: translate`, a translator.
+    """Read and validate a YAML config of a captioner or, with `task: translate`, a translator.
 
-    changes: as of `captioner.runs.captioning_recipe.read_recipe`.
-    Raises `UserError` naming the file and the field that is unknown, ill-typed or out of range.
+    changes, errors: as for `captioner.runs.captioning_recipe.read_recipe`.
     """
     mapping = read_mapping(path, changes)
     where = f"config {path}"

@@ -1,4 +1,4 @@
-"""The photos and captions of a recipe, from whichever format they come."""
+"""Reads the photos and captions of a recipe, in any format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from captioner.vision.find_images import find_images
 from captioner.vision.images import load_image
 
 UNSEEN_SEED = 1_000_003
-"""The seed of `unseen_shapes`, which no config may name."""
+"""The seed of `unseen_shapes`; not to be trained on."""
 
 
 def read_split(
@@ -32,30 +32,30 @@ def read_split(
 ) -> Source:
     """One split of a data set on disk.
 
-    images: the folder of the photos; only a table can do without.
+    images: the folder of the photos; optional for a table.
     Raises `UserError` for an unknown format, and as the format's reader does.
     """
     if format not in READERS:
         raise UserError(f"data format {format!r} is not one of {', '.join(READERS)}")
     if images is None and format != "table":
         raise UserError(f"data format {format!r} needs the folder of the photos")
-    found = READERS[format](annotations, images, split, on_problem)
-    paths = [image.path for image in found.images]
+    captioned = READERS[format](annotations, images, split, on_problem)
+    paths = [image.path for image in captioned.images]
     if not paths:
         raise UserError(f"{annotations}: there are no captioned images in split {split!r}")
     return Source(
         image_ids=[
-            image.image_id if image.number is None else image.number for image in found.images
+            image.image_id if image.number is None else image.number for image in captioned.images
         ],
-        captions=[list(image.captions) for image in found.images],
-        words=[caption_words(image) for image in found.images],
+        captions=[list(image.captions) for image in captioned.images],
+        words=[caption_words(image) for image in captioned.images],
         open_photo=lambda row: load_image(paths[row]),
-        report=found.problems.summary() if len(found.problems) else "",
+        report=captioned.problems.summary() if len(captioned.problems) else "",
     )
 
 
 def read_sources(data: DataConfig) -> tuple[Source, Source]:
-    """The training and the validation photos, out of archives where they are still in them.
+    """The training and the validation photos; unpacks archives whose folders are missing.
 
     Raises `UserError` as `unpack_missing` and the format's reader do.
     """
@@ -81,7 +81,7 @@ def read_sources(data: DataConfig) -> tuple[Source, Source]:
 
 
 def mirrored(pixels: Tensor) -> Tensor:
-    """Photos (B, 3, height, width), left and right exchanged."""
+    """Photos (B, 3, height, width) mirrored left to right."""
     return torch.flip(pixels, dims=(-1,))
 
 
@@ -100,17 +100,17 @@ def photo_source(paths: Sequence[str]) -> Source:
 
     paths: files, folders and patterns. Raises `UserError` if they name no photo.
     """
-    found = find_images(paths)
-    if not found:
+    files = find_images(paths)
+    if not files:
         raise UserError(f"there are no photos in {', '.join(map(str, paths))}")
     return Source(
-        image_ids=[str(path) for path in found],
-        captions=[[] for _ in found],
-        words=[[] for _ in found],
-        open_photo=lambda row: load_image(found[row]),
+        image_ids=[str(file) for file in files],
+        captions=[[] for _ in files],
+        words=[[] for _ in files],
+        open_photo=lambda row: load_image(files[row]),
     )
 
 
 def unseen_shapes(image_size: int, count: int) -> list[ShapesExample]:
-    """Generated pictures (image_size x image_size) that are in no training set."""
+    """Generated pictures of image_size x image_size that no training set has."""
     return generate(count, UNSEEN_SEED, ShapesConfig(image_size=image_size))

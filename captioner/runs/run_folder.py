@@ -28,7 +28,7 @@ CHANGEABLE = (
     "features.batch_size",
     "features.folder",
 )
-"""Fields that may change when a run is resumed."""
+"""Fields that may change on resuming."""
 
 
 @contextlib.contextmanager
@@ -76,8 +76,8 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, processes: int = 1)
     if not resume:
         raise UserError(f"{folder} holds a run: give --resume to continue it, or another folder")
     path = folder / CONFIG
-    made_with = from_mapping(type(recipe), read_json(path, "config of the run"), str(path))
-    before, now = flat(to_mapping(made_with)), flat(to_mapping(recipe))
+    saved = from_mapping(type(recipe), read_json(path, "config of the run"), str(path))
+    before, now = flat(to_mapping(saved)), flat(to_mapping(recipe))
     for name in sorted(before.keys() | now.keys()):
         if name in CHANGEABLE or name.startswith("data.archives."):  # They are unpacked already.
             continue

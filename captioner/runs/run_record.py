@@ -19,14 +19,14 @@ RECORD = "environment.json"
 
 
 def write_record(folder: Path, seed: int, engine: Engine, resumed: bool) -> None:
-    """Write the environment, after the entries of earlier parts of a resumed run.
+    """Write the environment; a resumed run appends to its earlier entries.
 
-    Raises `UserError` when the file cannot be read or written.
+    Raises `UserError` if the file cannot be read or written.
     """
     path = folder / RECORD
     before: Any = read_json(path, "record of the run") if resumed and path.exists() else []
     if not isinstance(before, list):
-        raise UserError(f"record of the run {path} is not a list; delete it to go on without it")
+        raise UserError(f"record of the run {path} is not a list; delete it to continue")
     device = str(engine.device)
     if engine.device.type == "cuda":
         device = torch.cuda.get_device_name(engine.device)

@@ -1,4 +1,4 @@
-"""The weights and the words that a run starts with, from a model that was trained before."""
+"""Initial weights and vocabulary of a run, from a trained model."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ WORDS = "vocabulary.json"
 
 @dataclass(frozen=True)
 class Start:
-    """What a run starts with.
+    """Initial weights and vocabulary.
 
-    source: where it comes from. vocabulary: the run's own from now on, since the weights know
-    words by their numbers. decoder: its weights; empty where a run is resumed, whose checkpoint
-    brings them. encoder: likewise; empty as well where the run did not train its encoder.
+    vocabulary: becomes the run's, since the weights are by word index. decoder: weights; empty for
+    a resumed run, whose checkpoint has them. encoder: likewise; empty also if the earlier run did
+    not train it.
     """
 
     source: Path
@@ -32,10 +32,10 @@ class Start:
     encoder: dict[str, Tensor]
 
     def put_into(self, decoder: nn.Module, encoder: nn.Module, trained: bool) -> None:
-        """Put the weights into the decoder, and into the encoder where it is trained along.
+        """Fill the decoder and, if it is trained, the encoder.
 
-        Raises `UserError` naming the first tensor that does not fit, and where an encoder that is
-        not trained is another than the decoder has learned to read.
+        Raises `UserError` for the first tensor that does not fit, and if an encoder that is not
+        trained differs from the one that the decoder was trained on.
         """
         if self.decoder:
             fill(decoder, self.decoder, f"start_from {self.source} does not fit this decoder")
@@ -47,7 +47,7 @@ class Start:
                 if (
                     name not in self.encoder
                     or name not in own
-                    or not _alike(self.encoder[name], own[name])
+                    or not _equal_up_to_rounding(self.encoder[name], own[name])
                 ):
                     raise UserError(
                         f"start_from {self.source} was trained on another encoder than this "
@@ -56,9 +56,9 @@ class Start:
 
 
 def read_start(path: Path) -> Start:
-    """Read a model folder, or the checkpoint of a run, in whose folder its vocabulary lies.
+    """Read a model folder, or a run's checkpoint with the vocabulary beside it.
 
-    Raises `UserError` for what is neither.
+    Raises `UserError` for anything else.
     """
     if path.is_dir():
         captioner = load_model(path)
@@ -85,8 +85,8 @@ def read_start(path: Path) -> Start:
     return Start(path, Vocabulary.load(path.parent / WORDS), decoder, encoder)
 
 
-def _alike(first: Tensor, second: Tensor) -> bool:
-    """Whether two tensors are the same but for the rounding of a saved model."""
+def _equal_up_to_rounding(first: Tensor, second: Tensor) -> bool:
+    """Whether two tensors differ at most by a saved model's rounding to float16."""
     second = second.to(first.device)
     if first.shape != second.shape:
         return False

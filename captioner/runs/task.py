@@ -1,4 +1,4 @@
-"""What a run asks of its task: a captioner or a translator to train."""
+"""The interface between a run and its task, captioning or translation."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ class PreparedRun:
 
     loss: a module with `loss(batch)`. batches: the training set. parameter_groups: of the
         optimiser; None for all parameters.
-    validation_batches: the numbers of the validation items that are generated together.
-    generate: batches of numbers -> the texts of each batch.
-    score: all texts -> scores, and the record of them that is kept beside the model (empty: the
-        scores themselves).
-    save: writes the model into a folder. write_texts: writes the texts into the run's folder.
+    validation_batches: indices of the validation items of each batch.
+    generate: batches of indices -> the texts of each batch.
+    score: all texts -> scores, and their record beside the model (empty: the scores).
+    save: writes the model to a folder. write_texts: writes the texts to the run's folder.
     show: the first items with their texts, for TensorBoard.
     """
 
@@ -45,7 +44,7 @@ class Task(Protocol):
     """Reads data and makes the model, its batches and its validation."""
 
     def read(self, folder: Path, resumed: bool) -> None:
-        """Read the data, before the folder is locked. Raises `UserError` for what is wrong."""
+        """Read the data, before the folder is locked. Raises `UserError`."""
         ...
 
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> PreparedRun:

@@ -1,4 +1,4 @@
-"""Trains a captioner or a translator as its recipe says: one trainer for every task."""
+"""Trains a captioner or a translator by its recipe."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ def train_run(
     resume: bool = False,
     device: torch.device | str = "cpu",
 ) -> Path:
-    """Train as the recipe says; returns the folder of the best model.
+    """Train by a recipe; returns the folder of the best model.
 
-    folder: gets `config.json`, the vocabulary, `environment.json` (versions), the checkpoint, the
-        log and `model/`, which is replaced whenever a validation is the best so far, with its
-        scores; a captioner's also `features/` and `results.json`, a translator's
-        `translations.txt`.
-    resume: continue from the folder's checkpoint, with the recipe that it was made with except for
-        `CHANGEABLE`. Without it a folder with a checkpoint is refused.
-    device: under `torchrun`, a kind of device, of which each process takes its own.
-    Raises `UserError` for what is wrong with the data, the weights or the folder, and for a folder
-    in which another run is training. Several processes end as `captioner.training.train` says.
+    folder: receives `config.json`, the vocabulary, `environment.json` (versions), the checkpoint,
+        the log, and `model/` with the best model so far and its scores; also a captioner's
+        `features/` and `results.json`, or a translator's `translations.txt`.
+    resume: continue from the folder's checkpoint; only fields in `CHANGEABLE` may differ. Without
+        it, a folder with a checkpoint is refused.
+    device: under `torchrun`, the type of device; each process takes its own.
+    Raises `UserError` for bad data, weights or folders, and if another run has locked the folder.
+    Several processes end as `captioner.training.train` says.
     """
     folder = Path(folder)
     task = task_of(recipe)

@@ -18,12 +18,12 @@ from captioner.training import Part, Step
 
 @dataclass(frozen=True)
 class TranslationBatches:
-    """Pairs of about one length in batches of about so many tokens.
+    """Batches of pairs of similar length.
 
-    tokens: of a batch, padding included, on the longer side of its pairs. seed: of their order.
+    tokens: of a batch, padding included, on the longer side of its pairs. seed: of the order.
 
-    Implements `captioner.training.SharedBatches`. Examples are target tokens, since the loss is a
-    mean over tokens: the gradient does not depend on how a batch is divided.
+    Implements `captioner.training.SharedBatches`. Counts target tokens as examples, since the loss
+    is a mean over tokens: the gradient does not depend on how a batch is divided.
     """
 
     unit: ClassVar[str] = "tokens"

@@ -1,4 +1,4 @@
-"""Every field of a config with `task: translate`, in one place."""
+"""The fields of a translator's training config."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class TranslationRecipe(Config):
         return self
 
     def _without_effect(self) -> Iterator[tuple[str, Config, tuple[str, ...], str]]:
-        """Sections by their names, those of their fields that have no effect, and why."""
+        """Name and config of each section, its fields without effect, and the reason."""
         yield "training", self.training, ("batch_size",), "data.batch_tokens is for that"
         yield "training", self.training, ("encoder_learning_rate",), "there is no such encoder"
         names: tuple[str, ...] = ("numbers",)

@@ -1,4 +1,4 @@
-"""Translation as a task: reads parallel text, learns its tokens, makes the translator."""
+"""The translation task: reads parallel text, learns vocabularies, makes the translator."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SHOWN = 8
 
 @dataclass
 class TranslationTask:
-    """Follows `captioner.runs.task.Task`."""
+    """A `captioner.runs.task.Task`."""
 
     recipe: TranslationRecipe
     texts: dict[str, ParallelText] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class TranslationTask:
         translator = Translator(
             recipe.model, model, source, target, maximum_length, recipe.search, capitals=capitals
         )
-        # Sentences of about one length together: less padding.
+        # Sentences of similar length together: less padding.
         order = sorted(range(len(validated)), key=lambda number: len(validated[number].source))
         return PreparedRun(
             loss=TranslationLoss(model, recipe.objective),
@@ -144,7 +144,7 @@ def read_texts(data: ParallelData) -> tuple[ParallelText, ParallelText]:
 def learn_vocabularies(
     pairs: Sequence[SentencePair], text: TextConfig
 ) -> tuple[TextVocabulary, TextVocabulary]:
-    """The vocabularies of source and target; the same object where they are joint."""
+    """The vocabularies of source and target; one object if joint."""
     sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
     if text.joint:
         both = _learn([*sides[0], *sides[1]], text)

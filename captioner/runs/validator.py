@@ -1,4 +1,4 @@
-"""Validates a run between epochs by what a user would get: free generation, no teacher forcing."""
+"""Validates a run between epochs on generated texts, without teacher forcing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCORES_FILE = "scores.json"
 
 
 class Validator:
-    """Generates, scores and keeps; the functions that `captioner.training.Validation` takes."""
+    """Generates, scores and keeps the best; the functions of `captioner.training.Validation`."""
 
     def __init__(self, run: PreparedRun, folder: Path, engine: Engine) -> None:
         self.prepared, self.folder, self.engine = run, folder, engine
@@ -57,10 +57,10 @@ def generate_together(
     batches: Sequence[Sequence[int]],
     engine: Engine,
 ) -> list[str]:
-    """The texts of all items, in the order of their numbers.
+    """Generate the texts of all items; every process returns all, in order.
 
-    batches: numbers from 0 on. Processes take whole batches in turn, so that scores do not depend
-    on the number of processes; each returns all texts.
+    batches: indices. Processes take whole batches in turn, so that scores do not depend on the
+    number of processes.
     """
     own: dict[int, str] = {}
     with engine.fail_together():

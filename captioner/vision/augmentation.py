@@ -1,4 +1,4 @@
-"""Training photos changed by chance, so that a network learns what stays when they are."""
+"""Random augmentation of training photos."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Augmentation(Config):
 
     @property
     def changes(self) -> bool:
-        """Whether a photo can come out other than it was."""
+        """Whether any augmentation is on."""
         return self != Augmentation()
 
     def __call__(self, photo: Image.Image, generator: torch.Generator) -> Image.Image:
-        """The photo, in RGB, changed as `generator` draws; a cut is as large as it is."""
+        """Augment an RGB photo; a crop is not scaled back."""
         drawn = torch.rand(8, generator=generator).tolist()
         if self.crop < 1:
             photo = photo.crop(self._box(photo.size, drawn[:4]))
@@ -50,9 +50,9 @@ class Augmentation(Config):
         return photo
 
     def _box(self, size: tuple[int, int], drawn: list[float]) -> tuple[int, int, int, int]:
-        """Left, top, right and bottom of a cut, in pixels, from four numbers in [0, 1)."""
+        """Left, top, right and bottom of a crop, in pixels, from four numbers in [0, 1)."""
         share = self.crop + (1 - self.crop) * drawn[0]
-        # A wide cut of nearly the whole photo would not fit, and is cut off.
+        # A wide crop of nearly the whole photo is clipped to it.
         stretch = _ASPECT ** (drawn[1] - 0.5)
         width = max(1, min(size[0], round(size[0] * share**0.5 * stretch)))
         height = max(1, min(size[1], round(size[1] * share**0.5 / stretch)))

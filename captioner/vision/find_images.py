@@ -1,4 +1,4 @@
-"""Image files named by files, folders and patterns on the command line."""
+"""Finds the image files that files, folders and patterns name."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from captioner.vision.images import IMAGE_SUFFIXES
 
 
 def find_images(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """The image files that files, folders and patterns (`*`, `?`, `[...]`, `**`) name.
+    """The image files that files, folders and patterns (`*`, `?`, `[...]`, `**`) name, in order.
 
-    They come in the order given; what one folder or pattern names is sorted. Of a folder come the
-    files in it and in the folders below it whose suffix is in `IMAGE_SUFFIXES` (in either case),
-    hidden files and folders passed over. What a pattern matches is treated as if it had been
-    typed, as a shell would do. A file named outright is taken whatever its suffix is, and a path
-    or pattern that names nothing comes back as it is, for whoever loads it to report.
+    A folder stands for the files in and below it with a suffix in `IMAGE_SUFFIXES`, sorted,
+    without hidden ones. A pattern is expanded as by a shell, sorted. A named file may have any
+    suffix; a path or pattern that matches nothing is returned as it is, and fails on loading.
 
-    Raises `UserError` naming a folder without images, or one that cannot be read.
+    Raises `UserError` for a folder without images or one that cannot be read.
     """
-    found: list[Path] = []
+    images: list[Path] = []
     for path in paths:
         typed = os.fspath(path)
         if not os.path.lexists(typed) and "\0" not in typed and glob.has_magic(typed):
@@ -30,8 +28,8 @@ def find_images(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
         else:
             matches = []
         for match in matches or [typed]:
-            found.extend(_images_below(match) if os.path.isdir(match) else [Path(match)])
-    return found
+            images.extend(_images_below(match) if os.path.isdir(match) else [Path(match)])
+    return images
 
 
 def _images_below(folder: str) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Loading photos safely, whatever is in the file."""
+"""Loads photos from untrusted files."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from PIL import Image, UnidentifiedImageError
 from captioner.errors import UserError
 
 ImageSource = Union[str, "os.PathLike[str]", bytes, BinaryIO, Image.Image]
-"""What a photo may be given as: a path, a file's content, a file opened in binary, an image."""
+"""A path, a file's content, a binary file, or an image."""
 
 MAXIMUM_PIXELS = 100_000_000
-"""Width times height of the largest photo that is decoded, unless another limit is given."""
+"""Default limit on width times height."""
 
 IMAGE_SUFFIXES: frozenset[str] = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".webp", ".avif"}
     | {".tif", ".tiff", ".jp2", ".bmp", ".ppm", ".pgm", ".pbm"}
 )
-"""Lower-case suffixes of the files that are captioned when a folder is given."""
+"""Lower-case suffixes of the images taken from a folder."""
 
-# Pillow can read more, but also starts other programs (EPS) or guesses without a signature (TGA).
-# The first group is what Pillow has at hand; the second costs importing all its plugins.
+# Not all of Pillow's: EPS starts other programs, TGA has no signature.
+# The first group is loaded with Pillow; the second imports all its plugins.
 _FORMAT_GROUPS = (
     ("JPEG", "PNG", "GIF", "BMP", "PPM"),
     ("WEBP", "TIFF", "AVIF", "JPEG2000", "MPO", "HEIF"),
@@ -48,7 +48,7 @@ _SIGNATURES = {
 }
 
 _CUT_OFF = re.compile("truncated|EOF|not enough image data|but only got", re.IGNORECASE)
-"""What Pillow says where a file ends too early."""
+"""Pillow's messages for a truncated file."""
 
 _ORIENTATION_TAG = 0x0112  # EXIF 2.32, table 4: how the camera was held
 _UPRIGHT = {
@@ -65,36 +65,34 @@ _UPRIGHT = {
 def load_image(
     source: ImageSource, maximum_pixels: int = MAXIMUM_PIXELS, *, name: str | None = None
 ) -> Image.Image:
-    """The photo in `source`, upright, in mode RGB with 8 bits a channel, as an image of its own.
+    """Load a photo upright, in RGB, as a new image without metadata.
 
-    What is in the file is turned into that as a viewer would show it: the EXIF orientation is
-    applied, transparent places are white, 16-bit greys are scaled to 8 bits, and of an animation
-    the first frame is taken (of a Pillow image, the frame it stands at). Greys of 32 bits and
-    floats carry no range: values within 0 to 255 are kept (floats within 0 to 1 are multiplied by
-    255), integers within 0 to 65535 are taken as 16 bits, and others are stretched from their
-    lowest to their highest. The result carries no metadata, so loading it again changes nothing.
+    Applies the EXIF orientation, puts transparent images on white, scales 16-bit greys to 8 bits,
+    and takes the first frame of an animation (the current one of a Pillow image). Greys of 32 bits
+    and floats have no fixed range: values within 0 to 255 are kept, floats within 0 to 1 and
+    integers within 0 to 65535 are scaled from these, others from their minimum and maximum.
 
-    `maximum_pixels` limits width times height, and is compared before anything is decoded.
-    `name` is what errors call the photo; without it, the path, or "the image".
+    maximum_pixels: limit on width times height, checked before decoding.
+    name: the photo's name in errors; by default the path, or "the image".
 
-    Raises `UserError` naming the photo when it is missing, a folder, empty, not an image, cut off,
-    damaged, without pixels, or larger than `maximum_pixels` (or than Pillow's own limit).
+    Raises `UserError` for a photo that is missing, a folder, empty, not an image, truncated,
+    damaged, without pixels, or larger than `maximum_pixels` or Pillow's own limit.
     """
-    called = _name_of(source) if name is None else name
-    with _pillow_kept_quiet():
+    name = _name_of(source) if name is None else name
+    with _pillow_silenced():
         if isinstance(source, Image.Image):
-            return _decode(source, called, maximum_pixels)
+            return _decode(source, name, maximum_pixels)
         with (
-            _binary_file(source, called) as file,
-            _identify(file, called, maximum_pixels) as image,
+            _binary_file(source, name) as file,
+            _identify(file, name, maximum_pixels) as image,
         ):
-            return _decode(image, called, maximum_pixels)
+            return _decode(image, name, maximum_pixels)
 
 
 def _name_of(source: Any) -> str:
     if isinstance(source, (str, os.PathLike)):
         return os.fsdecode(source) or "''"
-    # Files carry `name` (a number where they were opened from a descriptor), images `filename`.
+    # Files have `name` (an integer if opened from a descriptor), images `filename`.
     for attribute in ("name", "filename"):
         value = getattr(source, attribute, None)
         if isinstance(value, (str, os.PathLike)) and os.fspath(value):
@@ -134,7 +132,7 @@ def _binary_file(source: Any, name: str) -> Iterator[BinaryIO]:
 
 
 def _content_of(file: Any, name: str) -> bytes:
-    """All of an open file, from its beginning where it can be wound back (as Pillow does)."""
+    """The content of an open file, from its start if it is seekable, as in Pillow."""
     with contextlib.suppress(AttributeError, OSError):
         file.seek(0)
     content = file.read()
@@ -144,7 +142,7 @@ def _content_of(file: Any, name: str) -> bytes:
 
 
 def _identify(file: BinaryIO, name: str, maximum_pixels: int) -> Image.Image:
-    """The image in `file`, with its header read and nothing decoded."""
+    """The image in `file`: reads the header, decodes nothing."""
     for load_plugins, formats in zip((Image.preinit, Image.init), _FORMAT_GROUPS, strict=True):
         load_plugins()
         try:
@@ -153,7 +151,7 @@ def _identify(file: BinaryIO, name: str, maximum_pixels: int) -> Image.Image:
             continue
         except Image.DecompressionBombError as error:
             raise _too_large_for_pillow(name, error, maximum_pixels) from None
-        # Pillow's plugins raise whatever comes up when a header is damaged.
+        # Pillow's plugins raise any exception for a damaged header.
         except Exception as error:
             raise _undecodable(name, error) from None
     file.seek(0)
@@ -181,7 +179,7 @@ def _decode(image: Image.Image, name: str, maximum_pixels: int) -> Image.Image:
         pixels = _to_rgb(upright)
     except Image.DecompressionBombError as error:
         raise _too_large_for_pillow(name, error, maximum_pixels) from None
-    # Pillow's decoders raise whatever comes up when the data is damaged.
+    # Pillow's decoders raise any exception for damaged data.
     except Exception as error:
         raise _undecodable(name, error) from None
     pixels.info = {}
@@ -189,7 +187,7 @@ def _decode(image: Image.Image, name: str, maximum_pixels: int) -> Image.Image:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """`image` turned as its EXIF orientation says; unreadable EXIF data says nothing."""
+    """Apply the EXIF orientation; ignores unreadable EXIF data."""
     try:
         orientation = image.getexif().get(_ORIENTATION_TAG)
     except Exception:
@@ -199,13 +197,13 @@ def _upright(image: Image.Image) -> Image.Image:
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
-    """A new RGB image of what `image`, of any mode, shows on a white page."""
+    """A new RGB image of an image of any mode, on white."""
     if image.mode.startswith("I") or image.mode == "F":
         image = _to_8_bits(image)
     if image.mode == "La":
         image = image.convert("LA")
     if not image.has_transparency_data:
-        return image.convert("RGB")  # a copy where it is RGB already
+        return image.convert("RGB")  # a copy if it is RGB already
     image = image.convert("RGBA")
     page = Image.new("RGB", image.size, "white")
     page.paste(image, mask=image.getchannel("A"))
@@ -213,23 +211,23 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _to_8_bits(image: Image.Image) -> Image.Image:
-    """A greyscale image of 16 or 32 bits or of floats as L, or LA where a grey is see-through."""
+    """Convert greys of 16 or 32 bits or floats to L, or LA if one grey is transparent."""
     values = numpy.asarray(image)  # (height, width)
     low, high = _grey_range(values, image.mode)
     with numpy.errstate(all="ignore"):
-        halves = values.astype(numpy.float32) / 2  # so that no difference of two floats overflows
+        halves = values.astype(numpy.float32) / 2  # so that no difference overflows
         shares = (halves - low / 2) / (high / 2 - low / 2)
     shares = numpy.nan_to_num(shares, nan=0.0, posinf=1.0, neginf=0.0).clip(0, 1)
     grey = Image.fromarray((shares * 255 + 0.5).astype(numpy.uint8))
-    see_through = image.info.get("transparency")
-    if isinstance(see_through, int):
-        opaque = (values != see_through).astype(numpy.uint8) * numpy.uint8(255)
+    transparent = image.info.get("transparency")
+    if isinstance(transparent, int):
+        opaque = (values != transparent).astype(numpy.uint8) * numpy.uint8(255)
         grey.putalpha(Image.fromarray(opaque))
     return grey
 
 
 def _grey_range(values: numpy.ndarray[Any, Any], mode: str) -> tuple[float, float]:
-    """The values that are black and white; the rules are those of `load_image`."""
+    """The values of black and white, by the rules of `load_image`."""
     if mode.startswith("I;16"):
         return 0.0, 65535.0
     finite = values[numpy.isfinite(values)]
@@ -252,7 +250,7 @@ def _undecodable(name: str, error: Exception) -> UserError:
 
 
 def _too_large_for_pillow(name: str, error: Exception, maximum_pixels: int) -> UserError:
-    """Pillow refuses the largest images itself, while opening them, and tells only the counts."""
+    """The error for Pillow's own limit, which Pillow checks on opening."""
     counts = [int(digits) for digits in re.findall(r"\d+", str(error))]
     if len(counts) != 2:
         return UserError(f"{name} is too large ({_reason(error)})")
@@ -272,12 +270,11 @@ _quiet_changes = contextlib.ExitStack()
 
 
 @contextlib.contextmanager
-def _pillow_kept_quiet() -> Iterator[None]:
-    """Hold back what Pillow would print, its warnings and its log, while any thread is in here.
+def _pillow_silenced() -> Iterator[None]:
+    """Suppress Pillow's warnings and log while any thread is inside.
 
-    Warning filters and loggers belong to the process: the first thread to come changes them and
-    the last to go restores them, so threads that load photos at once cannot leave them changed.
-    A program that has set up logging still gets Pillow's log.
+    Warning filters and loggers are global: the first thread changes them, the last restores them.
+    A program that has configured logging still gets Pillow's log.
     """
     global _quiet_users
     with _quiet_lock:

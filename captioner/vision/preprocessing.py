@@ -1,4 +1,4 @@
-"""The one preprocessing: from a photo to what the encoder is fed."""
+"""Preprocesses photos for the encoder."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from captioner.schema import Config, to_mapping
 from captioner.vision.images import load_image
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
-"""Mean red, green and blue of the ImageNet photos, 1.0 being full; torchvision's VGGs expect it."""
+"""Mean red, green and blue of ImageNet, in [0, 1], as torchvision's models expect."""
 
 IMAGENET_STANDARD_DEVIATION = (0.229, 0.224, 0.225)
-"""Their standard deviations, in the same unit."""
+"""Their standard deviations."""
 
 _INTERPOLATIONS = {
     "bilinear": Image.Resampling.BILINEAR,
@@ -69,16 +69,16 @@ class Preprocessing(Config):
     def __call__(self, image: Image.Image) -> Tensor:
         """The photo as (3, size, size), float32, normalised.
 
-        A photo that is not RGB yet is made so as `load_image` does. Raises `UserError` as it does.
+        Converts to RGB as `load_image` does, and raises `UserError` as it does.
         """
         if image.mode != "RGB":
             image = load_image(image)
-        seen = image.resize(
+        resized = image.resize(
             (self.size, self.size),
             resample=_INTERPOLATIONS[self.interpolation],
             box=self.region(*image.size),
         )
-        pixels = torch.from_numpy(numpy.array(seen))  # (size, size, 3)
+        pixels = torch.from_numpy(numpy.array(resized))  # (size, size, 3)
         channels = pixels.permute(2, 0, 1).contiguous().float() / 255  # (3, size, size)
         mean = torch.tensor(self.mean).view(3, 1, 1)
         return (channels - mean) / torch.tensor(self.standard_deviation).view(3, 1, 1)
@@ -90,12 +90,9 @@ class Preprocessing(Config):
         return torch.stack([self(image) for image in images])  # (B, 3, size, size)
 
     def region(self, width: int, height: int) -> tuple[float, float, float, float]:
-        """Left, top, right and bottom, in pixels of the photo, of what the encoder sees of it.
+        """Left, top, right and bottom of what the encoder sees, in pixels of the upright photo.
 
-        `width` and `height` are those of the photo, upright. The edges need not lie between two
-        pixels: this is the very box that is resized, so that a map drawn into it lies true.
-
-        Raises `UserError` when the photo has no pixels.
+        The edges may be fractions of pixels. Raises `UserError` if the photo has no pixels.
         """
         if width < 1 or height < 1:
             raise UserError(f"a photo of {width} x {height} has no pixels")
@@ -106,6 +103,6 @@ class Preprocessing(Config):
         return left, top, left + side, top + side
 
     def fingerprint(self) -> str:
-        """64 hexadecimal digits (SHA-256 of the fields) that differ when any field does."""
+        """SHA-256 of the fields, in hexadecimal."""
         text = json.dumps(to_mapping(self), sort_keys=True)
         return hashlib.sha256(text.encode("utf-8")).hexdigest()

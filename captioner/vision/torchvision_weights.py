@@ -15,15 +15,13 @@ from captioner.errors import UserError
 
 
 def torchvision_weights(name: str) -> dict[str, Tensor]:
-    """Torchvision's ImageNet weights, downloaded on first use and kept.
+    """Torchvision's ImageNet weights, downloaded on first use.
 
-    The name of the file ends in the first digits of its SHA-256, which are checked, also of a file
-    that is there already.
+    Checks the file's SHA-256 against the digits in its name, also of a file downloaded before.
 
-    Raises `UserError` for a file of other content and, without a network connection, with the
-    address to fetch and the place to put it.
+    Raises `UserError` for other content, and without a network connection.
     """
-    # Imported here: torchvision takes about as long to import as torch, and only this needs it.
+    # Imported here: torchvision takes about as long to import as torch.
     from torchvision.models import get_model_weights
 
     entry: Any = get_model_weights(name).IMAGENET1K_V1
@@ -40,7 +38,7 @@ def torchvision_weights(name: str) -> dict[str, Tensor]:
             f"({getattr(error, 'reason', None) or error}); fetch {entry.url} on a machine with "
             f"a network connection and put it at {place}, or give a weights file by path"
         ) from None
-    except Exception as error:  # A wrong hash, or whatever a damaged file makes its reader raise.
+    except Exception as error:  # A wrong hash, or any error of reading a damaged file.
         delete = f"delete {place} and " if place.exists() else ""
         raise UserError(
             f"the ImageNet weights of {name} are damaged ({damage(error)}); {delete}try again"
@@ -60,19 +58,19 @@ def _check_digest(place: Path, name: str, url: str) -> None:
         raise UserError(
             f"the ImageNet weights {place} cannot be read ({error.strerror or error})"
         ) from None
-    found = digest.hexdigest()[: len(expected)]
-    if found != expected:
+    actual = digest.hexdigest()[: len(expected)]
+    if actual != expected:
         raise UserError(
             f"{place} does not hold the ImageNet weights of {name}: its SHA-256 begins with "
-            f"{found}, not with {expected}; delete {place} and try again, or put there what "
+            f"{actual}, not with {expected}; delete {place} and try again, or put there what "
             f"{url} gives"
         )
 
 
 def damage(error: Exception) -> str:
-    """Why a file of weights cannot be read, in a few words."""
+    """The reason why a weights file cannot be read."""
     if isinstance(error, pickle.UnpicklingError):
-        # What torch says here is advice to run the code that such a file may hold.
+        # Torch's own message advises to run the file's code.
         return "it is damaged, or holds something besides tensors, which is never run"
     lines = str(error).splitlines()
     return lines[0] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""Where the weights of an encoder come from: torchvision's ImageNet weights, or a file."""
+"""Builds an encoder with torchvision's ImageNet weights, a file's, or random ones."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from captioner.vision.vgg import VGGConfig
 from captioner.weight_files import fill, read_tensors
 
 IMAGENET = "imagenet"
-"""The name, in place of a path, for torchvision's ImageNet weights."""
+"""Instead of a path: torchvision's ImageNet weights."""
 
 RANDOM = "random"
-"""The name, in place of a path, for freshly drawn weights, to be trained from scratch."""
+"""Instead of a path: random weights."""
 
 
 def build_encoder(config: VGGConfig, weights: str) -> Encoder:
     """An encoder with its weights, in evaluation mode.
 
-    weights: `imagenet`, `random`, or the path of a `.safetensors` or `.pth` file that holds the
-    convolutions under torchvision's names (`features.0.weight`, ...; others are passed over), or of
-    a model folder, whose encoder is taken.
-    Raises `UserError` when weights cannot be had or do not fit.
+    weights: `imagenet`, `random`, a `.safetensors` or `.pth` file with torchvision's names
+        (`features.0.weight`, ...; others are ignored), or a model folder.
+    Raises `UserError` if the weights cannot be read or do not fit.
     """
     encoder = make_encoder(config)
     if weights == IMAGENET:

@@ -579,9 +579,9 @@ def test_exact_match_is_of_words_whatever_stands_between_them(tmp_path: Path) ->
 
 
 def test_a_config_with_nothing_to_store_or_nowhere_says_which(table: Path) -> None:
-    with pytest.raises(UserError, match=r"names no features\.folder"):
+    with pytest.raises(UserError, match=r"has no features\.folder"):
         store_recipe_features(recipe_for(table))
-    with pytest.raises(UserError, match=r"features\.store false, so there is nothing to store"):
+    with pytest.raises(UserError, match=r"features\.store false, so it stores no features"):
         store_recipe_features(recipe_for(table, features={"store": False}))
     encoder = {**SMALL["encoder"], "train": True}  # type: ignore[dict-item]
     with pytest.raises(UserError, match="trains its encoder"):
