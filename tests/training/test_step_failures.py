@@ -161,6 +161,6 @@ def test_the_steps_of_a_run_without_end_are_not_counted(tmp_path: Path) -> None:
 
     for schedule in ("cosine", "plateau"):
         asked.clear()
-        config = settings(epochs=10**9, schedule=schedule)
+        config = settings(epochs=10**6, schedule=schedule)
         with pytest.raises(UserError, match="enough"):
             train(Model(), Counted(stop), config, tmp_path / schedule)
