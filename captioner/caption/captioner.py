@@ -141,7 +141,7 @@ class Captioner:
         """
         options = self.search if search is None else search
         vocabulary = self.vocabulary
-        found = decode(
+        results = decode(
             self.decoder,
             self.decoder.remember(annotations.to(self.device)),
             start=vocabulary.start,
@@ -155,7 +155,7 @@ class Captioner:
         )
         unusual = self.confidence.unusualness(annotations) if self.confidence else []
         captions = []
-        for index, hypotheses in enumerate(found):
+        for index, hypotheses in enumerate(results):
             region = None if regions is None else regions[index]
             n_best = [self._caption(h, region) for h in hypotheses[: options.n_best]]
             if self.confidence is not None:

@@ -153,11 +153,11 @@ class FeaturesConfig(Config):
 
 
 class ValidationConfig(Config):
-    """Validation on generated captions, searched for as a user would get them."""
+    """Validation on generated captions, with the search of `search`."""
 
     score: Score = Field("CIDEr-D", description="decides which epoch is kept")
     images: int = Field(
-        0, ge=0, le=COUNT, description="validate on the first so many, two or more; 0 for all"
+        0, ge=0, le=COUNT, description="validate on the first N, two or more; 0 for all"
     )
     batch_size: int = Field(50, ge=1, le=SIZE, description="photos at a time")
 

@@ -204,8 +204,8 @@ def scores_of(captions: Sequence[str], source: Source) -> dict[str, float]:
 
     `exact match` is the share of captions that equal one of their references word for word.
     """
-    found = evaluate_captions(list(captions), source.captions).as_dict()
-    scores = {name: found[name] for name in (*SCORES[:-1], "brevity_penalty")}
+    metrics = evaluate_captions(list(captions), source.captions).as_dict()
+    scores = {name: metrics[name] for name in (*SCORES[:-1], "brevity_penalty")}
     # As the words stand, and as the text reads: "a man 's hat" and "a man's hat".
     exact = [
         caption.split() in references or tokenize(caption) in references

@@ -105,14 +105,12 @@ class TextConfig(Config):
 
 
 class TranslationValidation(Config):
-    """Validation on generated translations, searched for as a user would get them."""
+    """Validation on generated translations, with the search of `search`."""
 
     score: Literal["BLEU", "chrF", "exact match"] = Field(
         "BLEU", description="decides which epoch is kept; sacrebleu's, of normal text"
     )
-    sentences: int = Field(
-        0, ge=0, le=COUNT, description="validate on the first so many only; 0 for all"
-    )
+    sentences: int = Field(0, ge=0, le=COUNT, description="validate on the first N only; 0 for all")
     batch_size: int = Field(64, ge=1, le=SIZE, description="sentences at a time")
 
 

@@ -12,7 +12,7 @@ _ASPECT = 4 / 3
 
 
 class Augmentation(Config):
-    """How training photos are changed, each time they are read."""
+    """Random changes to a training photo each time it is read."""
 
     crop: float = Field(
         1.0,

@@ -35,7 +35,7 @@ Deviation = Annotated[float, Field(gt=0, le=1_000)]
 
 
 class Preprocessing(Config):
-    """How a photo becomes numbers; a part of the model, saved in its `config.json`."""
+    """Resizing and normalisation of photos; saved with the model in its `config.json`."""
 
     size: int = Field(
         224, ge=1, le=4_096, description="pixels, both sides of what the encoder sees"
@@ -43,7 +43,7 @@ class Preprocessing(Config):
     resize: Literal["crop", "squash"] = Field(
         "crop",
         description="crop: scale the shorter side to resize_shorter and cut out the centre; "
-        "squash: scale both sides to size, whatever the aspect ratio",
+        "squash: scale both sides to size, ignoring the aspect ratio",
     )
     resize_shorter: int = Field(
         256, ge=1, le=4_096, description="pixels, at least size; of crop only"
