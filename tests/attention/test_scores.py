@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from captioner import cpu
 from captioner.attention import (
     AdditiveScore,
     ConcatScore,
@@ -147,3 +148,16 @@ def test_gradients(score) -> None:
         return score(query, score.project_keys(values))
 
     assert torch.autograd.gradcheck(run, (query, values, *parameters))
+
+
+@pytest.mark.parametrize("make", [AdditiveScore, ConcatScore])
+def test_decoding_by_the_code_for_cpus_gives_the_same_scores(
+    make: type[AdditiveScore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score = make(6, 5, 4)
+    query, keys = torch.randn(3, 2, 6), score.project_keys(torch.randn(3, 7, 5))
+    with torch.no_grad():
+        fast = score(query, keys)
+        monkeypatch.setenv(cpu.SWITCH, "0")
+        plain = score(query, keys)
+    assert torch.allclose(fast, plain, atol=1e-5)
