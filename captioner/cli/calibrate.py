@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from captioner.cli.photo_data import FORMATS
 from captioner.cli.shared_options import Commands, add_device, add_parser
 from captioner.errors import UserError
 from captioner.files import check_output, check_writable, real_path
@@ -23,14 +24,12 @@ The model captions the validation photos. The confidence is fitted to all of the
 split by two-fold cross-validation, and written to the model folder.
 """
 
-FORMATS = ("coco", "karpathy", "flickr8k", "table")
-
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
     parser = add_parser(commands, "calibrate", "fit a model's confidence", DESCRIPTION)
     parser.add_argument("--model", required=True, help="a model folder; it is written to")
-    parser.add_argument("--format", required=True, choices=FORMATS, help="of the data set")
+    parser.add_argument("--format", required=True, choices=FORMATS[:-1], help="of the data set")
     parser.add_argument(
         "--annotations", required=True, metavar="FILE", help="the captions, in that format"
     )

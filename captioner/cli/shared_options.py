@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from captioner.decoding.options import SAMPLING, SearchOptions, TranslationSearch
+from captioner.decoding.options import SAMPLING, SearchOptions
 from captioner.errors import UserError
 from captioner.schema import Range
 
@@ -14,9 +14,6 @@ Search = TypeVar("Search", bound=SearchOptions)
 
 SEARCH = tuple(SearchOptions.model_fields)
 """Search options of every model; None if not given."""
-
-TRANSLATION_SEARCH = tuple(n for n in TranslationSearch.model_fields if n not in SEARCH)
-"""Search options of translators only; None if not given."""
 
 Commands = Any  # argparse's private _SubParsersAction
 

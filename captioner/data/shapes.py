@@ -6,12 +6,9 @@ It needs no files, and shows whether a captioner names what is there and attends
 from __future__ import annotations
 
 import itertools
-import json
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -20,7 +17,6 @@ from typing_extensions import Self
 
 from captioner.data.boxes import Box, area, intersection
 from captioner.errors import UserError
-from captioner.files import atomic_path, write_text
 from captioner.schema import Config
 
 COLOURS: dict[str, tuple[int, int, int]] = {
@@ -170,36 +166,6 @@ def describe(objects: Sequence[ShapesObject]) -> tuple[tuple[str, ...], tuple[Bo
             words += relation
             boxes += [None] * len(relation)
     return tuple(words), tuple(boxes)
-
-
-def write_shapes(
-    folder: str | os.PathLike[str], count: int, seed: int, config: ShapesConfig | None = None
-) -> Path:
-    """Write the first `count` examples of a seed as files; return the path of the table.
-
-    Writes `images/000000.png` and so on, and `captions.jsonl` with `image` (relative path),
-    `caption`, `words` and `boxes` of `ShapesExample`, for `captioner.data.table.read_table`.
-
-    Raises `UserError` as `generate` does, and if the folder cannot be written.
-    """
-    _check_count(count)
-    folder = Path(folder)
-    lines = []
-    for index in range(count):
-        example = generate_example(index, seed, config)
-        name = f"images/{index:06d}.png"
-        with atomic_path(folder / name) as temporary:
-            example.image.save(temporary)
-        record = {
-            "image": name,
-            "caption": example.caption,
-            "words": example.words,
-            "boxes": [box and [round(edge, 3) for edge in box] for box in example.boxes],
-        }
-        lines.append(json.dumps(record) + "\n")
-    table = folder / "captions.jsonl"
-    write_text(table, "".join(lines))
-    return table
 
 
 def _check_count(count: int) -> None:

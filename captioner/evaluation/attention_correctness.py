@@ -55,11 +55,6 @@ def pointing(attention: ArrayLike, centres: ArrayLike) -> Floats:
     return np.asarray(hits.sum(axis=(-2, -1)) / first.sum(axis=(-2, -1)))
 
 
-def uniform_map(rows: int, columns: int) -> Floats:
-    """The map (rows, columns) of even attention."""
-    return np.full((rows, columns), 1 / (rows * columns))
-
-
 def centre_prior(rows: int, columns: int) -> Floats:
     """The map (rows, columns) of always attending to the middle.
 

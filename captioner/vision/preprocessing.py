@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -15,7 +13,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from captioner.errors import UserError
-from captioner.schema import Config, to_mapping
+from captioner.schema import Config
 from captioner.vision.images import load_image
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -101,8 +99,3 @@ class Preprocessing(Config):
         side = min(width, height) * self.size / self.resize_shorter
         left, top = (width - side) / 2, (height - side) / 2
         return left, top, left + side, top + side
-
-    def fingerprint(self) -> str:
-        """SHA-256 of the fields, in hexadecimal."""
-        text = json.dumps(to_mapping(self), sort_keys=True)
-        return hashlib.sha256(text.encode("utf-8")).hexdigest()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import re
 
 import numpy as np
@@ -16,9 +15,7 @@ from captioner.data.shapes import (
     describe,
     generate,
     generate_example,
-    write_shapes,
 )
-from captioner.data.table import read_table
 from captioner.errors import UserError
 
 THREE = ShapesConfig(objects=(3, 3), object_size=(0.2, 0.3))
@@ -159,20 +156,6 @@ def test_named_sizes_are_far_apart() -> None:
         assert example.boxes[1] == example.objects[0].box
 
 
-def test_written_sets_read_as_a_table(tmp_path) -> None:
-    table = write_shapes(tmp_path / "set", 4, seed=9)
-    records = [json.loads(line) for line in table.read_text().splitlines()]
-    for record, example in zip(records, generate(4, seed=9), strict=True):
-        assert record["caption"] == example.caption
-        assert record["words"] == list(example.words)
-        for written, box in zip(record["boxes"], example.boxes, strict=True):
-            assert written == (None if box is None else pytest.approx(box, abs=5e-4))
-        with Image.open(table.parent / record["image"]) as image:
-            assert image.tobytes() == example.image.tobytes()
-    read = read_table(table)
-    assert [list(image.captions) for image in read.images] == [[r["caption"]] for r in records]
-
-
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -197,10 +180,8 @@ def test_objects_without_room_are_refused() -> None:
         generate_example(0, seed=0, config=crowded)
 
 
-def test_negative_numbers_are_refused(tmp_path) -> None:
+def test_negative_numbers_are_refused() -> None:
     with pytest.raises(UserError, match="count -1"):
         generate(-1, seed=0)
-    with pytest.raises(UserError, match="count -1"):
-        write_shapes(tmp_path, -1, seed=0)
     with pytest.raises(UserError, match="seed -3"):
         generate(1, seed=-3)
