@@ -8,13 +8,13 @@ from captioner.cli.shared_options import Commands, add_parser
 from captioner.errors import UserError
 
 DESCRIPTION = """\
-Averages the weights of several models with one configuration and one vocabulary: the last ones of a
-training run, which keeps as many as training.keep_last says. A confidence is dropped; fit a new one
-with captioner calibrate.
+Averages the weights of several models with one configuration and vocabulary:
+the last ones of a training run, which keeps as many as training.keep_last says.
+A confidence is dropped; fit a new one with captioner calibrate.
 
-  captioner train configs/multi30k_en_de.yaml --out runs/en_de --set training.keep_last=5
-  captioner average runs/en_de/models/* --out runs/en_de/average
-  captioner evaluate-translator runs/en_de/average val.en val.de
+  captioner train configs/multi30k_en_de.yaml --set training.keep_last=5
+  captioner average runs/multi30k_en_de/models/* --out runs/average
+  captioner evaluate-translator runs/average val.en val.de
 """
 
 

@@ -11,17 +11,18 @@ from captioner.errors import UserError
 from captioner.files import check_output, check_writable, real_path
 
 DESCRIPTION = """\
-Fits a trained model's confidence: the expected share of a caption's content words that people use
-for the photo. Captions of low confidence, or of photos unlike the training photos, are marked "not
-sure".
+Fits a trained model's confidence: the expected share of a caption's content
+words that people use for the photo. Captions of low confidence, or of photos
+unlike the training photos, are marked "not sure".
 
   captioner calibrate --model runs/flickr8k/model --format flickr8k \\
-      --annotations Flickr8k.token.txt --images photos/ --split val --training-split train
-  captioner calibrate --model runs/both/model --format table --annotations both.csv \\
-      --split val-streets val-food --json calibration.json
+      --annotations Flickr8k.token.txt --images photos/ --split val
+  captioner calibrate --model runs/both/model --format table \\
+      --annotations both.csv --split val-streets val-food --json out.json
 
-The model captions the validation photos. The confidence is fitted to all of them, measured on each
-split by two-fold cross-validation, and written to the model folder.
+The model captions the validation photos. The confidence is fitted to all of
+them, measured on each split by two-fold cross-validation, and written to the
+model folder.
 """
 
 

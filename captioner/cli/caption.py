@@ -18,34 +18,27 @@ from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 
 DESCRIPTION = """\
-Captions photos. For every word the model keeps an attention map, which can be drawn.
+Captions photos. Every word has an attention map, which can be drawn.
 
-  captioner caption photo.jpg                        print a caption
-  captioner caption photo.jpg --overlay maps.png     one picture with a panel for each word
-  captioner caption photo.jpg --html photo.html      a page on which to point at words
-  captioner caption photos/ 'more/*.png' --csv out.csv --overlay maps/
+  captioner caption photo.jpg --overlay maps.png   a panel for each word
+  captioner caption photos/ 'more/*.png' --csv out.csv --html page.html
   find . -name '*.jpg' | captioner caption - --json out.json
-  captioner caption photo.jpg --n-best 3 --beam 10   the three best captions
 
-With --n-best, each caption is followed by its score, which ranks them, and its log-probability. The
-score is the log-probability after --length-normalisation.
-
-A calibrated model (captioner calibrate) marks captions of low confidence "(not sure)" or "(not
-sure: unlike the photos this model was trained on)"; --json has the numbers.
-
-An unreadable photo is reported and skipped; the exit code is then 2. Ctrl-C and SIGTERM keep all
-finished captions. Photos are never overwritten.
+--n-best prints each caption's score, which ranks them, and log-probability.
+A calibrated model marks captions of low confidence "(not sure)".
+An unreadable photo is skipped: exit code 2. Ctrl-C keeps finished captions.
 """
 
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
     parser = add_parser(commands, "caption", "caption photos, draw attention maps", DESCRIPTION)
+    parser.usage = "captioner caption [PATH ...] [options]"
     parser.add_argument(
         "paths",
         nargs="*",
         metavar="PATH",
-        help="photos, folders, patterns in quotes, or - for a list on standard input",
+        help="photos, folders, patterns in quotes, - for stdin",
     )
     parser.add_argument(
         "--demo", action="store_true", help="caption a photo that is on every machine"
@@ -53,13 +46,14 @@ def add_command(commands: Commands) -> None:
     parser.add_argument(
         "--model",
         default="default",
-        help="a model folder, or a packaged model (default: %(default)s)",
+        help="a model folder or name (default: %(default)s)",
     )
     add_device(parser)
     parser.add_argument(
         "--batch-size",
         type=int,
         default=16,
+        metavar="N",
         help="photos in a batch (default: %(default)s)",
     )
     add_search(parser, SearchOptions)
@@ -67,13 +61,17 @@ def add_command(commands: Commands) -> None:
     out.add_argument("--json", metavar="FILE", help="write captions, words and log-probabilities")
     out.add_argument("--csv", metavar="FILE", help="write captions as a table")
     out.add_argument(
-        "--overlay", metavar="PATH", help="draw a panel for each word: a .png, or a folder for many"
+        "--overlay", metavar="PATH", help="draw a panel a word: a .png, or a folder for many"
     )
-    out.add_argument("--words", metavar="FOLDER", help="draw each word's map as a PNG of its own")
-    out.add_argument("--gif", metavar="PATH", help="animate: a .gif, or a folder for many photos")
-    out.add_argument("--html", metavar="FILE", help="write one page with all photos, to point at")
+    out.add_argument("--words", metavar="FOLDER", help="draw each word's map as a PNG")
+    out.add_argument("--gif", metavar="PATH", help="animate: a .gif, or a folder for many")
+    out.add_argument("--html", metavar="FILE", help="write a page on which to point at words")
     out.add_argument(
-        "--strength", type=float, default=0.8, help="of the overlays, 0 to 1 (default: %(default)s)"
+        "--strength",
+        type=float,
+        default=0.8,
+        metavar="X",
+        help="of the overlays, 0 to 1 (default: %(default)s)",
     )
     parser.set_defaults(run=run)
 

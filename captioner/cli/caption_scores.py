@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from captioner.evaluation.metric_names import DEFAULT_METRICS, METRICS
+
 if TYPE_CHECKING:
     from captioner.evaluation.caption_report import ScoreReport
     from captioner.evaluation.significance import Resampling
-
-METRICS = ("BLEU", "ROUGE-L", "CIDEr-D", "word-precision", "METEOR", "SPICE")
-DEFAULT_METRICS = METRICS[:4]
 
 
 def add_scores(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -24,8 +23,7 @@ def add_scores(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         choices=METRICS,
         default=DEFAULT_METRICS,
         metavar="METRIC",
-        help=f"some of {', '.join(METRICS)} (default: the first four; the last two need Java and "
-        'pip install "captioner[java]")',
+        help=f"{', '.join(DEFAULT_METRICS)} (default: these), METEOR, SPICE (need captioner[java])",
     )
     group.add_argument(
         "--confidence",
@@ -33,7 +31,7 @@ def add_scores(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         type=float,
         const=0.95,
         metavar="SHARE",
-        help="confidence intervals, by bootstrap over the images (default: 0.95)",
+        help="bootstrap confidence intervals (default: 0.95)",
     )
     group.add_argument("--json", metavar="FILE", help="write the scores")
     group.add_argument("--csv", metavar="FILE", help="write the scores of every image")

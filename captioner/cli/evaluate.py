@@ -13,15 +13,15 @@ from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 
 DESCRIPTION = """\
-Captions the photos of a data set and scores the captions: BLEU-1 to BLEU-4, ROUGE-L, CIDEr-D,
-word-precision, and how varied they are.
+Captions the photos of a data set and scores the captions: BLEU-1 to BLEU-4,
+ROUGE-L, CIDEr-D, word-precision, and how varied they are.
 
   captioner evaluate default --format flickr8k --split val \\
-      --annotations Flickr8k.token.txt --images Flicker8k_Dataset --save-results results.json
-  captioner evaluate runs/shapes/model --format shapes   (generated pictures, unseen in training)
+      --annotations Flickr8k.token.txt --images photos/ --save-results out.json
+  captioner evaluate runs/shapes/model --format shapes   (generated pictures)
 
-`captioner score` does more with saved captions: comparisons, hallucination, a page.
-If a photo or record was skipped (--on-problem skip), the rest is scored and the exit code is 2.
+`captioner score` does more with saved captions: comparisons, hallucination.
+The exit code is 2 if a photo or record was skipped.
 """
 
 
@@ -30,9 +30,9 @@ def add_command(commands: Commands) -> None:
     parser = add_parser(commands, "evaluate", "score a model's captions on data", DESCRIPTION)
     parser.usage = "captioner evaluate MODEL --format FORMAT [options]"
     add_photos(parser)
-    add_search(parser, SearchOptions, n_best=False)
+    add_search(parser, SearchOptions, explained_in="caption")
     add_scores(parser).add_argument(
-        "--save-results", metavar="FILE", help="write the captions, in COCO's result format"
+        "--save-results", metavar="FILE", help="write the captions, as COCO does"
     )
     parser.set_defaults(run=run)
 

@@ -10,13 +10,14 @@ from captioner.cli.train import add_changes
 from captioner.errors import UserError
 
 DESCRIPTION = """\
-Computes the annotation vectors of a config's photos and stores them on disk: 200,704 bytes a photo
-of 224x224. Training does this by itself; do it beforehand to share a store among runs. A stopped
-extraction continues where it was. Run one command a store, since two would compute the same rows.
+Computes the annotation vectors of a config's photos and stores them on disk:
+200,704 bytes a photo of 224x224. Training does this by itself; do it beforehand
+to share a store among runs. A stopped extraction continues where it was. Run
+one command a store, since two would compute the same rows.
 
-  captioner features configs/flickr8k_soft.yaml --out features/flickr8k
   captioner features configs/coco_soft.yaml --processes 4 --split test
-  captioner train configs/flickr8k_soft.yaml --set features.folder=features/flickr8k
+  captioner features configs/flickr8k_soft.yaml --out features
+  captioner train configs/flickr8k_soft.yaml --set features.folder=features
 """
 
 

@@ -27,14 +27,12 @@ from captioner.cli.shared_options import HelpFormatter
 DESCRIPTION = """\
 Captions photos and shows, for every word, where the model attended.
 
-  captioner caption --demo --overlay demo.png     caption a photo that is on every machine
-  captioner caption photo.jpg --html photo.html   a page on which to point at words
-  captioner caption holiday/ --json holiday.json  a whole folder
-  captioner train configs/shapes_soft.yaml        train a model, in minutes, without data
-  captioner translate sentences.en                translate lines of text, English to German
-  captioner score results.json references.json    score captions; models: captioner evaluate
-  captioner serve                                 a page for all that, on this machine
-  captioner COMMAND --help                        options and examples of a command
+  captioner caption --demo --overlay demo.png     try it on a packaged photo
+  captioner caption photo.jpg --html photo.html   a page to point at words
+  captioner train configs/shapes_soft.yaml        train a model without data
+  captioner translate sentences.en                English to German
+  captioner serve                                 a page for all that
+  captioner COMMAND --help                        options and examples
 """
 
 

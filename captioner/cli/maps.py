@@ -19,18 +19,13 @@ if TYPE_CHECKING:
     from captioner.evaluation.map_scores import CurveOptions, MapScores
 
 DESCRIPTION = """\
-Scores the attention maps of a model's captions: their width, their movement from word to word and,
-given boxes or segments, whether they lie on what the words name. --deletion and --curves need no
-boxes: they blur what a word attended, and compare its probability with that after blurring the
-caption's own maps, moved at random. A photo takes about 2 x (steps - 1) x (words + random orders)
-passes of the encoder, seconds on a CPU.
+Scores a model's attention maps: width, movement and, given boxes or segments,
+whether they lie on what the words name. --deletion and --curves take about
+2 x (steps - 1) x (words + random orders) passes of the encoder a photo.
+If a photo or record was skipped, the exit code is 2.
 
-  captioner maps runs/shapes/model --format shapes --curves curves.png
   captioner maps default --images photos/ --deletion
-  captioner maps default --format coco --images val2014/ --annotations captions_val2014.json \\
-      --instances instances_val2014.json --csv words.csv
-
-If a photo or record was skipped (--on-problem skip), the rest is scored and the exit code is 2.
+  captioner maps runs/shapes/model --format shapes --curves curves.png
 """
 
 CURVE_OPTIONS = ("curve_photos", "curve_steps", "random_orders", "curve_seed", "all_words")
@@ -42,33 +37,34 @@ def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
     parser = add_parser(commands, "maps", "score a model's attention maps", DESCRIPTION)
     parser.usage = "captioner maps MODEL (--format FORMAT | --images FOLDER) [options]"
-    add_photos(parser)
-    boxes = parser.add_argument_group("boxes and segments")
-    boxes.add_argument("--instances", nargs="+", metavar="FILE", help="COCO's instances")
-    boxes.add_argument(
-        "--synonyms", metavar="FILE", help="words for their categories (default: the packaged list)"
+    data = add_photos(parser)
+    data.add_argument("--instances", nargs="+", metavar="FILE", help="COCO's boxes and segments")
+    data.add_argument(
+        "--synonyms", metavar="FILE", help="words for these (default: the packaged list)"
     )
-    boxes.add_argument("--entities", metavar="FOLDER", help="Flickr30k Entities")
+    data.add_argument("--entities", metavar="FOLDER", help="boxes of Flickr30k Entities")
     blur = parser.add_argument_group("deletion and insertion")
-    blur.add_argument("--deletion", action="store_true", help="blur what was attended")
-    blur.add_argument("--curves", metavar="FILE", help="the same, drawn: a .png, .pdf or .svg")
+    blur.add_argument("--deletion", action="store_true", help="blur what a word attended")
+    blur.add_argument("--curves", metavar="FILE", help="likewise, drawn: a .png, .pdf or .svg")
     blur.add_argument(
-        "--curve-photos", type=int, metavar="N", help="photos to blur, the first N (default: 30)"
+        "--curve-photos", type=int, metavar="N", help="blur the first N photos (default: 30)"
     )
     blur.add_argument(
         "--curve-steps", type=int, metavar="N", help="points of a curve after 0 (default: 10)"
     )
     blur.add_argument(
-        "--random-orders", type=int, metavar="N", help="random places to compare with (default: 4)"
+        "--random-orders",
+        type=int,
+        metavar="N",
+        help="own maps moved at random to compare (default: 4)",
     )
-    blur.add_argument("--curve-seed", type=int, metavar="SEED", help="of these (default: 0)")
+    blur.add_argument("--curve-seed", type=int, metavar="N", help="of these (default: 0)")
     blur.add_argument(
         "--all-words", action="store_true", default=None, help="blur for function words too"
     )
-    out = parser.add_argument_group("output")
-    out.add_argument("--json", metavar="FILE", help="write the scores")
-    out.add_argument("--csv", metavar="FILE", help="write the scores of every word")
-    add_search(parser, SearchOptions, n_best=False)
+    parser.add_argument("--json", metavar="FILE", help="write the scores")
+    parser.add_argument("--csv", metavar="FILE", help="write the scores of every word")
+    add_search(parser, SearchOptions, explained_in="caption")
     parser.set_defaults(run=run)
 
 

@@ -19,34 +19,37 @@ GENERATED = ("annotations", "images", "split", "on_problem")
 """Options without meaning for generated pictures."""
 
 
-def add_photos(parser: argparse.ArgumentParser) -> None:
-    """Add MODEL, the options of a data set, and those of running a model on it."""
+def add_photos(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add MODEL, the options of a data set, whose group is returned, and of running a model."""
     parser.add_argument("model", metavar="MODEL", help="a model folder, or a packaged model")
     data = parser.add_argument_group("data set")
-    data.add_argument("--format", choices=FORMATS, help="of the data set; shapes are generated")
-    data.add_argument("--annotations", metavar="FILE", help="the captions, in that format")
     data.add_argument(
-        "--images", metavar="FOLDER", help="the photos; a table may name them by whole paths"
+        "--format",
+        choices=FORMATS,
+        metavar="FORMAT",
+        help="coco, karpathy, flickr8k, table or shapes",
     )
+    data.add_argument("--annotations", metavar="FILE", help="the captions, in that format")
+    data.add_argument("--images", metavar="FOLDER", help="the photos; optional for a table")
     data.add_argument("--split", help="as the format names it")
     data.add_argument(
-        "--count", type=int, metavar="N", help="the first N photos only; of shapes, 500 by default"
+        "--count", type=int, metavar="N", help="the first N photos (shapes: 500 by default)"
     )
     data.add_argument(
         "--on-problem",
         choices=("refuse", "skip"),
-        help="if a photo or record cannot be read: stop, or skip it and exit with code 2 "
-        "(default: refuse)",
+        metavar="ACTION",
+        help="refuse (default) or skip what cannot be read",
     )
-    running = parser.add_argument_group("model")
-    running.add_argument(
+    parser.add_argument(
         "--batch-size",
         type=int,
         default=50,
         metavar="N",
         help="photos at a time (default: %(default)s)",
     )
-    add_device(running)  # type: ignore[arg-type]
+    add_device(parser)
+    return data
 
 
 def check_photos(arguments: argparse.Namespace) -> None:

@@ -15,24 +15,21 @@ if TYPE_CHECKING:
     from captioner.evaluation.caption_scorer import ScoringOptions
 
 DESCRIPTION = """\
-Scores captions in COCO's result format against references: BLEU-1 to BLEU-4, ROUGE-L, CIDEr-D,
-word-precision, and how varied they are.
+Scores captions in COCO's result format against references: BLEU-1 to BLEU-4,
+ROUGE-L, CIDEr-D, word-precision, and how varied they are.
 
-  captioner score results.json captions_val2014.json
-  captioner score results.json captions_val2014.json --confidence --csv scores.csv \\
-      --page best_and_worst.html --images val2014/
-  captioner score results.json captions_val2014.json --against other.json
-  captioner score results.json captions_val2014.json --instances instances_val2014.json
+  captioner score out.json captions.json --confidence --csv scores.csv
+  captioner score out.json captions.json --page page.html --images val/
+  captioner score out.json captions.json --against other.json
 
-CIDEr-D of a single photo needs --document-frequency; see `captioner document-frequency`.
-The exit code is 2 if a photo of the page could not be read.
+CIDEr-D of one photo needs --document-frequency.
 """
 
 FREQUENCY_DESCRIPTION = """\
-Counts the images whose references have each n-gram, from which CIDEr-D weights rare words.
+Counts the images whose references have each n-gram, for CIDEr-D.
 
-  captioner document-frequency captions_val2014.json frequency.json
-  captioner score one.json captions_val2014.json --document-frequency frequency.json
+  captioner document-frequency captions.json frequency.json
+  captioner score one.json captions.json --document-frequency frequency.json
 """
 
 INPUTS = (
@@ -51,34 +48,30 @@ def add_command(commands: Commands) -> None:
     scores.add_argument(
         "--document-frequency",
         metavar="FILE",
-        help="of CIDEr-D; counted over the references if not given",
+        help="of CIDEr-D (default: of the references)",
     )
     more = parser.add_argument_group("comparison")
-    more.add_argument(
-        "--against", metavar="FILE", help="captions of another system: is the difference real?"
-    )
+    more.add_argument("--against", metavar="FILE", help="compare with captions of another system")
     more.add_argument(
         "--resamples", type=int, metavar="N", help="of --confidence, --against (default: 1000)"
     )
-    more.add_argument("--resampling-seed", type=int, metavar="SEED", help="of these (default: 0)")
+    more.add_argument("--resampling-seed", type=int, metavar="N", help="of these (default: 0)")
     more.add_argument(
         "--training-captions",
         metavar="FILE",
-        help="count captions seen in training; in --format (its split train), or COCO's",
+        help="count captions seen in training (split train)",
     )
     things = parser.add_argument_group("hallucination")
     things.add_argument(
-        "--instances", nargs="+", metavar="FILE", help="COCO's instances: what is in the photos"
+        "--instances", nargs="+", metavar="FILE", help="COCO's instances: the things in the photos"
     )
     things.add_argument(
-        "--synonyms", metavar="FILE", help="words for these things (default: the packaged list)"
+        "--synonyms", metavar="FILE", help="words for these (default: the packaged list)"
     )
     page = parser.add_argument_group("page")
-    page.add_argument("--page", metavar="FILE", help="write a web page of the best and the worst")
+    page.add_argument("--page", metavar="FILE", help="write a web page of the best and worst")
     page.add_argument("--images", metavar="FOLDER", help="the photos")
-    page.add_argument(
-        "--page-by", metavar="SCORE", help="the score that ranks, as BLEU-4 (default: CIDEr-D)"
-    )
+    page.add_argument("--page-by", metavar="SCORE", help="the score that ranks (default: CIDEr-D)")
     page.add_argument(
         "--page-count", type=int, metavar="N", help="N best and N worst (default: 20)"
     )
@@ -98,9 +91,13 @@ def add_command(commands: Commands) -> None:
 def _add_references(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("references", metavar="REFERENCES", help="captions, in --format")
     parser.add_argument(
-        "--format", choices=FORMATS[:-1], default="coco", help="of REFERENCES (default: coco)"
+        "--format",
+        choices=FORMATS[:-1],
+        default="coco",
+        metavar="FORMAT",
+        help=f"{', '.join(FORMATS[:-1])} (default: coco)",
     )
-    parser.add_argument("--split", help="of REFERENCES, as the format names it (default: all)")
+    parser.add_argument("--split", help="as the format names it (default: all)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -12,18 +12,15 @@ from captioner.models import DEFAULT_TRANSLATOR
 from captioner.serve.limits import Limits
 
 DESCRIPTION = """\
-Opens a page on this machine: drop photos, read their captions, point at a word and see its
-attention map; or write a sentence and see the alignment of its translation. The HTTP interface is
-described by /api/openapi.json.
+Opens a page on this machine: drop photos, read their captions, point at words
+to see attention maps; or translate sentences and see their alignments. The HTTP
+interface is described by /api/openapi.json.
 
-  captioner serve                                    the page, at http://127.0.0.1:8765/
-  captioner serve --translator runs/multi30k/model   another translator than the packaged one
-  captioner serve --model runs/coco/model --port 80
-  captioner serve --host 0.0.0.0                     for every machine that can reach this one
+  captioner serve                    the page, at http://127.0.0.1:8765/
+  captioner serve --host 0.0.0.0     for every machine that can reach this one
   curl -F photo=@photo.jpg http://127.0.0.1:8765/api/caption
 
-Uploads are neither written to disk nor kept. Ctrl-C and SIGTERM end the server after the open
-requests. Needs pip install "captioner[serve]".
+Uploads are not kept. Needs pip install "captioner[serve]".
 """
 
 _PARTS = {"fastapi", "uvicorn", "python_multipart"}
@@ -42,16 +39,17 @@ _LIMITS = {
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
     parser = add_parser(commands, "serve", "open a page that captions photos", DESCRIPTION)
+    parser.usage = "captioner serve [options]"
     parser.add_argument(
         "--model",
         default="default",
-        help="a model folder, or a packaged model (default: %(default)s)",
+        help="a model folder or name (default: %(default)s)",
     )
     parser.add_argument(
         "--translator",
         metavar="MODEL",
         default=DEFAULT_TRANSLATOR,
-        help="a folder of a translation model, or a packaged one (default: %(default)s)",
+        help="likewise, to translate (default: %(default)s)",
     )
     parser.add_argument(
         "--no-translator",
@@ -65,13 +63,14 @@ def add_command(commands: Commands) -> None:
         "--batch-size",
         type=int,
         default=32,
-        help="photos in a batch, of all requests together (default: %(default)s)",
+        metavar="N",
+        help="photos in a batch of all requests (default: %(default)s)",
     )
     net = parser.add_argument_group("network")
     net.add_argument(
         "--host",
         default="127.0.0.1",
-        help="address to listen on: this machine's own, or 0.0.0.0 for all (default: %(default)s)",
+        help="address to listen on; 0.0.0.0 for all (default: %(default)s)",
     )
     net.add_argument(
         "--port", type=int, default=8765, help="0 for any that is free (default: %(default)s)"
@@ -81,8 +80,7 @@ def add_command(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="accept requests to this host name; localhost, the machine's own name and numeric "
-        "addresses are always accepted",
+        help="accept requests to this host name as well; repeatable",
     )
     net.add_argument("--open", action="store_true", help="open the page in a browser")
     limits = parser.add_argument_group("limits")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import shutil
+import textwrap
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from captioner.decoding.options import SAMPLING, SearchOptions
 from captioner.errors import UserError
-from captioner.schema import Range
 
 Search = TypeVar("Search", bound=SearchOptions)
 
@@ -19,10 +20,11 @@ Commands = Any  # argparse's private _SubParsersAction
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Prints descriptions as written, and options in lines of up to 100 characters."""
+    """Prints descriptions as written, and options in lines of at most 98 characters."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=30, width=100)
+        width = min(100, shutil.get_terminal_size().columns) - 2
+        super().__init__(prog, max_help_position=30, width=width)
 
 
 def add_parser(
@@ -43,26 +45,37 @@ def add_device(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device",
         default="auto",
-        help="cpu, cuda, cuda:N, mps, or auto for the best there is (default: %(default)s)",
+        help="cpu, cuda, cuda:N, mps or auto (default: %(default)s)",
     )
 
 
 def add_search(
-    parser: argparse.ArgumentParser, kind: type[SearchOptions], n_best: bool = True
+    parser: argparse.ArgumentParser, kind: type[SearchOptions], explained_in: str = ""
 ) -> None:
-    """Add an option, by default None, for every field of a search; n_best: also --n-best."""
-    group = parser.add_argument_group("search (defaults: the model's own)")
+    """Add an option, by default None, for every field of a search.
+
+    explained_in: the command whose help explains the options; this help lists them only, and
+        --n-best is left out.
+    """
+    see = f"; see captioner {explained_in} --help" if explained_in else ""
+    group = parser.add_argument_group(f"search (defaults: the model's own{see})")
+    listed = []
     for name, field in kind.model_fields.items():
-        if name == "n_best" and not n_best:
+        if name == "n_best" and explained_in:
             continue
         flag = f"--{name.replace('_', '-')}"
+        about = argparse.SUPPRESS if explained_in else field.description
         if field.annotation is bool:
-            group.add_argument(flag, action="store_true", default=None, help=field.description)
+            group.add_argument(flag, action="store_true", default=None, help=about)
+            listed.append(flag)
         else:
             number = int if field.annotation is int else float
             letter = "N" if number is int else "X"
-            about = f"{field.description} ({Range.of(field)})"
             group.add_argument(flag, type=number, metavar=letter, help=about)
+            listed.append(f"{flag}\0{letter}")
+    if explained_in:
+        lines = textwrap.fill(" ".join(listed), 76, break_on_hyphens=False)
+        group.description = lines.replace("\0", " ")
 
 
 def search_options(arguments: argparse.Namespace, own: Search) -> Search:

@@ -28,30 +28,20 @@ from captioner.models import DEFAULT_TRANSLATOR
 DESCRIPTION = """\
 Translates text line by line, from standard input or a file.
 
-  echo "A man runs." | captioner translate          the packaged model, English to German
-  captioner translate text.en > text.de
-  captioner translate text.en --beam 8 --n-best 3
+  echo "A man runs." | captioner translate   English to German
+  captioner translate text.en --beam 8 --n-best 3 > text.de
   captioner translate text.en --alignment page.html
-  captioner translate --model runs/multi30k/model text.en --alignment map.png --layer 2 --head 0
 
-With --n-best, each translation has its own line of tab-separated fields: number of the sentence,
-rank, score, which ranks them, log-probability, text. The score is the log-probability after length
-normalisation and coverage penalty.
-
-A line that is not UTF-8 is reported and yields an empty line, with --n-best one row of rank 1
-without numbers and text; the exit code is then 2. An empty line yields one empty row of score 0.
-
-A sentence longer than the model reads is cut, and so is a translation longer than --maximum-length;
-each is reported, as is a line without a picture, and the exit code stays 0. Pictures and pages show
-the best translation of each line; JSON has all of --n-best.
-
-A .gz file is unpacked. The output is UTF-8 except on a terminal. Inputs are never overwritten.
+--n-best prints tab-separated rows: number of the line, rank, score, which ranks
+them, log-probability, text. A line that is not UTF-8 yields an empty one, and
+exit code 2. Too long lines and translations are cut and reported, exit code 0.
 """
 
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
     parser = add_parser(commands, "translate", "translate text, and draw alignments", DESCRIPTION)
+    parser.usage = "captioner translate [FILE] [options]"
     parser.add_argument(
         "file",
         nargs="?",
@@ -62,31 +52,32 @@ def add_command(commands: Commands) -> None:
     parser.add_argument(
         "--model",
         default=DEFAULT_TRANSLATOR,
-        help="a model folder, or a packaged model (default: %(default)s)",
+        help="a model folder or name (default: %(default)s)",
     )
     add_device(parser)
     parser.add_argument(
         "--batch-size",
         type=int,
         default=32,
+        metavar="N",
         help="sentences in a batch (default: %(default)s)",
     )
     add_search(parser, TranslationSearch)
     out = parser.add_argument_group("alignment")
     out.add_argument(
-        "--alignment", metavar="FILE", help="write it as .png, .pdf, .svg, .json or .html"
+        "--alignment", metavar="FILE", help="a .png, .pdf, .svg, .json or .html to write"
     )
     out.add_argument(
         "--layer",
         type=int,
-        help="of a Transformer: the decoder layer, from 0 or, backwards, -1 (default: the model's "
-        "own)",
+        metavar="N",
+        help="a Transformer's decoder layer, from 0; -1 is last",
     )
     out.add_argument(
         "--head",
         type=lambda text: int(text) if text.removeprefix("-").isdecimal() else text,
         metavar="HEAD",
-        help="of a Transformer: a head, from 0, or mean (default: the model's own)",
+        help="a Transformer's head, from 0, or mean",
     )
     out.add_argument(
         "--pieces",

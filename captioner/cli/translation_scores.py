@@ -17,20 +17,20 @@ from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError
 
 DESCRIPTION = """\
-Translates a text and scores the translations line by line: sacrebleu's BLEU and chrF with their
-signatures, and BLEU against the length of the source.
+Translates a text and scores the translations line by line: sacrebleu's BLEU and
+chrF with their signatures, and BLEU against the length of the source.
 
-  captioner evaluate-translator runs/multi30k_en_de/model val.en val.de --json scores.json
+  captioner evaluate-translator runs/en_de/model val.en val.de --json out.json
 
-A source that is too long for the model is cut, and so is a translation longer than
---maximum-length; each is reported, and the exit code stays 0.
+A source too long for the model is cut, and a translation at --maximum-length;
+each is reported, and the exit code stays 0.
 """
 
 FILES_DESCRIPTION = """\
-Scores translations in a file line by line: sacrebleu's BLEU and chrF with their signatures; with
---source also BLEU against the length of the source.
+Scores translations in a file line by line: sacrebleu's BLEU and chrF with their
+signatures; with --source also BLEU against the length of the source.
 
-  captioner score-translations found.de val.de --source val.en --json scores.json
+  captioner score-translations found.de val.de --source val.en --json out.json
 """
 
 
@@ -51,7 +51,7 @@ def add_command(commands: Commands) -> None:
         help="sentences at a time (default: %(default)s)",
     )
     add_device(parser)
-    add_search(parser, TranslationSearch, n_best=False)
+    add_search(parser, TranslationSearch, explained_in="translate")
     parser.set_defaults(run=run_model)
 
     files = add_parser(

@@ -24,27 +24,27 @@ class SearchOptions(Config):
 
     beam: int = Field(5, ge=1, le=1_000, description="beam size; 1 is greedy search")
     n_best: int = Field(
-        1, ge=1, le=1_000, description="results a photo or sentence; at most the beam size"
+        1, ge=1, le=1_000, description="results a photo or sentence, at most the beam"
     )
     length_normalisation: float = Field(
         0.0,
         ge=0,
         le=10,
-        description="divide log-probabilities by ((5 + length) / 6) to this power; 0 for none",
+        description="divide scores by ((5 + length) / 6) to this power",
     )
     minimum_length: int = Field(1, ge=0, le=LENGTH, description="fewest tokens of a result")
     maximum_length: int = Field(
         40, ge=1, le=LENGTH, description="most tokens of a result, which is cut off there"
     )
     block_ngrams: int = Field(
-        0, ge=0, le=LENGTH, description="no sequence of so many tokens twice; 0 for no such rule"
+        0, ge=0, le=LENGTH, description="no sequence of so many tokens twice; 0 for no rule"
     )
     repeat_distance: int = Field(
         0,
         ge=0,
         le=LENGTH,
         description="no token again within so many, except a caption's function words; "
-        "0 for no such rule",
+        "0 for no rule",
     )
     sample: bool = Field(False, description="draw results instead of searching")
     temperature: float = Field(
@@ -54,7 +54,7 @@ class SearchOptions(Config):
         0, ge=0, le=1_000_000, description="sample from the K likeliest tokens; 0 for all"
     )
     top_p: float = Field(
-        1.0, gt=0, le=1, description="sample from the likeliest tokens that hold this probability"
+        1.0, gt=0, le=1, description="sample the likeliest that hold this probability"
     )
     seed: int = Field(0, ge=0, le=SEED, description="seed of sampling")
 
@@ -115,11 +115,10 @@ class TranslationSearch(SearchOptions):
         0.0,
         ge=0,
         le=10,
-        description="rank translations lower that attend to part of their source only (GNMT's "
-        "beta); 0 for none",
+        description="rank lower if source is left out (GNMT's beta)",
     )
     copy_unknown: bool = Field(
         False,
-        description="copy the most attended source word where the model says it lacks the word; "
-        "needs attention and a vocabulary of words",
+        description="copy the most attended source word for unknown ones; needs attention "
+        "and a vocabulary of words",
     )

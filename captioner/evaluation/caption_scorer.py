@@ -12,10 +12,11 @@ from captioner.data.records import CaptionedImage, ImageId
 from captioner.data.synonyms import Synonyms, read_synonyms
 from captioner.errors import UserError
 from captioner.evaluation.caption_report import Comparisons, ScoreReport
-from captioner.evaluation.captions import DEFAULT_METRICS, check_metrics, score_texts
+from captioner.evaluation.captions import check_metrics, score_texts
 from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.diversity import text_diversity
 from captioner.evaluation.hallucination import Hallucination, chair
+from captioner.evaluation.metric_names import DEFAULT_METRICS
 from captioner.evaluation.results import read_results
 from captioner.evaluation.significance import Resampling, compare, confidence_intervals
 from captioner.evaluation.texts import CaptionTexts
@@ -26,7 +27,7 @@ from captioner.text.tokenizer import tokenize
 class ScoringOptions:
     """What a `Scorer` computes.
 
-    metrics: some of `captioner.evaluation.captions.METRICS`.
+    metrics: some of `captioner.evaluation.metric_names.METRICS`.
     document_frequency: a file of `DocumentFrequency.write`, for CIDEr-D.
     intervals: compute confidence intervals, by `resampling`.
     against: a results file of another system, to compare with.

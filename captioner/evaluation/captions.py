@@ -22,6 +22,7 @@ from captioner.evaluation.java_metrics import (
     meteor_of_totals,
     spice,
 )
+from captioner.evaluation.metric_names import DEFAULT_METRICS, METRICS
 from captioner.evaluation.ngrams import MAXIMUM_ORDER, FloatArray
 from captioner.evaluation.rouge import RougeScores, corpus_rouge_l
 from captioner.evaluation.significance import ImageTerms, Interval, mean_terms
@@ -31,11 +32,6 @@ from captioner.evaluation.word_precision import (
     word_precision,
     word_precision_of_totals,
 )
-
-METRICS = ("BLEU", "ROUGE-L", "CIDEr-D", "word-precision", "METEOR", "SPICE")
-"""All metrics; the last two need Java."""
-
-DEFAULT_METRICS = METRICS[:4]
 
 WITH_NONE = "captions with none"
 """The share of captions without a content word that a reference has: beside word-precision."""

@@ -15,11 +15,9 @@ from captioner.files import write_bytes
 from captioner.render.attention_checks import check_attention
 from captioner.render.overlay import overlay
 from captioner.render.region import Region, fit
-from captioner.render.typography import Paragraph, lay_out
+from captioner.render.typography import BACKGROUND, INK, Paragraph, lay_out
 
-BACKGROUND = (255, 255, 255)
-INK = (24, 26, 31)
-PALE_INK = (150, 154, 163)
+UPCOMING_INK = (150, 154, 163)
 HIGHLIGHT = (255, 200, 87)
 
 MARGIN = 16
@@ -133,7 +131,7 @@ def _frame(picture: Image.Image, caption: Paragraph, current: int) -> Image.Imag
         pen.text(
             (left, line_top + CAPTION_SIZE),
             word.text,
-            fill=INK if position <= current else PALE_INK,
+            fill=INK if position <= current else UPCOMING_INK,
             font=caption.font,
             anchor="ls",
         )

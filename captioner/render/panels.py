@@ -12,6 +12,8 @@ from captioner.render.attention_checks import check_attention, check_probabiliti
 from captioner.render.overlay import overlay
 from captioner.render.region import Region, fit
 from captioner.render.typography import (
+    BACKGROUND,
+    INK,
     font_for,
     lay_out,
     printable,
@@ -19,8 +21,6 @@ from captioner.render.typography import (
     text_width,
 )
 
-BACKGROUND = (255, 255, 255)
-INK = (24, 26, 31)
 PALE_INK = (112, 117, 128)
 
 MARGIN = 24

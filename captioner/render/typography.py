@@ -13,6 +13,9 @@ from PIL import ImageFont
 
 Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
+BACKGROUND = (255, 255, 255)
+INK = (24, 26, 31)
+
 LINE_HEIGHT = 1.35
 """Distance between two baselines, in font sizes."""
 

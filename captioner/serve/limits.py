@@ -19,8 +19,7 @@ class Limits(Config):
     waiting: int = Field(
         256,
         gt=0,
-        description="photos and sentences not yet answered, of all requests; more are refused as "
-        "busy",
+        description="unanswered photos and sentences; more are refused",
     )
     waiting_bytes: int = Field(
         512 * 1024**2, gt=0, description="contents of requests not yet answered, in bytes"

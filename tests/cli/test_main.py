@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import re
 import signal
@@ -40,6 +41,36 @@ def test_every_command_has_help_with_an_example(
         main([command, "--help"])
     assert stop.value.code == 0
     assert f"captioner {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_on_a_screen(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns, rows = 80, 48
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(max(1, math.ceil(len(line) / columns)) for line in lines) <= rows
+
+
+@pytest.mark.parametrize("command", ["evaluate", "maps", "evaluate-translator"])
+def test_help_lists_the_search_options_and_names_the_help_that_explains_them(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    text = capsys.readouterr().out
+    other = "translate" if command == "evaluate-translator" else "caption"
+    assert f"see captioner {other} --help" in text
+    with pytest.raises(SystemExit):
+        main([other, "--help"])
+    explained = capsys.readouterr().out
+    options = re.findall(r"--[a-z-]+", text.partition("search (")[2].partition("\n\n")[0])
+    assert {"--beam", "--length-normalisation", "--top-p", "--seed"} <= set(options)
+    assert "--n-best" not in options
+    assert all(f"  {option}" in explained for option in options if option != "--help")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

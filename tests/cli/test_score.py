@@ -13,9 +13,8 @@ import pytest
 from samples import save_photo
 
 import captioner
-from captioner.cli import caption_scores, score
+from captioner.cli import score
 from captioner.cli.main import main
-from captioner.evaluation.captions import DEFAULT_METRICS, METRICS
 
 FILES = ["score", "results.json", "references.json"]
 
@@ -38,11 +37,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         save_photo(tmp_path / f"{n}.png", n)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def test_the_metrics_are_those_there_are() -> None:
-    assert caption_scores.METRICS == METRICS
-    assert caption_scores.DEFAULT_METRICS == DEFAULT_METRICS
 
 
 def test_everything_about_a_results_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
