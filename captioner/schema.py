@@ -60,6 +60,11 @@ class Config(BaseModel):
     # Pydantic's mark: a nested section is validated in place, so that errors hold the whole path.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
+    @classmethod
+    def field_names(cls) -> list[str]:
+        """The fields that messages list and suggest, sorted."""
+        return sorted(cls.model_fields)
+
     def replace(self, **changes: Any) -> Self:
         """A copy with other values, checked anew. Raises `UserError` naming the field."""
         return type(self)(**{**dict(self), **changes})
@@ -163,9 +168,10 @@ def section_of(annotation: Any) -> type[Config] | None:
 
 def _names(kind: type[Config], prefix: str = "") -> Iterator[str]:
     """Dotted names of all fields, those of nested sections included."""
-    for name, field in kind.model_fields.items():
+    for name in [*kind.model_fields, *(set(kind.field_names()) - set(kind.model_fields))]:
         yield prefix + name
-        section = section_of(field.annotation)
+        field = kind.model_fields.get(name)
+        section = section_of(field.annotation) if field is not None else None
         if section is not None:
             yield from _names(section, f"{prefix}{name}.")
 
@@ -267,7 +273,7 @@ def _unknown(kind: type[Config], place: tuple[int | str, ...]) -> str:
     shown = _dotted(place) if isinstance(name, str) else f"{_dotted((*inside, ''))}{name}"
     message = f"unknown field {shown!r}"
     section = _section_at(kind, tuple(inside))
-    siblings = sorted(section.model_fields) if section is not None else []
+    siblings = section.field_names() if section is not None else []
     everywhere = list(_names(kind))
     meant = [each for each in everywhere if each.rpartition(".")[2] == name]
     if not meant and isinstance(name, str):

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from captioner.cli.program import run_program
 from captioner.files import write_text
-from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
 from captioner.runs.translation_recipe import TranslationRecipe
 from captioner.schema import Config, first_line, markdown_table, section_of
+from captioner.vision.encoders import FAMILIES
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
 
@@ -26,6 +27,9 @@ def sections(kind: type[Config], prefix: str = "") -> Iterator[tuple[str, type[C
         section = section_of(field.annotation)
         if section is not None:
             yield from sections(section, f"{prefix}.{name}" if prefix else name)
+        if section is EncoderRecipe:
+            for family in FAMILIES:
+                yield f"{name} ({family.config.__name__.removesuffix('Config')})", family.config
 
 
 def render() -> str:

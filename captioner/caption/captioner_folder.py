@@ -8,9 +8,10 @@ confidence in `model.safetensors` and its numbers in `config.json`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import BeforeValidator, SerializeAsAny
 from torch import Tensor, nn
 
 from captioner.caption.captioner import Captioner
@@ -22,9 +23,9 @@ from captioner.files import read_json, write_json, write_text
 from captioner.model_folders import CARD, CONFIG, WEIGHTS, read_card, read_model_config
 from captioner.schema import Config, from_mapping, to_mapping
 from captioner.text.vocabulary import Vocabulary
-from captioner.vision.encoders import make_encoder
+from captioner.vision.encoder import EncoderConfig
+from captioner.vision.encoders import encoder_config, make_encoder
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.vgg import VGGConfig
 from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
 
 FORMAT = "captioner caption model 1"
@@ -41,7 +42,7 @@ class ModelConfig(Config):
     """The fields of `config.json`; all but `confidence` are required, since defaults may change."""
 
     format: str
-    encoder: VGGConfig
+    encoder: Annotated[SerializeAsAny[EncoderConfig], BeforeValidator(encoder_config)]
     decoder: DecoderConfig
     preprocessing: Preprocessing
     search: SearchOptions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 from captioner.cli.shared_options import Commands, add_device, add_parser, refuse
@@ -44,8 +45,8 @@ def add_command(commands: Commands) -> None:
     parser.add_argument(
         "--encoder",
         metavar="NAME",
-        help="a VGG with ImageNet weights, which torchvision downloads on first use: vgg11, vgg13, "
-        "vgg16, vgg19, each also with _bn; stored annotation vectors then lie in OUT",
+        help="an encoder with ImageNet weights, which torchvision downloads on first use: vgg11, "
+        "vgg13, vgg16, vgg19, each also with _bn; stored annotation vectors then lie in OUT",
     )
     add_changes(parser)
     add_device(parser)
@@ -74,9 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     changes = arguments.changes
     if arguments.encoder is not None:
-        # The config's folder holds the annotation vectors of the config's encoder.
-        fields = ("encoder.width=1.0", "encoder.weights=imagenet", "features.folder=null")
-        changes = [f"encoder.name={arguments.encoder}", *fields, *changes]
+        # The config's sizes and its folder of annotation vectors are those of its own encoder.
+        changes = [_encoder_change(arguments), "features.folder=null", *changes]
     recipe = read_any_recipe(arguments.config, changes)
     keep_freed_memory()
     folder = Path(arguments.out or Path("runs") / Path(arguments.config).stem)
@@ -86,3 +86,15 @@ def run(arguments: argparse.Namespace) -> int:
         recipe = recipe.replace(start_from=Path(arguments.start_from))
     train_run(recipe, folder, arguments.resume, choose_device(arguments.device))
     return 0
+
+
+def _encoder_change(arguments: argparse.Namespace) -> str:
+    """Replaces the config's encoder; fields that every family has keep their values."""
+    from captioner.runs.captioning_recipe import EncoderRecipe, read_mapping
+
+    mapping = read_mapping(arguments.config)
+    old = mapping.get("encoder") if isinstance(mapping, dict) else None
+    fields = old.items() if isinstance(old, dict) else ()
+    kept = {name: value for name, value in fields if name in EncoderRecipe.model_fields}
+    new = {**kept, "name": arguments.encoder, "weights": "imagenet"}
+    return f"encoder={json.dumps(new, default=str)}"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import yaml
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
 
 from captioner.caption import DecoderConfig, ObjectiveConfig
@@ -19,8 +19,9 @@ from captioner.files import read_text
 from captioner.schema import COUNT, LENGTH, SEED, SIZE, Config, FilePath, from_mapping
 from captioner.training import TrainingConfig
 from captioner.vision.augmentation import Augmentation
+from captioner.vision.encoder import EncoderConfig
+from captioner.vision.encoders import encoder_config, family_of
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.vgg import STAGES, VGGConfig, VGGName, VGGWidth
 from captioner.vision.weights import RANDOM
 
 Score = Literal["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D", "exact match"]
@@ -75,15 +76,16 @@ class DataConfig(Config):
 
 
 class EncoderRecipe(Config):
-    """Which VGG reads the photos.
+    """Which encoder reads the photos; its family has more fields.
 
     Without `train`, annotation vectors are computed once and stored, unless `features.store` is
     false. With it, a batch has all captions of a photo together, so that `training.batch_size`
     captions are of a fifth as many photos where each has five.
     """
 
-    name: VGGName = "vgg19"
-    width: VGGWidth = 1.0
+    model_config = ConfigDict(extra="allow")  # The family's fields, validated by `_validate`.
+
+    name: str = Field("vgg19", description="of the encoder; chooses its family")
     weights: str = Field(
         "imagenet",
         min_length=1,
@@ -93,9 +95,8 @@ class EncoderRecipe(Config):
     train_from: int = Field(
         1,
         ge=1,
-        le=STAGES,
-        description="first of its five blocks of convolutions that is trained; those before stay "
-        "as they are",
+        description="first of its stages that is trained, for a VGG one of five blocks of "
+        "convolutions; those before stay as they are",
     )
     freeze_batch_norm: bool | None = Field(
         None,
@@ -103,18 +104,35 @@ class EncoderRecipe(Config):
         "the weights are not random",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _validate(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        ours = set(cls.model_fields) - {"name"}
+        sizes = encoder_config({name: values[name] for name in values if name not in ours})
+        return {**values, **dict(sizes)}
+
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.freeze_batch_norm is not None and not self.name.endswith("_bn"):
+        stages = family_of(self.name).encoder.stages
+        if self.train_from > stages:
+            raise ValueError(f"train_from {self.train_from} is not at most {stages}")
+        if self.freeze_batch_norm is not None and not self.config.has_batch_norm:
             raise ValueError(f"freeze_batch_norm has no effect: {self.name} has none")
         if not self.train and (self.train_from > 1 or self.freeze_batch_norm is not None):
             raise ValueError("train_from and freeze_batch_norm have no effect without train")
         return self
 
+    @classmethod
+    def field_names(cls) -> list[str]:
+        """Its fields and those of the families."""
+        return sorted({*cls.model_fields, *EncoderConfig.field_names()})
+
     @property
-    def config(self) -> VGGConfig:
+    def config(self) -> EncoderConfig:
         """The network as the encoder takes it."""
-        return VGGConfig(name=self.name, width=self.width)
+        return family_of(self.name).config(name=self.name, **(self.model_extra or {}))
 
     @property
     def batch_norm_frozen(self) -> bool:

@@ -4,9 +4,30 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor, nn
+
+from captioner.schema import Config
+
+
+class EncoderConfig(Config):
+    """The name and sizes of an encoder.
+
+    A family's subclass narrows `name` to a `Literal` of its names.
+    """
+
+    name: str
+
+    @classmethod
+    def field_names(cls) -> list[str]:
+        """Its fields and those of the families below it."""
+        return sorted({name for kind in (cls, *cls.__subclasses__()) for name in kind.model_fields})
+
+    @property
+    def has_batch_norm(self) -> bool:
+        """Whether it has batch normalisation."""
+        return False
 
 
 class Encoder(nn.Module, ABC):
@@ -15,12 +36,16 @@ class Encoder(nn.Module, ABC):
     A family is a subclass in a module of its own, and a row of `captioner.vision.encoders`.
 
     annotation_size: D. stages: how many parts `freeze` counts.
-    config: the network's name and sizes, as a model's `config.json` holds them.
+    config: its name and sizes, as a model's `config.json` holds them.
     """
 
     annotation_size: ClassVar[int]
     stages: ClassVar[int]
-    config: Any
+    config: EncoderConfig
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.config = config
 
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:

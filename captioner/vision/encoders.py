@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any
+import difflib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from captioner.errors import UserError
-from captioner.vision.encoder import Encoder
-from captioner.vision.vgg import VGGEncoder
-
-FAMILIES: dict[str, type[Encoder]] = {
-    "vgg": VGGEncoder,
-}
-"""By what the names of a family begin with."""
+from captioner.schema import choices
+from captioner.vision.encoder import Encoder, EncoderConfig
+from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 
-def make_encoder(config: Any) -> Encoder:
-    """The encoder of a configuration, with fresh weights.
+class Family(NamedTuple):
+    """An encoder and the fields of its config, whose `name` lists the names of the family."""
 
-    Raises `UserError` when its name belongs to no family.
-    """
-    for prefix, family in FAMILIES.items():
-        if config.name.startswith(prefix):
-            return family(config)
-    raise UserError(f"encoder name {config.name!r} begins with none of {', '.join(FAMILIES)}")
+    encoder: type[Encoder]
+    config: type[EncoderConfig]
+
+
+FAMILIES = [
+    Family(VGGEncoder, VGGConfig),
+]
+
+
+def family_of(name: Any) -> Family:
+    """The family that lists a name. Raises `ValueError` with the nearest names if none does."""
+    families = {
+        each: family
+        for family in FAMILIES
+        for each in choices(family.config.model_fields["name"].annotation)
+    }
+    if isinstance(name, str) and name in families:
+        return families[name]
+    near = difflib.get_close_matches(str(name), families, 3)
+    meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    raise ValueError(f"name {name!r} is not one of {', '.join(families)}{meant}")
+
+
+def encoder_config(values: Any) -> Any:
+    """Validate the fields of an encoder by the family of its name; for pydantic's validators."""
+    if not isinstance(values, Mapping):
+        return values
+    return family_of(values.get("name", "vgg19")).config.model_validate(dict(values))
+
+
+def make_encoder(config: EncoderConfig) -> Encoder:
+    """The encoder of a configuration, with fresh weights."""
+    return family_of(config.name).encoder(config)

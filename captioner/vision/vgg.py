@@ -13,8 +13,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from captioner.errors import UserError
-from captioner.schema import Config
-from captioner.vision.encoder import Encoder
+from captioner.vision.encoder import Encoder, EncoderConfig
 from captioner.vision.torchvision_weights import torchvision_weights
 
 ANNOTATION_SIZE = 512
@@ -31,29 +30,28 @@ _STAGES: dict[str, tuple[tuple[int, ...], ...]] = {
     "vgg19": ((64, 64), (128, 128), (256,) * 4, (512,) * 4, (512,) * 4),
 }
 
-STAGES = 5
-"""How many blocks of convolutions a VGG has."""
-
 VGGName = Annotated[
     Literal["vgg11", "vgg11_bn", "vgg13", "vgg13_bn", "vgg16", "vgg16_bn", "vgg19", "vgg19_bn"],
     Field(description="torchvision's name of the VGG; bn for batch normalisation"),
 ]
-VGGWidth = Annotated[
-    float,
-    Field(
+
+
+class VGGConfig(EncoderConfig):
+    """Which VGG it is."""
+
+    name: VGGName = "vgg19"
+    width: float = Field(
+        1.0,
         ge=0.01,
         le=1,
         description="factor on the channels of every convolution but the last; ImageNet weights "
         "need 1",
-    ),
-]
+    )
 
-
-class VGGConfig(Config):
-    """Which VGG it is."""
-
-    name: VGGName = "vgg19"
-    width: VGGWidth = 1.0
+    @property
+    def has_batch_norm(self) -> bool:
+        """Whether its name ends in `_bn`."""
+        return self.name.endswith("_bn")
 
 
 class VGGEncoder(Encoder):
@@ -63,12 +61,11 @@ class VGGEncoder(Encoder):
     """
 
     annotation_size = ANNOTATION_SIZE
-    stages = STAGES
+    stages = 5
     config: VGGConfig
 
     def __init__(self, config: VGGConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.features = nn.Sequential(*_layers(config))
         self._frozen_layers = 0
         self._frozen: list[nn.Module] = []  # layers that stay in evaluation mode

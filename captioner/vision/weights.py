@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from captioner.errors import UserError
-from captioner.vision.encoder import Encoder
+from captioner.vision.encoder import Encoder, EncoderConfig
 from captioner.vision.encoders import make_encoder
 from captioner.vision.torchvision_weights import damage
-from captioner.vision.vgg import VGGConfig
 from captioner.weight_files import fill, read_tensors
 
 IMAGENET = "imagenet"
@@ -22,7 +21,7 @@ RANDOM = "random"
 """Instead of a path: random weights."""
 
 
-def build_encoder(config: VGGConfig, weights: str) -> Encoder:
+def build_encoder(config: EncoderConfig, weights: str) -> Encoder:
     """An encoder with its weights, in evaluation mode.
 
     weights: `imagenet`, `random`, a `.safetensors` or `.pth` file with torchvision's names
@@ -71,5 +70,7 @@ def _fill_encoder(encoder: Encoder, state: dict[str, Tensor], source: str) -> No
     names = {name: name.removeprefix("encoder.") for name in state}
     modules = {name for name, _ in encoder.named_children()}
     features = {new: state[old] for old, new in names.items() if new.partition(".")[0] in modules}
-    config = encoder.config
-    fill(encoder, features, f"{source} does not fit {config.name} of width {config.width}")
+    sizes = encoder.config.model_dump(exclude={"name"}).items()
+    of_sizes = ", ".join(f"{name} {value}" for name, value in sizes)
+    description = f"{encoder.config.name} of {of_sizes}" if sizes else encoder.config.name
+    fill(encoder, features, f"{source} does not fit {description}")

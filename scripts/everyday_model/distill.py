@@ -263,7 +263,7 @@ def main() -> None:
         seed=arguments.seed,
     )
     torch.manual_seed(arguments.seed)
-    student = Student(build_encoder(VGGConfig(arguments.name), arguments.start_from))
+    student = Student(build_encoder(VGGConfig(name=arguments.name), arguments.start_from))
     student.encoder.freeze(arguments.freeze, batch_norm=False)
     photos = worlds.load_photos(training_photos)
     boxes = detect(photos, arguments.teachers, arguments.out / "boxes.safetensors")

@@ -75,7 +75,9 @@ def main() -> None:
     parser.add_argument("--name", default="vgg11_bn", help="which VGG (default: %(default)s)")
     arguments = parser.parse_args()
     trained = load_model(arguments.words)
-    encoder = build_encoder(VGGConfig(arguments.name), str(arguments.eyes / "encoder.safetensors"))
+    encoder = build_encoder(
+        VGGConfig(name=arguments.name), str(arguments.eyes / "encoder.safetensors")
+    )
     captioner = Captioner(
         encoder, trained.decoder, trained.vocabulary, trained.preprocessing, trained.search
     )

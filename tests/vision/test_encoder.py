@@ -2,43 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
+from pydantic import Field
 from samples import make_captioner, save_photo
 from torch import Tensor, nn
 
+import captioner
 from captioner.caption import DecoderConfig, ShowAttendTellDecoder
+from captioner.cli.main import main
 from captioner.errors import UserError
+from captioner.runs import train_run as train_run_module
+from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
+from captioner.runs.train_run import train_run
 from captioner.vision import encoders
-from captioner.vision.encoder import Encoder
-from captioner.vision.encoders import make_encoder
-from captioner.vision.vgg import VGGEncoder
+from captioner.vision.encoder import Encoder, EncoderConfig
 
 
-@dataclass(frozen=True)
-class PatchConfig:
-    name: str = "patches"
+class PatchConfig(EncoderConfig):
+    name: Literal["patches", "patches_b"] = "patches"
+    patch: int = Field(32, ge=1)
 
 
 class PatchEncoder(Encoder):
-    """A linear projection of each 32 x 32 pixels."""
+    """A linear projection of each patch."""
 
     annotation_size = 24
     stages = 1
+    config: PatchConfig
 
     def __init__(self, config: PatchConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.project = nn.Conv2d(3, 24, kernel_size=32, stride=32)
+        super().__init__(config)
+        self.project = nn.Conv2d(3, 24, kernel_size=config.patch, stride=config.patch)
 
     def forward(self, images: Tensor) -> Tensor:
         return self.project(images).flatten(2).transpose(1, 2)  # type: ignore[no-any-return]
 
     def map_shape(self, height: int, width: int) -> tuple[int, int]:
-        return height // 32, width // 32
+        return height // self.config.patch, width // self.config.patch
 
     def freeze(self, stages: int, batch_norm: bool) -> None:
         self.requires_grad_(stages == 0)
@@ -51,25 +57,77 @@ def test_a_captioner_takes_any_encoder(tmp_path: Path) -> None:
     plain = make_captioner()
     sizes = DecoderConfig(memory_size=24, embedding_size=8, hidden_size=12, attention_size=8)
     decoder = ShowAttendTellDecoder(sizes, len(plain.vocabulary))
-    captioner = replace(plain, encoder=PatchEncoder(PatchConfig()), decoder=decoder)
-    assert captioner.map_shape == (2, 2)
-    caption = captioner.caption([save_photo(tmp_path / "photo.png")])[0]
+    model = replace(plain, encoder=PatchEncoder(PatchConfig()), decoder=decoder)
+    assert model.map_shape == (2, 2)
+    caption = model.caption([save_photo(tmp_path / "photo.png")])[0]
     assert caption.attention.shape == (len(caption.words), 2, 2)
     with pytest.raises(UserError, match="memory_size 512 is not 24"):
         replace(plain, encoder=PatchEncoder(PatchConfig()))
 
 
-def test_the_name_chooses_the_family(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(make_encoder(make_captioner().encoder.config), VGGEncoder)
-    with pytest.raises(UserError, match="encoder name 'patches' begins with none of vgg"):
-        make_encoder(PatchConfig())
-    monkeypatch.setitem(encoders.FAMILIES, "patch", PatchEncoder)
-    assert isinstance(make_encoder(PatchConfig()), PatchEncoder)
+@pytest.fixture
+def patches(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [*encoders.FAMILIES, encoders.Family(PatchEncoder, PatchConfig)]
+    monkeypatch.setattr(encoders, "FAMILIES", rows)
+
+
+CONFIG = """
+data: {format: shapes, shapes: {train: 4, validation: 2}}
+minimum_count: 1
+preprocessing: {size: 64, resize: squash}
+encoder: {name: patches, patch: 16, weights: random, train: true}
+decoder: {memory_size: 24, embedding_size: 8, hidden_size: 8, attention_size: 8}
+training: {epochs: 1, batch_size: 20}
+search: {beam: 1, maximum_length: 4}
+"""
+
+
+@pytest.mark.usefixtures("patches")
+def test_a_config_trains_saves_and_loads_any_family(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(CONFIG, encoding="utf-8")
+    folder = train_run(read_recipe(tmp_path / "config.yaml"), tmp_path / "run")
+    saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    assert saved["encoder"] == {"name": "patches", "patch": 16}
+    model = captioner.load(folder)
+    assert isinstance(model.encoder, PatchEncoder)
+    caption = model.caption([save_photo(tmp_path / "photo.png")])[0]
+    assert caption.attention.shape == (len(caption.words), 4, 4)
+
+
+@pytest.mark.usefixtures("patches")
+def test_an_encoder_of_the_command_line_may_be_of_another_family(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[CaptioningRecipe] = []
+    monkeypatch.setattr(train_run_module, "train_run", lambda recipe, *_: given.append(recipe))
+    text = CONFIG.replace("{name: patches, patch: 16", "{name: vgg11, width: 0.5")
+    (tmp_path / "config.yaml").write_text(text, encoding="utf-8")
+    command = ["train", str(tmp_path / "config.yaml"), "--device", "cpu", "--encoder", "patches"]
+    assert main([*command, "--set", "encoder.patch=8"]) == 0
+    assert given[0].encoder.config == PatchConfig(patch=8)
+    assert given[0].encoder.train
+
+
+@pytest.mark.usefixtures("patches")
+@pytest.mark.parametrize(
+    ("encoder", "message"),
+    [
+        ("{name: patchs}", "encoder.name 'patchs' is not one of .*; did you mean 'patches'"),
+        ("{name: patches, width: 0.5}", "unknown field 'encoder.width'"),
+        ("{name: patches, patch: 0}", "encoder.patch 0 is not at least 1"),
+        ("{name: patches, train: true, train_from: 2}", "encoder.train_from 2 is not at most 1"),
+        ("{name: vgg11, patch: 16}", "unknown field 'encoder.patch'"),
+    ],
+)
+def test_the_name_chooses_the_fields(tmp_path: Path, encoder: str, message: str) -> None:
+    (tmp_path / "config.yaml").write_text(f"data: {{format: shapes}}\nencoder: {encoder}")
+    with pytest.raises(UserError, match=message):
+        read_recipe(tmp_path / "config.yaml")
 
 
 def test_the_digest_changes_with_every_weight_and_the_name() -> None:
     torch.manual_seed(0)
-    first, second = PatchEncoder(PatchConfig()), PatchEncoder(PatchConfig("patches_b"))
+    first, second = PatchEncoder(PatchConfig()), PatchEncoder(PatchConfig(name="patches_b"))
     second.load_state_dict(first.state_dict())
     assert first.digest() != second.digest()
     second.config = first.config
