@@ -95,6 +95,7 @@ class EncoderRecipe(Config):
     train_from: int = Field(
         1,
         ge=1,
+        le=1_000,
         description="first of its stages that is trained, for a VGG one of five blocks of "
         "convolutions; those before stay as they are",
     )
