@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     changes = arguments.changes
     if arguments.encoder is not None:
-        # The config's sizes and its folder of annotation vectors are those of its own encoder.
+        # Sizes and stored annotation vectors of the config belong to the encoder it names.
         changes = [_encoder_change(arguments), "features.folder=null", *changes]
     recipe = read_any_recipe(arguments.config, changes)
     keep_freed_memory()

@@ -9,7 +9,6 @@ from functools import partial
 from PIL import Image
 
 from captioner.data.records import ImageId
-from captioner.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -38,24 +37,6 @@ class Source:
     def named_photos(self) -> list[tuple[str, Callable[[], Image.Image]]]:
         """Each photo's name and the function that loads it."""
         return [(name, partial(self.open_photo, row)) for row, name in enumerate(self.names)]
-
-    def open_photos(
-        self, rows: Sequence[int], left_out: dict[str, str] | None = None
-    ) -> dict[int, Image.Image]:
-        """Load the photos of the given rows, by row.
-
-        left_out: receives unreadable photos, by name, each with the reason.
-        Raises `UserError` for an unreadable photo if `left_out` is None.
-        """
-        photos = {}
-        for row in rows:
-            try:
-                photos[row] = self.open_photo(row)
-            except UserError as error:
-                if left_out is None:
-                    raise
-                left_out[str(self.image_ids[row])] = str(error)
-        return photos
 
     def take(self, rows: Sequence[int]) -> Source:
         """The photos of the given rows, in that order."""

@@ -22,7 +22,6 @@ from captioner.caption.confidence import (
     Confidence,
     ConfidenceConfig,
     Familiarity,
-    confidences,
     fit_weights,
     pooled_features,
     regressors,
@@ -169,7 +168,7 @@ def _training_features(
     found = []
     for first in range(0, len(rows), batch_size):
         batch = rows[first : first + batch_size]
-        photos = list(source.open_photos(batch).values())
+        photos = [source.open_photo(row) for row in batch]
         found.append(pooled_features(captioner.annotations(photos)))  # (B, F)
         progress.update(len(batch))
     progress.close()
@@ -182,7 +181,7 @@ def _observe(captioner: Captioner, source: Source, name: str, batch_size: int) -
     progress = progress_bar(name, len(source), "images")
     for first in range(0, len(source), batch_size):
         rows = range(first, min(first + batch_size, len(source)))
-        annotations = captioner.annotations(list(source.open_photos(rows).values()))
+        annotations = captioner.annotations([source.open_photo(row) for row in rows])
         pooled = pooled_features(annotations)  # (B, F)
         written = captioner.caption_annotations(annotations)
         for row, caption, own in zip(rows, written, pooled, strict=True):
@@ -205,8 +204,8 @@ def _observe_nothing(captioner: Captioner, source: Source, seed: int) -> _Observ
     """Captions of a few photos with their pixels shuffled, of which nothing is true."""
     generator = np.random.default_rng(seed)
     pictures = []
-    for photo in source.open_photos(range(min(16, len(source)))).values():
-        pixels = np.asarray(photo)
+    for row in range(min(16, len(source))):
+        pixels = np.asarray(source.open_photo(row))
         shuffled = generator.permutation(pixels.reshape(-1, 3)).reshape(pixels.shape)
         pictures.append(Image.fromarray(shuffled))
     annotations = captioner.annotations(pictures)
@@ -249,13 +248,8 @@ def _judged(confidence: Confidence, observed: _Observed) -> list[Caption]:
 
 
 def _reliability(parts: Sequence[tuple[Confidence, _Observed]]) -> Reliability:
-    scores = torch.cat(
-        [
-            confidences(_regressors(observed, fitted.familiarity), fitted.config.weights)
-            for fitted, observed in parts
-        ]
-    )  # (N,)
     judged = [caption for fitted, part in parts for caption in _judged(fitted, part)]
+    scores = torch.tensor([caption.confidence for caption in judged], dtype=torch.float64)  # (N,)
     shares = torch.cat([observed.shares for _, observed in parts])  # (N,)
     sure = torch.tensor([caption.doubt == "" for caption in judged])  # (N,)
     order = scores.argsort()

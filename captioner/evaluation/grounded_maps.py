@@ -156,7 +156,7 @@ def _grounded(
 
 @dataclass(frozen=True)
 class Shift:
-    """Mean mass inside a word's target, of its own map and of its neighbour's.
+    """Mean mass inside a word's target: by the word's map and by its neighbour's.
 
     A map belongs to the step that emits its word, so `own` should be larger. `words` words count,
     those whose neighbour has another target; None without any.

@@ -34,7 +34,7 @@ class Batcher(Generic[Item, Key, Result]):
 
     work: takes items and their common key; returns one result an item, in order. Called from one
         thread only.
-    batch_size: most items of several jobs together; a larger job is a batch of its own.
+    batch_size: most items of a batch of several jobs; a larger job is not batched with others.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Batcher(Generic[Item, Key, Result]):
     def submit(self, items: Sequence[Item], key: Key, alone: bool = False) -> Future[list[Result]]:
         """Queue items; returns the future of their results, in order.
 
-        key: a batch holds jobs of one key. alone: a batch of its own. A future cancelled before
+        key: only jobs of one key share a batch. alone: shares no batch. A future cancelled before
         its turn is skipped. An error of `work` ends the future of the job that causes it only.
         Raises `RuntimeError` after `close`.
         """

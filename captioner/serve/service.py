@@ -26,7 +26,7 @@ _READERS = 2
 
 
 class Service:
-    """Captions, translates and draws, each in threads of its own; batches what waits.
+    """Captions, translates and draws, in separate threads; batches waiting requests.
 
     batch_size: photos or sentences in a batch. `captions` is the queue of photos.
     """

@@ -33,7 +33,7 @@ class EncoderConfig(Config):
 class Encoder(nn.Module, ABC):
     """Turns photos into annotation vectors; the base of every family of encoders.
 
-    A family is a subclass in a module of its own, and a row of `captioner.vision.encoders`.
+    Each family is a subclass in a separate module, and a row of `captioner.vision.encoders`.
 
     annotation_size: D. stages: how many parts `freeze` counts.
     config: its name and sizes, as a model's `config.json` holds them.
