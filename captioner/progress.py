@@ -41,4 +41,6 @@ class _Lines(_Bar):
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
         """Print the line, except for the empty bar at the start."""
         if self.n > self.initial:
-            print(self, file=sys.stderr, flush=True)
+            # In one piece: `torchrun` starts several processes, without buffers.
+            sys.stderr.write(f"{self}\n")
+            sys.stderr.flush()

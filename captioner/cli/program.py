@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from captioner.cli.report import report
 from captioner.errors import UserError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -29,7 +30,7 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
     if sys.stderr is None:  # Errors must not go to standard output.
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     if sys.stdout is None:
-        print(f"{name}: standard output is closed", file=sys.stderr)
+        report("standard output is closed", name)
         return 2
     for stream in (sys.stdout, sys.stderr):
         # File names may be invalid in the stream's encoding.
@@ -43,10 +44,10 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
             sys.stdout.flush()
         return code
     except UserError as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        report(str(error), name)
         return 2
     except KeyboardInterrupt:
-        print(f"{name}: interrupted", file=sys.stderr)
+        report("interrupted", name)
         return 128 + signal.SIGINT
     except BrokenPipeError:
         _discard_output()
@@ -54,7 +55,7 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
     except Exception as error:
         # Without a file name: other files are named in a `UserError`.
         if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
-            print(f"{name}: cannot write standard output: {error.strerror}", file=sys.stderr)
+            report(f"cannot write standard output: {error.strerror}", name)
             _discard_output()
             return 2
         # Imported here: it imports torch.
@@ -62,7 +63,7 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
 
         if not isinstance(error, Interrupted):
             raise
-        print(f"{name}: {error}", file=sys.stderr)
+        report(str(error), name)
         return 128 + signal.SIGINT
 
 

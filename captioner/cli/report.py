@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import sys
+import unicodedata
 from collections.abc import Mapping
 
+_TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+"""Bidirectional classes of the characters that turn the direction of writing."""
 
-def report(sentence: str) -> None:
-    """Print one sentence on standard error."""
-    print(f"captioner: {sentence}", file=sys.stderr, flush=True)
+
+def report(sentence: str, name: str = "captioner") -> None:
+    """Print one sentence on standard error, after the program's name, in one piece."""
+    sys.stderr.write(f"{name}: {on_a_line(sentence)}\n")
+    sys.stderr.flush()
+
+
+def on_a_line(text: str) -> str:
+    """The text with control characters, which file names may hold, as escape sequences.
+
+    Also those that break lines or turn the direction of writing.
+    """
+    return "".join(ascii(letter)[1:-1] if _is_control(letter) else letter for letter in text)
+
+
+def _is_control(letter: str) -> bool:
+    breaks = unicodedata.category(letter) in ("Cc", "Zl", "Zp")
+    return breaks or unicodedata.bidirectional(letter) in _TURNS
 
 
 def report_too_long(shown: str, line: int, lost: int, reads: int) -> None:

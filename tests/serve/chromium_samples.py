@@ -40,9 +40,10 @@ def photo_file(seed: int = 0, name: str = "photo.png") -> Any:
 
 
 def add(page: Page, *files: Any) -> Locator:
-    """Choose photos, and wait until each has its captions; gives the first one's card."""
+    """Choose photos, and wait until each has its captions; gives the first card of the page."""
+    earlier = page.locator("[data-state=done]").count()
     page.set_input_files("#files", list(files))
-    captioned(page, len(files))
+    captioned(page, earlier + len(files))
     return page.locator(".item").first
 
 

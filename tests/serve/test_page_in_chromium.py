@@ -232,7 +232,6 @@ def test_downloads_are_the_files_of_the_package(open_page: Open) -> None:
     assert record["captions"][0]["words"] == words
     assert "preview" not in record
     add(page, photo_file(2))
-    captioned(page, 2)
     with page.expect_download() as download:
         page.locator("#all-html").click()
     text = Path(download.value.path()).read_text(encoding="utf-8")
