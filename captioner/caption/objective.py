@@ -30,6 +30,12 @@ class SelfCriticalConfig(Config):
     cross_entropy_weight: float = Field(
         0.0, ge=0, le=WEIGHT, description="weight of the cross-entropy of the photo's own caption"
     )
+    word_precision_weight: float = Field(
+        0.0,
+        ge=0,
+        le=WEIGHT,
+        description="weight, beside CIDEr-D, of the share of content words that a reference has",
+    )
     maximum_length: int = Field(
         20, ge=1, le=LENGTH, description="words of a sample, which is cut off there"
     )
@@ -79,6 +85,13 @@ class ObjectiveConfig(Config):
         le=WEIGHT,
         description="weight of the divergence of a caption's maps, which moves them from word to "
         "word; soft attention only, not in the paper",
+    )
+    grounding: float = Field(
+        0.0,
+        ge=0,
+        le=WEIGHT,
+        description="weight of the attention that misses what a word names, by data.instances "
+        "(Liu et al. 2017); soft attention only, not in the paper",
     )
     reward_weight: float = Field(
         0.1,
@@ -134,11 +147,12 @@ class ObjectiveConfig(Config):
                     f"objective.doubly_stochastic {self.doubly_stochastic} is for soft attention; "
                     "set it to 0 for hard"
                 )
-            if self.map_divergence != 0:
-                raise UserError(
-                    f"objective.map_divergence {self.map_divergence} is for soft attention; "
-                    "leave it out"
-                )
+            for name in ("map_divergence", "grounding"):
+                if getattr(self, name) != 0:
+                    raise UserError(
+                        f"objective.{name} {getattr(self, name)} is for soft attention; "
+                        "leave it out"
+                    )
             if self.doubly_stochastic_target != "one":
                 raise UserError(
                     f"objective.doubly_stochastic_target {self.doubly_stochastic_target!r} is for "
@@ -188,6 +202,21 @@ def map_divergence(weights: Tensor, mask: Tensor) -> Tensor:
     words = mask.sum(dim=1).to(weights.dtype)  # (B,)
     mean = (weights * mask.unsqueeze(-1)).sum(dim=1) / words.clamp(min=1).unsqueeze(-1)  # (B, L)
     return words * _entropy(mean) - (_entropy(weights) * mask).sum(dim=1)
+
+
+def grounding_penalty(weights: Tensor, places: Tensor) -> Tensor:
+    """Minus the logarithm of the attention inside what each word names, summed over words: (B,).
+
+    weights (B, T, L). places (B, T, L): the share of each place inside; 0 everywhere for a word
+    that names nothing, which is left out. After Liu, Mao, Sha and Yuille 2017, *Attention
+    Correctness in Neural Image Captioning*, section 3.3, but asking only that the attention lies
+    inside, not that it is even there. Computed in float32 at least.
+    """
+    weights = weights if weights.dtype == torch.float64 else weights.float()
+    named = places.amax(dim=-1) > 0  # (B, T)
+    inside = (weights * places).sum(dim=-1)  # (B, T)
+    floor = torch.finfo(weights.dtype).tiny
+    return -(inside.where(named, 1.0).clamp(min=floor).log()).sum(dim=-1)
 
 
 def _entropy(weights: Tensor) -> Tensor:

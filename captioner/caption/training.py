@@ -9,7 +9,12 @@ from torch import Tensor, nn
 
 from captioner.attention import Memory
 from captioner.caption.decoder import ShowAttendTellDecoder
-from captioner.caption.objective import ObjectiveConfig, doubly_stochastic_penalty, map_divergence
+from captioner.caption.objective import (
+    ObjectiveConfig,
+    doubly_stochastic_penalty,
+    grounding_penalty,
+    map_divergence,
+)
 from captioner.caption.scheduled_sampling import scheduled_inputs
 from captioner.decoding import cross_entropies
 from captioner.errors import UserError
@@ -29,6 +34,8 @@ class CaptioningBatch(NamedTuple):
     progress: share of the training done before this batch, in [0, 1].
     photos: (B,) long, index into `source` of each caption's photo, where several captions share
         a photo. None where `source` has B photos.
+    places: (B, T, L) the share of each place inside what the word names, for
+        `ObjectiveConfig.grounding`; 0 for a word that names nothing.
     """
 
     source: Tensor
@@ -39,6 +46,7 @@ class CaptioningBatch(NamedTuple):
     rows: Tensor | None = None
     progress: float = 0.0
     photos: Tensor | None = None
+    places: Tensor | None = None
 
     def to(self, device: torch.device | str) -> CaptioningBatch:
         """Move the batch to a device, the source as float32."""
@@ -48,6 +56,7 @@ class CaptioningBatch(NamedTuple):
             targets=self.targets.to(device, non_blocking=True),
             mask=self.mask.to(device, non_blocking=True),
             photos=None if self.photos is None else self.photos.to(device, non_blocking=True),
+            places=None if self.places is None else self.places.to(device, non_blocking=True),
         )
 
     def annotations(self, encoder: Encoder | None) -> Tensor:
@@ -91,8 +100,9 @@ class CaptioningLoss(nn.Module):
         """The loss of a batch under the key `loss`, and quantities to report.
 
         `loss`: mean over captions of equation 14 of Xu et al. 2015, in nats a caption.
-        `cross_entropy`: nats a word, without smoothing or regularisation. `map_divergence`, where
-        the objective has a weight for it: nats a word.
+        `cross_entropy`: nats a word, without smoothing or regularisation. `map_divergence` and
+        `grounding`, where the objective has a weight for them: nats a word, and nats a word that
+        names something.
         """
         annotations = batch.annotations(self.encoder)
         return soft_attention_loss(self.decoder, self.objective, annotations, batch)
@@ -120,6 +130,11 @@ def soft_attention_loss(
         divergence = map_divergence(weights, batch.mask)  # (B,)
         loss = loss - objective.map_divergence * divergence
         report["map_divergence"] = divergence.detach().sum() / words
+    if batch.places is not None:
+        missed = grounding_penalty(weights, batch.places)  # (B,)
+        loss = loss + objective.grounding * missed
+        named = (batch.places.amax(dim=-1) > 0).sum().clamp(min=1)
+        report["grounding"] = missed.detach().sum() / named
     return {"loss": loss.mean(), **report}
 
 

@@ -18,6 +18,7 @@ from captioner.data.loading import load_ahead
 from captioner.runs.annotation_rows import Rows
 from captioner.runs.caption_objective import examples_of_epoch
 from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.map_targets import MapTargets
 from captioner.training import Part, Step
 
 
@@ -25,7 +26,8 @@ from captioner.training import Part, Step
 class CaptionBatches:
     """Batches of captions of similar length, or of the same photos.
 
-    workers: see `load_ahead`. encode: a frozen encoder that reads photos in the step.
+    workers: see `load_ahead`. encode: a frozen encoder that reads photos in the step. map_targets:
+        targets of the attention maps, for `objective.grounding`.
 
     Implements `captioner.training.SharedBatches`. Augmentation does not depend on how a batch is
     divided; draws of the loss do, since each part has its own seed.
@@ -37,6 +39,7 @@ class CaptionBatches:
     recipe: CaptioningRecipe
     workers: int = 0
     encode: Callable[[Tensor], Tensor] | None = None
+    map_targets: MapTargets | None = None
 
     def steps(self, epoch: int) -> int:
         """The number of batches of an epoch."""
@@ -109,9 +112,20 @@ class CaptionBatches:
         mask = batch.mask if count else torch.zeros_like(batch.mask)  # (B, T)
         source, photos = self._source(torch.tensor([each.row for each in examples]), step, part)
         seed = _seed(self.recipe.training.seed, *step, _DRAWS + cut)
+        places = None
+        if self.map_targets is not None:
+            places = self.map_targets(examples[part], mask.shape[1])  # (B, T, L)
         return Part(
             CaptioningBatch(
-                source, batch.inputs, batch.targets, mask, seed, batch.rows, progress, photos
+                source,
+                batch.inputs,
+                batch.targets,
+                mask,
+                seed,
+                batch.rows,
+                progress,
+                photos,
+                places,
             ),
             count,
         )

@@ -16,9 +16,11 @@ from captioner.caption import (
     SelfCriticalLoss,
     ShowAttendTellDecoder,
 )
+from captioner.caption.objective import SelfCriticalConfig
 from captioner.caption.word_vectors import read_word_vectors
 from captioner.data.examples import CaptionExample
 from captioner.evaluation.cider_reward import CiderReward
+from captioner.evaluation.word_precision import content_stems
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.vision.encoder import Encoder
@@ -46,7 +48,7 @@ def make_loss(
         return HardAttentionLoss(decoder, recipe.objective, encoder)
     if recipe.objective.self_critical is None:
         return CaptioningLoss(decoder, recipe.objective, encoder)
-    reward = cider_reward(references, vocabulary, recipe.objective.self_critical.reward_end)
+    reward = caption_reward(references, vocabulary, recipe.objective.self_critical)
     return SelfCriticalLoss(decoder, recipe.objective, reward, encoder)
 
 
@@ -89,6 +91,43 @@ def examples_of_epoch(
         of_photo = list(captions)
         chosen.append(of_photo[epoch % len(of_photo)])
     return chosen
+
+
+def caption_reward(
+    references: Sequence[Sequence[Sequence[str]]],
+    vocabulary: Vocabulary,
+    config: SelfCriticalConfig,
+) -> Reward:
+    """CIDEr-D and, where it has a weight, word precision against the references of the photos."""
+    cider = cider_reward(references, vocabulary, config.reward_end)
+    if config.word_precision_weight == 0:
+        return cider
+    precision = word_precision_reward(references, vocabulary)
+    weight = config.word_precision_weight
+    return lambda rows, captions: cider(rows, captions) + weight * precision(rows, captions)
+
+
+def word_precision_reward(
+    references: Sequence[Sequence[Sequence[str]]], vocabulary: Vocabulary
+) -> Reward:
+    """The share of a caption's content words that a reference has, 0 without content words.
+
+    See `captioner.evaluation.word_precision`.
+    """
+    stem_of = [content_stems([word]) if word in vocabulary else [] for word in vocabulary.words]
+    known = [
+        {stem for words in captions for stem in content_stems(words)} for captions in references
+    ]
+
+    def share(row: int, caption: Sequence[int]) -> float:
+        said = [stem in known[row] for token in caption for stem in stem_of[token]]
+        return sum(said) / max(1, len(said))
+
+    def reward(rows: Tensor, captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
+        pairs = zip(rows.tolist(), captions, strict=True)
+        return torch.tensor([[share(row, each) for each in of_photo] for row, of_photo in pairs])
+
+    return reward
 
 
 def cider_reward(

@@ -59,6 +59,9 @@ class DataConfig(Config):
     maximum_length: int = Field(
         50, ge=1, le=LENGTH, description="words; longer training captions are cut, and counted"
     )
+    instances: FilePath | None = Field(
+        None, description="COCO's boxes and segments of training photos, for objective.grounding"
+    )
     shapes: ShapesData = Field(default_factory=ShapesData)
     archives: dict[str, FilePath] = Field(
         default_factory=dict,
@@ -243,6 +246,13 @@ class CaptioningRecipe(Config):
             )
         if self.word_vectors is not None and self.start_from is not None:
             raise ValueError("word_vectors have no effect: start_from gives the embeddings")
+        if (self.objective.grounding > 0) != (self.data.instances is not None):
+            raise ValueError("objective.grounding and data.instances need each other")
+        if self.data.instances is not None and (self.features.mirror or self.augmentation.changes):
+            raise ValueError(
+                "objective.grounding has boxes of the photos as they are; features.mirror and "
+                "augmentation change them"
+            )
         try:
             self.objective.check_selection(self.decoder.selection)
         except UserError as error:

@@ -1,24 +1,28 @@
-"""Rebuild the model in the package, step by step, from Flickr8k and two teacher networks.
+"""Rebuild the model in the package, step by step.
 
-Each step is a program of its own, whose command is printed, and leaves its run in a folder of
-OUT; a step that is done is not done again, and one that was stopped goes on where it was. What
-each step gives on validation photos is printed when it is done. `done.txt` in its folder keeps the
-time it took, over all its beginnings, and what was done; where something else is asked for than was
-done (another --data, say), that is refused.
+Each step is a program, whose command is printed, and leaves its run in a folder of OUT. A step that
+is done is not done again; one that was stopped goes on where it was. What each step gave on
+validation photos is printed when it is done. `done.txt` in its folder keeps its time, over all its
+beginnings, and its command; other data or settings than those are refused.
 
-  python scripts/default_model/build.py --data data/flickr8k --teachers data/teacher --out runs/m
-  python scripts/default_model/build.py ... --only eyes words
+  python scripts/default_model/build.py --flickr data/flickr8k --everyday data/everyday \\
+      --teachers data/teachers --out runs/m
+  python scripts/default_model/build.py ... --only tables words
 
-The data folder holds Flickr8k.token.txt, images/, train.txt and val.txt (one photo name a line);
-the folder of the teachers mobilenet_v1_1.0_224.safetensors and mobilenet_v1_0.75_224.safetensors.
-OUT/model is what is packaged, with the card in captioner/models/default. OUT/teacher_features and
-OUT/self_critical hold annotation vectors, 2.6 GB each. What is in the package came from these steps
-but for what its card says of them, so a rebuild gives a model like it, not the same.
+The folder of Flickr8k holds Flickr8k.token.txt, images/, train.txt and val.txt (one photo name a
+line); that of the everyday photos captions_train.json and captions_val.json (COCO's format),
+photos/, unlabelled/ and text/coco_captions.txt.gz; that of the teachers teachers.py and its
+networks. OUT/features and OUT/teacher_maps hold annotation vectors, 200 kB a photo. OUT/model is
+packaged, with the card in captioner/models/default.
+
+The eyes start from ImageNet's weights by default. Those of the packaged model started from the
+encoder of the package's earlier model, which is in the repository's history; so a rebuild gives a
+model like it, not the same. `--start-from random` only tries the steps out: the first two stages
+stay as they are.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import shlex
 import shutil
@@ -26,17 +30,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+
+from photos import folder_parser
+from teachers import SCALES, add_precision
 
 from captioner.cli.program import run_program
 from captioner.errors import UserError
 from captioner.files import atomic_folder, read_json, read_text, real_path, write_bytes, write_text
+from captioner.vision.weights import IMAGENET, RANDOM
 
 SCRIPTS = Path(__file__).resolve().parent
 CONFIGS = SCRIPTS.parents[1] / "configs"
-SCORES = ("block 11", "block 12", "BLEU-1", "BLEU-4", "ROUGE-L", "CIDEr-D")
+SCORES = (
+    *("Flickr8k block 10", "Flickr8k block 15"),
+    *("everyday block 10", "everyday block 15", "everyday things"),
+    *("BLEU-4", "CIDEr-D"),
+)
 RUN, EVALUATION, CALIBRATION = "log.jsonl", "evaluation.json", "calibration.json"
 DONE, BEGUN = "done.txt", "begun.txt"
 """In the folder of a step: how long it took, or so far had, in the first line; then what it is."""
@@ -44,123 +55,137 @@ DONE, BEGUN = "done.txt", "begun.txt"
 
 @dataclass(frozen=True)
 class Step:
-    """One step: a name, what it does in a line, and what Python is given to do it, in order.
+    """A step: its name, its purpose in a line, and the command of Python that does it.
 
-    commands: the last but for an evaluation is the step's own, which is told --resume where its
-        checkpoint is there. The others are done again whenever the step is not done; they go on
-        where they were stopped, or are quick.
-    copied: a model folder that the step begins by copying into its own, for its command to change.
+    command: one with --out is told --resume where the step's checkpoint is there.
+    figures: files in the step's folder, keys of `FIGURES`.
+    copied: a model folder that the step first copies into its own, for its command to change.
     """
 
     name: str
     purpose: str
-    commands: list[list[str]]
+    command: list[str]
+    figures: tuple[str, ...] = (RUN,)
     copied: Path | None = None
 
 
-def steps_of(data: Path, teachers: Path, out: Path) -> list[Step]:
+@dataclass(frozen=True)
+class Inputs:
+    """What the model is made from.
+
+    start_from: what the eyes start from, as `build_encoder` takes it. changes: `FIELD=VALUE`, of
+    the configs of all trainings of the decoder.
+    """
+
+    flickr: Path
+    everyday: Path
+    teachers: Path
+    start_from: str = IMAGENET
+    precision: str = "bfloat16"
+    changes: tuple[str, ...] = ()
+
+    def resolved(self) -> Inputs:
+        """The same with whole paths."""
+        named = self.start_from in (IMAGENET, RANDOM)
+        return replace(
+            self,
+            flickr=Path(real_path(self.flickr)),
+            everyday=Path(real_path(self.everyday)),
+            teachers=Path(real_path(self.teachers)),
+            start_from=self.start_from if named else real_path(self.start_from),
+        )
+
+
+def steps_of(inputs: Inputs, out: Path) -> list[Step]:
     """All steps, in order."""
-    photos = ["--photos", str(data / "images")]
-    split = ["--train", str(data / "train.txt"), "--validation", str(data / "val.txt")]
-    teacher = ["--teacher", str(teachers / "mobilenet_v1_1.0_224.safetensors")]
-    classifier = ["--classifier", str(teachers / "mobilenet_v1_0.75_224.safetensors")]
-    places = {
-        "annotations": data / "Flickr8k.token.txt",
-        "images": data / "images",
-        "train": data / "train.txt",
-        "validation": data / "val.txt",
-    }
-    read = [f"--set=data.{field}={path}" for field, path in places.items()]
-    judged = [
-        *("--format", "flickr8k", "--annotations", str(places["annotations"])),
-        *("--images", str(places["images"]), "--split", str(places["validation"])),
-    ]
+    names = (
+        *("tables", "teacher_maps", "words", "eyes"),
+        *("fine_tuning", "self_critical", "confidence"),
+    )
+    tables, maps, words, eyes, fine_tuning, self_critical, confidence = (out / n for n in names)
+    photos = ["--flickr", str(inputs.flickr), "--everyday", str(inputs.everyday)]
+    teachers = ["--teachers", str(inputs.teachers)]
+    precision = ["--precision", inputs.precision]
+    people = tables / "people.jsonl"
 
-    def distil(folder: Path, *options: str) -> list[str]:
-        script = str(SCRIPTS / "distill_encoder.py")
-        return [script, *photos, *split, *teacher, *options, "--out", str(folder)]
+    def script(*command: object) -> list[str]:
+        name, *options = map(str, command)
+        return [str(SCRIPTS / name), *options]
 
-    def train(config: str, folder: Path, *changes: str) -> list[str]:
-        given = [f"--set={change}" for change in changes]
-        file = str(CONFIGS / f"{config}.yaml")
-        return ["-m", "captioner", "train", file, *read, *given, "--out", str(folder)]
+    def changes(weights: Path, features: Path, *more: str) -> list[str]:
+        return [
+            f"data.annotations={people}",
+            f"data.validation_annotations={tables / 'validation.jsonl'}",
+            f"data.instances={tables / 'instances.json'}",
+            f"encoder.weights={weights}",
+            f"features.folder={features}",
+            *(f"{section}.precision={inputs.precision}" for section in ("training", "features")),
+            *(*more, *inputs.changes),
+        ]
 
-    names = ("eyes", "wider_eyes", "words", "full_eyes", "self_critical", "confidence")
-    eyes, wider_eyes, words, full_eyes, self_critical, confidence = (out / name for name in names)
-    features = out / "teacher_features"
-    stored = [
-        f"features.folder={features}",
-        f"encoder.weights={features / 'stand_in.safetensors'}",
-    ]
+    def train(folder: Path, config: str, changed: list[str]) -> list[str]:
+        return [
+            *("-m", "captioner", "train", str(CONFIGS / f"{config}.yaml")),
+            *(f"--set={change}" for change in changed),
+            *("--out", str(folder)),
+        ]
+
+    def go_on(folder: Path, start: Path) -> list[str]:
+        changed = changes(eyes / "model", out / "features", f"start_from={start / 'model'}")
+        return train(folder, f"default_model_{folder.name}", changed)
+
+    of_teachers = changes(maps / "stand_in.safetensors", maps / "store")
     return [
         Step(
-            "eyes",
-            "a half-width VGG-11 learns the maps of a teacher",
-            [distil(eyes, "--width", "0.5", "--epochs", "14", "--learning-rate", "0.002")],
+            "tables",
+            "captions are retrieved for photos without captions",
+            script("tables.py", *photos, *teachers, *precision, "--out", tables),
+            (EVALUATION,),
         ),
         Step(
-            "wider_eyes",
-            "widened to three quarters, it goes on learning, and another teacher's classes as well",
-            [
-                distil(
-                    *(wider_eyes, *classifier, "--width", "0.75", "--start-width", "0.5"),
-                    *("--start-from", str(eyes / "encoder.safetensors")),
-                    *("--epochs", "10", "--learning-rate", "0.001"),
-                )
-            ],
+            "teacher_maps",
+            "what the teachers see in people's photos is stored",
+            script(
+                *("teacher_features.py", CONFIGS / "default_model.yaml", *teachers, *precision),
+                *("--scales", tables / SCALES, "--set", *of_teachers),
+            ),
+            (),
         ),
         Step(
             "words",
-            "a decoder learns to caption what the teacher sees",
-            [
-                [
-                    *(str(SCRIPTS / "teacher_features.py"), str(CONFIGS / "default_model.yaml")),
-                    *(*teacher, *read, *(f"--set={change}" for change in stored)),
-                ],
-                train("default_model", words, *stored),
-            ],
+            "a decoder learns to caption what the teachers see",
+            train(words, "default_model", of_teachers),
         ),
         Step(
-            "full_eyes",
-            "at full width, it goes on learning, and to mean the same to that decoder",
-            [
-                distil(
-                    *(full_eyes, *classifier, "--width", "1.0", "--start-width", "0.75"),
-                    *("--start-from", str(wider_eyes / "encoder.safetensors")),
-                    *("--epochs", "12", "--learning-rate", "0.001"),
-                    *("--decoder", str(words / "model"), "--captions", str(places["annotations"])),
-                ),
-                [
-                    *("-m", "captioner", "evaluate", str(full_eyes / "model")),
-                    *(*judged, "--json", str(full_eyes / EVALUATION)),
-                ],
-            ],
+            "eyes",
+            "a VGG-11 learns to see what they see, and that decoder to say the same of it",
+            script(
+                *("distill.py", *photos, *teachers, "--boxes", tables, "--words", words / "model"),
+                *("--captions", tables / "all.jsonl", "--start-from", inputs.start_from),
+                *("--freeze", 2, "--epochs", 5, *precision, "--out", eyes),
+            ),
+        ),
+        Step(
+            "fine_tuning",
+            "the decoder goes on with what these eyes see and with people's captions",
+            go_on(fine_tuning, eyes),
         ),
         Step(
             "self_critical",
-            "that decoder with these eyes: what is said is held against what people say",
-            [
-                train(
-                    *("default_model_self_critical", self_critical),
-                    *(
-                        f"{name}={full_eyes / 'model'}"
-                        for name in ("start_from", "encoder.weights")
-                    ),
-                )
-            ],
+            "its own captions are rewarded by CIDEr-D and by true words",
+            go_on(self_critical, fine_tuning),
         ),
         Step(
             "confidence",
-            "a copy of it learns how far its captions are to be trusted",
+            "a copy of it gets a confidence, calibrated on both worlds",
             [
-                [
-                    *("-m", "captioner", "calibrate", "--model", str(confidence / "model")),
-                    *(*judged, "--training-split", str(places["train"])),
-                    *("--training-photos", "1000"),
-                    *("--json", str(confidence / CALIBRATION)),
-                ]
+                *("-m", "captioner", "calibrate", "--model", str(confidence / "model")),
+                *("--format", "table", "--annotations", str(people)),
+                *("--split", "flickr", "everyday", "--training-split", "train"),
+                *("--training-photos", "1000", "--json", str(confidence / CALIBRATION)),
             ],
-            copied=self_critical / "model",
+            (CALIBRATION,),
+            self_critical / "model",
         ),
     ]
 
@@ -190,7 +215,8 @@ def of_run(file: Path) -> str:
 def of_evaluation(file: Path) -> str:
     """What `captioner evaluate --json` wrote. Raises `UserError` as `read_json` does."""
     scores = read_json(file, "scores")
-    return "captions with these eyes: " + _shown(file, lambda: _named(scores))
+    names = ("BLEU-4", "CIDEr-D", "word-precision", "captions with none")
+    return _shown(file, lambda: ", ".join(f"{name} {scores[name]:.3f}" for name in names))
 
 
 def of_calibration(file: Path) -> str:
@@ -198,22 +224,18 @@ def of_calibration(file: Path) -> str:
     found = read_json(file, "calibration")
     return _shown(
         file,
-        lambda: (
-            f"confidence {found['photos']['confidence']:.3f} where {found['observed']:.3f} were, "
-            f"expected calibration error {found['reliability']['error']:.3f}, "
-            f"not sure of {found['photos']['unsure']:.1%} of photos"
+        lambda: "; ".join(
+            f"{name}: confidence {split['expected']:.3f} where {split['observed']:.3f} is true, "
+            f"not sure of {split['unsure']:.1%} of photos"
+            for name, split in found["splits"].items()
         ),
     )
-
-
-def _named(scores: Any) -> str:
-    return ", ".join(f"{name} {scores[name]:.3f}" for name in ("BLEU-4", "CIDEr-D"))
 
 
 def _shown(file: Path, show: Callable[[], str]) -> str:
     try:
         return show()
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise UserError(f"{file} does not hold the figures of this step") from None
 
 
@@ -223,16 +245,12 @@ FIGURES = {RUN: of_run, EVALUATION: of_evaluation, CALIBRATION: of_calibration}
 
 def figures(step: Step, folder: Path) -> str:
     """What a step gave on validation photos. Raises `UserError` where it left no such figures."""
-    files = [RUN] if step.copied is None else []
-    written = [Path(command[-1]).name for command in step.commands if "--json" in command]
-    return "; ".join(FIGURES[name](folder / name) for name in files + written)
+    return "; ".join(FIGURES[name](folder / name) for name in step.figures)
 
 
 def described(step: Step) -> str:
-    """What a step does, in lines, whatever Python does it and wherever the repository lies."""
-    root = str(SCRIPTS.parents[1])
-    lines = [shlex.join(command).replace(f"{root}/", "") for command in step.commands]
-    return "\n".join(lines) + "\n"
+    """What a step does, in a line, whatever Python does it and wherever the repository lies."""
+    return shlex.join(step.command).replace(f"{SCRIPTS.parents[1]}/", "") + "\n"
 
 
 def copy_model(source: Path, target: Path) -> None:
@@ -285,7 +303,7 @@ def do(step: Step, wanted: Step, out: Path) -> None:
         spent = before
         write_text(begun, f"{spent:.1f} seconds\n{described(wanted)}")
         try:
-            run_commands(step, folder)
+            run_command(step, folder)
         finally:
             spent = before + time.monotonic() - start
             write_text(begun, f"{spent:.1f} seconds\n{described(wanted)}")
@@ -293,10 +311,10 @@ def do(step: Step, wanted: Step, out: Path) -> None:
         write_text(done, f"{spent / 60:.0f} minutes\n{described(wanted)}")
         begun.unlink()
     taken = time_of(step, wanted, done)
-    print(f"  {figures(step, folder)}; {taken}", flush=True)
+    print("  " + "; ".join(filter(None, (figures(step, folder), taken))), flush=True)
 
 
-def run_commands(step: Step, folder: Path) -> None:
+def run_command(step: Step, folder: Path) -> None:
     """Run what a step consists of. Raises `UserError` where a program fails."""
     if step.copied is not None:
         if not (step.copied.parent / DONE).is_file():  # Of one under way it is the best so far.
@@ -304,29 +322,41 @@ def run_commands(step: Step, folder: Path) -> None:
         # What a stopped calibration leaves may be half changed.
         shutil.rmtree(folder / "model", ignore_errors=True)
         copy_model(step.copied, folder / "model")
-    for command in step.commands:
-        part = [sys.executable, *command]
-        if "--out" in part and (folder / "last.safetensors").exists():
-            part.append("--resume")
-        print("  " + shlex.join(part), flush=True)
-        code = subprocess.run(part).returncode
-        if code:
-            raise UserError(f"step {step.name} ended with exit code {code}; see what it said above")
+    command = [sys.executable, *step.command]
+    if "--out" in command and (folder / "last.safetensors").exists():
+        command.append("--resume")
+    print("  " + shlex.join(command), flush=True)
+    code = subprocess.run(command).returncode
+    if code:
+        raise UserError(f"step {step.name} ended with exit code {code}; see what it said above")
 
 
 def main() -> None:
     """Build."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = folder_parser(__doc__, teachers="folder of the teachers", out="folder of the runs")
+    parser.add_argument(
+        "--start-from",
+        default=IMAGENET,
+        metavar="WEIGHTS",
+        help="of the eyes: imagenet (the default), random, a weights file or a model folder",
     )
-    parser.add_argument("--data", type=Path, required=True, help="folder of Flickr8k")
-    parser.add_argument("--teachers", type=Path, required=True, help="folder of the teachers")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the runs")
+    add_precision(parser, "bfloat16")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="changes",
+        metavar="FIELD=VALUE",
+        help="change a field of the decoder's configs; may be repeated",
+    )
     parser.add_argument("--only", nargs="+", metavar="STEP", help="these steps only")
     arguments = parser.parse_args()
-    steps = steps_of(arguments.data, arguments.teachers, arguments.out)
-    whole = (Path(real_path(folder)) for folder in (arguments.data, arguments.teachers))
-    recorded = steps_of(*whole, Path("OUT"))
+    inputs = Inputs(
+        *(arguments.flickr, arguments.everyday, arguments.teachers, arguments.start_from),
+        *(arguments.precision, tuple(arguments.changes)),
+    )
+    steps = steps_of(inputs, arguments.out)
+    recorded = steps_of(inputs.resolved(), Path("OUT"))
     names = [step.name for step in steps]
     for name in arguments.only or []:
         if name not in names:

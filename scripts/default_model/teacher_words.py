@@ -1,10 +1,10 @@
-"""What a decoder says when it looks at a teacher's map: another thing for a student to reproduce.
+"""What a decoder says that looks at the teachers' maps: a student learns to say the same.
 
-The decoder was trained on the teacher's block 11 (`teacher_features.py`, then `captioner train
-configs/default_model.yaml`) and stays as it is. It reads captions once from the teacher's map and
-once from the student's, and what it says of the next word should be the same (Hinton et al.
-2015, *Distilling the Knowledge in a Neural Network*). So the student learns best what words need,
-where the error of the map itself counts all it shows alike.
+The decoder was trained on `TeacherMaps` (`teacher_features.py`, then `captioner train
+configs/default_model.yaml`). It is fed captions of a crop, and its probabilities of each next word
+are what a copy of it learns to give from the student's maps (Hinton et al. 2015, *Distilling the
+Knowledge in a Neural Network*). So the student learns best what words need; the error of the maps
+counts all that they show alike.
 """
 
 from __future__ import annotations
@@ -17,90 +17,89 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from captioner.caption import Captioner, ShowAttendTellDecoder
+from captioner.caption import ShowAttendTellDecoder
 from captioner.caption.captioner_folder import load_model
-from captioner.data.examples import CaptionExample, caption_words, encode_captions
-from captioner.data.flickr8k import read_flickr8k
+from captioner.data.examples import CaptionExample, encode_captions
 from captioner.data.length_buckets import collate
 from captioner.errors import UserError
-from captioner.vision.vgg import VGGEncoder
+from captioner.runs.read_sources import read_split
+
+CAPTIONS_READ = 2
+"""K, the captions of a photo that are read at a time, drawn at random."""
 
 MAXIMUM_LENGTH = 30
 
 
-class Read(NamedTuple):
-    """Captions fed to a decoder (B, K, T), where they have words (B, K, T), and what it said next.
+class Reading(NamedTuple):
+    """Captions that were fed to a decoder, and what it said next.
 
-    said: (B, K, T, V), logarithms of probabilities.
+    words: (B, K, T). mask: (B, K, T), False for padding. said: (B, K, T, V), log-probabilities.
     """
 
     words: Tensor
     mask: Tensor
     said: Tensor
 
-    def to(self, device: torch.device | str) -> Read:
+    def to(self, device: torch.device | str) -> Reading:
         """The same on another device."""
-        return Read(*(tensor.to(device) for tensor in self))
+        return Reading(*(tensor.to(device) for tensor in self))
 
 
 class TeacherWords:
-    """A trained decoder and captions of N photos for it to read.
+    """A trained decoder, and captions of N photos for it to read."""
 
-    model: its folder. captions: a token file of Flickr8k's kind. names: the photos, in order.
-    captions_read: K, how many of a photo's captions are read at a time, drawn at random.
-    Raises `UserError` as both readers do, and for a photo with fewer than K captions.
-    """
+    def __init__(self, model: Path, table: Path, photos: Sequence[Path], precision: str) -> None:
+        """Read them.
 
-    def __init__(
-        self, model: Path, captions: Path, names: Sequence[str], captions_read: int = 2
-    ) -> None:
-        self.captioner = captioner = load_model(model)
-        self.decoder: ShowAttendTellDecoder = captioner.decoder.eval().requires_grad_(False)
-        found = read_flickr8k(captions, captions.parent, check_files=False).images
-        words = {image.image_id: caption_words(image) for image in found}
-        for name in names:
-            if len(words.get(name, ())) < captions_read:
-                raise UserError(f"{captions} has fewer than {captions_read} captions of {name}")
+        model: the decoder's folder. table: `all.jsonl` of `tables.py`. precision: of its products.
+        Raises `UserError` as both readers do, and for a photo without captions.
+        """
+        self.captioner = load_model(model)
+        self.decoder: ShowAttendTellDecoder = self.captioner.decoder.requires_grad_(False)
+        self.is_bfloat16 = precision == "bfloat16"
+        captions = read_split("table", table, None, "train")
+        words = dict(zip(captions.names, captions.words, strict=True))
+        for photo in photos:
+            if str(photo.resolve()) not in words:
+                raise UserError(f"table {table} has no caption of {photo}")
         encoded = encode_captions(
-            (words[name] for name in names), captioner.vocabulary, MAXIMUM_LENGTH
+            (words[str(photo.resolve())] for photo in photos),
+            self.captioner.vocabulary,
+            MAXIMUM_LENGTH,
         )
-        self.captions: list[list[CaptionExample]] = [[] for _ in names]
+        self.captions: list[list[CaptionExample]] = [[] for _ in photos]
         for example in encoded.examples:
             self.captions[example.row].append(example)
-        self.captions_read = captions_read
 
-    def to(self, device: torch.device | str) -> TeacherWords:
-        """Move the decoder."""
-        self.decoder.to(device)
-        return self
+    def student(self) -> ShowAttendTellDecoder:
+        """A copy of the decoder that can be trained."""
+        return deepcopy(self.decoder).requires_grad_(True)
 
-    def seeing_with(self, encoder: VGGEncoder) -> Captioner:
-        """The decoder, on the CPU, with other eyes than it learned from; no card, no confidence."""
-        decoder = deepcopy(self.decoder).cpu()
-        own = self.captioner
-        return Captioner(encoder, decoder, own.vocabulary, own.preprocessing, own.search)
-
-    def read(self, block_11: Tensor, rows: Tensor, generator: torch.Generator) -> Read:
-        """Let the decoder read K captions of photos (B) from the teacher's maps (B, 512, h, w)."""
+    @torch.no_grad()
+    def read(self, maps: Tensor, rows: Sequence[int], generator: torch.Generator) -> Reading:
+        """Feed the decoder K captions of each of B photos, given the teachers' (B, 512, h, w)."""
         examples = []
-        for row in rows.tolist():
+        for row in rows:
             own = self.captions[row]
-            order = torch.randperm(len(own), generator=generator)[: self.captions_read]
-            examples += [own[index] for index in order.tolist()]
+            drawn = torch.randint(len(own), (CAPTIONS_READ,), generator=generator)
+            examples += [own[index] for index in drawn.tolist()]
         batch = collate(examples)
-        shape = (len(rows), self.captions_read, -1)
-        words = batch.inputs.view(shape).to(block_11.device)  # (B, K, T)
-        mask = batch.mask.view(shape).to(block_11.device)  # (B, K, T)
-        return Read(words, mask, self._said(block_11, words))
+        shape = (len(rows), CAPTIONS_READ, -1)
+        words = batch.inputs.view(shape)  # (B, K, T)
+        mask = batch.mask.view(shape)  # (B, K, T)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.is_bfloat16):
+            return Reading(words, mask, say(self.decoder, maps, words))
 
-    def divergence(self, block_11: Tensor, read: Read) -> Tensor:
-        """From what was read to what is said of the student's maps (B, 512, h, w): nats a word."""
-        said = self._said(block_11, read.words)  # (B, K, T, V)
-        apart = (read.said.exp() * (read.said - said)).sum(dim=-1)  # (B, K, T)
-        return apart[read.mask].mean()
 
-    def _said(self, block_11: Tensor, words: Tensor) -> Tensor:
-        vectors = block_11.flatten(2).transpose(1, 2)  # (B, L, 512)
-        logits = self.decoder(self.decoder.remember(vectors), words).logits  # (B, K, T, V)
-        said: Tensor = logits.float().log_softmax(dim=-1)
-        return said
+def say(decoder: ShowAttendTellDecoder, maps: Tensor, words: Tensor) -> Tensor:
+    """Log-probabilities (B, K, T, V) of the words after those fed (B, K, T), given (B, D, h, w)."""
+    annotations = maps.flatten(2).transpose(1, 2)  # (B, L, D)
+    logits: Tensor = decoder(decoder.remember(annotations), words).logits  # (B, K, T, V)
+    return logits.float().log_softmax(dim=-1)
+
+
+def divergence(decoder: ShowAttendTellDecoder, maps: Tensor, reading: Reading) -> Tensor:
+    """From what the teacher said to what a decoder says of other maps (B, D, h, w): nats a word."""
+    said = say(decoder, maps, reading.words)  # (B, K, T, V)
+    apart = (reading.said.exp() * (reading.said - said)).sum(dim=-1)  # (B, K, T)
+    return apart[reading.mask].mean()

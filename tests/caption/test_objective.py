@@ -14,6 +14,7 @@ from captioner.caption.objective import (
     ObjectiveConfig,
     SelfCriticalConfig,
     doubly_stochastic_penalty,
+    grounding_penalty,
     map_divergence,
 )
 from captioner.errors import UserError
@@ -216,3 +217,18 @@ def test_the_share_that_can_be_reached_is_exact_in_double_precision() -> None:
     even = torch.full((1, 2, 3), 1 / 3, dtype=torch.float64)  # T / L is 2 / 3 at each place.
     mask = torch.ones(1, 2, dtype=torch.bool)
     assert float(doubly_stochastic_penalty(even, mask, "share")) < 1e-30
+
+
+def test_attention_that_misses_what_a_word_names_is_penalised() -> None:
+    weights = torch.tensor([[[0.5, 0.3, 0.2], [0.1, 0.1, 0.8], [0.2, 0.4, 0.4]]])  # (1, 3, 3)
+    # The first word names the first place, the second half of the last; the third nothing.
+    places = torch.tensor([[[1.0, 0, 0], [0, 0, 0.5], [0, 0, 0]]])
+    weights.requires_grad_()
+    penalty = grounding_penalty(weights, places)
+    assert penalty.tolist() == pytest.approx([-math.log(0.5) - math.log(0.4)])
+    (gradient,) = torch.autograd.grad(penalty.sum(), weights)
+    expected = torch.tensor([[[-2.0, 0, 0], [0, 0, -1.25], [0, 0, 0]]])
+    assert torch.allclose(gradient, expected)
+    nowhere = grounding_penalty(torch.tensor([[[0.0, 1.0]]]), torch.tensor([[[1.0, 0.0]]]))
+    assert torch.isfinite(nowhere).all()
+    assert float(nowhere) > 50

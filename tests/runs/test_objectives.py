@@ -23,7 +23,13 @@ from captioner.caption import (
 from captioner.data.examples import CaptionExample
 from captioner.errors import UserError
 from captioner.evaluation.cider import DocumentFrequency, cider_d
-from captioner.runs.caption_objective import cider_reward, examples_of_epoch, make_loss
+from captioner.runs.caption_objective import (
+    caption_reward,
+    cider_reward,
+    examples_of_epoch,
+    make_loss,
+    word_precision_reward,
+)
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.train_run import train_run
 from captioner.schema import from_mapping
@@ -92,6 +98,17 @@ def test_the_reward_is_cider_d_of_the_words(reward_end: bool) -> None:
     ]
     np.testing.assert_allclose(found.flatten().numpy(), expected, rtol=1e-6)
     assert (float(found[0, 0]) != float(found[0, 1])) == reward_end
+
+
+def test_true_words_are_rewarded_beside_cider_d() -> None:
+    captions = [[[4, 5, 6, 2], [4, 7, 5, 8, 2]], [[4, 2], [3, 4, 7, 2]]]
+    rows = torch.tensor([0, 1])
+    # Of photo 0 "dog" and "runs" are true, "cat" is not; an unknown word is no content word.
+    expected = torch.tensor([[1.0, 0.5], [0.0, 1.0]])
+    assert torch.equal(word_precision_reward(REFERENCES, VOCABULARY)(rows, captions), expected)
+    both = caption_reward(REFERENCES, VOCABULARY, SelfCriticalConfig(word_precision_weight=0.5))
+    plain = caption_reward(REFERENCES, VOCABULARY, SelfCriticalConfig())
+    assert torch.allclose(both(rows, captions), plain(rows, captions) + 0.5 * expected)
 
 
 @pytest.mark.gpu

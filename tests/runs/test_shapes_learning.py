@@ -99,16 +99,7 @@ def test_a_map_belongs_to_the_step_that_emits_its_word(scores: MapScores) -> Non
 @pytest.mark.slow
 def test_pictures_are_not_told_apart_by_chance(trained: Captioner) -> None:
     """Shown grey pictures it cannot be right: the score comes from looking."""
-    blind = Captioner(
-        trained.encoder,
-        trained.decoder,
-        trained.vocabulary,
-        trained.preprocessing,
-        trained.search,
-    )
-    grey = torch.zeros(50, 3, 64, 64)
-    with torch.no_grad():
-        captions = blind.caption_annotations(blind.encoder(grey))
+    captions = trained.caption_annotations(trained.encode(torch.zeros(50, 3, 64, 64)))
     examples = generate(50, 7, PICTURES)
     right = sum(c.words == e.words for c, e in zip(captions, examples, strict=True))
     assert right <= 15

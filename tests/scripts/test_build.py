@@ -1,20 +1,35 @@
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
-from itertools import chain
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from scripts_samples import ROOT
+import torch
+from samples import save_photo
+from scripts_samples import ROOT, run
 
+from captioner.caption import load_model
 from captioner.cli.main import build_parser
 from captioner.errors import UserError
 from captioner.runs.captioning_recipe import read_recipe
 
-DATA, TEACHERS = Path("data/flickr8k"), Path("data/teacher")
+FOLDERS = {
+    "--flickr": Path("data/flickr8k"),
+    "--everyday": Path("data/everyday"),
+    "--teachers": Path("data/teachers"),
+}
+SCORES = {"BLEU-4": 0.2, "CIDEr-D": 0.45, "word-precision": 0.5, "captions with none": 0.1}
+CALIBRATED = {"splits": {"flickr": {"expected": 0.46, "observed": 0.47, "unsure": 0.032}}}
+
+
+def typed(**changes: object) -> list[str]:
+    """What is typed to begin. changes: of options."""
+    given = {**FOLDERS, **{f"--{name}": value for name, value in changes.items()}}
+    return ["build", *(part for pair in given.items() for part in map(str, pair))]
 
 
 @pytest.fixture
@@ -40,27 +55,24 @@ class Machine:
     def __call__(self, command: list[str]) -> SimpleNamespace:
         self.commands.append(command)
         self.now += self.seconds
+        folder = Path(command[command.index("--out") + 1]) if "--out" in command else None
         if self.code == 0 and "--json" in command:
-            scores = {"BLEU-4": 0.2, "CIDEr-D": 0.45}
             if "calibrate" in command:
                 model = Path(command[command.index("--model") + 1]) / "config.json"
                 model.write_text(model.read_text() + " calibrated")
-                scores = {
-                    "photos": {"confidence": 0.46, "unsure": 0.032},  # type: ignore[dict-item]
-                    "observed": 0.47,
-                    "reliability": {"error": 0.03},  # type: ignore[dict-item]
-                }
-            Path(command[command.index("--json") + 1]).write_text(json.dumps(scores))
-        if "--out" not in command:  # It only fills the stores that the next one reads.
-            return SimpleNamespace(returncode=self.code)
-        folder = Path(command[command.index("--out") + 1])
-        (folder / "model").mkdir(parents=True, exist_ok=True)
-        (folder / "model" / "config.json").write_text(folder.name)
-        (folder / "last.safetensors").write_bytes(b"")
-        records = [{"epoch": 1}, {"epoch": 2, "CIDEr-D": 0.3, "BLEU-4": 0.1}, {"epoch": 3}]
-        if "captioner" not in command:
-            records = [{"epoch": 1, "mean": 0.5, "block 11": 0.6, "block 12": 0.4}]
-        (folder / "log.jsonl").write_text("\n".join(map(json.dumps, records)) + "\n")
+            found = CALIBRATED if "calibrate" in command else SCORES
+            Path(command[command.index("--json") + 1]).write_text(json.dumps(found))
+        elif folder is not None and folder.name == "tables":
+            folder.mkdir(exist_ok=True)
+            (folder / "evaluation.json").write_text(json.dumps(SCORES))
+        elif folder is not None:
+            (folder / "model").mkdir(parents=True, exist_ok=True)
+            (folder / "model" / "config.json").write_text(folder.name)
+            (folder / "last.safetensors").write_bytes(b"")
+            records = [{"epoch": 1}, {"epoch": 2, "CIDEr-D": 0.3, "BLEU-4": 0.1}, {"epoch": 3}]
+            if "captioner" not in command:
+                records = [{"epoch": 1, "mean": 0.5, "everyday things": 0.6}]
+            (folder / "log.jsonl").write_text("\n".join(map(json.dumps, records)) + "\n")
         return SimpleNamespace(returncode=self.code)
 
 
@@ -69,8 +81,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, script: ModuleType, tmp_path: Path)
     found = Machine()
     monkeypatch.setattr(subprocess, "run", found)
     monkeypatch.setattr(script.time, "monotonic", lambda: found.now)
-    arguments = ["build", "--data", str(DATA), "--teachers", str(TEACHERS), "--out", str(tmp_path)]
-    monkeypatch.setattr("sys.argv", arguments)
+    monkeypatch.setattr("sys.argv", typed(out=tmp_path))
     return found
 
 
@@ -78,28 +89,29 @@ def test_steps_are_done_once_each_and_in_order(
     script: ModuleType, machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script.main()
-    names = []
-    for command in machine.commands:
-        named = command[command.index("--out") + 1] if "--out" in command else command[1]
-        names.append(command[3] if named == "-m" else Path(named).name)
-    own = ["words", "full_eyes", "evaluate", "self_critical", "calibrate"]
-    assert names == ["eyes", "wider_eyes", "teacher_features.py", *own]
+    scripts = [Path(part).stem for command in machine.commands for part in command[1:2]]
+    names = [
+        command[3] if name == "-m" else name
+        for name, command in zip(scripts, machine.commands, strict=True)
+    ]
+    assert names == [
+        *("tables", "teacher_features", "train", "distill", "train", "train", "calibrate")
+    ]
     assert not any("--resume" in command for command in machine.commands)
     assert (tmp_path / "self_critical/model/config.json").read_text() == "self_critical"
     assert (tmp_path / "model/config.json").read_text() == "self_critical calibrated"
     first = capsys.readouterr().out
-    assert "epoch 1 of 1: block 11 0.600, block 12 0.400; captions with these eyes: " in first
-    assert "captions with these eyes: BLEU-4 0.200, CIDEr-D 0.450; 0 minutes" in first
+    assert "epoch 1 of 1: everyday things 0.600; 0 minutes" in first
+    shown = "BLEU-4 0.200, CIDEr-D 0.450, word-precision 0.500, captions with none 0.100; 0 minutes"
+    assert first.count(shown) == 1
     assert "epoch 2 of 3: BLEU-4 0.100, CIDEr-D 0.300; 0 minutes" in first
-    assert "confidence 0.460 where 0.470 were, expected calibration error 0.030, not sure of 3" in (
-        first
-    )
+    assert "flickr: confidence 0.460 where 0.470 is true, not sure of 3.2% of photos" in first
     (tmp_path / "model/config.json").write_text("mine")
     script.main()
-    assert len(machine.commands) == 8
+    assert len(machine.commands) == 7
     assert (tmp_path / "model/config.json").read_text() == "mine"
     # What was given is printed again.
-    assert first.count("; 0 minutes") == capsys.readouterr().out.count("; 0 minutes") == 6
+    assert first.count("0 minutes\n") == capsys.readouterr().out.count("0 minutes\n") == 7
 
 
 def test_a_model_that_was_not_copied_to_its_end_is(
@@ -122,41 +134,46 @@ def test_a_model_that_was_not_copied_to_its_end_is(
         script.copy_model(tmp_path / "absent", tmp_path / "other")
 
 
-@pytest.mark.parametrize("option", ["--data", "--teachers"])
+@pytest.mark.parametrize(
+    "other",
+    [
+        *({"flickr": "nowhere"}, {"everyday": "nowhere"}, {"teachers": "nowhere"}),
+        *({"start-from": "default"}, {"precision": "float32"}, {"set": "training.seed=2"}),
+    ],
+)
 def test_what_was_done_with_other_data_is_not_taken_for_done(
     script: ModuleType,
     machine: Machine,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    option: str,
+    other: dict[str, str],
 ) -> None:
     script.main()
     (tmp_path / "other").symlink_to(Path("data").resolve(), target_is_directory=True)
-    given = {"--data": DATA, "--teachers": TEACHERS, "--out": tmp_path}
-
-    def begin(**changes: Path) -> None:
-        every = given | {f"--{name}": path for name, path in changes.items()}
-        pairs = [part for name, path in every.items() for part in (name, str(path))]
-        monkeypatch.setattr("sys.argv", ["build", *pairs])
-        script.main()
-
-    begin(data=DATA.resolve(), teachers=tmp_path / "other/teacher")  # The same, spelt otherwise.
-    assert len(machine.commands) == 8
+    same = {
+        "flickr": FOLDERS["--flickr"].resolve(),
+        "teachers": tmp_path / "other/teachers",
+        "out": tmp_path,
+    }
+    monkeypatch.setattr("sys.argv", typed(**same))
+    script.main()  # The same, spelt otherwise.
+    assert len(machine.commands) == 7
+    monkeypatch.setattr("sys.argv", typed(**{**same, **other}))
     with pytest.raises(UserError, match=r"was done with other data, teachers or settings") as error:
-        begin(**{option.removeprefix("--"): Path("nowhere")})
+        script.main()
     assert "\n" not in str(error.value)
     assert str(tmp_path) in str(error.value)
-    assert len(machine.commands) == 8
+    assert len(machine.commands) == 7
 
 
 def test_what_was_begun_with_other_data_does_not_go_on_with_these(
     script: ModuleType, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.code = 130
-    with pytest.raises(UserError, match="step eyes ended"):
+    with pytest.raises(UserError, match="step tables ended"):
         script.main()
-    monkeypatch.setattr("sys.argv", [*sys.argv, "--data", "nowhere"])
-    with pytest.raises(UserError, match="step eyes was begun with other data"):
+    monkeypatch.setattr("sys.argv", [*sys.argv, "--everyday", "nowhere"])
+    with pytest.raises(UserError, match="step tables was begun with other data"):
         script.main()
     assert len(machine.commands) == 1
 
@@ -164,9 +181,9 @@ def test_what_was_begun_with_other_data_does_not_go_on_with_these(
 def test_a_record_that_says_nothing_is_no_evidence(
     script: ModuleType, machine: Machine, tmp_path: Path
 ) -> None:
-    (tmp_path / "eyes").mkdir()
-    (tmp_path / "eyes/done.txt").write_text("30 minutes since it was last begun\n")
-    with pytest.raises(UserError, match=r"eyes.done\.txt does not say what was done; delete it"):
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables/done.txt").write_text("30 minutes since it was last begun\n")
+    with pytest.raises(UserError, match=r"tables.done\.txt does not say what was done; delete it"):
         script.main()
     assert machine.commands == []
 
@@ -220,6 +237,7 @@ def test_a_step_without_figures_is_not_done(
         return SimpleNamespace(returncode=0)
 
     monkeypatch.setattr(subprocess, "run", leaves_nothing)
+    monkeypatch.setattr("sys.argv", [*sys.argv, "--only", "eyes"])
     with pytest.raises(UserError, match=r"run log .*eyes.log\.jsonl does not exist"):
         script.main()
     assert not (tmp_path / "eyes/done.txt").exists()
@@ -234,78 +252,171 @@ def test_other_figures_are_named(script: ModuleType, tmp_path: Path) -> None:
 
 
 def test_a_step_that_was_stopped_goes_on_and_its_failure_is_named(
-    script: ModuleType, machine: Machine
+    script: ModuleType, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("sys.argv", [*sys.argv, "--only", "eyes"])
     machine.code = 130
     with pytest.raises(UserError, match="step eyes ended with exit code 130"):
         script.main()
     machine.code = 0
     script.main()
-    assert ["--resume" in command for command in machine.commands] == [False, True, *[False] * 7]
-
-
-def test_what_comes_before_a_step_must_end_well_too(
-    script: ModuleType, machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("sys.argv", [*sys.argv, "--only", "words"])
-    machine.code = 2
-    with pytest.raises(UserError, match="step words ended with exit code 2"):
-        script.main()
-    assert [Path(command[1]).name for command in machine.commands] == ["teacher_features.py"]
-    # Begun again, both are; only what has a checkpoint is told so.
-    machine.code = 0
-    (tmp_path / "words/last.safetensors").write_bytes(b"")
-    script.main()
-    _, before, training = machine.commands
-    assert before == machine.commands[0]
-    assert "--resume" not in before
-    assert training[-1] == "--resume"
+    assert ["--resume" in command for command in machine.commands] == [False, True]
 
 
 def test_steps_go_on_from_what_those_before_them_leave(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
+    inputs = script.Inputs(*FOLDERS.values(), changes=("training.seed=3",))
     given: list[str] = []
     left: list[str] = []
-    for command in chain(
-        *(step.commands for step in script.steps_of(DATA, TEACHERS, Path("runs/default_model")))
-    ):
+    steps = script.steps_of(inputs, Path("runs/default_model"))
+    for command in (step.command for step in steps):
         for option, part in zip(["", *command], command, strict=False):
-            for place in part.split("=")[1:] or [part]:
+            for place in part.split("=")[-1:]:
                 if place.startswith("runs/default_model/"):
                     found = left if option in ("--out", "--json") else given
                     found.append("/".join(Path(place).parts[2:]))
         if "captioner" in command:
             arguments = build_parser().parse_args(command[command.index("captioner") + 1 :])
-        if "train" in command:
+        if "train" in command[:4]:
             recipe = read_recipe(arguments.config, arguments.changes)
-            assert recipe.data.images == DATA / "images"
+            assert recipe.training.seed == 3
+            assert recipe.training.precision == recipe.features.precision == "bfloat16"
             # What the configs name by themselves is what the script puts there.
             plain = read_recipe(arguments.config)
             assert (plain.start_from, plain.encoder) == (recipe.start_from, recipe.encoder)
-            assert plain.features == recipe.features
-    stored = ["teacher_features", "teacher_features/stand_in.safetensors"]
+            assert plain.features.folder == recipe.features.folder
+            assert plain.data == recipe.data
+
+    tables = [f"tables/{name}" for name in ("people.jsonl", "validation.jsonl", "instances.json")]
+    of_teachers = [*tables, "teacher_maps/stand_in.safetensors", "teacher_maps/store"]
+    of_eyes = [*tables, "eyes/model", "features"]
     assert given == [
-        "eyes/encoder.safetensors",
-        *stored,  # Filled, then read.
-        *stored,
-        *("wider_eyes/encoder.safetensors", "words/model"),
-        "full_eyes/model",  # Judged.
-        *("full_eyes/model", "full_eyes/model"),  # What is started from, and its eyes.
-        "confidence/model",  # Changed.
+        *("tables/scales.safetensors", *of_teachers),
+        *of_teachers,
+        *("tables", "words/model", "tables/all.jsonl"),
+        *(*of_eyes, "eyes/model"),
+        *(*of_eyes, "fine_tuning/model"),
+        *("confidence/model", "tables/people.jsonl"),  # Changed.
     ]
-    evaluated = ["full_eyes", "full_eyes/evaluation.json", "self_critical"]
-    assert left == ["eyes", "wider_eyes", "words", *evaluated, "confidence/calibration.json"]
+    trained = ["words", "eyes", "fine_tuning", "self_critical"]
+    assert left == ["tables", *trained, "confidence/calibration.json"]
 
 
 def test_an_unknown_step_is_named(
     script: ModuleType, machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    arguments = ["build", "--data", "d", "--teachers", "t", "--out", str(tmp_path)]
-    monkeypatch.setattr("sys.argv", [*arguments, "--only", "ears"])
-    with pytest.raises(
-        UserError, match="--only ears is not one of eyes, wider_eyes, words, full_eyes"
-    ):
+    monkeypatch.setattr("sys.argv", typed(out=tmp_path, only="ears"))
+    with pytest.raises(UserError, match="--only ears is not one of tables, teacher_maps, words"):
         script.main()
     assert machine.commands == []
+
+
+TEACHERS = """
+import torch
+from torch import nn
+
+CHANNELS = {"block_10": 112, "block_15": 320, "pooled": 1280, "logits": 1001}
+
+
+class Network(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleDict({n: nn.Conv2d(3, c, 1) for n, c in CHANNELS.items()})
+        self.requires_grad_(False)
+        self.classes = ["background", "???", *NAMES]
+
+    def forward(self, pixels, stages):
+        made = {}
+        for name in stages:
+            stride = 16 if name == "block_10" else 32
+            side = pixels.shape[-1] // stride if "block" in name else 1
+            pooled = nn.functional.adaptive_avg_pool2d(pixels, side)
+            made[name] = self.layers[name](pooled)
+            if side == 1:
+                made[name] = made[name].flatten(1)
+        return made
+
+    def detect(self, pixels, threshold):
+        logits = self(pixels, ["logits"])["logits"]
+        found = [(3 * row[:80].abs()).clamp(max=1).tolist() for row in logits]
+        box = (0.1, 0.2, 0.7, 0.9)
+        return [
+            [(name, score, box) for name, score in zip(NAMES, row) if score > threshold]
+            for row in found
+        ]
+
+
+def load(name, folder):
+    torch.manual_seed(len(name))
+    return Network().eval()
+"""
+"""A module of teachers with random weights, but for `NAMES`, the things its detector knows."""
+
+CAPTIONS = (
+    "a black dog runs over the green grass",
+    "two children play with a red ball",
+    "a slice of pizza lies on a white plate",
+)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Folders of a few photos, of both worlds, and of teachers with random weights."""
+    for split, names in (("train", range(6)), ("val", range(6, 15))):
+        for number in names:
+            save_photo(tmp_path / f"flickr/images/{number}.jpg", number)
+        (tmp_path / f"flickr/{split}.txt").write_text("".join(f"{n}.jpg\n" for n in names))
+    lines = [f"{n}.jpg#{m}\t{CAPTIONS[(n + m) % 3]}.\n" for n in range(15) for m in range(2)]
+    (tmp_path / "flickr/Flickr8k.token.txt").write_text("".join(lines))
+    for split, names in (("train", range(4)), ("val", range(4, 13))):
+        for number in names:
+            save_photo(tmp_path / f"everyday/photos/{number}.jpg", 100 + number)
+        content = {
+            "images": [{"id": n, "file_name": f"{n}.jpg"} for n in names],
+            "annotations": [
+                {"id": n, "image_id": n, "caption": CAPTIONS[n % 3].capitalize()} for n in names
+            ],
+        }
+        (tmp_path / f"everyday/captions_{split}.json").write_text(json.dumps(content))
+    for number in range(2):
+        save_photo(tmp_path / f"everyday/unlabelled/{number}.jpg", 200 + number)
+    (tmp_path / "everyday/text").mkdir()
+    with gzip.open(tmp_path / "everyday/text/coco_captions.txt.gz", "wt") as file:
+        file.write("\n".join(CAPTIONS))
+    (tmp_path / "teachers").mkdir()
+    things = ["dog", "pizza", *(f"thing {number}" for number in range(78))]
+    (tmp_path / "teachers/teachers.py").write_text(f"NAMES = {things}\n{TEACHERS}")
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_a_few_photos_become_a_model_with_a_confidence(data: Path) -> None:
+    small = {
+        **{f"decoder.{size}_size": 16 for size in ("embedding", "hidden", "attention")},
+        **{"decoder.dropout": 0.0, "training.epochs": 8, "training.batch_size": 4},
+        **{"training.learning_rate": 0.02, "training.warmup_steps": 0, "training.average": 0.5},
+        **{"training.validate_every": 8, "minimum_count": 1, "search.beam": 2},
+    }
+    arguments = [
+        *("--flickr", "flickr", "--everyday", "everyday", "--teachers", "teachers"),
+        *("--out", "runs", "--start-from", "random", "--precision", "float32"),
+        *(f"--set={field}={value}" for field, value in small.items()),
+    ]
+    run(data, str(ROOT / "scripts/default_model/build.py"), *arguments)
+    model = load_model(data / "runs/model")
+    (caption,) = model.caption([data / "flickr/images/6.jpg"])
+    assert caption.words
+    assert caption.confidence is not None
+    people, every = (
+        (data / f"runs/tables/{name}.jsonl").read_text().splitlines() for name in ("people", "all")
+    )
+    assert len(every) == len(people) + 2 * 3  # Photos without captions, three captions each.
+    eyes = load_model(data / "runs/eyes/model").encoder
+    torch.testing.assert_close(
+        eyes.state_dict()["features.0.weight"],
+        model.encoder.state_dict()["features.0.weight"],
+        rtol=1e-3,
+        atol=1e-3,
+    )

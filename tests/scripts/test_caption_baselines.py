@@ -15,7 +15,7 @@ class WorkBeginsError(Exception):
 
 
 def test_the_command_in_the_readme_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "default_model"))
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     monkeypatch.chdir(ROOT)
     import caption_baselines
 
@@ -24,7 +24,7 @@ def test_the_command_in_the_readme_is_whole(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(caption_baselines, "read_sources", begins)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    commands = re.findall(r"`python (scripts/default_model/caption_baselines\.py[^`]*)`", readme)
+    commands = re.findall(r"`python (scripts/caption_baselines\.py[^`]*)`", readme)
     assert len(commands) == 1
     typed = shlex.split(commands[0])
     monkeypatch.setattr("sys.argv", typed)

@@ -28,8 +28,9 @@ from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.files import write_json
 from captioner.progress import progress_bar
 from captioner.runs.annotation_rows import StoredRows
+from captioner.runs.caption_batches import CaptionBatches
 from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
-from captioner.runs.captioning_task import CaptionBatches, scores_of
+from captioner.runs.captioning_task import scores_of
 from captioner.runs.read_sources import read_sources
 from captioner.text.vocabulary import Vocabulary
 from captioner.training import Validation, train
@@ -120,7 +121,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("config", help="a training config, such as configs/default_model.yaml")
+    parser.add_argument("config", help="a training config, such as configs/teacher_soft.yaml")
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="FIELD=VALUE")
     parser.add_argument("--out", type=Path, required=True, help="folder for the blind run")
     parser.add_argument("--sample", type=int, default=40, help="photos all captions are ranked on")

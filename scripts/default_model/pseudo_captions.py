@@ -10,7 +10,6 @@ Neighbor Approaches for Image Captioning*).
 
 from __future__ import annotations
 
-import gzip
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
@@ -20,65 +19,43 @@ import torch
 from nltk.stem.snowball import SnowballStemmer
 from torch import Tensor
 
+from captioner.data.parallel import read_lines
 from captioner.data.synonyms import COCO_SYNONYMS, read_synonyms
+from captioner.errors import UserError
 from captioner.text.function_words import FUNCTION_WORDS
 from captioner.text.tokenizer import tokenize
 
 DIMENSIONS = 256
-"""Of the latent space."""
+"""Of the latent space, at most."""
 
 RETRIEVED = 80
 """Captions of which a consensus is sought."""
 
+RIDGE = 1.0
+"""Of the regression from photos to words; features have deviation 1."""
+
 UNSEEN_BELOW = 0.2
 """A thing whose best score is lower is taken not to be in the photo."""
 
-_EASILY_SEEN = frozenset(
-    [
-        "person",
-        "bicycle",
-        "car",
-        "motorcycle",
-        "airplane",
-        "bus",
-        "train",
-        "truck",
-        "boat",
-        "cat",
-        "dog",
-        "horse",
-        "sheep",
-        "cow",
-        "elephant",
-        "bear",
-        "zebra",
-        "giraffe",
-        "skis",
-        "snowboard",
-        "surfboard",
-        "pizza",
-        "toilet",
-        "bed",
-        "laptop",
-        "tv",
-        "umbrella",
-        "kite",
-        "stop sign",
-        "fire hydrant",
-        "tennis racket",
-        "traffic light",
-        "teddy bear",
-    ]
-)
+_EASILY_SEEN = """
+person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, cat, dog, horse,
+sheep, cow, elephant, bear, zebra, giraffe, skis, snowboard, surfboard, pizza, toilet,
+bed, laptop, tv, umbrella, kite, stop sign, fire hydrant, tennis racket, traffic light,
+teddy bear
+"""
 """Things that the detector rarely misses."""
 
 
 def read_captions(file: Path) -> list[list[str]]:
-    """The captions of a gzipped text file, one a line, in words; each once."""
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
-        texts = dict.fromkeys(line.strip().rstrip(",") for line in lines)
-    found = [tokenize(text) for text in texts if text]
-    return [words for words in found if 6 <= len(words) <= 20]
+    """The captions of 6 to 20 words in a text file, one a line, in words; each once.
+
+    Raises `UserError` as `read_lines` does, and for a file without such captions.
+    """
+    texts = dict.fromkeys(line.strip().rstrip(",") for line in read_lines(file))
+    found = [words for words in map(tokenize, texts) if 6 <= len(words) <= 20]
+    if not found:
+        raise UserError(f"{file} has no captions of 6 to 20 words")
+    return found
 
 
 class WordSpace:
@@ -144,7 +121,8 @@ def regress(features: Tensor, targets: Tensor, weights: Tensor, ridge: float) ->
 def things_named(captions: Sequence[Sequence[str]], classes: Sequence[str]) -> Tensor:
     """Which of the easily seen things each of N captions names: (N, 80), 0 or 1."""
     synonyms = read_synonyms(COCO_SYNONYMS)
-    column = {name: n for n, name in enumerate(classes) if name in _EASILY_SEEN}
+    seen = {name.strip() for name in _EASILY_SEEN.split(",")}
+    column = {name: n for n, name in enumerate(classes) if name in seen}
     named = torch.zeros(len(captions), len(classes))
     for row, words in enumerate(captions):
         for mention in synonyms.mentions(words):
@@ -185,8 +163,38 @@ def retrieve(
     for row in range(len(predicted)):
         likeness = vectors @ predicted[row] / predicted[row].norm().clamp(min=1e-6)  # (M,)
         likeness -= named @ unseen[row]
-        best = likeness.topk(RETRIEVED)
+        best = likeness.topk(min(RETRIEVED, len(captions)))
         group = [captions[index] for index in best.indices.tolist()]
         order = (agreement(group) + best.values).argsort(descending=True)[:count]
         chosen.append([group[index] for index in order.tolist()])
     return chosen
+
+
+class Finder:
+    """Finds captions for photos from what the teachers say of them.
+
+    features: of N photos with captions (N, F). captions: theirs, each in words. texts: captions
+    without photos, each in words. classes: names of the detector's things.
+    """
+
+    def __init__(
+        self,
+        features: Tensor,
+        captions: Sequence[Sequence[Sequence[str]]],
+        texts: Sequence[list[str]],
+        classes: Sequence[str],
+    ) -> None:
+        self.space = WordSpace([*texts, *(words for each in captions for words in each)])
+        self.texts = texts
+        self.vectors = self.space(texts)  # (M, 256)
+        self.named = things_named(texts, classes)  # (M, 80)
+        targets = torch.stack([self.space(each).mean(dim=0) for each in captions])  # (N, 256)
+        counts = torch.tensor([float(len(each)) for each in captions]).clamp(max=5)  # (N,)
+        self.map = regress(features, targets, counts, RIDGE)
+
+    def __call__(self, features: Tensor, count: int) -> list[list[list[str]]]:
+        """Photos (P, F), the best scores of things (P, 80) last -> `count` captions each."""
+        mean, deviation, solution, centre = self.map
+        predicted = (features - mean) / deviation @ solution + centre  # (P, 256)
+        things = features[:, -self.named.shape[1] :]  # (P, 80)
+        return retrieve(predicted, things, self.texts, self.vectors, self.named, count)

@@ -1,4 +1,4 @@
-"""The steps towards a captioner for everyday photos: boxes as maps, retrieval, folding."""
+"""The steps towards a captioner for everyday photos: boxes as maps, retrieval, tables, words."""
 
 from __future__ import annotations
 
@@ -11,17 +11,26 @@ from typing import Any
 
 import pytest
 import torch
+from samples import save_photo
 from scripts_samples import ROOT
 
-from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption import Captioner, DecoderConfig, ShowAttendTellDecoder, save_model
+from captioner.data.coco_instances import read_instances
 from captioner.errors import UserError
+from captioner.text.vocabulary import Vocabulary
+from captioner.vision.encoders import make_encoder
+from captioner.vision.preprocessing import Preprocessing
+from captioner.vision.vgg import VGGConfig
 
-NAMES = ("photos", "teachers", "global_features", "pseudo_captions", "distill", "fold")
+NAMES = (
+    *("photos", "teachers", "global_features", "pseudo_captions"),
+    *("fold", "teacher_words", "distill", "tables"),
+)
 
 
 @pytest.fixture
 def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "everyday_model"))
+    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "default_model"))
     yield SimpleNamespace(**{name: __import__(name) for name in NAMES})
     for name in NAMES:
         del sys.modules[name]
@@ -49,7 +58,7 @@ def test_boxes_move_with_the_crop(scripts: Any) -> None:
     box = scripts.teachers.Boxes(
         torch.tensor([0]), torch.tensor([1.0]), torch.tensor([[0.2, 0.4, 0.4, 0.6]])
     )
-    crops = scripts.distill.Crops(photo, [box], None, None, 1, 96, 0)
+    crops = scripts.distill.Crops(photo, [box], None, None, None, 1, 96, 0)
     seen = 0
     for seed in range(20):
         cut, moved = crops._cut(0, torch.Generator().manual_seed(seed))
@@ -91,15 +100,32 @@ def test_captions_are_retrieved_by_words_and_by_things(scripts: Any) -> None:
     assert all("pizza" in words for words in pizza[0])
 
 
-def test_a_folded_decoder_says_what_it_said_of_the_teachers_maps(scripts: Any) -> None:
+def test_what_the_detector_is_sure_of_becomes_instances(scripts: Any, tmp_path: Path) -> None:
+    photo = save_photo(tmp_path / "a.png", 0, (40, 20))
+    boxes = scripts.teachers.Boxes(
+        torch.tensor([1, 0]),
+        torch.tensor([0.9, 0.2]),
+        torch.tensor([[0.5, 0, 1, 0.5], [0, 0, 1, 1]]),
+    )
+    scripts.tables.write_instances(tmp_path / "i.json", {photo: boxes}, ["dog", "cat"])
+    instances = read_instances(tmp_path / "i.json")
+    assert instances.categories("a.png") == {"cat"}
+    target = instances.target("a.png", "cat")
+    assert target is not None
+    assert (target.size, target.boxes) == ((40, 20), ((20, 0, 40, 10),))
+
+
+def test_a_folded_decoder_says_what_it_said_of_the_linear_layer(scripts: Any) -> None:
     torch.manual_seed(0)
     config = DecoderConfig(
         embedding_size=8, hidden_size=8, attention_size=8, memory_size=6, standardise=True
     )
     decoder = ShowAttendTellDecoder(config, 12).eval()
     vectors = torch.randn(5, 16, 6) * 3 + 1  # of the encoder
-    readout = {"weight": torch.randn(6, 6, 1, 1), "bias": torch.randn(6)}
-    wanted = vectors @ readout["weight"].flatten(1).T + readout["bias"]  # of the teachers
+    readout = torch.nn.Conv2d(6, 6, kernel_size=1)
+    with torch.no_grad():
+        readout.weight.normal_()
+        wanted = vectors @ readout.weight.flatten(1).T + readout.bias
     assert decoder.standardisation is not None
     decoder.standardisation.fit([wanted])
     words = torch.randint(12, (5, 1, 4))
@@ -111,6 +137,62 @@ def test_a_folded_decoder_says_what_it_said_of_the_teachers_maps(scripts: Any) -
     plain = ShowAttendTellDecoder(DecoderConfig(memory_size=6), 12)
     with pytest.raises(UserError, match="must standardise"):
         scripts.fold.fold(plain, readout, vectors)
+
+
+@pytest.fixture
+def words_of_teachers(scripts: Any, tmp_path: Path) -> Any:
+    """A decoder of random weights, and two photos with captions to read."""
+    rows = [
+        {"image": str(save_photo(tmp_path / f"{name}.png", 0).resolve()), "caption": caption}
+        for name, captions in {"a": ["a dog runs"], "b": ["a man", "a man runs"]}.items()
+        for caption in captions
+    ]
+    table = tmp_path / "all.jsonl"
+    table.write_text("".join(json.dumps({**row, "split": "train"}) + "\n" for row in rows))
+    torch.manual_seed(0)
+    vocabulary = Vocabulary.build([row["caption"].split() for row in rows], 1)
+    config = DecoderConfig(embedding_size=8, hidden_size=8, attention_size=8)
+    save_model(
+        Captioner(
+            make_encoder(VGGConfig(width=0.125)),
+            ShowAttendTellDecoder(config, len(vocabulary)),
+            vocabulary,
+            Preprocessing(size=32),
+        ),
+        tmp_path / "model",
+    )
+    photos = [tmp_path / "b.png", tmp_path / "a.png"]
+    with pytest.raises(UserError, match=r"all\.jsonl has no caption of .*c\.png"):
+        scripts.teacher_words.TeacherWords(
+            tmp_path / "model", table, [*photos, tmp_path / "c.png"], "float32"
+        )
+    return scripts.teacher_words.TeacherWords(tmp_path / "model", table, photos, "float32")
+
+
+def test_a_student_learns_what_the_teachers_decoder_says(
+    scripts: Any, words_of_teachers: Any
+) -> None:
+    maps = torch.rand(2, 512, 3, 3)
+    reading = words_of_teachers.read(maps, [0, 1], torch.Generator().manual_seed(0))
+    assert reading.words.shape == reading.mask.shape == reading.said.shape[:3]
+    assert reading.mask[1].sum(dim=1).tolist() == [4, 4]  # "a dog runs" and the end, twice
+    student = words_of_teachers.student()
+    divergence = scripts.teacher_words.divergence
+    assert divergence(student, maps, reading).item() == pytest.approx(0, abs=1e-6)
+
+    other = torch.rand(2, 512, 3, 3, requires_grad=True)
+    apart = divergence(student, other, reading)
+    said = scripts.teacher_words.say(student, other, reading.words)
+    wanted = torch.nn.functional.kl_div(
+        said[reading.mask], reading.said[reading.mask], reduction="none", log_target=True
+    ).sum(-1)
+    torch.testing.assert_close(apart, wanted.mean())
+    (slope,) = torch.autograd.grad(apart, other)
+    assert (slope != 0).any(dim=(1, 2, 3)).all()
+    step = other.detach() - 0.1 / float(slope.norm()) * slope
+    assert divergence(student, step, reading).item() < apart.item()
+    assert all(weight.requires_grad for weight in student.parameters())
+    assert not any(weight.requires_grad for weight in words_of_teachers.decoder.parameters())
 
 
 def test_the_photos_of_both_worlds_are_listed(scripts: Any, tmp_path: Path) -> None:

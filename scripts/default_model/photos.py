@@ -5,6 +5,7 @@ Flickr8k shows people and dogs outdoors; the everyday photos show food, rooms, s
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 from torchvision.transforms.v2 import functional as transforms
 
+from captioner.data.flickr8k import read_flickr8k
 from captioner.errors import UserError
 from captioner.files import read_text
 from captioner.vision.images import load_image
@@ -39,6 +41,18 @@ class Folders:
         """
         names = read_text(self.flickr / f"{split}.txt", "list of photos").split()
         return [self.flickr / "images" / name for name in names]
+
+    def flickr_captions(self, split: str) -> dict[Path, tuple[str, ...]]:
+        """Captions of Flickr8k's `train` or `val`, by photo, in the order of the list.
+
+        Raises `UserError` as `read_flickr8k` does.
+        """
+        captioned = read_flickr8k(
+            self.flickr / "Flickr8k.token.txt",
+            self.flickr / "images",
+            self.flickr / f"{split}.txt",
+        )
+        return {image.path: tuple(image.captions) for image in captioned.images}
 
     def everyday_captions(self, split: str) -> dict[Path, list[str]]:
         """Captions of the everyday photos of `train` or `val`, by photo.
@@ -70,6 +84,17 @@ class Folders:
             *self.everyday_captions("train"),
             *self.unlabelled(),
         ]
+
+
+def folder_parser(description: str | None, **folders: str) -> argparse.ArgumentParser:
+    """A parser with `--flickr`, `--everyday`, and further folders by name with their help."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    given = {"flickr": "folder of Flickr8k", "everyday": "folder of the everyday photos", **folders}
+    for name, purpose in given.items():
+        parser.add_argument(f"--{name}", type=Path, required=True, help=purpose)
+    return parser
 
 
 def load_photos(photos: Sequence[Path]) -> Tensor:

@@ -1,31 +1,38 @@
-"""Distil an encoder: a VGG learns to see what better networks see, on every photo there is.
+"""Distil a captioner: it learns to see and to say what better networks do, of every photo.
 
-The target of the annotation vectors is what `teachers.TeacherMaps` makes of a photo, by one linear
-layer that the decoder takes in afterwards (`fold.py`). Their mean also learns the class
-probabilities of a classifier of ImageNet's 1,001 classes. The encoder starts from given weights;
-`--freeze` leaves its first stages as they are, which halves the time of a step.
+A VGG is to see what `teachers.TeacherMaps` makes of a photo; one linear layer leads from the
+annotation vectors to it. Their mean also learns the class probabilities of a classifier of
+ImageNet's 1,001 classes. A decoder that was trained on the teachers' maps reads the linear layer's,
+and is to say of them what it said of the teachers' (`teacher_words.py`). The encoder starts from
+given weights; `--freeze` leaves its first stages as they are, which halves the time of a step.
 
-  python scripts/everyday_model/distill.py --flickr data/flickr8k --everyday data/everyday \\
-      --teachers data/teachers --start-from default --freeze 3 --epochs 2 --out runs/eyes
+OUT/model is the captioner, with the linear layer folded into the decoder.
+
+  python scripts/default_model/distill.py --flickr data/flickr8k --everyday data/everyday \\
+      --teachers data/teachers --boxes runs/tables --words runs/words/model \\
+      --captions runs/tables/all.jsonl --start-from imagenet --epochs 4 --out runs/eyes
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import photos as worlds
 import torch
+from fold import fold
 from safetensors.torch import load_file, save_file
-from teachers import GROUPS, Boxes, Detector, TeacherMaps, load_teacher
+from teacher_words import Reading, TeacherWords, divergence
+from teachers import GROUPS, SCALES, Boxes, Detector, TeacherMaps, add_precision, load_teacher
 from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.transforms.v2 import functional as transforms
 
+from captioner.caption import Captioner, ShowAttendTellDecoder, save_model
 from captioner.cli.program import run_program
 from captioner.files import atomic_path, check_writable
 from captioner.progress import progress_bar
@@ -41,6 +48,9 @@ CLASSES_WEIGHT = 0.1
 GROUP_WEIGHTS = {"block 10": 1.0, "block 15": 1.0, "things": 0.5}
 """Weights of the mean squared errors."""
 
+WORDS_WEIGHT = 2.0
+"""Weight of the divergence from what the teachers' decoder says, in nats a word."""
+
 LEAST_CROP = 0.35
 """Least share of a photo's area that a training crop has."""
 
@@ -54,12 +64,13 @@ VALIDATION_PHOTOS = 300
 class DistillationBatch(NamedTuple):
     """Crops (B, 3, S, S) in [0, 1], their target (B, 512, S/16, S/16) and classes (B, 1001).
 
-    classes: log-probabilities.
+    classes: log-probabilities. reading: captions, and what the teachers' decoder says of them.
     """
 
     pixels: Tensor
     target: Tensor
     classes: Tensor
+    reading: Reading
 
     def to(self, device: torch.device | str) -> DistillationBatch:
         """The batch on another device."""
@@ -67,23 +78,20 @@ class DistillationBatch(NamedTuple):
 
 
 class Student(nn.Module):
-    """The encoder, and the two linear layers that read its annotation vectors."""
+    """The encoder, two linear layers that read its annotation vectors, and the decoder."""
 
-    mean: Tensor
-    deviation: Tensor
-
-    def __init__(self, encoder: VGGEncoder) -> None:
+    def __init__(self, encoder: VGGEncoder, decoder: ShowAttendTellDecoder) -> None:
         super().__init__()
         self.encoder = encoder
+        self.decoder = decoder
         self.maps = nn.Conv2d(ANNOTATION_SIZE, sum(GROUPS.values()), kernel_size=1)
         self.classifier = nn.Linear(ANNOTATION_SIZE, CLASSES)
-        for name, values in (("mean", IMAGENET_MEAN), ("deviation", IMAGENET_STANDARD_DEVIATION)):
-            self.register_buffer(name, torch.tensor(values).view(1, 3, 1, 1), persistent=False)
 
     def annotations(self, pixels: Tensor) -> Tensor:
         """Photos (B, 3, S, S) in [0, 1] -> annotation vectors as a map (B, 512, S/16, S/16)."""
         side = pixels.shape[-1] // 16
-        vectors: Tensor = self.encoder((pixels - self.mean) / self.deviation)  # (B, L, 512)
+        pixels = transforms.normalize(pixels, IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION)
+        vectors: Tensor = self.encoder(pixels)  # (B, L, 512)
         return vectors.transpose(1, 2).unflatten(2, (side, side))
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
@@ -92,7 +100,7 @@ class Student(nn.Module):
         return self.maps(annotations), self.classifier(annotations.mean(dim=(2, 3)))
 
     def loss(self, batch: DistillationBatch) -> dict[str, Tensor]:
-        """Mean squared error of each group of channels, and the divergence from the classes."""
+        """Mean squared error of each group of channels, and both divergences."""
         maps, logits = self(batch.pixels)
         sizes = list(GROUPS.values())
         parts = zip(maps.float().split(sizes, 1), batch.target.split(sizes, 1), strict=True)
@@ -103,8 +111,12 @@ class Student(nn.Module):
         report["classes"] = functional.kl_div(
             logits.float().log_softmax(dim=1), batch.classes, reduction="batchmean", log_target=True
         )
-        total = torch.stack([GROUP_WEIGHTS[name] * report[name] for name in GROUPS]).sum()
-        return {"loss": total + CLASSES_WEIGHT * report["classes"], **report}
+        report["words"] = divergence(self.decoder, maps, batch.reading)
+        weights = {**GROUP_WEIGHTS, "classes": CLASSES_WEIGHT, "words": WORDS_WEIGHT}
+        return {
+            "loss": torch.stack([weights[name] * report[name] for name in report]).sum(),
+            **report,
+        }
 
     @torch.no_grad()
     def begin(self, pixels: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
@@ -131,13 +143,14 @@ class Crops:
     boxes: Sequence[Boxes]
     teacher: TeacherMaps
     classifier: nn.Module
+    words: TeacherWords
     batch_size: int
     size: int
     seed: int
 
     def steps(self, epoch: int) -> int:
-        """How many batches an epoch has; a last smaller one is left out."""
-        return len(self.photos) // self.batch_size
+        """How many batches an epoch has; a smaller one is left out where it is not the only one."""
+        return max(1, len(self.photos) // self.batch_size)
 
     def batches(self, epoch: int, first: int) -> Iterator[DistillationBatch]:
         """The batches of an epoch from number `first` on."""
@@ -151,9 +164,9 @@ class Crops:
             light = 1 + 0.5 * (torch.rand(len(rows), 3, 1, 1, generator=generator) - 0.5)
             pixels = (pixels * light).clamp(max=1).contiguous(memory_format=torch.channels_last)
             target = self.teacher(pixels, [boxes for _, boxes in cuts])
-            with torch.no_grad():
-                logits = self.classifier(pixels, ["logits"])["logits"]  # (B, 1001)
-            yield DistillationBatch(pixels, target, logits.log_softmax(dim=1))
+            logits = self.classifier(pixels, ["logits"])["logits"]  # (B, 1001)
+            reading = self.words.read(target, rows, generator)
+            yield DistillationBatch(pixels, target, logits.log_softmax(dim=1), reading)
 
     def _cut(self, row: int, generator: torch.Generator) -> tuple[Tensor, Boxes]:
         """A crop (3, size, size) of a photo, mirrored or not, and the boxes as they lie in it."""
@@ -181,10 +194,18 @@ class Crops:
         return cut, Boxes(labels[seen], scores[seen], inside[seen])
 
 
+def sample(photos: Tensor, boxes: Sequence[Boxes]) -> tuple[list[Tensor], list[list[Boxes]]]:
+    """At most `SAMPLE` of the photos, as batches (B, 3, S, S) in [0, 1], and their things."""
+    rows = torch.randperm(len(photos), generator=torch.Generator().manual_seed(0))[:SAMPLE]
+    pixels = list(worlds.batches(photos[rows], 50))
+    return pixels, [[boxes[row] for row in some.tolist()] for some in rows.split(50)]
+
+
 def explained_variance(seen: Tensor, target: Tensor) -> float:
     """1 - residual / variance about each channel's mean, of maps (N, C, h, w)."""
     residual = (seen - target).square().sum()
-    return 1 - float(residual / (target - target.mean(dim=(0, 2, 3), keepdim=True)).square().sum())
+    variance = (target - target.mean(dim=(0, 2, 3), keepdim=True)).square().sum()
+    return 1 - float(residual / variance.clamp(min=1e-6))
 
 
 def explained(
@@ -200,12 +221,12 @@ def explained(
     return {name: explained_variance(*pair) for name, pair in zip(GROUPS, pairs, strict=True)}
 
 
-def detect(photos: Tensor, folder: Path, file: Path) -> list[Boxes]:
+def detect(photos: Tensor, folder: Path, file: Path, precision: str) -> list[Boxes]:
     """The things in photos (N, 3, S, S), uint8; kept in a file, and read from it the next time."""
     if not file.exists():
-        detector, found = Detector(folder), []
+        detector, found = Detector(folder, precision), []
         progress = progress_bar("detecting", len(photos), "photos")
-        for pixels in worlds.batches(photos, 32):
+        for pixels in worlds.batches(photos, 50):
             found += detector(pixels)
             progress.update(len(pixels))
         progress.close()
@@ -221,17 +242,17 @@ def detect(photos: Tensor, folder: Path, file: Path) -> list[Boxes]:
 
 def main() -> None:
     """Distil."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = worlds.folder_parser(
+        __doc__,
+        teachers="folder of the teachers",
+        boxes="folder of tables.py, which keeps what the detector sees",
+        words="model folder of the decoder that was trained on the teachers' maps",
+        captions="all.jsonl of tables.py",
+        out="the run's folder",
     )
-    for name, purpose in (
-        ("flickr", "folder of Flickr8k"),
-        ("everyday", "folder of the everyday photos"),
-        ("teachers", "folder of the teachers"),
-        ("out", "the run's folder"),
-    ):
-        parser.add_argument(f"--{name}", type=Path, required=True, help=purpose)
-    parser.add_argument("--start-from", required=True, help="encoder weights or a model folder")
+    parser.add_argument(
+        "--start-from", required=True, help="imagenet, random, a weights file or a model folder"
+    )
     parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
     parser.add_argument("--name", default="vgg11_bn", help="which VGG (default: %(default)s)")
     parser.add_argument("--freeze", type=int, default=0, help="stages left as they are")
@@ -239,7 +260,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=32, help="default: %(default)s")
     parser.add_argument("--size", type=int, default=160, help="side of a crop in pixels")
     parser.add_argument("--learning-rate", type=float, default=1e-3, help="default: %(default)s")
-    parser.add_argument("--precision", default="float32", help="or bfloat16")
+    add_precision(parser)
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     arguments = parser.parse_args()
     check_writable("--out", arguments.out)
@@ -263,25 +284,25 @@ def main() -> None:
         seed=arguments.seed,
     )
     torch.manual_seed(arguments.seed)
-    student = Student(build_encoder(VGGConfig(name=arguments.name), arguments.start_from))
+    teachers, precision = arguments.teachers, arguments.precision
+    words = TeacherWords(arguments.words, arguments.captions, training_photos, precision)
+    encoder = build_encoder(VGGConfig(name=arguments.name), arguments.start_from)
+    student = Student(encoder, words.student())
     student.encoder.freeze(arguments.freeze, batch_norm=False)
     photos = worlds.load_photos(training_photos)
-    boxes = detect(photos, arguments.teachers, arguments.out / "boxes.safetensors")
+    boxes = detect(photos, teachers, arguments.boxes / "boxes.safetensors", precision)
     held_out = {
         name: (
             loaded := worlds.load_photos(paths),
-            detect(loaded, arguments.teachers, arguments.out / f"boxes_{name}.safetensors"),
+            detect(loaded, teachers, arguments.boxes / f"boxes_{name}.safetensors", precision),
         )
         for name, paths in validation.items()
     }
-    teacher = TeacherMaps(arguments.teachers)
-    sample = torch.randperm(len(photos), generator=torch.Generator().manual_seed(0))[:SAMPLE]
-    sample_boxes = [boxes[row] for row in sample.tolist()]
-    pixels = list(worlds.batches(photos[sample], 50))
-    teacher.fit(pixels, sample_boxes)
-    targets = [teacher(part, sample_boxes[50 * n : 50 * n + 50]) for n, part in enumerate(pixels)]
+    teacher = TeacherMaps(teachers, precision)
+    teacher.read_scales(arguments.boxes / SCALES)
+    pixels, found = sample(photos, boxes)
     student.eval()
-    student.begin(pixels, targets)
+    student.begin(pixels, [teacher(*batch) for batch in zip(pixels, found, strict=True)])
     student.to(memory_format=torch.channels_last)
 
     def validate() -> dict[str, float]:
@@ -293,21 +314,22 @@ def main() -> None:
         return {**scores, "mean": sum(scores.values()) / len(scores)}
 
     def keep(scores: dict[str, float]) -> None:
-        tensors = {name: t.contiguous() for name, t in student.encoder.state_dict().items()}
-        with atomic_path(arguments.out / "encoder.safetensors") as temporary:
-            save_file(tensors, temporary)
-        readout = {"weight": student.maps.weight.detach().contiguous(), "bias": student.maps.bias}
-        readout |= {"mean": teacher.mean, "deviation": teacher.deviation}
-        with atomic_path(arguments.out / "readout.safetensors") as temporary:
-            save_file({name: t.detach().contiguous() for name, t in readout.items()}, temporary)
+        vectors = [student.annotations(part).flatten(2).transpose(1, 2) for part in pixels]
+        decoder = deepcopy(student.decoder)
+        fold(decoder, student.maps, torch.cat(vectors))
+        known = words.captioner
+        captioner = Captioner(
+            student.encoder, decoder, known.vocabulary, known.preprocessing, known.search
+        )
+        save_model(captioner, arguments.out / "model", torch.float32)
 
     if not arguments.resume:
         with torch.no_grad():
             scores = validate()
         print("before: " + ", ".join(f"{k} {v:.3f}" for k, v in scores.items()), flush=True)
     crops = Crops(
-        *(photos, boxes, teacher, load_teacher(arguments.teachers, "mobilenet_edgetpu_075")),
-        *(arguments.batch_size, arguments.size, arguments.seed),
+        *(photos, boxes, teacher, load_teacher(teachers, "mobilenet_edgetpu_075", precision)),
+        *(words, arguments.batch_size, arguments.size, arguments.seed),
     )
     validation_run = Validation(validate, "mean", keep)
     train(student, crops, training, arguments.out, validation_run, arguments.resume)

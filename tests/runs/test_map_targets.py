@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from captioner.data.coco_instances import read_instances
+from captioner.data.examples import CaptionExample
+from captioner.data.synonyms import read_synonyms
+from captioner.errors import UserError
+from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.map_targets import MapTargets
+from captioner.schema import from_mapping
+from captioner.text.vocabulary import Vocabulary
+from captioner.vision.preprocessing import Preprocessing
+
+
+def instances(folder: Path) -> Path:
+    """A photo of 80x40 pixels with a dog in its right half."""
+    content: dict[str, Any] = {
+        "images": [{"id": 7, "file_name": "a.jpg", "width": 80, "height": 40}],
+        "categories": [{"id": 1, "name": "dog"}, {"id": 2, "name": "cat"}],
+        "annotations": [
+            {"id": 1, "image_id": 7, "category_id": 1, "bbox": [40, 0, 40, 40], "iscrowd": 0}
+        ],
+    }
+    file = folder / "instances.json"
+    file.write_text(json.dumps(content))
+    return file
+
+
+def test_a_map_should_lie_on_the_boxes_of_what_the_word_names(tmp_path: Path) -> None:
+    vocabulary = Vocabulary(["a", "dog", "puppy", "cat"])  # 4 to 7
+    targets = MapTargets(
+        read_instances(instances(tmp_path)).grounding(read_synonyms()),
+        ["photos/a.jpg", "photos/b.jpg"],
+        vocabulary,
+        Preprocessing(size=32, resize="squash"),
+        (2, 2),
+    )
+    dog, of_another = CaptionExample(0, [4, 5, 6, 7]), CaptionExample(1, [5])
+    places = targets([dog, of_another], 5)
+    assert places.shape == (2, 5, 4)
+    right = [0.0, 1.0, 0.0, 1.0]
+    nothing = [0.0] * 4
+    assert places[0].tolist() == [nothing, right, right, nothing, nothing]
+    assert not places[1].any()
+    # The middle square, a half of the photo's width, is seen: half of it is in the box.
+    cropped = Preprocessing(size=32, resize="crop", resize_shorter=32)
+    assert MapTargets(targets.grounding, targets.image_ids, vocabulary, cropped, (1, 4))([dog], 5)[
+        0, 1
+    ].tolist() == pytest.approx([0, 0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("objective", "features", "sentence"),
+    [
+        ({}, {}, "need each other"),
+        ({"grounding": 0.1}, {"mirror": True}, "boxes of the photos as they are"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    tmp_path: Path, objective: dict[str, Any], features: dict[str, Any], sentence: str
+) -> None:
+    mapping = {
+        "data": {
+            "format": "table",
+            "annotations": "a.csv",
+            "instances": str(instances(tmp_path)),
+        },
+        "objective": objective,
+        "features": features,
+    }
+    with pytest.raises(UserError, match=sentence):
+        from_mapping(CaptioningRecipe, mapping, "recipe")
