@@ -13,14 +13,18 @@ from typing import Any
 
 from captioner.errors import UserError
 
+_TEMPORARY = ".captioner-"
+"""Temporary files and folders begin like that."""
+
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields a temporary path to write to, which replaces `path` on a clean exit.
 
     The temporary file is in the same folder (made if missing) and has the same suffix. It is
-    flushed to disk before it is renamed, and removed when the block raises. A link stays; its
-    target is replaced. Pipes and devices are written to.
+    flushed to disk before it is renamed, and the folder after, so that a power loss leaves the old
+    file or the new; it is removed when the block raises. A link stays; its target is replaced.
+    Pipes and devices are written to.
 
     Raises `UserError` when the folder cannot be made or written to.
     """
@@ -31,7 +35,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
             target.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(
             dir=target.parent if replaced else None,
-            prefix=f".{target.stem}-",
+            prefix=f"{_TEMPORARY}{target.stem}-",
             suffix=target.suffix,
         )
         os.close(descriptor)
@@ -45,6 +49,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             os.replace(temporary, target)
+            _flush_folder(target.parent)
         else:
             with temporary.open("rb") as file, target.open("wb") as stream:
                 shutil.copyfileobj(file, stream)
@@ -72,7 +77,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         if target.exists() and not target.is_dir():
             raise UserError(f"{path} is a file, not a folder")
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
+        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f"{_TEMPORARY}{target.name}-"))
     except (OSError, ValueError) as error:
         raise UserError(f"cannot make folder {path}: {_reason(error)}") from None
     try:
@@ -86,6 +91,26 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         if isinstance(error, OSError):
             raise UserError(f"cannot make folder {path}: {_reason(error)}") from None
         raise
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Remove temporary files and folders that killed processes left in a folder."""
+    for path in sorted(folder.glob(f"{_TEMPORARY}*")):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):  # They harm nobody.
+                path.unlink()
+
+
+def _flush_folder(folder: Path) -> None:
+    """Flush a folder's names to disk, where the system can open folders."""
+    with contextlib.suppress(OSError):  # Windows cannot.
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 @contextlib.contextmanager

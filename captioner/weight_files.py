@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from captioner.errors import UserError
 from captioner.files import atomic_path
+
+_DIGEST = "sha256"
+"""In the header of a file: the digest of its tensors."""
 
 
 def named_tensors(
@@ -31,23 +35,55 @@ def named_tensors(
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write tensors atomically. Raises `UserError` if the file cannot be written."""
+    """Write tensors atomically, with their digest. Raises `UserError` if that cannot be done."""
     with atomic_path(path) as temporary:
         try:
-            save_file(tensors, temporary)
+            save_file(tensors, temporary, {_DIGEST: _digest(tensors)})
         except SafetensorError as error:
             raise UserError(f"cannot write {path}: {error}") from None
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read all tensors of a file. Raises `UserError` if it is missing or damaged."""
+    """Read all tensors of a file.
+
+    Raises `UserError` if it is missing or damaged: if the digest in it is of other tensors, or,
+    without a digest, if a tensor holds NaN or infinity.
+    """
     if not path.is_file():
         raise UserError(f"model weights {path} do not exist")
     try:
         tensors: dict[str, Tensor] = load_file(path)
+        digest = _stored_digest(path)
     except (SafetensorError, OSError) as error:
         raise UserError(f"model weights {path} cannot be read ({error})") from None
+    if digest is None:
+        for name, tensor in tensors.items():
+            if not tensor.sum(dtype=torch.float64).isfinite():  # Faster than `isfinite` of all.
+                raise UserError(f"model weights {path}: tensor {name!r} holds NaN or infinity")
+    elif digest != _digest(tensors):
+        raise UserError(
+            f"model weights {path} are damaged (their digest is another); copy the model again"
+        )
     return tensors
+
+
+def checked_by(path: Path) -> str:
+    """What `read_tensors` compares the tensors of a file with, in words."""
+    return "no NaN or infinity" if _stored_digest(path) is None else "as when saved, by digest"
+
+
+def _stored_digest(path: Path) -> str | None:
+    with safe_open(path, framework="pt") as file:
+        return (file.metadata() or {}).get(_DIGEST)
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of names, types, shapes and values."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def fill(

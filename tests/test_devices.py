@@ -41,7 +41,23 @@ def test_a_processor_says_whether_it_has_bfloat16(
     monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: known)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
     assert has_bfloat16(torch.device("cpu")) is known
+
+
+@pytest.mark.parametrize("avx512", [True, False])
+def test_avx_512_without_bfloat16_emulates_it(
+    monkeypatch: pytest.MonkeyPatch, avx512: bool
+) -> None:
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_supported", lambda: avx512)
+    assert has_bfloat16(torch.device("cpu")) is not avx512
+
+
+def test_a_torch_without_onednn_has_no_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.ops, "mkldnn", object())
+    assert has_bfloat16(torch.device("cpu")) is False
 
 
 @pytest.mark.parametrize(("capability", "expected"), [((7, 5), False), ((8, 0), True)])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import stat
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +22,7 @@ from captioner.files import (
     folder_lock,
     read_json,
     read_text,
+    remove_temporaries,
     write_json,
     write_text,
 )
@@ -240,3 +243,49 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
         assert reading.result(timeout=20) == "through"
     assert pipe.is_fifo()
     assert list(tmp_path.iterdir()) == [pipe]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot flush folders")
+def test_a_power_loss_at_any_moment_leaves_the_old_file_or_the_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk forgets what was not flushed; every moment is a prefix of the calls."""
+    path = tmp_path / "file.json"
+    write_json(path, "old")
+    calls: list[tuple[str, str]] = []
+    fsync, replace = os.fsync, os.replace
+
+    def recorded_fsync(descriptor: int) -> None:
+        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        calls.append(("flush folder" if is_folder else "flush file", ""))
+        fsync(descriptor)
+
+    def recorded_replace(source: str, target: str) -> None:
+        calls.append(("rename", Path(source).read_text()))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", recorded_fsync)
+    monkeypatch.setattr(os, "replace", recorded_replace)
+    write_json(path, "new")
+    assert [call for call, _ in calls] == ["flush file", "rename", "flush folder"]
+    for moment in range(len(calls) + 1):
+        done = [call for call, _ in calls[:moment]]
+        # A rename may reach the disk before the folder is flushed, but never before the content.
+        possible = {'"old"'}
+        if "rename" in done:
+            content = calls[done.index("rename")][1].strip()
+            possible.add(content if "flush file" in done else "")
+        if "flush folder" in done:
+            possible.discard('"old"')
+        assert possible <= {'"old"', '"new"'}
+        assert possible
+
+
+def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
+    with atomic_path(tmp_path / "a.json") as temporary:
+        left = temporary.with_name(f"{temporary.name}x")
+    left.touch()  # As if the process had been killed in the block.
+    (tmp_path / ".captioner-folder-1" / "inner").mkdir(parents=True)
+    (tmp_path / "kept.json").touch()
+    remove_temporaries(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "kept.json"]

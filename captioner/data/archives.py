@@ -55,6 +55,12 @@ def _unpack(archive: Path, folder: Path) -> None:
     try:
         with zipfile.ZipFile(archive) as source:
             members = _members(source, archive)
+            needed, free = sum(m.file_size for m in members), shutil.disk_usage(temporary).free
+            if needed > free:
+                raise UserError(
+                    f"archive {archive} unpacks to {needed / 1e9:,.1f} GB; the disk of {folder} "
+                    f"has {free / 1e9:,.1f} GB left"
+                )
             progress = progress_bar(f"unpacking {archive.name}", len(members), "files")
             for member, path in members.items():
                 target = temporary / path

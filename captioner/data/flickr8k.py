@@ -47,7 +47,8 @@ def read_flickr8k(
     file, folder = Path(annotations), Path(images)
     lines = _lines(read_text(file, "token file"))
     listed = None if split is None else _list_file(file, split)
-    collector = CaptionCollector(f"token file {file}", on_problem, check_files)
+    files = f"token file {file}" + ("" if listed is None else f" with split list {listed}")
+    collector = CaptionCollector(files, on_problem, check_files)
     if check_files:
         require_folder(folder)
     if listed is not None:

@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from captioner.caption import Captioner, ShowAttendTellDecoder, save_model
+from captioner.data.coco_instances import read_instances
 from captioner.data.examples import CaptionExample, CaptionExamples, encode_captions
 from captioner.data.loading import loading_workers
 from captioner.data.source import Source
+from captioner.data.synonyms import read_synonyms
 from captioner.errors import UserError
 from captioner.evaluation.captions import evaluate_captions
 from captioner.evaluation.results import write_results
@@ -32,12 +34,13 @@ from captioner.runs.annotation_rows import (
 from captioner.runs.caption_batches import CaptionBatches
 from captioner.runs.caption_objective import Loss, make_loss, use_word_vectors
 from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe
+from captioner.runs.map_targets import MapTargets
 from captioner.runs.read_sources import read_sources
 from captioner.runs.starting_weights import WORDS, Start, read_start
 from captioner.runs.task import PreparedRun, batches_of
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
-from captioner.training import Engine, ShownExample
+from captioner.training import Engine, ShownExample, check_memory
 
 RESULTS = "results.json"
 """In a run's folder: the best model's captions of the validation photos, in COCO's format."""
@@ -78,7 +81,9 @@ class CaptioningTask:
         vocabulary, examples = self._encode()
         torch.manual_seed(recipe.training.seed)
         encoder = encoder_of(recipe).to(device)
-        decoder = ShowAttendTellDecoder(recipe.decoder, len(vocabulary)).to(device)
+        make = partial(ShowAttendTellDecoder, recipe.decoder, len(vocabulary))
+        check_memory(make, device)
+        decoder = make().to(device)
         captioner = Captioner(encoder, decoder, vocabulary, recipe.preprocessing, recipe.search)
         use_word_vectors(recipe, decoder, vocabulary, resumed)
         if self.start is not None:
@@ -105,11 +110,21 @@ class CaptioningTask:
                 decoder.standardisation.fit(annotation_batches(train_rows, few))
         is_frozen = recipe.photos_in_step and not recipe.encoder.train
         encode = train_rows.encode if is_frozen else None
+        map_targets = None
+        if recipe.data.instances is not None:
+            side = recipe.preprocessing.size
+            map_targets = MapTargets(
+                read_instances(recipe.data.instances).grounding(read_synonyms()),
+                self.sources["train"].image_ids,
+                vocabulary,
+                recipe.preprocessing,
+                encoder.map_shape(side, side),
+            )
         validated = self.sources["validation"].take(kept)
         return PreparedRun(
             loss=loss,
             batches=CaptionBatches(
-                examples.examples, train_rows, recipe, train_rows.workers, encode
+                examples.examples, train_rows, recipe, train_rows.workers, encode, map_targets
             ),
             validation_batches=batches_of(range(len(kept)), recipe.validation.batch_size),
             generate=partial(_generate, captioner, validation_rows, kept),

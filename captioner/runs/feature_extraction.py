@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy
 import torch
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
 from captioner.data.loading import load_ahead, loading_workers
 from captioner.data.source import Source
@@ -21,6 +21,7 @@ from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.read_sources import mirrored, read_sources, read_split
 from captioner.schema import to_mapping
 from captioner.vision.encoder import Encoder
+from captioner.vision.encoders import make_encoder
 from captioner.vision.feature_store import (
     FeatureStore,
     StoreRecord,
@@ -28,7 +29,9 @@ from captioner.vision.feature_store import (
     create_store,
     read_states,
 )
-from captioner.vision.weights import build_encoder
+from captioner.vision.preprocessing import Preprocessing
+from captioner.vision.weights import IMAGENET, RANDOM, build_encoder
+from captioner.weight_files import write_tensors
 
 _POLL_SECONDS = 0.5
 
@@ -93,7 +96,7 @@ class SourceStore:
 
     def fill(
         self,
-        encoder: Encoder,
+        encoder: nn.Module,
         rank: int = 0,
         ranks: int = 1,
         local_ranks: int = 1,
@@ -135,7 +138,7 @@ class SourceStore:
             )
 
     def _encoded(
-        self, encoder: Encoder, batches: Sequence[Sequence[int]], local_ranks: int
+        self, encoder: nn.Module, batches: Sequence[Sequence[int]], local_ranks: int
     ) -> Generator[Tensor, None, None]:
         """The annotation vectors (B, L, D) of each batch of rows."""
         workers = loading_workers(next(encoder.parameters()).device, local_ranks)
@@ -195,7 +198,7 @@ def source_stores(
 
 def fill_stores(
     stores: Sequence[SourceStore],
-    encoder: Encoder,
+    encoder: nn.Module,
     rank: int = 0,
     ranks: int = 1,
     local_ranks: int = 1,
@@ -211,6 +214,51 @@ def fill_stores(
         time.sleep(_POLL_SECONDS)
         if report is not None:
             report()
+
+
+def fill_with_network(
+    recipe: CaptioningRecipe, sources: dict[str, Source], network: Callable[[Tensor], Tensor]
+) -> None:
+    """Fill a recipe's stores with another network's annotation vectors.
+
+    sources: of `sources_to_store`. network: photos (B, 3, size, size) in [0, 1] -> (B, L, D).
+    Where the file `encoder.weights` is missing, random weights are written to it: they stand in
+    for the network.
+    Raises `UserError` if `encoder.weights` names no file, and as `source_stores` does.
+    """
+    if recipe.encoder.weights in (IMAGENET, RANDOM):
+        raise UserError("encoder.weights must name a file, to stand in for the network")
+    weights = Path(recipe.encoder.weights)
+    if not weights.exists():
+        torch.manual_seed(0)
+        write_tensors(weights, make_encoder(recipe.encoder.config).state_dict())
+    stand_in = encoder_of(recipe)
+    assert recipe.features.folder is not None  # `sources_to_store` refuses that.
+    stores = source_stores(recipe, recipe.features.folder, stand_in, sources)
+    encoder = _NetworkEncoder(stand_in, network, recipe.preprocessing)
+    with extraction_progress(list(stores.values())) as report:
+        fill_stores(list(stores.values()), encoder, report=report)
+    for name, store in stores.items():
+        print(f"{name}: {len(store.open()):,} images in {store.folder}")
+
+
+class _NetworkEncoder(nn.Module):
+    """A network in place of an encoder: takes preprocessed photos."""
+
+    def __init__(
+        self,
+        stand_in: Encoder,
+        network: Callable[[Tensor], Tensor],
+        preprocessing: Preprocessing,
+    ) -> None:
+        super().__init__()
+        self.stand_in = stand_in
+        self.network = network
+        self.mean = torch.tensor(preprocessing.mean).view(1, 3, 1, 1)
+        self.deviation = torch.tensor(preprocessing.standard_deviation).view(1, 3, 1, 1)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return self.network((pixels * self.deviation + self.mean).clamp(0, 1))  # (B, L, D)
 
 
 @contextmanager
@@ -239,7 +287,7 @@ def why_unreadable(source: Source, row: int) -> str:
 
 
 @torch.no_grad()
-def encode(encoder: Encoder, pixels: Tensor, precision: str = "float32") -> Tensor:
+def encode(encoder: nn.Module, pixels: Tensor, precision: str = "float32") -> Tensor:
     """Preprocessed photos (B, 3, size, size) -> annotation vectors (B, L, D).
 
     precision: of the products, `float32` or `bfloat16`; see `FeaturesConfig`.

@@ -9,9 +9,10 @@ from pathlib import Path
 import torch
 
 from captioner.errors import UserError
-from captioner.files import folder_lock, read_json, write_json
+from captioner.files import folder_lock, read_json, remove_temporaries, write_json
 from captioner.runs.run_record import write_record
 from captioner.runs.task import Recipe
+from captioner.runs.validator import MODEL
 from captioner.schema import flat, from_mapping, to_mapping
 from captioner.training import CHECKPOINT, Engine, check_checkpoint, summary_writer
 
@@ -58,6 +59,8 @@ def locked_run_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine
         with engine.fail_together():
             if engine.is_main:
                 kept.enter_context(folder_lock(folder, "run"))
+                for place in (folder, folder / MODEL):
+                    remove_temporaries(place)
                 # Again: another run may have ended since `check_run`.
                 check_folder(recipe, folder, resume, engine.size)
                 write_record(folder, recipe.training.seed, engine, resume)

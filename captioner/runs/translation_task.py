@@ -23,7 +23,7 @@ from captioner.runs.translation_recipe import ParallelData, TextConfig, Translat
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.capitals import as_sentence
 from captioner.text.vocabulary_files import load_text_vocabulary, save_text_vocabulary
-from captioner.training import Engine, ShownExample
+from captioner.training import Engine, ShownExample, check_memory
 from captioner.translate import TranslationLoss, Translator, save_translator
 from captioner.translate.translator_folder import JOINT, SOURCE, TARGET
 
@@ -70,7 +70,9 @@ class TranslationTask:
         if cut := report_cut_sources(read, source, maximum_length):
             print(f"validation: {cut}")
         torch.manual_seed(recipe.training.seed)
-        model = recipe.model.make(len(source), len(target)).to(engine.device)
+        make = partial(recipe.model.make, len(source), len(target))
+        check_memory(make, engine.device)
+        model = make().to(engine.device)
         translator = Translator(
             recipe.model, model, source, target, maximum_length, recipe.search, capitals=capitals
         )

@@ -5,8 +5,9 @@ from captioner.training.checkpoint import check_checkpoint
 from captioner.training.config import TrainingConfig
 from captioner.training.engine import Engine
 from captioner.training.interruption import Interrupted
-from captioner.training.loop import CHECKPOINT, Trainable, Validation, train
+from captioner.training.memory_limit import check_memory
 from captioner.training.tensorboard import ShownExample, summary_writer
+from captioner.training.training_loop import CHECKPOINT, Trainable, Validation, train
 
 __all__ = [
     "CHECKPOINT",
@@ -21,6 +22,7 @@ __all__ = [
     "TrainingConfig",
     "Validation",
     "check_checkpoint",
+    "check_memory",
     "summary_writer",
     "train",
 ]

@@ -40,13 +40,13 @@ class GNMTConfig(Config):
     layers: int = Field(
         4,
         ge=2,
-        le=1_000,
+        le=100,
         description="of the encoder, whose bottom one reads in both directions, and of the decoder",
     )
     residual_from: int = Field(
         3,
         ge=3,
-        le=1_000,
+        le=100,
         description="lowest layer, counted from 1, whose input is added to its output; with fewer "
         "layers none is",
     )

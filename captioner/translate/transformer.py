@@ -29,8 +29,8 @@ class TransformerConfig(Config):
     )
     heads: int = Field(8, ge=1, le=1_000, description="N, a divisor of embedding_size")
     inner_size: int = Field(2048, ge=1, le=SIZE, description="of the feed-forward networks")
-    encoder_layers: int = Field(6, ge=1, le=1_000, description="layers of the encoder")
-    decoder_layers: int = Field(6, ge=1, le=1_000, description="layers of the decoder")
+    encoder_layers: int = Field(6, ge=1, le=100, description="layers of the encoder")
+    decoder_layers: int = Field(6, ge=1, le=100, description="layers of the decoder")
     norm_first: bool = Field(
         True,
         description="pre-norm, which also trains without a warm-up (Xiong et al. 2020), or "

@@ -7,6 +7,7 @@ from pathlib import Path
 from captioner.model_folders import WEIGHTS
 from captioner.schema import to_mapping
 from captioner.translate.translator import Translator
+from captioner.weight_files import checked_by
 
 _CAPITALS = {
     "keep": "unchanged",
@@ -19,9 +20,10 @@ def describe_translator(translator: Translator, folder: Path) -> str:
     """Return sizes, vocabularies, configuration, search and card of the model in `folder`."""
     count = sum(parameter.numel() for parameter in translator.model.parameters())
     joint = ", joint" if translator.source is translator.target else ""
+    weights = folder / WEIGHTS
     lines = [
         f"model folder   {folder}",
-        f"weights        {(folder / WEIGHTS).stat().st_size / 1e6:.1f} MB",
+        f"weights        {weights.stat().st_size / 1e6:.1f} MB, checked: {checked_by(weights)}",
         f"source         {len(translator.source):,} tokens{joint}",
         f"target         {len(translator.target):,} tokens{joint}",
         f"reads          {translator.maximum_source_length:,} tokens at most",

@@ -11,7 +11,7 @@ import divisible
 import pytest
 
 from captioner.errors import UserError
-from captioner.training import loop
+from captioner.training import training_loop as loop
 from captioner.training.tensorboard import TensorBoard
 
 

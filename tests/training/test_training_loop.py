@@ -22,7 +22,7 @@ from torch.nn import functional
 from captioner.errors import UserError
 from captioner.training import Interrupted, TrainingConfig, Validation, train
 from captioner.training import checkpoint as checkpoint_module
-from captioner.training import loop as loop_module
+from captioner.training import training_loop as loop_module
 from captioner.training.checkpoint import Position, save_checkpoint
 
 EPOCHS, STEPS = 3, 4
