@@ -32,7 +32,7 @@ ROOMS = (
 
 BASE = {
     *("errors", "files", "schema", "progress", "devices"),
-    *("model_folders", "weight_files"),
+    *("model_folders", "weight_files", "csv_tables"),
 }
 """Modules that every room may import, and that import no room."""
 

@@ -17,7 +17,7 @@ from captioner.caption.written_caption import Caption
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.vision.find_images import find_images
-from captioner.vision.images import load_image
+from captioner.vision.images import load_image, original_size, shrink
 
 NamedPhoto = tuple[str, Callable[[], Image.Image]]
 """A photo's name and the function that loads it or raises `UserError`."""
@@ -27,11 +27,20 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Captioned:
-    """A photo and its caption."""
+    """A photo and its caption; the photo may have fewer pixels than its file."""
 
     name: str
     photo: Image.Image
     caption: Caption
+
+    @property
+    def drawn_region(self) -> tuple[float, float, float, float]:
+        """The caption's region in pixels of `photo`, for drawing."""
+        assert self.caption.region is not None  # Every caption of a photo has one.
+        left, top, right, bottom = self.caption.region
+        width, height = original_size(self.photo)
+        across, down = self.photo.width / width, self.photo.height / height
+        return left * across, top * down, right * across, bottom * down
 
 
 @dataclass(frozen=True)
@@ -48,11 +57,14 @@ def caption_photos(
     search: SearchOptions | None = None,
     batch_size: int = 16,
     generator: torch.Generator | None = None,
+    drawn_side: int | None = None,
 ) -> Iterator[Captioned | Failed]:
     """Caption photos in order, one batch in memory at a time.
 
     search: the captioner's own by default. generator: draws samples; by default one generator with
         the search's seed for all batches.
+    drawn_side: pixels of the longer side that are needed of the photos in the results, whose pixels
+        are otherwise in memory for a whole batch; None: all.
     Raises `UserError` for a batch size below 1.
     """
     if batch_size < 1:
@@ -60,24 +72,35 @@ def caption_photos(
     generator = generator or (search or captioner.search).generator()
     remaining = iter(photos)
     while batch := list(islice(remaining, batch_size)):
-        loaded: list[tuple[str, Image.Image | UserError]] = []
+        loaded: list[Failed | tuple[str, Image.Image]] = []
+        pixels, sizes = [], []
         for name, load in batch:
             try:
-                loaded.append((name, load()))
+                photo = load()
+                preprocessed = captioner.preprocessing(photo)
+                kept = photo if drawn_side is None else shrink(photo, drawn_side)
             except UserError as error:
-                loaded.append((name, error))
-        readable = [photo for _, photo in loaded if isinstance(photo, Image.Image)]
-        captions = iter(captioner.caption_loaded(readable, search, generator))
-        for name, photo in loaded:
-            if isinstance(photo, UserError):
-                yield Failed(name, str(photo))
+                loaded.append(Failed(name, str(error)))
+            except MemoryError:
+                loaded.append(Failed(name, f"{name} needs more memory than there is"))
             else:
-                yield Captioned(name, photo, next(captions))
+                loaded.append((name, kept))
+                pixels.append(preprocessed)
+                sizes.append(original_size(photo))
+        captions: Iterator[Caption] = iter(())
+        if pixels:
+            captions = iter(captioner.caption_pixels(torch.stack(pixels), sizes, search, generator))
+        for item in loaded:
+            yield item if isinstance(item, Failed) else Captioned(*item, next(captions))
 
 
-def named_photos(paths: Iterable[str]) -> list[NamedPhoto]:
-    """Photo files for `caption_photos`, named by their paths."""
-    return [(path, partial(load_image, path)) for path in paths]
+def named_photos(paths: Iterable[str], sufficient_side: int | None = None) -> list[NamedPhoto]:
+    """Photo files for `caption_photos`, named by their paths.
+
+    sufficient_side: for `load_image`.
+    """
+    load = partial(load_image, sufficient_side=sufficient_side)
+    return [(path, partial(load, path)) for path in paths]
 
 
 def photo_paths(paths: Sequence[str]) -> tuple[list[str], list[Failed]]:
@@ -91,8 +114,7 @@ def photo_paths(paths: Sequence[str]) -> tuple[list[str], list[Failed]]:
         if _ADDRESS.match(path) and not os.path.lexists(path):
             failed.append(Failed(path, f"{path} is an address; photos are not fetched, only read"))
             continue
-        try:
-            photos += [os.fspath(image) for image in find_images([path])]
-        except UserError as error:
-            failed.append(Failed(path, str(error)))
+        problems: list[str] = []
+        photos += [os.fspath(image) for image in find_images([path], problems.append)]
+        failed += [Failed(path, problem) for problem in problems]
     return photos, failed

@@ -5,18 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 
 from captioner.caption.captioner import Captioner
+from captioner.cpu import choose_precision
+from captioner.devices import choose_device
 from captioner.model_folders import WEIGHTS
 from captioner.schema import to_mapping
+from captioner.weight_files import checked_by
 
 
 def describe(captioner: Captioner, folder: Path) -> str:
-    """Parts, sizes, preprocessing, search, confidence and card of the model in `folder`."""
+    """Parts, sizes, preprocessing, search, confidence and card of the model in `folder`.
+
+    Also the device and the precision in which commands run it here, by default.
+    """
+    device = choose_device()
+    precision = str(choose_precision("auto", device)).removeprefix("torch.")
     parts = {"encoder": captioner.encoder, "decoder": captioner.decoder}
     counts = {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}
+    weights = folder / WEIGHTS
     lines = [
         f"model folder   {folder}",
-        f"weights        {(folder / WEIGHTS).stat().st_size / 1e6:.1f} MB",
+        f"weights        {weights.stat().st_size / 1e6:.1f} MB, checked: {checked_by(weights)}",
         f"vocabulary     {len(captioner.vocabulary):,} words",
+        f"runs on        {device}, the encoder in {precision}",
     ]
     configs = {
         "encoder": captioner.encoder.config,

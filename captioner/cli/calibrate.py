@@ -86,7 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
         split: read_split(arguments.format, arguments.annotations, arguments.images, split)
         for split in (arguments.training_split, *arguments.split)
     }
-    model = load(folder, arguments.device)
+    # What is written into the folder does not depend on this machine's processor.
+    model = load(folder, arguments.device, "float32")
     report = calibrate(
         model,
         sources[arguments.training_split],

@@ -6,11 +6,12 @@ import argparse
 import os
 import sys
 
-from captioner.cli.report import report
+from captioner.cli.report import on_a_line, report
 from captioner.cli.shared_options import (
     Commands,
     add_device,
     add_parser,
+    add_precision,
     add_search,
     search_options,
 )
@@ -49,6 +50,7 @@ def add_command(commands: Commands) -> None:
         help="a model folder or name (default: %(default)s)",
     )
     add_device(parser)
+    add_precision(parser)
     parser.add_argument(
         "--batch-size",
         type=int,
@@ -117,10 +119,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     from captioner import load
 
-    model = load(arguments.model, arguments.device)
+    model = load(arguments.model, arguments.device, arguments.precision)
     search = search_options(arguments, model.search)
+    named = named_photos(photos, max(model.preprocessing.sufficient_side, outputs.drawn_side))
     try:
-        for item in caption_photos(model, named_photos(photos), search, arguments.batch_size):
+        batches = caption_photos(
+            model, named, search, arguments.batch_size, drawn_side=outputs.drawn_side
+        )
+        for item in batches:
             if isinstance(item, Failed):
                 failures.append(item)
                 report(item.reason)
@@ -133,12 +139,13 @@ def run(arguments: argparse.Namespace) -> int:
                     notes.append(f"log-probability {caption.log_probability:.2f}")
                 notes += [caption.doubt] if caption.doubt else []
                 suffix = f"  ({', '.join(notes)})" if notes else ""
-                print(f"{item.name}: {caption.text}{suffix}", flush=True)
+                print(f"{on_a_line(item.name)}: {caption.text}{suffix}", flush=True)
             try:
                 outputs.add(item)
-            except UserError as error:
-                failures.append(Failed(item.name, str(error)))
-                report(str(error))
+            except (UserError, MemoryError) as error:
+                reason = str(error) or f"the maps of {item.name} need more memory than there is"
+                failures.append(Failed(item.name, reason))
+                report(reason)
             outputs.save_so_far()
     finally:  # Also when interrupted.
         outputs.finish()

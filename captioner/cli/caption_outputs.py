@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import math
 import os
 import re
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from captioner.caption.caption_photos import Captioned
+from captioner.csv_tables import csv_text
 from captioner.errors import UserError
 from captioner.files import (
     check_writable,
@@ -38,6 +37,9 @@ from captioner.render.save import PICTURE_SUFFIXES
 
 SAVE_SECONDS = 30.0
 """Shortest time between two writes of `Outputs.save_so_far`."""
+
+_DRAWN_SIDE = 1024
+"""Pixels, the longest side of any drawing."""
 
 _LONGEST_NAME = 200
 """Bytes of a file name before additions; file systems allow 255."""
@@ -97,6 +99,11 @@ class Outputs:
                 )
         self._names = _unique_names(self.paths)
         self._check_places()
+
+    @property
+    def drawn_side(self) -> int:
+        """Pixels of a photo's side that suffice for drawings; 0 if nothing is drawn."""
+        return _DRAWN_SIDE if any((self.html, self.overlay, self.gif, self.words)) else 0
 
     def add(self, item: Captioned) -> None:
         """Write a photo's own files, and collect its record for the common ones.
@@ -174,17 +181,15 @@ class Outputs:
 
     def _table(self) -> str:
         """One row a caption, with columns of the confidence if the model has one."""
-        table = io.StringIO()
-        writer = csv.writer(table, lineterminator="\n")
         columns = ["caption", "log_probability", "score"]
         if any("confidence" in record for record in self._records):
             columns += ["confidence", "sure", "familiar"]
-        writer.writerow(["image", "rank", *columns])
-        for record in self._records:
-            versions = [record, *record.get("alternatives", [])]
-            for rank, version in enumerate(versions, start=1):
-                writer.writerow([record["image"], rank, *(version.get(name) for name in columns)])
-        return table.getvalue()
+        rows = [
+            [record["image"], rank, *(version.get(name) for name in columns)]
+            for record in self._records
+            for rank, version in enumerate([record, *record.get("alternatives", [])], start=1)
+        ]
+        return csv_text(["image", "rank", *columns], rows)
 
     def _word_folder(self, name: str) -> Path:
         assert self.words is not None
@@ -240,9 +245,7 @@ def _drawing_arguments(
     item: Captioned,
 ) -> tuple[Any, tuple[str, ...], Any, tuple[float, float, float, float]]:
     """The photo, the words, their maps, and the region that the maps cover."""
-    region = item.caption.region
-    assert region is not None  # Every caption of a photo has one.
-    return item.photo, item.caption.words, item.caption.attention, region
+    return item.photo, item.caption.words, item.caption.attention, item.drawn_region
 
 
 def _names_a_file(path: str) -> bool:

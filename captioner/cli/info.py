@@ -30,8 +30,9 @@ def add_command(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the description."""
+    from captioner.caption import load_model
     from captioner.caption.description import describe
-    from captioner.models import load, model_folder
+    from captioner.models import model_folder
     from captioner.translate import load_translator
     from captioner.translate.translator_description import describe_translator
     from captioner.translate.translator_folder import is_translator
@@ -40,5 +41,5 @@ def run(arguments: argparse.Namespace) -> int:
     if is_translator(folder):
         print(describe_translator(load_translator(folder), folder))
     else:
-        print(describe(load(arguments.model), folder))
+        print(describe(load_model(folder), folder))
     return 0

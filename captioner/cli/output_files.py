@@ -91,9 +91,8 @@ def _is_photo_of(arguments: argparse.Namespace, path: str) -> bool:
     from captioner.vision.images import load_image
 
     images = getattr(arguments, "images", None)
-    photos: list[Path] = []
-    with contextlib.suppress(UserError):  # The command reports it when it reads them.
-        photos += find_images([images] if images else [])
+    # The command reports problems when it reads them.
+    photos = find_images([images] if images else [], report=lambda problem: None)
     if getattr(arguments, "format", None) == "table":
         table = getattr(arguments, "annotations", None) or getattr(arguments, "references", None)
         with contextlib.suppress(UserError):

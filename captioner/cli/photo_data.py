@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from captioner.cli.shared_options import add_device, refuse
+from captioner.cli.shared_options import add_device, add_precision, refuse
 from captioner.errors import UserError
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def add_photos(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         help="photos at a time (default: %(default)s)",
     )
     add_device(parser)
+    add_precision(parser)
     return data
 
 
@@ -72,7 +73,7 @@ def load_with_photos(
     from captioner.runs import read_sources
 
     if arguments.format == "shapes":
-        model = load(arguments.model, arguments.device)
+        model = load(arguments.model, arguments.device, arguments.precision)
         examples = read_sources.unseen_shapes(model.preprocessing.size, arguments.count or 500)
         return model, read_sources.shapes_source(examples), examples
     if arguments.format is None:
@@ -86,4 +87,4 @@ def load_with_photos(
             arguments.on_problem or "refuse",
         )
     source = source.first(arguments.count or 0)
-    return load(arguments.model, arguments.device), source, []
+    return load(arguments.model, arguments.device, arguments.precision), source, []

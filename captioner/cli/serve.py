@@ -6,7 +6,7 @@ import argparse
 import math
 from typing import Any
 
-from captioner.cli.shared_options import Commands, add_device, add_parser
+from captioner.cli.shared_options import Commands, add_device, add_parser, add_precision
 from captioner.errors import UserError
 from captioner.models import DEFAULT_TRANSLATOR
 from captioner.serve.limits import Limits
@@ -59,6 +59,7 @@ def add_command(commands: Commands) -> None:
         help="leave out the tab that translates",
     )
     add_device(parser)
+    add_precision(parser)
     parser.add_argument(
         "--batch-size",
         type=int,
@@ -117,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
     limits = Limits(**_limits(arguments))
     listener = listen(arguments.host, arguments.port)
     try:
-        model = load(arguments.model, arguments.device)
+        model = load(arguments.model, arguments.device, arguments.precision)
         name = arguments.translator
         translator = None if name is None else load_translator(name, arguments.device)
         try:
@@ -136,7 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
                 webbrowser.open(listener.here)
 
         app = make_app(service, names, demo, __version__, on_start)
-        serve(app, listener, limits.seconds)
+        serve(app, listener, limits)
     finally:
         listener.socket.close()
     print("captioner: ended", flush=True)

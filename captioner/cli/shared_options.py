@@ -49,6 +49,15 @@ def add_device(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_precision(parser: argparse.ArgumentParser) -> None:
+    """Add --precision, of a captioner's encoder."""
+    parser.add_argument(
+        "--precision",
+        default="auto",
+        help="float32, bfloat16, or auto, the faster (default: %(default)s)",
+    )
+
+
 def add_search(
     parser: argparse.ArgumentParser, kind: type[SearchOptions], explained_in: str = ""
 ) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,6 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from captioner.csv_tables import csv_records
 from captioner.errors import UserError
 from captioner.evaluation.captions import CaptionScores
 from captioner.evaluation.diversity import TextDiversity
@@ -128,11 +127,7 @@ class ScoreReport:
         Raises `UserError` when the file cannot be written.
         """
         rows = self.scores.per_image()
-        table = io.StringIO()
-        writer = csv.DictWriter(table, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        write_text(path, table.getvalue())
+        write_text(path, csv_records(rows))
 
     def write_page(
         self, path: str | os.PathLike[str], by: str | None = None, count: int = 20

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -13,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from captioner.csv_tables import csv_records
 from captioner.data.grounding import Grounding
 from captioner.data.source import Source
 from captioner.errors import UserError
@@ -117,12 +116,7 @@ class MapScores:
 
     def csv(self) -> str:
         """A table of all words, one a line, with the fields of `WordMap.as_dict`."""
-        text = io.StringIO()
-        records = [word.as_dict() for word in self.words]
-        writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(records)
-        return text.getvalue()
+        return csv_records([word.as_dict() for word in self.words])
 
     def save_csv(self, path: str) -> None:
         """Write `csv` to a file. Raises `UserError` if it cannot be written."""

@@ -151,7 +151,7 @@ the model.</p>
 {articles}</main>
 <script id="data" type="application/json">{data}</script>
 """
-    script = f"{viewer_script()}\n{static_file('page.js')}"
+    script = f"{viewer_script()}\n{static_file('overlay_page.js')}"
     return web_page(title, ("viewer.css", "page.css"), body, script)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from starlette.datastructures import Headers
@@ -23,14 +23,14 @@ from captioner.serve.problems import Problem, answer_problem, busy
 class Admission:
     """Counts photos, sentences and bytes that are not yet answered. Not thread-safe.
 
-    expected_seconds: how long the work that waits now will take.
+    seconds: that this work will take, by the rate at which other work was done.
     """
 
-    def __init__(self, limits: Limits, expected_seconds: Callable[[], float]) -> None:
+    def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.expected_seconds = expected_seconds
         self.waiting = 0
         self.waiting_bytes = 0
+        self.seconds = 0.0
 
     @contextmanager
     def place(self) -> Iterator[Place]:
@@ -45,39 +45,52 @@ class Admission:
         finally:
             self.waiting -= place.items
             self.waiting_bytes -= place.size
+            # Not what rounding leaves of sums.
+            self.seconds = self.seconds - place.seconds if self.waiting else 0.0
 
 
 class Place:
-    """The share of one request: its photos or sentences, its bytes, its time."""
+    """The share of one request: its photos or sentences, its bytes, its expected seconds."""
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
         self._end = time.monotonic() + admission.limits.seconds
         self.items = 0
         self.size = 0
+        self.seconds = 0.0
 
     @property
     def seconds_left(self) -> float:
         """Time left to the request, at least 0."""
         return max(0.0, self._end - time.monotonic())
 
-    def take(self, items: int = 0, size: int = 0) -> None:
-        """Count at least so many items in all, and so many more bytes.
+    def take(self, items: int = 0, size: int = 0, seconds: float = 0.0) -> None:
+        """Count at least so many items in all, and so many more bytes and seconds.
 
-        Raises `Problem` with status 503 where there is no room.
+        Raises `Problem` with status 503 where there is no room, and where the work would wait too
+        long behind that of others to be done in time.
         """
         total, more = self._admission, max(0, items - self.items)
-        too_many = total.waiting + more > total.limits.waiting
-        if too_many or total.waiting_bytes + size > total.limits.waiting_bytes:
-            raise busy("too much is waiting already", total.expected_seconds())
+        others = total.seconds - self.seconds
+        too_much = (
+            total.waiting + more > total.limits.waiting
+            or total.waiting_bytes + size > total.limits.waiting_bytes
+            or (others > 0 and others + self.seconds + seconds > total.limits.seconds)
+        )
+        if too_much:
+            raise busy("too much is waiting already", total.seconds)
         self.items += more
         self.size += size
+        self.seconds += seconds
+        total.seconds += seconds
         total.waiting += more
         total.waiting_bytes += size
 
 
 class AdmissionMiddleware:
     """Reads the content of a POST into memory within the limits, and cancels work nobody awaits.
+
+    Refuses a request that gives the length of its content in two ways.
 
     The route finds its `Place` in `request.state.place`.
     """
@@ -88,12 +101,18 @@ class AdmissionMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one ASGI connection."""
-        if scope["type"] != "http" or scope["method"] != "POST":
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         try:
+            headers = Headers(scope=scope)
+            if "transfer-encoding" in headers and "content-length" in headers:
+                raise Problem(400, "a request has Transfer-Encoding or Content-Length, not both")
+            if scope["method"] != "POST":
+                await self._app(scope, receive, send)
+                return
             with self._admission.place() as place:
-                content = await self._read(Headers(scope=scope), receive, place)
+                content = await self._read(headers, receive, place)
                 if content is not None:
                     scope.setdefault("state", {})["place"] = place
                     await self._answer(scope, content, receive, send, place)

@@ -35,6 +35,7 @@ class Batcher(Generic[Item, Key, Result]):
     work: takes items and their common key; returns one result an item, in order. Called from one
         thread only.
     batch_size: most items of a batch of several jobs; a larger job is not batched with others.
+    seconds_an_item: by the last batches; 0 before the first.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Batcher(Generic[Item, Key, Result]):
         self._jobs: deque[_Job[Item, Key, Result]] = deque()
         self._changed = threading.Condition()
         self._closed = False
-        self._seconds_an_item = 0.0
+        self.seconds_an_item = 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -70,11 +71,6 @@ class Batcher(Generic[Item, Key, Result]):
         with self._changed:
             return sum(len(job.items) for job in self._jobs)
 
-    @property
-    def expected_seconds(self) -> float:
-        """Time that the queue will take, estimated from the last batches."""
-        return self._seconds_an_item * self.waiting
-
     def close(self) -> None:
         """Finish the queue, refuse more, and end the thread."""
         with self._changed:
@@ -91,7 +87,8 @@ class Batcher(Generic[Item, Key, Result]):
                 self._answer(batch)
                 count = sum(len(job.items) for job in batch)
                 seconds = (time.monotonic() - started) / max(1, count)
-                self._seconds_an_item += 0.3 * (seconds - self._seconds_an_item)
+                share = 0.3 if self.seconds_an_item else 1.0
+                self.seconds_an_item += share * (seconds - self.seconds_an_item)
 
     def _next_batch(self) -> list[_Job[Item, Key, Result]]:
         """The oldest job and those that fit with it; empty after `close`."""

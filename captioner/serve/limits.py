@@ -12,10 +12,16 @@ class Limits(Config):
 
     upload_bytes: int = Field(32 * 1024**2, gt=0, description="content of a request")
     pixels: int = Field(64_000_000, gt=0, description="pixels of a photo, width times height")
+    decoding_seconds: float = Field(4.0, gt=0, description="time to decode a photo")
     photos: int = Field(16, gt=0, description="photos in a request")
     beam: int = Field(20, gt=0, description="beam size, and captions of a photo")
     words: int = Field(100, gt=0, description="`maximum_length` of a search")
     seconds: float = Field(60.0, gt=0, description="time from a request to its answer")
+    head_seconds: float = Field(10.0, gt=0, description="time of a connection without a request")
+    connections: int = Field(
+        800, gt=0, description="open connections, at most half of the process's file descriptors"
+    )
+    connections_of_address: int = Field(512, gt=0, description="open connections of one address")
     waiting: int = Field(
         256,
         gt=0,

@@ -1,4 +1,4 @@
-"""Uploaded photos, decoded in memory.
+"""Uploaded photos, decoded in memory by other processes.
 
 Photos are private, so none is written to disk. Starlette's form parser writes files above 1 MB to
 temporary ones; here they stay in memory, which `admission` bounds.
@@ -17,7 +17,8 @@ from torch import Tensor
 
 from captioner.render.region import Region, fit
 from captioner.render.typography import printable
-from captioner.vision.images import load_image
+from captioner.vision.decoding_process import DecodingPool
+from captioner.vision.images import original_size
 from captioner.vision.preprocessing import Preprocessing
 
 _LONGEST_NAME = 100
@@ -52,16 +53,20 @@ def prepare(
     name: str,
     preprocessing: Preprocessing,
     most_pixels: int,
+    decoders: DecodingPool,
     keep: Callable[[Image.Image, Region], Kept],
 ) -> Prepared[Kept]:
     """Decode a file.
 
-    keep: makes what to keep, from the photo and its region.
-    Raises `UserError` as `load_image` does.
+    keep: makes what to keep, from the photo, with at least 1000 pixels a side unless the file has
+        fewer, and its region in those.
+    Raises `UserError` as `DecodingPool.load` does.
     """
-    photo = load_image(content, most_pixels, name=name)
-    region = preprocessing.region(photo.width, photo.height)
-    return Prepared(name, photo.size, region, preprocessing(photo), keep(photo, region))
+    side = max(preprocessing.sufficient_side, 0 if keep is keep_nothing else _LONGEST_SIDE)
+    photo = decoders.load(content, name, most_pixels, side)
+    kept = keep(photo, preprocessing.region(*photo.size))
+    size = original_size(photo)
+    return Prepared(name, size, preprocessing.region(*size), preprocessing(photo), kept)
 
 
 def keep_nothing(photo: Image.Image, region: Region) -> None:

@@ -158,10 +158,11 @@ async def translate(
     asked: TranslationRequest, service: OurService, place: OurPlace
 ) -> TranslationsAnswer:
     """Translations of sentences, and their alignments."""
-    if service.translator is None:
+    if service.translator is None or service.translations is None:
         raise Problem(404, "there is no translation model here")
     search = search_with(asked, service.translator.search, service.limits)
-    place.take(items=len(asked.sentences))
+    count = len(asked.sentences)
+    place.take(items=count, seconds=count * service.translations.seconds_an_item)
     try:
         found = await service.translate(asked.sentences, search)
     except UserError as error:  # What this model cannot do, such as copy_unknown.
@@ -217,7 +218,7 @@ async def _photos(
     most = service.limits.photos
     if len(files) > most:
         raise field_problem("photo", f"is there more than {most} times, the limit")
-    place.take(items=len(files))
+    place.take(items=len(files), seconds=len(files) * service.seconds_a_photo)
 
     async def prepare(file: UploadFile, number: int) -> Prepared[Kept] | UnreadablePhoto:
         name = short_name(file) or f"photo {number}"

@@ -12,6 +12,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from captioner.errors import UserError
+from captioner.serve.connections import limited_protocol
+from captioner.serve.limits import Limits
 
 
 @dataclass(frozen=True)
@@ -59,31 +61,31 @@ def listen(host: str, port: int) -> Listener:
     return Listener(opened, _page(outside, port), _page(inside, port))
 
 
-def configuration(app: ASGIApp, seconds: float) -> uvicorn.Config:
-    """Settings of the server. seconds: patience with open requests when it ends."""
+def configuration(app: ASGIApp, limits: Limits) -> uvicorn.Config:
+    """Settings of the server; at its end, open requests have `limits.seconds`."""
     return uvicorn.Config(
         app,
-        http="h11",
+        http=limited_protocol(limits),
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,
         backlog=2048,
-        timeout_graceful_shutdown=max(1, round(seconds)),
+        timeout_graceful_shutdown=max(1, round(limits.seconds)),
     )
 
 
-def serve(app: ASGIApp, listener: Listener, seconds: float) -> None:
+def serve(app: ASGIApp, listener: Listener, limits: Limits) -> None:
     """Answer requests until Ctrl-C or SIGTERM, then the open ones.
 
-    seconds: patience with those. A second Ctrl-C ends it immediately.
+    A second Ctrl-C ends it immediately.
     """
     # The answer itself says that a sentence was too long.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning, module=r"captioner\.serve\.")
         try:
-            uvicorn.Server(configuration(app, seconds)).run(sockets=[listener.socket])
+            uvicorn.Server(configuration(app, limits)).run(sockets=[listener.socket])
         except KeyboardInterrupt:  # The signal, raised again at the end.
             pass
         finally:

@@ -20,6 +20,7 @@ from captioner.serve.limits import Limits
 from captioner.serve.overlays import Drawing, Format
 from captioner.serve.photos import Kept, Prepared, prepare
 from captioner.translate import Translation, Translator
+from captioner.vision.decoding_process import DecodingPool
 
 _READERS = 2
 """Photos decoded at a time, which bounds the memory of decoding."""
@@ -28,7 +29,7 @@ _READERS = 2
 class Service:
     """Captions, translates and draws, in separate threads; batches waiting requests.
 
-    batch_size: photos or sentences in a batch. `captions` is the queue of photos.
+    batch_size: photos or sentences in a batch. `captions` and `translations` are the queues.
     """
 
     def __init__(
@@ -45,19 +46,22 @@ class Service:
         self.limits = limits or Limits()
         self._batch_size = batch_size
         self.captions = Batcher(self._caption, batch_size, "captions")
-        self._translations = (
+        self.translations = (
             None if translator is None else Batcher(self._translate, batch_size, "translations")
         )
         self._readers = ThreadPoolExecutor(_READERS, "photos")
+        self._decoders = DecodingPool(_READERS, self.limits.decoding_seconds)
         self._painter = ThreadPoolExecutor(1, "drawings")
-        self.admission = Admission(self.limits, self._expected_seconds)
+        self.admission = Admission(self.limits)
+        self._warm_up()
 
     def close(self) -> None:
         """Finish the work that waits, and end the threads."""
         self._readers.shutdown()
+        self._decoders.close()
         self.captions.close()
-        if self._translations is not None:
-            self._translations.close()
+        if self.translations is not None:
+            self.translations.close()
         self._painter.shutdown()
 
     async def prepare(
@@ -67,7 +71,7 @@ class Service:
         preprocessing, most = self.captioner.preprocessing, self.limits.pixels
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
-            self._readers, prepare, content, name, preprocessing, most, keep
+            self._readers, prepare, content, name, preprocessing, most, self._decoders, keep
         )
 
     async def caption(
@@ -87,37 +91,39 @@ class Service:
 
         Raises `UserError` where the model cannot search like that.
         """
-        assert self._translations is not None  # Called only where there is a translator.
-        return await asyncio.wrap_future(
-            self._translations.submit(sentences, search, search.sample)
-        )
+        assert self.translations is not None  # Called only where there is a translator.
+        return await asyncio.wrap_future(self.translations.submit(sentences, search, search.sample))
 
     async def draw(self, file: Format, drawings: Sequence[Drawing], strength: float) -> bytes:
         """The content of a file with captions drawn over their photos."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._painter, file.draw, drawings, strength)
 
-    def _expected_seconds(self) -> float:
-        queues = [self.captions, self._translations]
-        return max(queue.expected_seconds for queue in queues if queue is not None)
+    def _warm_up(self) -> None:
+        """Measure how fast this machine is, by the second time that it does something."""
+        size = self.captioner.preprocessing.size
+        work = [torch.zeros(3, size, size)], self.captioner.search
+        self._caption(*work)
+        self.captions.submit(*work).result()
+        if self.translations is not None and self.translator is not None:
+            sentence = ["a"], self.translator.search
+            self._translate(*sentence)
+            self.translations.submit(*sentence).result()
+
+    @property
+    def seconds_a_photo(self) -> float:
+        """Time for a photo of many, by the last ones."""
+        return self.captions.seconds_an_item + self._decoders.seconds_a_photo
 
     def _caption(self, pixels: Sequence[Tensor], search: SearchOptions) -> list[Caption]:
         """A batch of photos, in the one thread that runs the captioner."""
         generator = search.generator()
         captions: list[Caption] = []
         for first in range(0, len(pixels), self._batch_size):
-            annotations = self._encode(pixels[first : first + self._batch_size])  # (B, L, D)
+            batch = torch.stack(list(pixels[first : first + self._batch_size]))
+            annotations = self.captioner.encode(batch)  # (B, L, D)
             captions += self.captioner.caption_annotations(annotations, search, generator=generator)
         return captions
-
-    def _encode(self, pixels: Sequence[Tensor]) -> Tensor:
-        """Preprocessed photos (3, size, size) -> annotation vectors (B, L, D).
-
-        CPU: one by one, because a layer's output for one photo fits into the cache.
-        """
-        one_by_one = self.captioner.device.type == "cpu"
-        batches = [each[None] for each in pixels] if one_by_one else [torch.stack(list(pixels))]
-        return torch.cat([self.captioner.encode(batch) for batch in batches])
 
     def _translate(self, sentences: Sequence[str], search: TranslationSearch) -> list[Translation]:
         assert self.translator is not None

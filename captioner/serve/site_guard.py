@@ -57,8 +57,8 @@ class SiteGuard:
 
 
 def _is_of_other_site(headers: Headers) -> bool:
-    origin, host = headers.get("origin"), headers.get("host", "").lower()
-    is_own = origin is None or origin.lower().partition("://")[2] == host
+    origins, host = headers.getlist("origin"), headers.get("host", "").lower()
+    is_own = [origin.lower().partition("://")[2] == host for origin in origins] in ([], [True])
     return not is_own or headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
 
 

@@ -66,6 +66,13 @@ class Encoder(nn.Module, ABC):
     def imagenet_weights(self) -> dict[str, Tensor]:
         """The published weights. Raises `UserError` when there are none or they cannot be had."""
 
+    def fold_batch_norm(self) -> Encoder:
+        """The encoder for inference: batch normalisation is part of its convolutions' weights.
+
+        Itself if there is nothing to fold.
+        """
+        return self
+
     def digest(self) -> str:
         """64 hexadecimal digits (SHA-256) that differ when the configuration or a weight does."""
         digest = hashlib.sha256(repr(self.config).encode())

@@ -24,6 +24,13 @@ ImageSource = Union[str, "os.PathLike[str]", bytes, BinaryIO, Image.Image]
 MAXIMUM_PIXELS = 100_000_000
 """Default limit on width times height."""
 
+MAXIMUM_SIDE = 65_535
+"""Limit on width and on height, the most that JPEG can store."""
+
+MAXIMUM_SCANS = 100
+"""Limit on the scans of a JPEG file. Cameras write 1, progressive encoders some 10; each decodes
+all pixels anew, so that thousands of empty ones hold a processor for minutes."""
+
 IMAGE_SUFFIXES: frozenset[str] = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".webp", ".avif"}
     | {".tif", ".tiff", ".jp2", ".bmp", ".ppm", ".pgm", ".pbm"}
@@ -50,6 +57,14 @@ _SIGNATURES = {
 _CUT_OFF = re.compile("truncated|EOF|not enough image data|but only got", re.IGNORECASE)
 """Pillow's messages for a truncated file."""
 
+_MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")
+"""Begins a segment of a JPEG file; none stands within a scan (ITU-T T.81, B.1.1)."""
+
+_START_OF_SCAN, _END_OF_IMAGE = 0xDA, 0xD9
+
+_LONGEST_JPEG = 2**28
+"""Bytes in which scans are counted: those of 100 million pixels have room in them."""
+
 _ORIENTATION_TAG = 0x0112  # EXIF 2.32, table 4: how the camera was held
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -60,10 +75,19 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_TURNED = {5, 6, 7, 8}
+"""Orientations that exchange width and height."""
+
+_ORIGINAL_SIZE = "original size"
+"""The entry of `Image.info` of a photo that was decoded to fewer pixels."""
 
 
 def load_image(
-    source: ImageSource, maximum_pixels: int = MAXIMUM_PIXELS, *, name: str | None = None
+    source: ImageSource,
+    maximum_pixels: int = MAXIMUM_PIXELS,
+    *,
+    name: str | None = None,
+    sufficient_side: int | None = None,
 ) -> Image.Image:
     """Load a photo upright, in RGB, as a new image without metadata.
 
@@ -74,9 +98,13 @@ def load_image(
 
     maximum_pixels: limit on width times height, checked before decoding.
     name: the photo's name in errors; by default the path, or "the image".
+    sufficient_side: divide width and height by the largest integer that leaves the shorter side at
+        least so many pixels; a JPEG file is decoded to fewer pixels, which is much faster.
+        `original_size` tells the photo's own size.
 
     Raises `UserError` for a photo that is missing, a folder, empty, not an image, truncated,
-    damaged, without pixels, or larger than `maximum_pixels` or Pillow's own limit.
+    damaged, without pixels, larger than `maximum_pixels`, `MAXIMUM_SIDE` or Pillow's own limit, and
+    a JPEG file with more than `MAXIMUM_SCANS` scans.
     """
     name = _name_of(source) if name is None else name
     with _pillow_silenced():
@@ -86,7 +114,26 @@ def load_image(
             _binary_file(source, name) as file,
             _identify(file, name, maximum_pixels) as image,
         ):
-            return _decode(image, name, maximum_pixels)
+            if image.format in ("JPEG", "MPO"):
+                _check_scans(file, name)
+            return _decode(image, name, maximum_pixels, sufficient_side)
+
+
+def shrink(photo: Image.Image, longest_side: int) -> Image.Image:
+    """The photo with its longer side below twice `longest_side` pixels; see `original_size`."""
+    return _reduce(photo, max(photo.size) // max(1, longest_side))
+
+
+def original_size(photo: Image.Image) -> tuple[int, int]:
+    """Width and height in its file of an upright photo from `load_image` or `shrink`."""
+    width, height = photo.info.get(_ORIGINAL_SIZE, photo.size)
+    return width, height
+
+
+def with_original_size(photo: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """The photo, with width and height in its file for `original_size`; in place."""
+    photo.info[_ORIGINAL_SIZE] = size
+    return photo
 
 
 def _name_of(source: Any) -> str:
@@ -164,36 +211,78 @@ def _identify(file: BinaryIO, name: str, maximum_pixels: int) -> Image.Image:
     raise UserError(f"{name} is not an image that can be read ({_FORMATS_IN_WORDS})")
 
 
-def _decode(image: Image.Image, name: str, maximum_pixels: int) -> Image.Image:
+def _check_scans(file: BinaryIO, name: str) -> None:
+    """Raise `UserError` for more than `MAXIMUM_SCANS`; keeps the file's position."""
+    try:
+        position = file.tell()
+        file.seek(0)
+        content = file.read(_LONGEST_JPEG)
+        file.seek(position)
+    except OSError as error:
+        raise UserError(f"cannot read {name}: {_reason(error)}") from None
+    scans, place = 0, 2
+    while marker := _MARKER.search(content, place):
+        kind, place = content[marker.end() - 1], marker.end()
+        if kind == _END_OF_IMAGE:  # Other pictures and films may follow it.
+            break
+        scans += kind == _START_OF_SCAN
+        if scans > MAXIMUM_SCANS:
+            raise UserError(f"{name} has more than {MAXIMUM_SCANS} scans, the limit")
+        place += int.from_bytes(content[place : place + 2], "big")
+
+
+def _reduce(photo: Image.Image, divisor: int) -> Image.Image:
+    """The photo with width and height divided by an integer, rounded up."""
+    if divisor < 2:
+        return photo
+    return with_original_size(photo.reduce(divisor), original_size(photo))
+
+
+def _decode(
+    image: Image.Image, name: str, maximum_pixels: int, sufficient_side: int | None = None
+) -> Image.Image:
     width, height = image.size
     if width < 1 or height < 1:
         raise UserError(f"{name} has no pixels: it is {width} x {height}")
+    if max(width, height) > MAXIMUM_SIDE:
+        raise UserError(
+            f"{name} is too long: it is {width:,} x {height:,} pixels, "
+            f"the limit of a side is {MAXIMUM_SIDE:,}"
+        )
     if width * height > maximum_pixels:
         raise UserError(
             f"{name} is too large: {width} x {height} is {width * height:,} pixels, "
             f"the limit is {maximum_pixels:,}"
         )
     try:
+        if sufficient_side is not None:
+            image.draft(None, (sufficient_side, sufficient_side))
         image.load()
-        upright = _upright(image)
+        orientation = _orientation(image)
+        upright = image
+        if orientation in _UPRIGHT:
+            upright = image.transpose(_UPRIGHT[orientation])
         pixels = _to_rgb(upright)
+        pixels.info = {}
+        if sufficient_side is not None:
+            size = (height, width) if orientation in _TURNED else (width, height)
+            divisor = min(pixels.size) // sufficient_side
+            pixels = _reduce(with_original_size(pixels, size), divisor)
+        return pixels
     except Image.DecompressionBombError as error:
         raise _too_large_for_pillow(name, error, maximum_pixels) from None
     # Pillow's decoders raise any exception for damaged data.
     except Exception as error:
         raise _undecodable(name, error) from None
-    pixels.info = {}
-    return pixels
 
 
-def _upright(image: Image.Image) -> Image.Image:
-    """Apply the EXIF orientation; ignores unreadable EXIF data."""
+def _orientation(image: Image.Image) -> int:
+    """The EXIF orientation; 1, upright, if there is none or the EXIF data are unreadable."""
     try:
         orientation = image.getexif().get(_ORIENTATION_TAG)
     except Exception:
-        return image
-    method = _UPRIGHT.get(orientation) if isinstance(orientation, int) else None
-    return image if method is None else image.transpose(method)
+        return 1
+    return orientation if isinstance(orientation, int) else 1
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
@@ -204,7 +293,8 @@ def _to_rgb(image: Image.Image) -> Image.Image:
         image = image.convert("LA")
     if not image.has_transparency_data:
         return image.convert("RGB")  # a copy if it is RGB already
-    image = image.convert("RGBA")
+    if image.mode != "RGBA":
+        image = image.convert("RGBA")
     page = Image.new("RGB", image.size, "white")
     page.paste(image, mask=image.getchannel("A"))
     return page
@@ -214,11 +304,16 @@ def _to_8_bits(image: Image.Image) -> Image.Image:
     """Convert greys of 16 or 32 bits or floats to L, or LA if one grey is transparent."""
     values = numpy.asarray(image)  # (height, width)
     low, high = _grey_range(values, image.mode)
+    shares = values.astype(numpy.float32)  # Changed in place: it may be 400 MB.
     with numpy.errstate(all="ignore"):
-        halves = values.astype(numpy.float32) / 2  # so that no difference overflows
-        shares = (halves - low / 2) / (high / 2 - low / 2)
-    shares = numpy.nan_to_num(shares, nan=0.0, posinf=1.0, neginf=0.0).clip(0, 1)
-    grey = Image.fromarray((shares * 255 + 0.5).astype(numpy.uint8))
+        shares /= 2  # so that no difference overflows
+        shares -= low / 2
+        shares /= high / 2 - low / 2
+    numpy.nan_to_num(shares, copy=False, nan=0.0, posinf=1.0, neginf=0.0)
+    shares.clip(0, 1, out=shares)
+    shares *= 255
+    shares += 0.5
+    grey = Image.fromarray(shares.astype(numpy.uint8))
     transparent = image.info.get("transparency")
     if isinstance(transparent, int):
         opaque = (values != transparent).astype(numpy.uint8) * numpy.uint8(255)

@@ -87,6 +87,11 @@ class Preprocessing(Config):
             return torch.empty(0, 3, self.size, self.size)
         return torch.stack([self(image) for image in images])  # (B, 3, size, size)
 
+    @property
+    def sufficient_side(self) -> int:
+        """The `sufficient_side` of `load_image`: twice the shorter side that the encoder sees."""
+        return 2 * (self.size if self.resize == "squash" else self.resize_shorter)
+
     def region(self, width: int, height: int) -> tuple[float, float, float, float]:
         """Left, top, right and bottom of what the encoder sees, in pixels of the upright photo.
 

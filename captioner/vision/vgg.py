@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from captioner.errors import UserError
 from captioner.vision.encoder import Encoder, EncoderConfig
@@ -115,6 +116,31 @@ class VGGEncoder(Encoder):
         """Rows and columns of the map: one for every 16 pixels."""
         return height // STRIDE, width // STRIDE
 
+    def fold_batch_norm(self) -> VGGEncoder:
+        """A VGG without batch normalisation that gives the same vectors, but for rounding."""
+        if not self.config.has_batch_norm:
+            return self
+        name = self.config.name.removesuffix("_bn")
+        with torch.device("meta"):  # No initial weights.
+            folded = VGGEncoder(self.config.replace(name=name))
+        norms = [layer for layer in self.features if isinstance(layer, nn.BatchNorm2d)]
+        for convolution, target, norm in zip(
+            _convolutions(self), _convolutions(folded), norms, strict=True
+        ):
+            mean, variance = norm.running_mean, norm.running_var
+            assert mean is not None
+            assert variance is not None
+            target.weight, target.bias = fuse_conv_bn_weights(
+                convolution.weight,
+                convolution.bias,
+                mean,
+                variance,
+                norm.eps,
+                norm.weight,
+                norm.bias,
+            )
+        return folded.eval()
+
     def imagenet_weights(self) -> dict[str, Tensor]:
         """Torchvision's. Raises `UserError` for a network narrower than the published one."""
         if self.config.width != 1.0:
@@ -123,6 +149,10 @@ class VGGEncoder(Encoder):
                 f"{self.config.width}; give a weights file"
             )
         return torchvision_weights(self.config.name)
+
+
+def _convolutions(encoder: VGGEncoder) -> list[nn.Conv2d]:
+    return [layer for layer in encoder.features if isinstance(layer, nn.Conv2d)]
 
 
 def _layers(config: VGGConfig) -> list[nn.Module]:

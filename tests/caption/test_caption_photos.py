@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from samples import make_captioner, save_photo
+from torch import Tensor
 
 from captioner.caption.caption_photos import (
     Captioned,
@@ -14,6 +15,7 @@ from captioner.caption.caption_photos import (
     photo_paths,
 )
 from captioner.vision import images
+from captioner.vision.preprocessing import Preprocessing
 
 
 def test_a_bad_photo_is_reported_in_its_place_and_the_others_are_captioned(tmp_path: Path) -> None:
@@ -61,3 +63,49 @@ def test_nothing_is_made_of_an_empty_path_or_an_address(tmp_path: Path) -> None:
             "https://example.org//a.jpg is an address; photos are not fetched, only read",
         ),
     ]
+
+
+def test_a_large_photo_is_captioned_and_drawn_from_fewer_pixels(tmp_path: Path) -> None:
+    path = str(save_photo(tmp_path / "large.jpg", size=(1201, 902)))
+    model = make_captioner()
+    region = model.preprocessing.region(1201, 902)
+    named = named_photos([path], model.preprocessing.sufficient_side)
+    (reduced,), (whole,) = (
+        [item for item in caption_photos(model, photos) if isinstance(item, Captioned)]
+        for photos in (named, named_photos([path]))
+    )
+    assert reduced.photo.size == (301, 226)
+    assert whole.photo.size == (1201, 902)
+    assert whole.caption.region == reduced.caption.region == whole.drawn_region == region
+    assert model.caption([path])[0].region == region
+    assert reduced.caption.words == whole.caption.words
+    assert reduced.drawn_region == pytest.approx([edge / 4 for edge in region], abs=1)
+    left, top, right, bottom = reduced.drawn_region
+    assert 0 <= left < right <= 301
+    assert 0 <= top < bottom <= 226
+
+
+def test_a_photo_that_needs_too_much_memory_fails_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [str(save_photo(tmp_path / f"{n}.png", n, size=(20 + n, 20))) for n in range(3)]
+    preprocess = Preprocessing.__call__
+
+    def scarce(self: Preprocessing, image: Image.Image) -> Tensor:
+        if image.width == 21:
+            raise MemoryError
+        return preprocess(self, image)
+
+    monkeypatch.setattr(Preprocessing, "__call__", scarce)
+    found = list(caption_photos(make_captioner(), named_photos(paths)))
+    assert [type(item) for item in found] == [Captioned, Failed, Captioned]
+    assert found[1] == Failed(paths[1], f"{paths[1]} needs more memory than there is")
+
+
+def test_only_the_pixels_that_are_drawn_are_kept(tmp_path: Path) -> None:
+    path = str(save_photo(tmp_path / "a.png", size=(1200, 300)))
+    (item,) = caption_photos(make_captioner(), named_photos([path]), drawn_side=400)
+    assert isinstance(item, Captioned)
+    assert item.photo.size == (400, 100)
+    assert item.caption.region is not None
+    assert item.drawn_region == pytest.approx([edge / 3 for edge in item.caption.region])

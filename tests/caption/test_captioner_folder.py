@@ -261,7 +261,7 @@ def test_a_vocabulary_of_another_model_is_refused(tiny_model: Path) -> None:
 def test_a_full_disk_leaves_the_model_that_was_there(
     tiny_captioner: Captioner, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def full(tensors: object, path: Path) -> None:
+    def full(tensors: object, path: Path, metadata: object) -> None:
         path.write_bytes(b"half of it")
         raise error
 

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from captioner.caption import load_model
 from captioner.caption.description import describe
+from captioner.cpu import choose_precision
+from captioner.devices import choose_device
 
 
 def test_a_model_is_described_with_its_sizes_and_card(tiny_model: Path) -> None:
@@ -11,8 +13,11 @@ def test_a_model_is_described_with_its_sizes_and_card(tiny_model: Path) -> None:
     lines = describe(captioner, tiny_model).splitlines()
     assert lines[0].split() == ["model", "folder", str(tiny_model)]
     size = (tiny_model / "model.safetensors").stat().st_size
-    assert lines[1].split() == ["weights", f"{size / 1e6:.1f}", "MB"]
+    assert lines[1] == f"weights        {size / 1e6:.1f} MB, checked: as when saved, by digest"
     assert lines[2].split() == ["vocabulary", f"{len(captioner.vocabulary)}", "words"]
+    device = choose_device()
+    kind = str(choose_precision("auto", device)).removeprefix("torch.")
+    assert lines[3] == f"runs on        {device}, the encoder in {kind}"
     count = sum(parameter.numel() for parameter in captioner.decoder.parameters())
     assert f"decoder        {count:,} parameters" in lines
     assert "  hidden_size: 12" in lines

@@ -65,6 +65,25 @@ def test_everything_is_written(tmp_path: Path) -> None:
     assert page.count("data:image/jpeg") == 2
 
 
+def test_a_large_photo_is_drawn_as_large_as_before(tmp_path: Path) -> None:
+    path = str(save_photo(tmp_path / "large.jpg", size=(2800, 2100)))
+    assert Outputs([path], json=str(tmp_path / "out.json")).drawn_side == 0
+    sizes, regions = [], []
+    for place in ("reduced", "whole"):
+        outputs = Outputs([path], words=str(tmp_path / place), html=str(tmp_path / f"{place}.html"))
+        side = outputs.drawn_side if place == "reduced" else None
+        (item,) = caption_photos(make_captioner(), named_photos([path], side))
+        assert isinstance(item, Captioned)
+        assert item.photo.size == ((1400, 1050) if place == "reduced" else (2800, 2100))
+        outputs.add(item)
+        outputs.finish()
+        with Image.open(sorted((tmp_path / place).iterdir())[0]) as picture:
+            sizes.append(picture.size)
+        regions.append(item.caption.region)
+    assert sizes[0] == sizes[1]
+    assert regions[0] == regions[1]
+
+
 def test_one_photo_may_go_to_one_file(tmp_path: Path) -> None:
     photo = str(save_photo(tmp_path / "a.png"))
     outputs = Outputs([photo], overlay=str(tmp_path / "o.png"), gif=str(tmp_path / "g.gif"))

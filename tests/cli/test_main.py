@@ -33,6 +33,29 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     assert "captioner caption --demo" in text
 
 
+def wait_policy_with(program: str, **environment: str) -> str:
+    """OMP_WAIT_POLICY when torch is imported, by a program in a fresh Python."""
+    lines = "import os, sys, torch; print(os.environ.get('OMP_WAIT_POLICY'))"
+    kept = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}\n{lines}"],
+        env={**kept, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def test_the_command_line_has_threads_of_torch_wait_without_spinning() -> None:
+    program = "import sys; from captioner.cli.main import main\n"
+    program += "assert 'torch' not in sys.modules; main(['info', 'missing'])"
+    assert wait_policy_with(program) == "PASSIVE"
+    assert wait_policy_with(program, OMP_WAIT_POLICY="ACTIVE") == "ACTIVE"
+    assert wait_policy_with("import captioner") == "None"
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_with_an_example(
     command: str, capsys: pytest.CaptureFixture[str]
@@ -140,6 +163,21 @@ def test_a_list_on_standard_input(
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes on Linux alone")
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such file names")
+def test_a_file_name_stays_on_its_line(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    photo = save_photo(tmp_path / "a\nb\x1b[2J\u202e.png")
+    bad = tmp_path / "c\nd.png"
+    bad.write_bytes(b"none")
+    assert main(["caption", str(photo), str(bad), "--model", str(tiny_model)]) == 2
+    printed = capsys.readouterr()
+    (line,) = printed.out.splitlines()
+    assert line.startswith(f"{tmp_path}/a\\nb\\x1b[2J\\u202e.png: ")
+    assert printed.err.startswith(f"captioner: {tmp_path}/c\\nd.png is not an image")
+    assert len(printed.err.splitlines()) == 2
+
+
 def test_file_names_need_not_be_text(tiny_model: Path, tmp_path: Path) -> None:
     photo = save_photo(tmp_path / "photo.png").rename(tmp_path / os.fsdecode(b"caf\xe9.png"))
     out = tmp_path / "out.json"
@@ -262,7 +300,7 @@ def test_n_best_shows_what_it_is_ranked_by(
         (["caption", "PHOTO", "--overlay", "PHOTO"], "one of the photos to caption"),
         (["caption", ""], "an empty path"),
         (["caption", "https://example.org/a.jpg"], "https://example.org/a.jpg is an address"),
-        (["features", "configs/default_model_self_critical.yaml"], "give --out"),
+        (["features", "configs/coco_soft.yaml", "--set", "features.folder=null"], "give --out"),
         (["features", "configs/coco_soft.yaml", "--processes", "0"], "--processes 0"),
     ],
 )

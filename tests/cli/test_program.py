@@ -130,14 +130,19 @@ def of_a_script(*arguments: str) -> object:
 @pytest.mark.parametrize(
     "arguments",
     [
-        of_a_script("default_model/caption_baselines.py", "absent.yaml", "--out", "x"),
-        of_a_script("default_model/teacher_features.py", "absent.yaml", "--teacher", "x"),
+        of_a_script("caption_baselines.py", "absent.yaml", "--out", "x"),
+        of_a_script("mobilenet_features.py", "absent.yaml", "--teacher", "x"),
+        of_a_script(
+            *("default_model/teacher_features.py", "absent.yaml"),
+            *("--teachers", "x", "--scales", "x"),
+        ),
         of_a_script("benchmark.py", "--only", "absent"),
         of_a_script("benchmark_translation.py", "absent.yaml"),
         of_a_script("compare_runs.py", "absent"),
         of_a_script(
-            *("default_model/distill_encoder.py", "--photos", "x", "--train", "absent.txt"),
-            *("--validation", "x", "--teacher", "x", "--out", "x"),
+            *("default_model/distill.py", "--flickr", "absent", "--everyday", "x"),
+            *("--boxes", "x", "--words", "x", "--captions", "x"),
+            *("--teachers", "x", "--start-from", "random", "--out", "x"),
         ),
         ["-m", "captioner", "info", "absent"],
     ],

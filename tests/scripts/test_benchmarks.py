@@ -1,4 +1,4 @@
-"""The benchmarks of translation run, on small layers and models; what they time is right."""
+"""The benchmarks run, on small layers, models and photos; what they time is right."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 import torch
+from samples import save_photo
 from scripts_samples import ROOT, run
 
 from captioner.errors import UserError
@@ -162,3 +163,17 @@ def test_the_median_and_the_largest_of_so_many_times(monkeypatch: pytest.MonkeyP
     seconds = iter([0.3, 0.1, 0.9])
     found = benchmark_packaged.timing("x", 0.5, 3, lambda: next(seconds))
     assert (found.median, found.largest, found.limit, found.times) == (0.3, 0.9, 0.5, 3)
+
+
+def test_the_speed_of_captioning_and_what_it_changes(tmp_path: Path) -> None:
+    for number in range(2):
+        save_photo(tmp_path / "photos" / f"{number}.jpg", number)
+    script = f"{ROOT}/scripts/benchmark_captioning.py"
+    said = run(tmp_path, script, "photos", "--large", "1", "--only", "encoder", "large")
+    _, header, saved, *ways = said.splitlines()[:5]
+    assert header.split()[0] == "encoder"
+    assert saved.split()[:2] == ["as", "saved"]
+    assert saved.endswith("0 of 2")
+    assert [line.split()[0] for line in ways] == ["float32", "bfloat16"]
+    assert "12 megapixels, reduced" in said
+    assert "captions changed: " in said

@@ -21,6 +21,7 @@ from PIL import Image
 from starlette.types import ASGIApp
 
 from captioner.caption import Captioner
+from captioner.serve.limits import Limits
 from captioner.serve.server import configuration, listen
 from captioner.text.subword_vocabulary import SubwordVocabulary
 from captioner.text.word_vocabulary import WordVocabulary
@@ -79,10 +80,10 @@ def photo_bytes(seed: int = 0, size: tuple[int, int] = (120, 90), kind: str = "P
 
 
 @contextmanager
-def in_thread(app: ASGIApp) -> Iterator[str]:
+def in_thread(app: ASGIApp, limits: Limits | None = None) -> Iterator[str]:
     """The application, served by a thread of this process; gives its address."""
     listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(configuration(app, 60))
+    server = uvicorn.Server(configuration(app, limits or Limits()))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener.socket]})
     thread.start()
     try:
@@ -106,10 +107,13 @@ class Running:
 
 @contextmanager
 def running(*arguments: str) -> Iterator[Running]:
-    """`captioner serve` with these arguments, on any port; it is killed if it has not ended."""
+    """`captioner serve` with these arguments, on any port; it is killed if it has not ended.
+
+    In float32, in which a photo's numbers do not depend on those it shares a batch with.
+    """
     command = [sys.executable, "-m", "captioner", "serve", "--port", "0", "--device", "cpu"]
     process = subprocess.Popen(
-        [*command, *arguments],
+        [*command, "--precision", "float32", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -80,6 +80,21 @@ def test_a_preview_is_the_photo_as_the_model_has_it(client: httpx.Client) -> Non
     assert bottom[0] > 200 > 60 > bottom[2]
 
 
+def test_a_large_photo_is_described_in_its_own_pixels(client: httpx.Client) -> None:
+    sent = [("photo", ("large.jpg", photo_bytes(0, (2400, 2200), "JPEG")))]
+    (found,) = caption(client, sent)
+    assert (found["width"], found["height"]) == (2400, 2200)
+    region = make_captioner().preprocessing.region(2400, 2200)
+    assert found["region"] == pytest.approx(region)
+    (shown,) = caption(client, sent, preview="true")
+    assert (shown["width"], shown["region"]) == (2400, found["region"])
+    with Image.open(io.BytesIO(base64.b64decode(shown["preview"].partition(",")[2]))) as preview:
+        assert preview.size == (1000, 917)
+    for kind in ("png", "gif", "html"):
+        answer = client.post("/api/overlay", files=sent, data={"format": kind})
+        assert answer.status_code == 200
+
+
 def test_a_bad_photo_is_named_and_the_others_are_captioned(client: httpx.Client) -> None:
     sent = [*files(0), ("photo", ("../a/notes.txt", b"no photo")), *files(1)]
     photos = caption(client, sent)

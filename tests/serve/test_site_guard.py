@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import socket
+from urllib.parse import urlsplit
+
 import httpx
 import pytest
 from serve_samples import in_thread, make_captioner, photo_bytes
@@ -36,6 +39,24 @@ def test_only_its_own_names_are_answered(host: str, own: bool, address: str) -> 
     assert answer.status_code == (200 if own else 403)
     if not own:
         assert "host name" in answer.json()["error"]
+
+
+def test_two_origins_are_none_of_ours(client: httpx.Client) -> None:
+    own = ("Origin", "http://localhost:80")
+    for origins, status in (([own], 200), ([own, own], 403), ([own, ("Origin", "null")], 403)):
+        answer = client.get("/api/health", headers=[("Host", "localhost:80"), *origins])
+        assert answer.status_code == status
+
+
+@pytest.mark.parametrize("method", [b"GET", b"POST"])
+def test_a_length_that_is_given_in_two_ways_is_refused(client: httpx.Client, method: bytes) -> None:
+    found = urlsplit(str(client.base_url))
+    with socket.create_connection((found.hostname, found.port or 80), 30) as line:
+        line.sendall(
+            method + b" /api/health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        )
+        assert line.recv(65536).startswith(b"HTTP/1.1 400 ")
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import threading
 from typing import Any
 
 import httpx
 import pytest
+from PIL import Image
 from serve_asking import as_directly, caption, files, problem
 from serve_samples import in_thread, make_captioner, photo_bytes
 from torch import Tensor
@@ -153,3 +155,27 @@ def test_a_fault_of_the_server_tells_nothing(
     assert "secret" not in sentence
     until(lambda: "secret" in caplog.text)  # Its operator reads the trace.
     assert client.get("/api/health").json() == {"status": "ok", "waiting": 0}
+
+
+@pytest.mark.slow
+def test_photos_that_take_too_long_do_not_hold_up_a_good_one() -> None:
+    pixels = Image.new("RGB", (7_000, 7_000))
+    file = io.BytesIO()
+    pixels.save(file, "PNG", compress_level=1)
+    service = Service(make_captioner(), None, Limits(decoding_seconds=0.2))
+    answers: list[httpx.Response] = []
+    with in_thread(make_app(service)) as address, httpx.Client(base_url=address) as client:
+        bomb = [("photo", ("bomb.png", file.getvalue()))]
+
+        def ask() -> None:
+            answers.append(client.post("/api/caption", files=bomb, timeout=None))
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        assert caption(client, files(1))
+        for thread in threads:
+            thread.join()
+    for answer in answers:
+        sentence = "bomb.png cannot be decoded: the decoder took more than 0.2 s"
+        assert problem(answer, 422) == sentence

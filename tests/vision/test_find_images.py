@@ -80,7 +80,13 @@ def test_a_broken_link_comes_back_to_be_reported(here: Path) -> None:
 
 def test_a_link_that_leads_back_up_is_not_followed_for_ever(here: Path) -> None:
     os.symlink("..", "photos/trip/up")
-    assert names("photos") == ["photos/a.PNG", "photos/b.jpg", "photos/trip/day 2/c.webp"]
+    problems: list[str] = []
+    images = [path.as_posix() for path in find_images(["photos"], problems.append)]
+    assert images == ["photos/a.PNG", "photos/b.jpg", "photos/trip/day 2/c.webp"]
+    (problem,) = problems
+    assert problem.startswith(f"folder {Path('photos/trip/up')} is a symbolic link")
+    with pytest.raises(UserError, match="is a symbolic link and was not entered"):
+        find_images(["photos"])
 
 
 @pytest.mark.parametrize("folder", ["empty", "documents"])
@@ -102,6 +108,9 @@ def test_a_folder_that_cannot_be_read_is_refused_by_name(
     monkeypatch.setattr(os, "scandir", scandir)
     with pytest.raises(UserError, match=r"^cannot read folder photos.trip: Permission denied$"):
         find_images(["photos"])
+    problems: list[str] = []
+    assert find_images(["photos"], problems.append) == [Path("photos/a.PNG"), Path("photos/b.jpg")]
+    assert problems == [f"cannot read folder {Path('photos/trip')}: Permission denied"]
 
 
 def test_patterns(here: Path) -> None:

@@ -20,7 +20,13 @@ from hypothesis import strategies as st
 from PIL import Image, ImageFile, features
 
 from captioner.errors import UserError
-from captioner.vision.images import IMAGE_SUFFIXES, load_image
+from captioner.vision.images import (
+    IMAGE_SUFFIXES,
+    MAXIMUM_SCANS,
+    load_image,
+    original_size,
+    shrink,
+)
 
 RED, BLUE, WHITE = (255, 0, 0), (0, 0, 255), (255, 255, 255)
 
@@ -137,6 +143,110 @@ def test_exif_orientation_is_applied(kind: str, orientation: int) -> None:
     dark = pixels(loaded).sum(axis=2) < 300
     assert dark[y, x]
     assert dark.sum() == pytest.approx(256, abs=40)
+
+
+# Decoding to fewer pixels.
+
+
+def difference(one: Image.Image, other: Image.Image) -> float:
+    """Mean difference of the smooth channels of two photos, scaled to one size."""
+    small = [pixels(image.resize((32, 32)))[..., :2] for image in (one, other)]
+    return float(abs(small[0] - small[1]).mean())
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ((801, 405), (801, 405)),
+        ((801, 406), (401, 203)),
+        ((406, 801), (203, 401)),
+        ((1700, 1624), (213, 203)),
+        ((9744, 1624), (1218, 203)),
+    ],
+)
+def test_a_jpeg_is_decoded_to_at_least_the_pixels_that_suffice(
+    size: tuple[int, int], expected: tuple[int, int]
+) -> None:
+    content = encoded(photo(*size), "JPEG")
+    loaded = load_image(content, sufficient_side=203)
+    assert loaded.size == expected
+    assert original_size(loaded) == size
+    whole = load_image(content)
+    assert whole.size == original_size(whole) == size
+    assert difference(loaded, whole) < 1
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "TIFF"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_original_size_is_that_of_the_upright_photo(kind: str, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    content = encoded(photo(401, 400), kind, exif=exif)  # Both sides are 101 or 100 at a quarter.
+    whole = load_image(content)
+    loaded = load_image(content, sufficient_side=100)
+    assert original_size(loaded) == whole.size
+    assert loaded.size == tuple(-(-side // 4) for side in whole.size)
+    assert difference(loaded, whole) < 1
+
+
+def test_an_image_that_is_given_is_not_reduced() -> None:
+    with Image.open(io.BytesIO(encoded(photo(800, 800), "JPEG"))) as given:
+        assert load_image(given, sufficient_side=100).size == given.size == (800, 800)
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "P", "L", "I;16"])
+def test_every_kind_of_file_is_reduced(mode: str) -> None:
+    image = photo(800, 600).convert("L" if mode == "I;16" else mode)
+    if mode == "I;16":
+        values = numpy.asarray(image).astype(numpy.uint16) * 257
+        image = Image.fromarray(values)
+    content = encoded(image, "PNG")
+    loaded = load_image(content, sufficient_side=200)
+    assert (loaded.size, original_size(loaded)) == ((267, 200), (800, 600))
+    assert difference(loaded, load_image(content)) < 1
+
+
+def test_a_photo_is_shrunk_by_its_longer_side() -> None:
+    small = shrink(photo(2501, 50), 250)
+    assert (small.size, original_size(small)) == ((251, 5), (2501, 50))
+    assert original_size(shrink(small, 100)) == (2501, 50)
+    assert shrink(small, 126) is small
+    assert shrink(small, 0).size == (1, 1)
+
+
+def test_a_side_that_no_photo_has_is_refused() -> None:
+    long = Image.new("L", (1, 70_000))
+    message = "long.png is too long: it is 1 x 70,000 pixels, the limit of a side is 65,535"
+    assert refusal(encoded(long, "PNG"), name="long.png") == message
+
+
+def test_scans_that_only_take_time_are_refused() -> None:
+    progressive = encoded(photo(64, 64), "JPEG", progressive=True)
+    last = progressive[progressive.rindex(b"\xff\xda") : -2]
+    for scans in (5_000, MAXIMUM_SCANS - progressive.count(b"\xff\xda") + 1):
+        bomb = progressive[:-2] + last * scans + progressive[-2:]
+        message = f"photo.jpg has more than {MAXIMUM_SCANS} scans, the limit"
+        assert refusal(bomb, name="photo.jpg") == message
+
+
+def test_only_scans_of_the_photo_itself_count() -> None:
+    """Telephones append films, and put pictures into segments."""
+    noise = b"\xff\xda" * (MAXIMUM_SCANS + 1)
+    content = encoded(photo(64, 64), "JPEG", progressive=True, comment=noise)
+    assert load_image(content + noise).size == (64, 64)
+
+
+def test_a_photo_loaded_again_has_the_size_it_has_by_then() -> None:
+    loaded = load_image(encoded(photo(800, 800), "JPEG"), sufficient_side=100)
+    assert original_size(load_image(loaded)) == loaded.size == (100, 100)
+
+
+def test_limits_and_damage_are_those_of_the_whole_photo() -> None:
+    content = encoded(photo(800, 800), "JPEG")
+    options = {"sufficient_side": 100, "name": "photo.jpg"}
+    assert "800 x 800" in refusal(content, maximum_pixels=800 * 800 - 1, **options)
+    cut = refusal(content[: len(content) * 3 // 4], **options)
+    assert cut == "photo.jpg is cut off: the file ends before the image does"
 
 
 def test_an_image_that_is_loaded_again_is_not_turned_again() -> None:
