@@ -13,11 +13,13 @@ from samples import heavy_imports
 
 import captioner
 from captioner.demo import demo_photo
+from captioner.evaluation.captions import evaluate_captions
 from captioner.models import model_folder, packaged_models
 from captioner.runs.captioning_task import scores_of
 from captioner.runs.read_sources import read_split
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "flickr8k"
+EVERYDAY = DATA.parent / "everyday"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the real data are not at hand")
 
 
@@ -36,7 +38,8 @@ def test_its_card_says_what_a_user_must_know() -> None:
     card = (model_folder() / "README.md").read_text(encoding="utf-8")
     for heading in ("Data", "Recipe", "Scores", "Limits", "Licence"):
         assert re.search(rf"^## {heading}", card, flags=re.MULTILINE), heading
-    assert "Flickr8k" in card
+    for source in ("Flickr8k", "COCO", "PASCAL", "EfficientNet"):
+        assert source in card
 
 
 def test_it_sees_the_person_in_the_demo_photo(model: captioner.Captioner) -> None:
@@ -103,3 +106,17 @@ def test_it_beats_any_one_sentence_on_validation_photos(model: captioner.Caption
     assert scores["CIDEr-D"] > 1.5 * constant["CIDEr-D"]
     assert scores["BLEU-4"] > constant["BLEU-4"]
     assert len(set(captions)) > 50
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@needs_data
+def test_it_names_what_everyday_photos_show(model: captioner.Captioner) -> None:
+    """All 190 validation photos; the card has the figures, this asks for somewhat less."""
+    source = read_split("coco", EVERYDAY / "captions_val.json", EVERYDAY / "photos", None)
+    photos = [source.open_photo(row) for row in range(len(source))]
+    captions = [caption.text for caption in model.caption(photos)]
+    scores = evaluate_captions(captions, source.captions).as_dict()
+    assert scores["CIDEr-D"] > 0.65
+    assert scores["word-precision"] > 0.47
+    assert scores["captions with none"] < 0.15

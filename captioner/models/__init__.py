@@ -44,19 +44,25 @@ def model_folder(name_or_path: str | os.PathLike[str] = DEFAULT) -> Path:
 
 
 def load(
-    name_or_path: str | os.PathLike[str] = DEFAULT, device: torch.device | str = "cpu"
+    name_or_path: str | os.PathLike[str] = DEFAULT,
+    device: torch.device | str = "cpu",
+    precision: str = "auto",
 ) -> Captioner:
     """Load a captioner: the packaged one by default, another by name or folder.
 
     device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the best available.
-    Raises `UserError` for a missing or invalid model and for a missing device.
+    precision: of the encoder's weights: `float32`, `bfloat16`, or `auto` for bfloat16 on a CPU with
+        instructions for it. To train or save a model, use `captioner.caption.load_model` instead.
+    Raises `UserError` for a missing or invalid model, a missing device, and an unknown precision.
     """
     # Imported here: they import torch.
     from captioner.caption import load_model
+    from captioner.cpu import choose_precision
     from captioner.devices import choose_device
 
     chosen = choose_device(device) if isinstance(device, str) else device
-    return load_model(model_folder(name_or_path), chosen)
+    encoder_precision = choose_precision(precision, chosen)
+    return load_model(model_folder(name_or_path), chosen).for_inference(encoder_precision)
 
 
 def load_translator(
