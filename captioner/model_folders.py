@@ -1,7 +1,8 @@
-"""The files common to all model folders: weights, config, card."""
+"""Finds model folders by name or path, and reads the files common to all: config and card."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,34 @@ from captioner.errors import UserError
 from captioner.files import read_json, read_text
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
+
+MODEL = "model"
+"""In a run's folder: the folder of the best model."""
+
+_PACKAGED = Path(__file__).parent / "models"
+
+
+def packaged_models() -> list[str]:
+    """The names of the packaged models."""
+    return sorted(path.parent.name for path in _PACKAGED.glob(f"*/{CONFIG}"))
+
+
+def model_folder(name_or_path: str | os.PathLike[str] = "default") -> Path:
+    """The folder of a packaged model, by name, or of another, by its path or that of its run.
+
+    A name wins over a path; write `./default` for a folder of that name.
+    Raises `UserError` if there is no such folder.
+    """
+    if str(name_or_path) in packaged_models():
+        return _PACKAGED / str(name_or_path)
+    path = Path(name_or_path)
+    if not path.is_dir():
+        raise UserError(
+            f"model {str(name_or_path)!r} is neither a folder nor one of the packaged models "
+            f"({', '.join(packaged_models()) or 'there are none'})"
+        )
+    is_run = (path / MODEL / CONFIG).is_file() and not (path / WEIGHTS).is_file()
+    return path / MODEL if is_run else path
 
 
 def is_of_format(folder: str | Path, format: str) -> bool:

@@ -33,7 +33,7 @@ from captioner import cpu
 from captioner.caption import Caption, Captioner, load_model
 from captioner.cli.program import run_program
 from captioner.errors import UserError
-from captioner.models import model_folder
+from captioner.model_folders import model_folder
 from captioner.vision.find_images import find_images
 from captioner.vision.images import load_image
 

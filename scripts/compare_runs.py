@@ -19,13 +19,13 @@ from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.evaluation.diversity import text_diversity
 from captioner.evaluation.map_spread import map_spread
+from captioner.model_folders import MODEL
 from captioner.progress import progress_bar
 from captioner.runs.annotation_rows import StoredRows, annotation_batches, readable
 from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe, read_recipe
 from captioner.runs.captioning_task import scores_of
 from captioner.runs.read_sources import read_sources
 from captioner.runs.run_folder import CONFIG
-from captioner.runs.validator import MODEL
 from captioner.vision.feature_store import FeatureStore
 
 COLUMNS = (*SCORES[:-1], "entropy", "divergence", "distinct", "vocabulary")

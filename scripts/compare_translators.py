@@ -23,7 +23,8 @@ from captioner.errors import UserError
 from captioner.evaluation.length_curves import LINES, save_length_curves
 from captioner.evaluation.translation_report import TranslationReport, score_translator
 from captioner.files import check_output, write_json
-from captioner.models import load_translator, model_folder
+from captioner.model_folders import model_folder
+from captioner.models import load_translator
 from captioner.render.curves import check_curves_path
 from captioner.translate import TranslationSearch, Translator
 from captioner.translate.translator_folder import model_files

@@ -9,6 +9,7 @@ import torch
 
 import captioner
 from captioner.errors import UserError
+from captioner.model_folders import model_folder
 
 
 def test_the_package_lists_what_it_has() -> None:
@@ -43,11 +44,12 @@ def test_a_translator_is_found_by_name_or_folder(
         captioner.load_translator("english_klingon")
 
 
-def test_the_folder_of_a_training_run_is_told_from_its_model(tiny_model: Path) -> None:
+def test_the_folder_of_a_training_run_stands_for_its_model(tiny_model: Path) -> None:
     run = tiny_model.parent / "run"
     run.mkdir()
     (run / "config.json").write_text("{}")
     tiny_model.rename(run / "model")
-    with pytest.raises(UserError, match=r"run is a training run.*its model is .*run.model"):
-        captioner.load(run)
-    assert captioner.load(run / "model").vocabulary.words
+    assert captioner.load(run).vocabulary == captioner.load(run / "model").vocabulary
+    # A model with a folder named model in it is itself.
+    (run / "model" / "model").mkdir()
+    assert model_folder(run / "model") == run / "model"

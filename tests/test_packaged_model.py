@@ -14,7 +14,7 @@ from samples import heavy_imports
 import captioner
 from captioner.demo import demo_photo
 from captioner.evaluation.captions import evaluate_captions
-from captioner.models import model_folder, packaged_models
+from captioner.model_folders import model_folder, packaged_models
 from captioner.runs.captioning_task import scores_of
 from captioner.runs.read_sources import read_split
 

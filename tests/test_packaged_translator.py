@@ -13,7 +13,8 @@ from samples import heavy_imports
 import captioner
 from captioner.cli.main import main
 from captioner.evaluation.translations import evaluate_translations
-from captioner.models import DEFAULT_TRANSLATOR, model_folder, packaged_models
+from captioner.model_folders import model_folder, packaged_models
+from captioner.models import DEFAULT_TRANSLATOR
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "multi30k"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the real data are not at hand")

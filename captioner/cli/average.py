@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Average the models into a new folder."""
     if not arguments.out:
         raise UserError("--out is empty; it should name a folder")
-    from captioner.models import model_folder
+    from captioner.model_folders import model_folder
     from captioner.runs.model_average import average_models
 
     average_models([model_folder(name) for name in arguments.models], arguments.out)

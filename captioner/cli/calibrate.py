@@ -72,7 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not 0 <= arguments.unsure_below <= 1:
         raise UserError(f"--unsure-below {arguments.unsure_below} is not between 0 and 1")
 
-    from captioner.models import load, model_folder
+    from captioner.model_folders import model_folder
+    from captioner.models import load
 
     folder = model_folder(arguments.model)
     _check_files(arguments, folder)

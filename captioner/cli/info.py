@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the description."""
     from captioner.caption import load_model
     from captioner.caption.description import describe
-    from captioner.models import model_folder
+    from captioner.model_folders import model_folder
     from captioner.translate import load_translator
     from captioner.translate.translator_description import describe_translator
     from captioner.translate.translator_folder import is_translator

@@ -93,7 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.batch_size < 1:
         raise UserError(f"--batch-size {arguments.batch_size} is not at least 1")
     from captioner.cli.alignment_outputs import AlignmentFile
-    from captioner.models import load_translator, model_folder
+    from captioner.model_folders import model_folder
+    from captioner.models import load_translator
     from captioner.translate.translator_folder import model_files
 
     shown = "standard input" if arguments.file == "-" else arguments.file

@@ -84,7 +84,7 @@ def run_model(arguments: argparse.Namespace) -> int:
     from captioner.devices import choose_device
     from captioner.evaluation.translation_report import WIDTH, score_translator
     from captioner.files import write_json
-    from captioner.models import model_folder
+    from captioner.model_folders import model_folder
     from captioner.translate import load_translator
 
     translator = load_translator(model_folder(arguments.model), choose_device(arguments.device))

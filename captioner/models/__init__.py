@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from captioner.errors import UserError
-from captioner.model_folders import CONFIG, WEIGHTS
+from captioner.model_folders import model_folder
 
 if TYPE_CHECKING:
     import torch
@@ -17,30 +15,6 @@ if TYPE_CHECKING:
 
 DEFAULT = "default"
 DEFAULT_TRANSLATOR = "english_german"
-
-
-def packaged_models() -> list[str]:
-    """The names of the packaged models."""
-    return sorted(path.parent.name for path in Path(__file__).parent.glob(f"*/{CONFIG}"))
-
-
-def model_folder(name_or_path: str | os.PathLike[str] = DEFAULT) -> Path:
-    """The folder of a packaged model, by name, or of any other, by path.
-
-    A name wins over a path; write `./default` for a folder of that name.
-    Raises `UserError` if it is neither, and for the folder of a training run.
-    """
-    if str(name_or_path) in packaged_models():
-        return Path(__file__).parent / str(name_or_path)
-    path = Path(name_or_path)
-    if not path.is_dir():
-        raise UserError(
-            f"model {str(name_or_path)!r} is neither a folder nor one of the packaged models "
-            f"({', '.join(packaged_models()) or 'there are none'})"
-        )
-    if (path / "model" / CONFIG).is_file() and not (path / WEIGHTS).is_file():
-        raise UserError(f"{path} is a training run, not a model; its model is {path / 'model'}")
-    return path
 
 
 def load(

@@ -10,9 +10,9 @@ import torch
 
 from captioner.errors import UserError
 from captioner.files import folder_lock, read_json, remove_temporaries, write_json
+from captioner.model_folders import MODEL
 from captioner.runs.run_record import write_record
 from captioner.runs.task import Recipe
-from captioner.runs.validator import MODEL
 from captioner.schema import flat, from_mapping, to_mapping
 from captioner.training import CHECKPOINT, Engine, check_checkpoint, summary_writer
 

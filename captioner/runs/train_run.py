@@ -7,12 +7,13 @@ from pathlib import Path
 
 import torch
 
+from captioner.model_folders import MODEL
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.captioning_task import CaptioningTask
 from captioner.runs.run_folder import check_run, locked_run_folder, run_engine
 from captioner.runs.task import Recipe, Task
 from captioner.runs.translation_task import TranslationTask
-from captioner.runs.validator import MODEL, Validator
+from captioner.runs.validator import Validator
 from captioner.training import CHECKPOINT, Validation, train
 
 

@@ -8,11 +8,9 @@ from typing import Any
 
 from captioner.errors import UserError
 from captioner.files import write_json
+from captioner.model_folders import MODEL
 from captioner.runs.task import PreparedRun
 from captioner.training import Engine, ShownExample
-
-MODEL = "model"
-"""In a run's folder: the folder of the best model."""
 
 SCORES_FILE = "scores.json"
 """In the folder of the best model: its validation scores."""

@@ -94,7 +94,7 @@ def test_a_captioner_encodes_in_chunks_what_it_encodes_at_once(
 
 def test_the_packaged_encoder_in_bfloat16_is_close_to_the_plain_one() -> None:
     from captioner.caption import load_model
-    from captioner.models import model_folder
+    from captioner.model_folders import model_folder
 
     plain = load_model(model_folder())
     fast = captioner.load(precision="bfloat16")

@@ -13,10 +13,10 @@ from captioner.caption import Captioner
 from captioner.data.shapes import ShapesConfig, generate
 from captioner.data.shapes_grounding import ShapesGrounding
 from captioner.evaluation.map_scores import MapScores, score_maps
+from captioner.model_folders import MODEL
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.read_sources import UNSEEN_SEED, shapes_source
 from captioner.runs.train_run import train_run
-from captioner.runs.validator import MODEL
 from captioner.schema import from_mapping, to_mapping
 
 PICTURES = ShapesConfig(image_size=64, objects=(1, 2), object_size=(0.25, 0.4))
