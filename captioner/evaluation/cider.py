@@ -60,12 +60,16 @@ class DocumentFrequency:
 
     @classmethod
     def from_references(cls, references: Sequence[Sequence[Tokens]]) -> DocumentFrequency:
-        """Count over the tokenised references of each image. Raises `UserError` as the class."""
+        """Count over the tokenised references of each image. Raises `UserError` as the class.
+
+        N-grams of one image, four of five, are left out: they count as such anyway.
+        """
         corpus = Corpus.of([()] * len(references), references)
         counts: dict[tuple[str, ...], int] = {}
         for ngrams in corpus.ngrams:
             words = ngrams.counts.words(corpus.sentences)
-            counts.update(zip(words, _image_counts(ngrams).tolist(), strict=True))
+            found = zip(words, _image_counts(ngrams).tolist(), strict=True)
+            counts.update((ngram, count) for ngram, count in found if count > 1)
         return cls(len(references), counts)
 
     def write(self, path: str | os.PathLike[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
 import torch
@@ -19,7 +19,7 @@ from captioner.caption import (
 from captioner.caption.objective import SelfCriticalConfig
 from captioner.caption.word_vectors import read_word_vectors
 from captioner.data.examples import CaptionExample
-from captioner.evaluation.cider_reward import CiderReward
+from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.word_precision import content_stems
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
@@ -138,20 +138,18 @@ def cider_reward(
     references: words; those outside the vocabulary still count in a reference's length.
     reward_end: whether the end counts as a word.
     """
-    numbers = {word: index for index, word in enumerate(vocabulary.words) if word in vocabulary}
+    ending = [vocabulary.words[Vocabulary.end]] if reward_end else []
+    texts = [[[*words, *ending] for words in captions] for captions in references]
+    frequency = DocumentFrequency.from_references(texts)
 
-    def numbered(words: Iterable[str]) -> list[int]:
-        tokens = [numbers.setdefault(word, len(vocabulary) + len(numbers)) for word in words]
-        return [*tokens, Vocabulary.end] if reward_end else tokens
-
-    score = CiderReward([[numbered(words) for words in captions] for captions in references])
+    def words_of(caption: Sequence[int]) -> list[str]:
+        said = [token for token in caption if reward_end or token != Vocabulary.end]
+        return [vocabulary.words[token] for token in said]
 
     def reward(rows: Tensor, captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
-        flat = [caption for of_photo in captions for caption in of_photo]
-        if not reward_end:
-            flat = [[word for word in caption if word != Vocabulary.end] for caption in flat]
-        # Training on several GPUs moves all tensors of a batch to them.
-        images = rows.cpu().repeat_interleave(len(captions[0])).numpy()  # (B * K,)
-        return torch.from_numpy(score(images, flat)).float().view(len(captions), -1)  # (B, K)
+        said = [words_of(caption) for of_photo in captions for caption in of_photo]
+        truth = [texts[row] for row in rows.tolist() for _ in captions[0]]
+        scores = cider_d(said, truth, frequency).per_image  # (B * K,)
+        return torch.from_numpy(scores).float().view(len(captions), -1)  # (B, K)
 
     return reward

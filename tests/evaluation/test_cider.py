@@ -43,22 +43,14 @@ def test_a_single_image_needs_a_document_frequency() -> None:
 
 
 def test_counting_document_frequency() -> None:
-    frequency = DocumentFrequency.from_references(REFERENCES)
-    assert frequency.images == 2
-    assert frequency.counts == {
-        ("a",): 2,
-        ("red",): 1,
-        ("dog",): 1,
-        ("cat",): 1,
-        ("a", "red"): 1,
-        ("red", "dog"): 1,
-        ("a", "cat"): 1,
-        ("a", "red", "dog"): 1,
-    }
+    frequency = DocumentFrequency.from_references([*REFERENCES, [["a", "red", "cat"], ["red"]]])
+    assert frequency.images == 3
+    # Those of one image alone are left out, also where it has them twice.
+    assert frequency.counts == {("a",): 3, ("red",): 2, ("cat",): 2, ("a", "red"): 2}
 
 
 def test_document_frequency_is_written_and_read(tmp_path) -> None:
-    frequency = DocumentFrequency.from_references([*REFERENCES, [["é", "\N{DOG FACE}"]]])
+    frequency = DocumentFrequency.from_references([*REFERENCES, *[[["é", "\N{DOG FACE}"]]] * 2])
     frequency.write(tmp_path / "frequency.json")
     assert DocumentFrequency.read(tmp_path / "frequency.json") == frequency
 
