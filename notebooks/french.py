@@ -13,7 +13,6 @@ import random
 from collections.abc import Sequence
 
 from captioner.data.parallel import SentencePair
-from captioner.errors import UserError
 
 _ARTICLES = {"a": ("un", "une"), "the": ("le", "la")}
 _COLOURS = {
@@ -63,22 +62,13 @@ ADJECTIVES = frozenset({*_COLOURS, *_NATIONALITIES})
 NOUNS = frozenset({*_ANIMALS, *_THINGS})
 """The English nouns."""
 
-MOST_PAIRS = 1_000_000
-"""A third of the sentences of one clause, so that drawing different ones is fast."""
-
 
 def french_pairs(count: int, seed: int = 0, fewest: int = 1, most: int = 2) -> list[SentencePair]:
     """Different English sentences with their French translations.
 
     fewest, most: clauses of a sentence, uniform. A clause is an animal, a verb, and an animal or
         thing, with up to two adjectives each: 5 to 9 words.
-
-    Raises `UserError` for a count outside 1 to `MOST_PAIRS` and an invalid number of clauses.
     """
-    if not 1 <= count <= MOST_PAIRS:
-        raise UserError(f"number of French sentences {count} is not from 1 to {MOST_PAIRS:,}")
-    if not 1 <= fewest <= most:
-        raise UserError(f"French sentences of {fewest} to {most} clauses: there are none")
     generator = random.Random(seed)
     translations: dict[str, str] = {}
     while len(translations) < count:
