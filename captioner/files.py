@@ -156,7 +156,12 @@ def write_text(path: str | os.PathLike[str], content: str) -> None:
 
 def write_json(path: str | os.PathLike[str], value: Any, indent: int | None = 2) -> None:
     """Write `value` to `path` as JSON, atomically. Raises `UserError` as `atomic_path` does."""
-    write_text(path, json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
+    write_text(path, json_text(value, indent))
+
+
+def json_text(value: Any, indent: int | None = 2) -> str:
+    """`value` as JSON, with a newline at the end."""
+    return json.dumps(value, indent=indent, ensure_ascii=False) + "\n"
 
 
 def read_text(path: str | os.PathLike[str], what: str = "file") -> str:

@@ -6,13 +6,14 @@ import argparse
 import os
 import sys
 
-from captioner.cli.report import on_a_line, report
+from captioner.cli.report import report
 from captioner.cli.shared_options import (
     Commands,
     add_device,
     add_parser,
     add_precision,
     add_search,
+    refuse,
     search_options,
 )
 from captioner.decoding.options import SearchOptions
@@ -23,10 +24,9 @@ Captions photos. Every word has an attention map, which can be drawn.
 
   captioner caption photo.jpg --overlay maps.png   a panel for each word
   captioner caption photos/ 'more/*.png' --csv out.csv --html page.html
-  find . -name '*.jpg' | captioner caption - --json out.json
+  find . -name '*.jpg' | captioner caption - --json -   to standard output
 
---n-best prints each caption's score, which ranks them, and log-probability.
-A calibrated model marks captions of low confidence "(not sure)".
+--n-best shows scores and log-probabilities; a low confidence is "not sure".
 An unreadable photo is skipped: exit code 2. Ctrl-C keeps finished captions.
 """
 
@@ -60,6 +60,9 @@ def add_command(commands: Commands) -> None:
     )
     add_search(parser, SearchOptions)
     out = parser.add_argument_group("output")
+    lines = out.add_mutually_exclusive_group()
+    lines.add_argument("--format", metavar="TEXT", help="of a line, such as '{path}\\t{caption}'")
+    lines.add_argument("--quiet", action="store_true", help="print nothing but errors")
     out.add_argument("--json", metavar="FILE", help="write captions, words and log-probabilities")
     out.add_argument("--csv", metavar="FILE", help="write captions as a table")
     out.add_argument(
@@ -99,6 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
         named_photos,
         photo_paths,
     )
+    from captioner.cli.caption_lines import CaptionLines
     from captioner.cli.caption_outputs import Outputs
 
     photos, failures = photo_paths(paths)
@@ -112,9 +116,16 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.words,
         arguments.strength,
     )
+    if outputs.takes_standard_output:
+        refuse(arguments, ["format"], "with a table on standard output")
+    lines = None
+    if not (arguments.quiet or outputs.takes_standard_output):
+        is_alone = len(photos) + len(failures) == 1
+        lines = CaptionLines(is_alone, arguments.format, ends_with_null=False)
     for failure in failures:
         report(failure.reason)
     if not photos:
+        outputs.finish()
         return 2
 
     from captioner import load
@@ -131,15 +142,8 @@ def run(arguments: argparse.Namespace) -> int:
                 failures.append(item)
                 report(item.reason)
                 continue
-            captions = (item.caption, *item.caption.alternatives)
-            for caption in captions:
-                notes = []
-                if len(captions) > 1:
-                    notes.append(f"score {caption.score:.2f}")
-                    notes.append(f"log-probability {caption.log_probability:.2f}")
-                notes += [caption.doubt] if caption.doubt else []
-                suffix = f"  ({', '.join(notes)})" if notes else ""
-                print(f"{on_a_line(item.name)}: {caption.text}{suffix}", flush=True)
+            if lines:
+                lines.print(item.name, item.caption)
             try:
                 outputs.add(item)
             except (UserError, MemoryError) as error:

@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,9 +20,9 @@ from captioner.errors import UserError
 from captioner.files import (
     check_writable,
     file_keys,
+    json_text,
     real_path,
     try_all,
-    write_json,
     write_text,
 )
 from captioner.render import (
@@ -53,7 +54,8 @@ class Outputs:
     """The output files; None for those not wanted.
 
     paths: the photos to caption.
-    json, csv, html: one file for all photos, written by `finish`.
+    json, csv, html: one file for all photos, written by `finish`; `-` for json or csv is standard
+        output.
     overlay: a picture with a panel a word: a file for one photo, else a folder. gif: likewise,
         animated. words: a folder of one PNG a word, with a sub-folder a photo if there are several.
         A slash at the end marks a folder.
@@ -101,6 +103,11 @@ class Outputs:
         self._check_places()
 
     @property
+    def takes_standard_output(self) -> bool:
+        """Whether a table goes to standard output, where nothing else should go then."""
+        return "-" in (self.json, self.csv)
+
+    @property
     def drawn_side(self) -> int:
         """Pixels of a photo's side that suffice for drawings; 0 if nothing is drawn."""
         return _DRAWN_SIDE if any((self.html, self.overlay, self.gif, self.words)) else 0
@@ -123,16 +130,15 @@ class Outputs:
         """
         if time.monotonic() - self._saved >= SAVE_SECONDS:
             with contextlib.suppress(UserError):
-                self._write_tables()
+                self._write_tables(is_last=False)
             self._saved = time.monotonic()
 
     def finish(self) -> None:
-        """Write the common files, if anything was captioned.
+        """Write the common files, if anything was captioned; standard output in any case.
 
         Raises `UserError` if one cannot be written, after writing the others.
         """
-        if self._records:
-            try_all([self._write_tables, self._write_page])
+        try_all([self._write_tables, self._write_page])
 
     def _draw_panels(self, item: Captioned, name: str) -> None:
         if self.overlay:
@@ -167,19 +173,24 @@ class Outputs:
             ]
             self._page.append(PageItem.of(photo, region, versions, Path(item.name).name))
 
-    def _write_tables(self) -> None:
-        writers: list[Callable[[], None]] = []
-        if self.json:
-            writers.append(partial(write_json, self.json, self._records))
-        if self.csv:
-            writers.append(partial(write_text, self.csv, self._table()))
+    def _write_tables(self, is_last: bool = True) -> None:
+        """Write the tables: files if there are records, standard output only as the last time."""
+        writers: list[Callable[[], object]] = []
+        for path, text in ((self.json, self._json_text), (self.csv, self._csv_text)):
+            if path == "-" and is_last:
+                writers.append(partial(sys.stdout.write, text()))
+            elif path and path != "-" and self._records:
+                writers.append(partial(write_text, path, text()))
         try_all(writers)
 
     def _write_page(self) -> None:
         if self.html and self._page:
             save_html(self.html, self._page, strength=self.strength)
 
-    def _table(self) -> str:
+    def _json_text(self) -> str:
+        return json_text(self._records)
+
+    def _csv_text(self) -> str:
         """One row a caption, with columns of the confidence if the model has one."""
         columns = ["caption", "log_probability", "score"]
         if any("confidence" in record for record in self._records):
@@ -198,7 +209,8 @@ class Outputs:
     def _files(self) -> Iterator[tuple[str, Path]]:
         """Every file whose name is known, with its option."""
         for option in ("json", "csv", "html"):
-            if path := getattr(self, option):
+            path = getattr(self, option)
+            if path and (path != "-" or option == "html"):
                 yield option, Path(path)
         for option, suffix in (("overlay", ".png"), ("gif", ".gif")):
             if path := getattr(self, option):
@@ -210,6 +222,8 @@ class Outputs:
         photos = {key for path in self.paths for key in file_keys(path)}
         taken: dict[object, str] = {}
         folders: dict[Path, str] = {}
+        if self.json == self.csv == "-":
+            raise UserError("--json and --csv cannot both be standard output")
         for option, file in self._files():
             if file.is_dir():
                 raise UserError(f"--{option} {file} is a folder, not a file")

@@ -54,7 +54,7 @@ def add_precision(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision",
         default="auto",
-        help="float32, bfloat16, or auto, the faster (default: %(default)s)",
+        help="float32, bfloat16 or auto (default: %(default)s)",
     )
 
 

@@ -48,7 +48,7 @@ def test_a_model_is_calibrated_and_then_says_when_it_is_not_sure(
     noise = numpy.random.default_rng(0).integers(0, 255, (200, 300, 3), numpy.uint8)
     Image.fromarray(noise).save(folder / "noise.png")
     assert main(["caption", "noise.png", "--model", "tiny-model"]) == 0
-    before = capsys.readouterr().out
+    before = capsys.readouterr().out.strip()
     assert main([*COMMAND, "--unsure-below", "0.3", "--json", "report.json"]) == 0
     printed = capsys.readouterr().out
     assert "fifth 5" in printed
@@ -59,7 +59,7 @@ def test_a_model_is_calibrated_and_then_says_when_it_is_not_sure(
     out = ["--json", "out.json", "--csv", "out.csv"]
     assert main(["caption", "noise.png", "photos/1.png", "--model", "tiny-model", *out]) == 0
     first, second = capsys.readouterr().out.splitlines()
-    assert first == f"{before.rstrip()}  ({UNLIKE})"
+    assert first == f"noise.png: {before}  ({UNLIKE})"
     assert "unlike" not in second
     odd, usual = json.loads((folder / "out.json").read_text())
     assert odd["confidence"] < 0.3
@@ -71,6 +71,12 @@ def test_a_model_is_calibrated_and_then_says_when_it_is_not_sure(
     assert [float(row["confidence"]) for row in rows] == [odd["confidence"], usual["confidence"]]
     assert [row["familiar"] for row in rows] == ["False", "True"]
 
+    # The sentence stands alone on standard output.
+    assert main(["caption", "noise.png", "--model", "tiny-model"]) == 0
+    assert capsys.readouterr() == (f"{before}\n", f"captioner: noise.png: {UNLIKE}\n")
+    form = ["--format", "{doubt}, {confidence:.1f}"]
+    assert main(["caption", "noise.png", "--model", "tiny-model", *form]) == 0
+    assert capsys.readouterr() == (f"{UNLIKE}, {odd['confidence']:.1f}\n", "")
     assert main(["caption", "noise.png", "--model", "tiny-model", "--n-best", "2"]) == 0
     for line in capsys.readouterr().out.splitlines():
         assert line.endswith(f", {UNLIKE})")
@@ -84,7 +90,8 @@ def test_nothing_changes_without_a_confidence(
     save_photo(folder / "photo.png")
     command = ["caption", "photo.png", "--model", "tiny-model", "--json", "o.json"]
     assert main([*command, "--csv", "o.csv"]) == 0
-    assert "not sure" not in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "not sure" not in printed.out + printed.err
     (record,) = json.loads((folder / "o.json").read_text())
     assert not {"confidence", "sure", "familiar"} & record.keys()
     header = (folder / "o.csv").read_text().splitlines()[0]

@@ -1,0 +1,124 @@
+"""What `captioner caption` prints: lines of photos, formats, tables on standard output."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from samples import save_photo
+
+from captioner.cli.main import main
+
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def folder(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a model, two photos and a file that is none."""
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(("a.png", "b.png")):
+        save_photo(tmp_path / name, number)
+    (tmp_path / "bad.png").write_bytes(b"none")
+    return tmp_path
+
+
+def records(*paths: str) -> dict[str, dict[str, object]]:
+    """The JSON records of photos, by path."""
+    assert main(["caption", *paths, "--model", "tiny-model", "--quiet", "--json", "o.json"]) == 0
+    return {record["image"]: record for record in json.loads(Path("o.json").read_text())}
+
+
+def test_a_photo_has_its_sentence_alone_and_several_their_paths(
+    folder: Path, capsys: Output
+) -> None:
+    found = {path: record["caption"] for path, record in records("a.png", "b.png").items()}
+    assert main(["caption", "a.png", "--model", "tiny-model"]) == 0
+    assert capsys.readouterr().out == f"{found['a.png']}\n"
+    assert main(["caption", "a.png", "b.png", "--model", "tiny-model"]) == 0
+    assert capsys.readouterr().out == f"a.png: {found['a.png']}\nb.png: {found['b.png']}\n"
+    # Whether a line has a path does not depend on which photos can be read.
+    for other in ("bad.png", "missing.png"):
+        assert main(["caption", "a.png", other, "--model", "tiny-model"]) == 2
+        assert capsys.readouterr().out == f"a.png: {found['a.png']}\n"
+
+
+def test_a_format_takes_fields_and_leaves_those_without_a_value_empty(
+    folder: Path, capsys: Output
+) -> None:
+    found = records("a.png", "b.png")
+    form = r"{path}\t{rank}\t{caption:.3}\t{score:.2f}\t{confidence:.2f}\t{doubt}{{}}\n"
+    assert main(["caption", "a.png", "b.png", "--model", "tiny-model", "--format", form]) == 0
+    assert capsys.readouterr().out == "".join(
+        f"{path}\t1\t{str(record['caption'])[:3]}\t{record['score']:.2f}\t\t{{}}\n\n"
+        for path, record in found.items()
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ("{image}", "--format {image} has an unknown field {image}; the fields are path, caption,"),
+        ("{}", "unknown field {}"),
+        ("{caption.__class__}", "unknown field {caption.__class__}"),
+        ("{caption:{rank}}", "a field takes a width or precision only"),
+        ("{caption!r}", "a field takes a width or precision only"),
+        ("{caption:.2f}", "--format {caption:.2f} is not understood"),
+        ("{caption", "--format {caption is not understood"),
+    ],
+)
+def test_a_format_that_is_not_understood_is_refused_before_work_starts(
+    form: str, said: str, folder: Path, capsys: Output
+) -> None:
+    assert main(["caption", "a.png", "--model", "no-such-model", "--format", form]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("captioner: ")
+    assert said in printed.err
+    assert len(printed.err.splitlines()) == 1
+
+
+def test_quiet_prints_errors_alone(folder: Path, capsys: Output) -> None:
+    assert main(["caption", "a.png", "bad.png", "--model", "tiny-model", "--quiet"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "bad.png is not an image" in printed.err
+
+
+def test_a_table_on_standard_output_is_alone_there(folder: Path, capsys: Output) -> None:
+    expected = list(records("a.png", "b.png").values())
+    command = ["caption", "a.png", "b.png", "--model", "tiny-model"]
+    assert main([*command, "--json", "-", "--csv", "o.csv"]) == 0
+    assert json.loads(capsys.readouterr().out) == expected
+    assert main([*command, "--csv", "-"]) == 0
+    printed = capsys.readouterr().out
+    assert printed == Path("o.csv").read_text()
+    rows = list(csv.DictReader(io.StringIO(printed)))
+    assert [row["caption"] for row in rows] == [record["caption"] for record in expected]
+    assert not Path("-").exists()
+
+
+def test_a_table_on_standard_output_is_valid_without_captions(folder: Path, capsys: Output) -> None:
+    for photo in ("bad.png", "missing.png"):
+        command = ["caption", photo, "--model", "tiny-model", "--json", "-", "--csv", "o.csv"]
+        assert main(command) == 2
+        assert json.loads(capsys.readouterr().out) == []
+        assert not Path("o.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--json", "-", "--csv", "-"], "--json and --csv cannot both be standard output"),
+        (["--json", "-", "--format", "{path}"], "--format has no meaning"),
+    ],
+)
+def test_two_things_cannot_share_standard_output(
+    options: list[str], said: str, folder: Path, capsys: Output
+) -> None:
+    assert main(["caption", "a.png", "--model", "tiny-model", *options]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert said in printed.err
