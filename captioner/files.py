@@ -49,7 +49,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             os.replace(temporary, target)
-            _flush_folder(target.parent)
+            flush_folder(target.parent)
         else:
             with temporary.open("rb") as file, target.open("wb") as stream:
                 shutil.copyfileobj(file, stream)
@@ -86,11 +86,20 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         if target.is_dir():  # Windows does not replace even an empty one.
             target.rmdir()
         os.rename(temporary, target)
+        flush_folder(target.parent)
     except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
         if isinstance(error, OSError):
             raise UserError(f"cannot make folder {path}: {_reason(error)}") from None
         raise
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder in one step: killed on the way, it leaves temporary files only."""
+    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=_TEMPORARY))
+    os.rename(folder, temporary / folder.name)
+    flush_folder(folder.parent)
+    shutil.rmtree(temporary, ignore_errors=True)
 
 
 def remove_temporaries(folder: Path) -> None:
@@ -103,7 +112,7 @@ def remove_temporaries(folder: Path) -> None:
                 path.unlink()
 
 
-def _flush_folder(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
     """Flush a folder's names to disk, where the system can open folders."""
     with contextlib.suppress(OSError):  # Windows cannot.
         descriptor = os.open(folder, os.O_RDONLY)

@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from captioner.errors import UserError
-from captioner.files import read_json, read_text
+from captioner.files import (
+    atomic_folder,
+    atomic_path,
+    read_json,
+    read_text,
+    remove_folder,
+    remove_temporaries,
+)
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
+_SAVED = ".saved"
+
+
+@contextlib.contextmanager
+def saving(folder: Path) -> Iterator[Path]:
+    """Yields a temporary folder for all files of a model, which then replace those of `folder`.
+
+    At any moment `complete_folder` finds the old files or the new ones, whole: the temporary
+    folder becomes `.saved` in one step, and is removed when its files are copied.
+    Raises `UserError` if the folder cannot be written.
+    """
+    remove_temporaries(folder)
+    saved = folder / _SAVED
+    if saved.is_dir():
+        _replace_by(saved)
+    with atomic_folder(saved) as temporary:
+        yield temporary
+    _replace_by(saved)
+
+
+def complete_folder(folder: str | Path) -> Path:
+    """The folder with the files of a model: `folder`, or `.saved` in it if saving was stopped."""
+    saved = Path(folder) / _SAVED
+    return saved if saved.is_dir() else Path(folder)
+
+
+def _replace_by(saved: Path) -> None:
+    for file in saved.iterdir():
+        with atomic_path(saved.parent / file.name) as temporary:
+            shutil.copyfile(file, temporary)
+    remove_folder(saved)
 
 MODEL = "model"
 """In a run's folder: the folder of the best model."""
@@ -46,7 +86,7 @@ def is_of_format(folder: str | Path, format: str) -> bool:
 
     Raises `UserError` if the config cannot be read.
     """
-    path = Path(folder) / CONFIG
+    path = complete_folder(folder) / CONFIG
     return path.is_file() and _format_of(read_json(path, "model config")) == format
 
 

@@ -24,10 +24,12 @@ from captioner.vision.vgg import VGGConfig, VGGEncoder
 WORDS = ["a", "brown", "dog", "man", "on", "red", "runs", "the", "two", "water"]
 
 
-def make_captioner(seed: int = 0, standardise: bool = False) -> Captioner:
+def make_captioner(
+    seed: int = 0, standardise: bool = False, words: Sequence[str] = WORDS
+) -> Captioner:
     """A captioner with random weights: 64x64 photos, a 4x4 map."""
     torch.manual_seed(seed)
-    vocabulary = Vocabulary(WORDS)
+    vocabulary = Vocabulary(words)
     sizes = DecoderConfig(
         embedding_size=8, hidden_size=12, attention_size=8, standardise=standardise
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from power_loss import Disk
 
 from captioner.errors import UserError
 from captioner.files import (
@@ -249,36 +249,35 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
 def test_a_power_loss_at_any_moment_leaves_the_old_file_or_the_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk forgets what was not flushed; every moment is a prefix of the calls."""
-    path = tmp_path / "file.json"
+    disk = Disk(tmp_path / "outputs")
+    path = disk.folder / "file.json"
     write_json(path, "old")
-    calls: list[tuple[str, str]] = []
-    fsync, replace = os.fsync, os.replace
+    disk = Disk(disk.folder)
+    disk.record(monkeypatch, lambda: write_json(path, "new"))
+    found = [(state / path.name).read_text() for state in disk.states(tmp_path / "states")]
+    assert found == sorted(found, reverse=True)
+    assert set(found) == {'"old"\n', '"new"\n'}
 
-    def recorded_fsync(descriptor: int) -> None:
-        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-        calls.append(("flush folder" if is_folder else "flush file", ""))
-        fsync(descriptor)
 
-    def recorded_replace(source: str, target: str) -> None:
-        calls.append(("rename", Path(source).read_text()))
-        replace(source, target)
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot flush folders")
+def test_a_power_loss_leaves_a_folder_whole_or_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write() -> None:
+        with atomic_folder(disk.folder / "model") as temporary:
+            write_text(temporary / "one", "1")
+            write_text(temporary / "two", "2")
 
-    monkeypatch.setattr(os, "fsync", recorded_fsync)
-    monkeypatch.setattr(os, "replace", recorded_replace)
-    write_json(path, "new")
-    assert [call for call, _ in calls] == ["flush file", "rename", "flush folder"]
-    for moment in range(len(calls) + 1):
-        done = [call for call, _ in calls[:moment]]
-        # A rename may reach the disk before the folder is flushed, but never before the content.
-        possible = {'"old"'}
-        if "rename" in done:
-            content = calls[done.index("rename")][1].strip()
-            possible.add(content if "flush file" in done else "")
-        if "flush folder" in done:
-            possible.discard('"old"')
-        assert possible <= {'"old"', '"new"'}
-        assert possible
+    disk = Disk(tmp_path / "outputs")
+    disk.folder.mkdir()
+    disk.record(monkeypatch, write)
+    found = [
+        sorted(file.read_text() for file in (state / "model").glob("*"))
+        for state in disk.states(tmp_path / "states")
+    ]
+    assert found == sorted(found)
+    assert [each for each in found if each] == [["1", "2"]] * (len(found) - found.count([]))
+    assert [] in found
 
 
 def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:

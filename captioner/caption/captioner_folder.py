@@ -7,8 +7,9 @@ confidence in `model.safetensors` and its numbers in `config.json`.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from pydantic import BeforeValidator, SerializeAsAny
@@ -20,7 +21,15 @@ from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.files import read_json, write_json, write_text
-from captioner.model_folders import CARD, CONFIG, WEIGHTS, read_card, read_model_config
+from captioner.model_folders import (
+    CARD,
+    CONFIG,
+    WEIGHTS,
+    complete_folder,
+    read_card,
+    read_model_config,
+    saving,
+)
 from captioner.schema import Config, from_mapping, to_mapping
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import EncoderConfig
@@ -52,14 +61,11 @@ class ModelConfig(Config):
 def save_model(
     captioner: Captioner, folder: str | Path, dtype: torch.dtype = torch.float16
 ) -> None:
-    """Write a captioner to a folder, each file atomically.
+    """Write a captioner to a folder; whenever it is stopped, the old model loads or the new one.
 
     dtype: of the stored weights, except the confidence's; computation is in float32.
-    If the process is killed, the folder may lose its confidence, but has no half-written file.
     Raises `UserError` if the folder cannot be written.
     """
-    folder = Path(folder)
-    _forget_confidence(folder)
     config = ModelConfig(
         format=FORMAT,
         encoder=captioner.encoder.config,
@@ -69,14 +75,15 @@ def save_model(
         confidence=None if captioner.confidence is None else captioner.confidence.config,
     )
     tensors = named_tensors({"encoder": captioner.encoder, "decoder": captioner.decoder}, dtype)
-    write_tensors(folder / WEIGHTS, tensors | _stored_confidence(captioner.confidence))
-    captioner.vocabulary.save(folder / VOCABULARY)
     mapping = to_mapping(config)
     if config.confidence is None:
         del mapping["confidence"]
-    write_json(folder / CONFIG, mapping)
-    if captioner.card:
-        write_text(folder / CARD, captioner.card)
+    with saving(Path(folder)) as files:
+        write_tensors(files / WEIGHTS, tensors | _stored_confidence(captioner.confidence))
+        captioner.vocabulary.save(files / VOCABULARY)
+        write_json(files / CONFIG, mapping)
+        if captioner.card:
+            write_text(files / CARD, captioner.card)
 
 
 def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captioner:
@@ -84,7 +91,7 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
 
     Raises `UserError` naming the file, and the field or tensor that is missing or does not fit.
     """
-    folder = Path(folder)
+    folder = complete_folder(folder)
     path = folder / CONFIG
     mapping = read_model_config(folder, FORMAT, "caption", _LATER)
     config = from_mapping(ModelConfig, mapping, str(path), complete=True)
@@ -101,7 +108,7 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     modules: dict[str, nn.Module] = {"encoder": encoder, "decoder": decoder}
     without_confidence = _without_confidence(tensors)
     if confidence is None:
-        tensors = without_confidence  # A killed calibration leaves tensors without a config.
+        tensors = without_confidence  # The field may have been removed by hand.
     elif len(without_confidence) == len(tensors):
         raise UserError(
             f"{folder / WEIGHTS}: the tensors of the confidence in {path} are missing; remove its "
@@ -127,41 +134,22 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
 
 
 def save_confidence(confidence: Confidence, folder: str | Path) -> None:
-    """Write a confidence to the model folder it was fitted for; the rest is unchanged.
+    """Write a confidence to the model folder it was fitted for, as `save_model` does.
 
-    If the process is killed, the folder loads with the new confidence or with none.
+    The rest is unchanged.
     Raises `UserError` if files cannot be read or written, or the config holds no fields.
     """
-    folder = Path(folder)
-    mapping = read_json(folder / CONFIG, "model config")
+    old = complete_folder(folder)
+    mapping = read_json(old / CONFIG, "model config")
     if not isinstance(mapping, dict):
-        raise UserError(f"{folder / CONFIG}: expected fields with values, as a model config has")
-    tensors = _without_confidence(read_tensors(folder / WEIGHTS))
-    mapping = _remove_confidence(folder, mapping)
-    write_tensors(folder / WEIGHTS, tensors | _stored_confidence(confidence))
-    write_json(folder / CONFIG, {**mapping, "confidence": to_mapping(confidence.config)})
-
-
-def _forget_confidence(folder: Path) -> None:
-    """Remove the confidence from a folder's config before its tensors change.
-
-    A kill must not leave an old config with new tensors. An unreadable config is ignored: it is
-    overwritten later.
-    """
-    try:
-        mapping = read_json(folder / CONFIG, "model config")
-    except UserError:
-        return
-    if isinstance(mapping, dict):
-        _remove_confidence(folder, mapping)
-
-
-def _remove_confidence(folder: Path, mapping: dict[str, Any]) -> dict[str, Any]:
-    """Remove the confidence from a config, on disk too; return the config."""
-    without = {name: value for name, value in mapping.items() if name != "confidence"}
-    if without != mapping:
-        write_json(folder / CONFIG, without)
-    return without
+        raise UserError(f"{old / CONFIG}: expected fields with values, as a model config has")
+    tensors = _without_confidence(read_tensors(old / WEIGHTS))
+    with saving(Path(folder)) as files:
+        for name in (VOCABULARY, CARD):
+            if (old / name).is_file():
+                shutil.copyfile(old / name, files / name)
+        write_tensors(files / WEIGHTS, tensors | _stored_confidence(confidence))
+        write_json(files / CONFIG, {**mapping, "confidence": to_mapping(confidence.config)})
 
 
 def _stored_confidence(confidence: Confidence | None) -> dict[str, Tensor]:

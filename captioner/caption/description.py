@@ -7,7 +7,7 @@ from pathlib import Path
 from captioner.caption.captioner import Captioner
 from captioner.cpu import choose_precision
 from captioner.devices import choose_device
-from captioner.model_folders import WEIGHTS
+from captioner.model_folders import WEIGHTS, complete_folder
 from captioner.schema import to_mapping
 from captioner.weight_files import checked_by
 
@@ -21,7 +21,7 @@ def describe(captioner: Captioner, folder: Path) -> str:
     precision = str(choose_precision("auto", device)).removeprefix("torch.")
     parts = {"encoder": captioner.encoder, "decoder": captioner.decoder}
     counts = {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}
-    weights = folder / WEIGHTS
+    weights = complete_folder(folder) / WEIGHTS
     lines = [
         f"model folder   {folder}",
         f"weights        {weights.stat().st_size / 1e6:.1f} MB, checked: {checked_by(weights)}",

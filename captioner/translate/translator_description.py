@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from captioner.model_folders import WEIGHTS
+from captioner.model_folders import WEIGHTS, complete_folder
 from captioner.schema import to_mapping
 from captioner.translate.translator import Translator
 from captioner.weight_files import checked_by
@@ -20,7 +20,7 @@ def describe_translator(translator: Translator, folder: Path) -> str:
     """Return sizes, vocabularies, configuration, search and card of the model in `folder`."""
     count = sum(parameter.numel() for parameter in translator.model.parameters())
     joint = ", joint" if translator.source is translator.target else ""
-    weights = folder / WEIGHTS
+    weights = complete_folder(folder) / WEIGHTS
     lines = [
         f"model folder   {folder}",
         f"weights        {weights.stat().st_size / 1e6:.1f} MB, checked: {checked_by(weights)}",

@@ -19,9 +19,11 @@ from captioner.model_folders import (
     CARD,
     CONFIG,
     WEIGHTS,
+    complete_folder,
     is_of_format,
     read_card,
     read_model_config,
+    saving,
 )
 from captioner.schema import COUNT, Config, from_mapping, to_mapping
 from captioner.text.capitals import Capitals
@@ -73,19 +75,12 @@ def is_translator(folder: str | Path) -> bool:
 def save_translator(
     translator: Translator, folder: str | Path, dtype: torch.dtype = torch.float16
 ) -> None:
-    """Write a translator to a folder, each file atomically.
+    """Write a translator to a folder; whenever it is stopped, the old one loads or the new one.
 
     dtype: type of stored floating-point weights; computation is in float32.
     Raises `UserError` if the folder cannot be written.
     """
-    folder = Path(folder)
     joint = translator.source is translator.target
-    write_tensors(folder / WEIGHTS, named_tensors({"model": translator.model}, dtype))
-    if joint:
-        save_text_vocabulary(translator.source, folder / JOINT)
-    else:
-        save_text_vocabulary(translator.source, folder / SOURCE)
-        save_text_vocabulary(translator.target, folder / TARGET)
     config = TranslatorConfig(
         format=FORMAT,
         model=translator.config,
@@ -94,9 +89,16 @@ def save_translator(
         search=translator.search,
         capitals=translator.capitals,
     )
-    write_json(folder / CONFIG, to_mapping(config))
-    if translator.card:
-        write_text(folder / CARD, translator.card)
+    with saving(Path(folder)) as files:
+        write_tensors(files / WEIGHTS, named_tensors({"model": translator.model}, dtype))
+        if joint:
+            save_text_vocabulary(translator.source, files / JOINT)
+        else:
+            save_text_vocabulary(translator.source, files / SOURCE)
+            save_text_vocabulary(translator.target, files / TARGET)
+        write_json(files / CONFIG, to_mapping(config))
+        if translator.card:
+            write_text(files / CARD, translator.card)
 
 
 def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> Translator:
@@ -104,7 +106,7 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
 
     Raises `UserError` naming the file, and the field or tensor that is missing or does not fit.
     """
-    folder = Path(folder)
+    folder = complete_folder(folder)
     path = folder / CONFIG
     mapping = read_model_config(folder, FORMAT, "translation", _LATER)
     config = from_mapping(TranslatorConfig, mapping, str(path), complete=True)

@@ -29,7 +29,7 @@ from pydantic import Field
 from torch import Tensor
 
 from captioner.errors import UserError
-from captioner.files import folder_lock, read_json, write_json
+from captioner.files import flush_folder, folder_lock, read_json, write_json
 from captioner.schema import Config, flat, from_mapping, to_mapping
 
 RECORD = "record.json"
@@ -98,6 +98,7 @@ class StoreWriter:
         try:
             # Files, not a writable map: on a full disk a write to a map kills the process.
             (folder / f"done-{rank}.bin").touch()
+            flush_folder(folder)
             self._marks = (folder / f"done-{rank}.bin").open("r+b", buffering=0)
             self._rows = (folder / ROWS).open("r+b", buffering=0)
         except OSError as error:

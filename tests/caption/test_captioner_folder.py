@@ -13,9 +13,10 @@ import numpy
 import pytest
 import torch
 from PIL import Image
+from power_loss import Disk
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from samples import assert_same_captions
+from samples import WORDS, assert_same_captions, make_captioner
 from torch import Tensor
 
 import captioner
@@ -286,7 +287,7 @@ def test_saving_again_replaces_the_model(tiny_captioner: Captioner, tiny_model: 
 
 def test_a_folder_that_cannot_be_made_is_named(tiny_captioner: Captioner, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(UserError, match=r"cannot write .*file"):
+    with pytest.raises(UserError, match=r"cannot make folder .*file"):
         save_model(tiny_captioner, tmp_path / "file" / "model")
 
 
@@ -324,3 +325,30 @@ def test_a_model_saved_before_a_field_was_there_loads(
     del config["search"]["repeat_distance"]
     path.write_text(json.dumps(config))
     assert load_model(tiny_model).decoder.config == tiny_captioner.decoder.config
+
+
+def test_a_power_loss_leaves_the_old_model_or_the_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All its files: words, sizes and card of the two models differ."""
+    old, new = make_captioner(), make_captioner(seed=1, words=[*WORDS[1:], "zebra"])
+    new.card = "# Another"
+    cards = {old.card: old, new.card: new}
+    disk = Disk(tmp_path / "runs")
+    save_model(old, disk.folder / "model")
+    disk = Disk(disk.folder)
+    disk.record(monkeypatch, lambda: save_model(new, disk.folder / "model"))
+    found = []
+    for state in disk.states(tmp_path / "states"):
+        loaded = load_model(state / "model")
+        expected = cards[loaded.card]
+        assert loaded.vocabulary == expected.vocabulary
+        bias = expected.decoder.output.bias.half().float()
+        assert torch.equal(loaded.decoder.output.bias, bias)
+        found.append(loaded.card)
+        save_model(old, state / "model")  # The next run goes on.
+        assert load_model(state / "model").vocabulary == old.vocabulary
+        assert {path.name for path in (state / "model").iterdir()} == FILES
+    assert found[0] == old.card
+    assert found[-1] == new.card
+    assert len(found) > 10

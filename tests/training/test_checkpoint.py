@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from power_loss import Disk
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -289,3 +290,30 @@ def test_a_checkpoint_that_was_loaded_is_let_go(tmp_path: Path) -> None:
     other, other_optimizer = make(1)
     load_checkpoint(path, other, other_optimizer)
     assert str(path) not in Path("/proc/self/maps").read_text()
+
+
+def test_a_power_loss_leaves_the_old_checkpoint_or_the_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, optimizer = make()
+    disk = Disk(tmp_path / "run")
+    disk.folder.mkdir()
+    saved = {}
+    for epoch in range(3):
+        step(model, optimizer)
+        position = Position(epoch, 0, epoch, [], {})
+        saved[epoch] = state_of(model, optimizer)
+        disk.record(
+            monkeypatch,
+            lambda: save_checkpoint(disk.folder / "last.safetensors", model, optimizer, position),  # noqa: B023
+        )
+    epochs = []
+    for state in disk.states(tmp_path / "states"):
+        path = state / "last.safetensors"
+        if not epochs and not path.exists():
+            continue  # Before the first.
+        model, optimizer = make(seed=1)
+        epochs.append(load_checkpoint(path, model, optimizer).epoch)
+        assert_equal(state_of(model, optimizer), saved[epochs[-1]])
+    assert epochs == sorted(epochs)
+    assert set(epochs) == {0, 1, 2}
