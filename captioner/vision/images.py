@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
-import logging
 import os
 import re
 import stat
-import threading
-import warnings
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Union
 
@@ -17,6 +14,7 @@ import numpy
 from PIL import Image, UnidentifiedImageError
 
 from captioner.errors import UserError
+from captioner.vision.silence import libtiff_silenced, pillow_silenced
 
 ImageSource = Union[str, "os.PathLike[str]", bytes, BinaryIO, Image.Image]
 """A path, a file's content, a binary file, or an image."""
@@ -107,15 +105,20 @@ def load_image(
     a JPEG file with more than `MAXIMUM_SCANS` scans.
     """
     name = _name_of(source) if name is None else name
-    with _pillow_silenced():
+    with pillow_silenced():
         if isinstance(source, Image.Image):
             return _decode(source, name, maximum_pixels)
         with (
+            contextlib.ExitStack() as silenced,
             _binary_file(source, name) as file,
             _identify(file, name, maximum_pixels) as image,
         ):
             if image.format in ("JPEG", "MPO"):
                 _check_scans(file, name)
+            elif image.format == "PNG":
+                _check_chunks(file, name)
+            elif image.format == "TIFF":
+                silenced.enter_context(libtiff_silenced())
             return _decode(image, name, maximum_pixels, sufficient_side)
 
 
@@ -229,6 +232,20 @@ def _check_scans(file: BinaryIO, name: str) -> None:
         if scans > MAXIMUM_SCANS:
             raise UserError(f"{name} has more than {MAXIMUM_SCANS} scans, the limit")
         place += int.from_bytes(content[place : place + 2], "big")
+
+
+def _check_chunks(file: BinaryIO, name: str) -> None:
+    """Raise `UserError` for a PNG file with a wrong checksum; keeps the file's position.
+
+    When pixels are decoded, missing ones are black: of a file whose end is zeros, for example.
+    """
+    position = file.tell()
+    file.seek(0)
+    try:
+        Image.open(file, formats=["PNG"]).verify()
+    except Exception as error:
+        raise _undecodable(name, error) from None
+    file.seek(position)
 
 
 def _reduce(photo: Image.Image, divisor: int) -> Image.Image:
@@ -357,33 +374,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return " ".join(str(error).split()) or type(error).__name__
-
-
-_quiet_lock = threading.Lock()
-_quiet_users = 0
-_quiet_changes = contextlib.ExitStack()
-
-
-@contextlib.contextmanager
-def _pillow_silenced() -> Iterator[None]:
-    """Suppress Pillow's warnings and log while any thread is inside.
-
-    Warning filters and loggers are global: the first thread changes them, the last restores them.
-    A program that has configured logging still gets Pillow's log.
-    """
-    global _quiet_users
-    with _quiet_lock:
-        _quiet_users += 1
-        if _quiet_users == 1:
-            _quiet_changes.enter_context(warnings.catch_warnings())
-            warnings.filterwarnings("ignore", module=r"PIL\.")
-            handler = logging.NullHandler()
-            logging.getLogger("PIL").addHandler(handler)
-            _quiet_changes.callback(logging.getLogger("PIL").removeHandler, handler)
-    try:
-        yield
-    finally:
-        with _quiet_lock:
-            _quiet_users -= 1
-            if _quiet_users == 0:
-                _quiet_changes.close()

@@ -503,6 +503,25 @@ def test_webp_cut_off() -> None:
     assert "cut off" in refusal(content[: len(content) // 2])
 
 
+def test_a_png_file_that_ends_in_zeros_is_not_black(tmp_path: Path) -> None:
+    """As an unfinished download leaves it whose room was taken at the start."""
+    path = tmp_path / "photo.png"
+    content = encoded(photo(200, 200), "PNG")
+    for kept in range(100, len(content) - 12, len(content) // 50):
+        path.write_bytes(content[:kept].ljust(len(content), b"\0"))
+        assert refusal(path).startswith(f"{path} is damaged or cut off")
+
+
+def test_libtiff_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    file = io.BytesIO()
+    photo(200, 200).save(file, "TIFF", compression="tiff_adobe_deflate")
+    content = bytearray(file.getvalue())
+    content[200:220] = b"\xff" * 20
+    assert "damaged or cut off" in refusal(bytes(content))
+    os.write(2, b"not silenced")
+    assert capfd.readouterr() == ("", "not silenced")
+
+
 def test_a_damaged_file_is_refused_by_name(tmp_path: Path) -> None:
     content = bytearray(encoded(photo(), "PNG"))
     data = content.index(b"IDAT") + 4
