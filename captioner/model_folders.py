@@ -52,6 +52,7 @@ def _replace_by(saved: Path) -> None:
             shutil.copyfile(file, temporary)
     remove_folder(saved)
 
+
 MODEL = "model"
 """In a run's folder: the folder of the best model."""
 
@@ -77,7 +78,7 @@ def model_folder(name_or_path: str | os.PathLike[str] = "default") -> Path:
             f"model {str(name_or_path)!r} is neither a folder nor one of the packaged models "
             f"({', '.join(packaged_models()) or 'there are none'})"
         )
-    is_run = (path / MODEL / CONFIG).is_file() and not (path / WEIGHTS).is_file()
+    is_run = (complete_folder(path / MODEL) / CONFIG).is_file() and not (path / WEIGHTS).is_file()
     return path / MODEL if is_run else path
 
 
