@@ -24,6 +24,7 @@ from captioner.progress import progress_bar
 from captioner.runs.annotation_rows import StoredRows, annotation_batches, readable
 from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe, read_recipe
 from captioner.runs.captioning_task import scores_of
+from captioner.runs.feature_extraction import seeded_encoder_of, store_folder
 from captioner.runs.read_sources import read_sources
 from captioner.runs.run_folder import CONFIG
 from captioner.vision.feature_store import FeatureStore
@@ -69,7 +70,7 @@ def main() -> None:
         recipe = read_recipe(run / CONFIG)
         if recipe.encoder.train or recipe.data.format == "shapes":
             raise UserError(f"{run} has no stored features of photos")
-        folder = recipe.features.folder or run / "features"
+        folder = store_folder(recipe, run, seeded_encoder_of(recipe))
         found = measure(recipe, load_model(run / MODEL), FeatureStore(folder / "validation"))
         cells = [f"{value:.3f}" if isinstance(value, float) else str(value) for value in found]
         print(f"| {run.name} | {' | '.join(cells)} |", flush=True)

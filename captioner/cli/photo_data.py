@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from captioner.cli.report import report
 from captioner.cli.shared_options import add_device, add_precision, refuse
 from captioner.errors import UserError
 
@@ -86,5 +87,7 @@ def load_with_photos(
             arguments.split,
             arguments.on_problem or "refuse",
         )
+    if source.note:
+        report(source.note)
     source = source.first(arguments.count or 0)
     return load(arguments.model, arguments.device, arguments.precision), source, []

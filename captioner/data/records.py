@@ -30,7 +30,12 @@ class CaptionedImage:
 
 @dataclass(frozen=True)
 class CaptionSet:
-    """At least one image of a source, in its order, and the problems of the skipped records."""
+    """Images of a source, in its order.
+
+    problems: of the skipped records, of all splits that were read together.
+    note: how the images were chosen, where the source does not say it.
+    """
 
     images: list[CaptionedImage]
     problems: Problems
+    note: str = ""

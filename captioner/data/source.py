@@ -17,7 +17,7 @@ class Source:
 
     captions: of each photo, as text. words: the same, tokenised.
     open_photo: loads the photo of a row.
-    report: the problems of the records; empty if none.
+    report: the problems of the records; empty if none. note: how the photos were chosen; likewise.
     """
 
     image_ids: Sequence[ImageId]
@@ -25,6 +25,7 @@ class Source:
     words: list[list[list[str]]]
     open_photo: Callable[[int], Image.Image]
     report: str = ""
+    note: str = ""
 
     def __len__(self) -> int:
         return len(self.image_ids)
@@ -46,6 +47,7 @@ class Source:
             [self.words[row] for row in rows],
             lambda row: self.open_photo(rows[row]),
             self.report,
+            self.note,
         )
 
     def first(self, count: int) -> Source:

@@ -37,7 +37,7 @@ _PLURALS: dict[ProblemKind, str] = {
     "empty sentence": "empty sentences",
 }
 
-_LISTED_OF_EACH_KIND = 3
+_LISTED_OF_EACH_KIND = 10
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Problems:
     def settle(self) -> None:
         """Under "refuse", raise `UserError` if there is a problem. Call after reading."""
         if self._problems and self.on_problem == "refuse":
-            advice = 'in a config, on_problem "skip" leaves them out'
+            advice = "--on-problem skip, in training --set data.on_problem=skip, leaves them out"
             raise UserError(f"{self.source} has {self._listing()} ({advice})")
 
     def _listing(self) -> str:

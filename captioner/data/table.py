@@ -1,12 +1,14 @@
-"""A table of `image,caption`: CSV or JSONL, one row a caption."""
+"""A table of photos and captions: CSV, TSV or JSONL, one row a caption."""
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,21 @@ from captioner.data.source_problems import OnProblem, Problems
 from captioner.errors import UserError
 from captioner.files import read_text
 
-_COLUMNS = ("image", "caption", "split")
+SUFFIXES = (".csv", ".tsv", ".jsonl")
+
+_COLUMNS = {
+    "image": ("image", "filename", "file_name", "file", "path", "photo"),
+    "caption": ("caption", "text", "comment", "description"),
+    "split": ("split",),
+}
+"""The names of each column, in any case; the first that a table has is taken."""
+
+_SEPARATORS = ",;\t"
+
+TRAIN, VALIDATION = "train", "val"
+"""The splits that are drawn from a table without splits."""
+
+_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -36,40 +52,85 @@ def read_table(
 ) -> CaptionSet:
     """Read a table.
 
-    annotations: a `.csv` file with a header, or a `.jsonl` file with an object a line. Columns are
-        `image`, `caption` and optionally `split`; others are ignored. Duplicate rows are allowed.
+    annotations: a `.csv` or `.tsv` file with a header, separated by commas, semicolons or tabs, or
+        a `.jsonl` file with an object a line. `_COLUMNS` has the names of the columns; others are
+        ignored, and the split is optional. Duplicate rows are allowed.
     images: the folder of relative image paths; None: the folder of the table.
-    split: None: every row.
+    split: None: every row. `train` and `val` of a table without splits are drawn by photo.
     on_problem: see `Problems`.
     check_files: whether the photos must exist.
 
     `image_id` is the path in the table. Raises `UserError` for a missing or ill-formed file and an
     unknown split, and as `CaptionCollector.finish` does.
     """
+    return read_splits(annotations, images, [split], on_problem, check_files)[0]
+
+
+def read_splits(
+    annotations: str | os.PathLike[str],
+    images: str | os.PathLike[str] | None,
+    splits: Sequence[str | None],
+    on_problem: OnProblem = "refuse",
+    check_files: bool = True,
+) -> list[CaptionSet]:
+    """Read several splits of a table as `read_table` does; one error has all their problems."""
     file = Path(annotations)
     folder = file.parent if images is None else Path(images)
     collector = CaptionCollector(f"table {file}", on_problem, check_files)
     text = read_text(file, "table")
-    if file.suffix.lower() == ".csv":
-        rows = _csv_rows(text, file, collector.problems)
-    elif file.suffix.lower() == ".jsonl":
+    if file.suffix.lower() not in SUFFIXES:
+        raise UserError(f"table {file} is none of {', '.join(SUFFIXES)}")
+    if file.suffix.lower() == ".jsonl":
         rows = _jsonl_rows(text, collector.problems)
     else:
-        raise UserError(f"table {file} is neither .csv nor .jsonl")
+        rows = _csv_rows(text, file, collector.problems)
     if check_files:
         require_folder(folder)
-    if split is not None:
-        _require_split(rows, split, file)
+    note = ""
+    if {TRAIN, VALIDATION} & set(splits) and not any(row.split for row in rows):
+        rows, note = _with_drawn_splits(rows, file)
+    for split in splits:
+        if split is not None:
+            _require_split(rows, split, file)
+    split_of: dict[str, str | None] = {}
     for row in rows:
-        image_id, record = str(Path(row.image)), f"line {row.line}"
-        image_record = f"image {image_id} ({record})"
-        if not collector.is_in_split(image_id, row.split, image_record):
+        record = f"line {row.line}"
+        image_record = f"image {row.image} ({record})"
+        if not collector.is_in_split(row.image, row.split, image_record):
             continue
-        if split is None or row.split == split:
-            if not collector.has_image(image_id):
-                collector.add_image(image_id, folder / image_id, image_record)
-            collector.add_caption(image_id, row.caption, record)
-    return collector.finish()
+        if row.split in splits or None in splits:
+            if not collector.has_image(row.image):
+                collector.add_image(row.image, folder / row.image, image_record)
+                split_of[row.image] = row.split
+            collector.add_caption(row.image, row.caption, record)
+    whole = collector.finish()
+    return [
+        CaptionSet(
+            [image for image in whole.images if split in (None, split_of[image.image_id])],
+            whole.problems,
+            note,
+        )
+        for split in splits
+    ]
+
+
+def _with_drawn_splits(rows: list[_Row], file: Path) -> tuple[list[_Row], str]:
+    """The rows with a tenth of the photos for validation, and a sentence that says so.
+
+    At least 20 photos, but at most a quarter, are for validation. They are drawn by a hash of
+    their path, so that most keep their split when others are added.
+    """
+    photos = sorted(
+        {row.image for row in rows},
+        key=lambda image: hashlib.sha256(f"{_SEED} {image}".encode("utf-8", "replace")).digest(),
+    )
+    count = max(len(photos) // 10, min(20, len(photos) // 4))
+    drawn = set(photos[:count])
+    rows = [replace(row, split=VALIDATION if row.image in drawn else TRAIN) for row in rows]
+    return rows, (
+        f"table {file} has no splits: {count:,} of its {len(photos):,} photos, drawn with seed "
+        f"{_SEED}, are the split {VALIDATION}, the others {TRAIN}"
+    )
 
 
 def _require_split(rows: list[_Row], split: str, file: Path) -> None:
@@ -80,20 +141,28 @@ def _require_split(rows: list[_Row], split: str, file: Path) -> None:
 
 
 def _csv_rows(text: str, file: Path, problems: Problems) -> list[_Row]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    separator = max(_SEPARATORS, key=lambda each: len(_columns(_header(text, each))))
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
     rows: list[_Row] = []
     try:
-        header = [name.strip() for name in next(reader, [])]
-        for name in _COLUMNS:
-            if header.count(name) > 1:
-                raise UserError(f'table {file} has the column "{name}" twice')
-            if name not in header and name != "split":
-                raise UserError(f'table {file} has no column "{name}" in its first line')
+        header = next(reader, [])
+        columns = _columns(header)
+        names = [name.strip().lower() for name in header]
+        faults = [
+            f'has no column "{column}" ({", ".join(known)})'
+            for column, known in _COLUMNS.items()
+            if column not in columns and column != "split"
+        ] + [
+            f'has the column "{name}" twice'
+            for name in columns.values()
+            if names.count(name.strip().lower()) > 1
+        ]
+        if faults:
+            raise UserError(f"table {file} {' and '.join(faults)} in its first line")
         line = reader.line_num + 1
         for cells in reader:
             if len(cells) == len(header):
-                row = dict(zip(header, cells, strict=True))
-                _add_row(rows, row, line, problems)
+                _add_row(rows, dict(zip(header, cells, strict=True)), columns, line, problems)
             elif cells:
                 sentence = f"line {line} has {len(cells)} cells, the header {len(header)}"
                 problems.add("ill-formed line", f"line {line}", sentence)
@@ -103,6 +172,23 @@ def _csv_rows(text: str, file: Path, problems: Problems) -> list[_Row]:
             f"table {file} is not valid CSV (line {reader.line_num}: {error})"
         ) from None
     return rows
+
+
+def _header(text: str, separator: str) -> list[str]:
+    try:
+        return next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
+    except csv.Error:
+        return []
+
+
+def _columns(names: Iterable[str]) -> dict[str, str]:
+    """The table's own names of the columns that it has."""
+    own = {name.strip().lower(): name for name in names}
+    found = {
+        column: next((own[name] for name in known if name in own), None)
+        for column, known in _COLUMNS.items()
+    }
+    return {column: name for column, name in found.items() if name is not None}
 
 
 def _jsonl_rows(text: str, problems: Problems) -> list[_Row]:
@@ -116,20 +202,30 @@ def _jsonl_rows(text: str, problems: Problems) -> list[_Row]:
             problems.add("ill-formed line", f"line {line}", f"line {line} is not valid JSON")
             continue
         if isinstance(record, dict):
-            _add_row(rows, record, line, problems)
+            _add_row(rows, record, _columns(record), line, problems)
         else:
             problems.add("ill-formed line", f"line {line}", f"line {line} is not a JSON object")
     return rows
 
 
-def _add_row(rows: list[_Row], record: dict[str, Any], line: int, problems: Problems) -> None:
-    for name in _COLUMNS:
-        value = record.get(name)
-        if name == "split" and value is None:
+def _add_row(
+    rows: list[_Row],
+    record: Mapping[str, Any],
+    columns: Mapping[str, str],
+    line: int,
+    problems: Problems,
+) -> None:
+    values: dict[str, Any] = {
+        column: record.get(columns.get(column, column)) for column in _COLUMNS
+    }
+    for column, value in values.items():
+        if column == "split" and value is None:
             continue
-        if not isinstance(value, str) or (name == "image" and not value.strip()):
-            sentence = f'line {line} has no text in its "{name}"'
+        if not isinstance(value, str) or (column == "image" and not value.strip()):
+            name = columns.get(column, column)
+            sentence = f'line {line} has no text in its "{name.strip()}"'
             problems.add("ill-formed line", f"line {line}", sentence)
             return
-    split = (record.get("split") or "").strip() or None
-    rows.append(_Row(line, record["image"].strip(), record["caption"], split))
+    split = (values["split"] or "").strip() or None
+    image = str(Path(values["image"].strip()))
+    rows.append(_Row(line, image, values["caption"], split))

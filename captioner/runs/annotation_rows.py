@@ -20,6 +20,7 @@ from captioner.runs.feature_extraction import (
     seeded_encoder_of,
     source_stores,
     sources_to_store,
+    store_folder,
     why_unreadable,
 )
 from captioner.runs.feature_workers import fill_with_workers
@@ -57,8 +58,7 @@ def stored_features(
     Raises `UserError` as `StoreWriter` does, and for the first unreadable photo if the recipe
     refuses these.
     """
-    base = recipe.features.folder or folder / "features"
-    stores = source_stores(recipe, base, encoder, sources)
+    stores = source_stores(recipe, store_folder(recipe, folder, encoder), encoder, sources)
     with extraction_progress(list(stores.values()) if rank == 0 else []) as report:
         fill_stores(list(stores.values()), encoder, rank, ranks, local_ranks, report)
     return {name: store.open() for name, store in stores.items()}

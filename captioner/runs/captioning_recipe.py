@@ -44,7 +44,8 @@ class DataConfig(Config):
 
     format: Literal["coco", "karpathy", "flickr8k", "table", "shapes"] = Field(
         description="coco (captions_*.json), karpathy (dataset_*.json), flickr8k (a token file, "
-        "also of Flickr30k), table (.csv or .jsonl), or shapes (generated, no files)"
+        "also of Flickr30k), table (.csv, .tsv or .jsonl, a row a caption; without a split of its "
+        "own its validation photos are drawn), or shapes (generated, no files)"
     )
     annotations: FilePath | None = Field(None, description="the captions")
     images: FilePath | None = Field(None, description="the folder of the photos")
@@ -156,7 +157,9 @@ class FeaturesConfig(Config):
         "cannot be read ends the run",
     )
     folder: FilePath | None = Field(
-        None, description="of the store; by default features in the run's folder; runs may share it"
+        None,
+        description="of the store, which runs may share; by default one in the run's folder, named "
+        "by encoder and preprocessing",
     )
     mirror: bool = Field(
         False, description="store every training photo mirrored too, and train on either at random"

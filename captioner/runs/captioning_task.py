@@ -138,6 +138,8 @@ class CaptioningTask:
     def _encode(self) -> tuple[Vocabulary, CaptionExamples]:
         """The vocabulary and the encoded training captions; prints their numbers."""
         recipe, train = self.recipe, self.sources["train"]
+        if train.note:
+            print(train.note)
         for name, source in (("training", train), ("validation", self.sources["validation"])):
             print(f"{name}: {len(source):,} photos, {sum(map(len, source.captions)):,} captions")
             if source.report:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy
 import torch
@@ -34,6 +37,9 @@ from captioner.vision.weights import IMAGENET, RANDOM, build_encoder
 from captioner.weight_files import write_tensors
 
 _POLL_SECONDS = 0.5
+
+_LOOKED_AT = 1_000
+"""Photos after an unreadable one that are read to report all unreadable ones together."""
 
 
 def encoder_of(recipe: CaptioningRecipe) -> Encoder:
@@ -157,13 +163,37 @@ class SourceStore:
                 photo = self.source.open_photo(row % len(self.source))
             except UserError:
                 if self.recipe.data.on_problem == "refuse":
-                    raise
+                    raise _unreadable_error(self.source, row % len(self.source)) from None
                 unreadable.append(row)
                 photo = Image.new("RGB", (1, 1))
             photos.append(self.recipe.preprocessing(photo))
         pixels = torch.stack(photos)
         flips = torch.tensor([row >= len(self.source) for row in rows])  # (B,)
         return torch.where(flips.view(-1, 1, 1, 1), mirrored(pixels), pixels), unreadable
+
+
+def store_folder(recipe: CaptioningRecipe, run: Path, encoder: Encoder) -> Path:
+    """The recipe's `features.folder`, or by default one in the run's folder.
+
+    The default is named by encoder and preprocessing, so that a store is reused only by its own.
+    """
+    if recipe.features.folder is not None:
+        return recipe.features.folder
+    origin = json.dumps(_origin(recipe, encoder), sort_keys=True)
+    digest = hashlib.sha256(origin.encode()).hexdigest()[:8]
+    return run / "features" / f"{recipe.encoder.name}-{recipe.preprocessing.size}-{digest}"
+
+
+def _origin(recipe: CaptioningRecipe, encoder: Encoder) -> dict[str, dict[str, Any]]:
+    """What determines a photo's annotation vectors, by the names of a store's record."""
+    return {
+        "encoder": {
+            **to_mapping(encoder.config),
+            "weights": encoder.digest(),
+            "precision": recipe.features.precision,
+        },
+        "preprocessing": to_mapping(recipe.preprocessing),
+    }
 
 
 def source_stores(
@@ -173,20 +203,15 @@ def source_stores(
 
     Raises `UserError` as `create_store` does.
     """
-    encoder_record = {
-        **to_mapping(encoder.config),
-        "weights": encoder.digest(),
-        "precision": recipe.features.precision,
-    }
-    preprocessing = to_mapping(recipe.preprocessing)
+    origin = _origin(recipe, encoder)
     rows, columns = encoder.map_shape(recipe.preprocessing.size, recipe.preprocessing.size)
     shape = (rows * columns, encoder.annotation_size)
     stores = {}
     for name, source in sources.items():
         mirror = recipe.features.mirror and name == "train"
         record = StoreRecord(
-            encoder=encoder_record,
-            preprocessing=preprocessing,
+            encoder=origin["encoder"],
+            preprocessing=origin["preprocessing"],
             images=source.names,
             shape=shape,
             mirrored=mirror,
@@ -284,6 +309,18 @@ def why_unreadable(source: Source, row: int) -> str:
     except UserError as error:
         return str(error)
     return f"{source.image_ids[row % len(source)]}, which can be read now"
+
+
+def _unreadable_error(source: Source, first: int) -> UserError:
+    """Names the unreadable photos among row `first` and the `_LOOKED_AT` rows after it."""
+    sentences = []
+    for row in range(first, min(len(source), first + 1 + _LOOKED_AT)):
+        try:
+            source.open_photo(row)
+        except UserError as error:
+            sentences.append(str(error))
+    advice = "--set data.on_problem=skip leaves such photos out"
+    return UserError(f"{'; '.join(sentences)} ({advice})")
 
 
 @torch.no_grad()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -12,8 +11,10 @@ from torch import Tensor
 from captioner.data.archives import unpack_missing
 from captioner.data.examples import caption_words
 from captioner.data.readers import READERS
+from captioner.data.records import CaptionSet
 from captioner.data.shapes import ShapesConfig, ShapesExample, generate
 from captioner.data.source import Source
+from captioner.data.table import read_splits
 from captioner.errors import UserError
 from captioner.runs.captioning_recipe import DataConfig
 from captioner.vision.find_images import find_images
@@ -40,9 +41,14 @@ def read_split(
     if images is None and format != "table":
         raise UserError(f"data format {format!r} needs the folder of the photos")
     captioned = READERS[format](annotations, images, split, on_problem)
+    return _source(captioned, f"{annotations}: there are no captioned images in split {split!r}")
+
+
+def _source(captioned: CaptionSet, refusal: str) -> Source:
+    """The images as a `Source`. Raises `UserError` with this sentence if there are none."""
     paths = [image.path for image in captioned.images]
     if not paths:
-        raise UserError(f"{annotations}: there are no captioned images in split {split!r}")
+        raise UserError(refusal)
     return Source(
         image_ids=[
             image.image_id if image.number is None else image.number for image in captioned.images
@@ -51,6 +57,7 @@ def read_split(
         words=[caption_words(image) for image in captioned.images],
         open_photo=lambda row: load_image(paths[row]),
         report=captioned.problems.summary() if len(captioned.problems) else "",
+        note=captioned.note,
     )
 
 
@@ -66,11 +73,24 @@ def read_sources(data: DataConfig) -> tuple[Source, Source]:
         validation_examples, train_examples = examples[: counts[0]], examples[counts[0] :]
         return shapes_source(train_examples, counts[0]), shapes_source(validation_examples)
     assert data.annotations is not None  # Checked by DataConfig.
-    train = read_split(data.format, data.annotations, data.images, data.train, data.on_problem)
-    validation_file: Path = data.validation_annotations or data.annotations
-    validation = read_split(
-        data.format, validation_file, data.images, data.validation, data.on_problem
-    )
+    splits = (data.train, data.validation)
+    if data.format == "table" and data.validation_annotations is None:
+        captioned = read_splits(data.annotations, data.images, splits, data.on_problem)
+        train, validation = (
+            _source(each, f"{data.annotations}: there are no captioned images in split {split!r}")
+            for each, split in zip(captioned, splits, strict=True)
+        )
+    else:
+        files = (data.annotations, data.validation_annotations or data.annotations)
+        train, validation = (
+            read_split(data.format, file, data.images, split, data.on_problem)
+            for file, split in zip(files, splits, strict=True)
+        )
+        if train.note or validation.note:
+            raise UserError(
+                f"of {files[0]} and {files[1]}, one has no splits: set data.train or "
+                "data.validation to null to read it whole"
+            )
     shared = set(train.names) & set(validation.names)
     if shared:
         raise UserError(

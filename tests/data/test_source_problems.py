@@ -10,7 +10,7 @@ from captioner.errors import UserError
 
 def filled(on_problem: Any) -> Problems:
     problems = Problems("table t.csv", on_problem)
-    for line in range(2, 7):
+    for line in range(2, 14):
         problems.add("empty caption", f"line {line}", f"line {line} has no words")
     problems.add("missing image", "image a", "image a has no file a.jpg")
     return problems
@@ -20,19 +20,20 @@ def test_refuse_ends_in_one_sentence_with_counts_and_the_first_few() -> None:
     with pytest.raises(UserError) as caught:
         filled("refuse").settle()
     assert str(caught.value) == (
-        "table t.csv has 5 empty captions (line 2 has no words; line 3 has no words; "
-        "line 4 has no words; and 2 more), 1 missing image (image a has no file a.jpg) "
-        '(in a config, on_problem "skip" leaves them out)'
+        "table t.csv has 12 empty captions ("
+        + "".join(f"line {line} has no words; " for line in range(2, 12))
+        + "and 2 more), 1 missing image (image a has no file a.jpg) "
+        "(--on-problem skip, in training --set data.on_problem=skip, leaves them out)"
     )
 
 
 def test_skip_goes_on_and_tells_in_its_summary() -> None:
     problems = filled("skip")
     problems.settle()
-    assert problems.counts() == {"empty caption": 5, "missing image": 1}
-    assert len(problems) == 6
+    assert problems.counts() == {"empty caption": 12, "missing image": 1}
+    assert len(problems) == 13
     assert next(iter(problems)) == Problem("empty caption", "line 2", "line 2 has no words")
-    assert problems.summary().startswith("table t.csv: left out 5 empty captions (line 2 has")
+    assert problems.summary().startswith("table t.csv: left out 12 empty captions (line 2 has")
 
 
 def test_without_a_problem_nothing_is_raised() -> None:

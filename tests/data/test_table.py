@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captioner.data.table import read_table
+from captioner.data.table import read_splits, read_table
 from captioner.errors import UserError
 
 ROWS = [("a.jpg", "A dog", "train"), ("b.jpg", "A cat", "val"), ("a.jpg", "A dog", "train")]
@@ -104,12 +104,13 @@ def test_problems_of_a_jsonl_are_counted_and_skipped_or_refused(tmp_path: Path) 
     ("name", "content", "message"),
     [
         ("t.csv", "", 'no column "image"'),
-        ("t.csv", "image,text\na.jpg,x\n", 'no column "caption" in its first line'),
+        ("t.csv", "image,words\na.jpg,x\n", r'no column "caption" \(caption, text, .* first line'),
+        ("t.csv", "a.jpg;x\n", r'no column "image" \(image, .*\) and has no column "caption"'),
         ("t.csv", "image,caption,image\na.jpg,x,y\n", 'has the column "image" twice'),
         ("t.csv", 'image,caption\na.jpg,"x', r"is not valid CSV \(line 2"),
         ("t.csv", "image,caption\n", "no image with a caption is left"),
         ("t.jsonl", "", "no image with a caption is left"),
-        ("t.txt", "image,caption\na.jpg,x\n", r"is neither .csv nor .jsonl"),
+        ("t.txt", "image,caption\na.jpg,x\n", r"is none of .csv, .tsv, .jsonl"),
     ],
 )
 def test_ill_formed_tables_are_refused_by_name(
@@ -121,10 +122,81 @@ def test_ill_formed_tables_are_refused_by_name(
     assert str(file) in str(caught.value)
 
 
-def test_a_split_of_a_table_without_splits_is_refused(tmp_path: Path) -> None:
-    file = table(tmp_path, "t.csv", "image,caption\na.jpg,x\n")
-    with pytest.raises(UserError, match="no split 'train': it has no \"split\" column"):
-        read_table(file, split="train")
+@pytest.mark.parametrize(
+    ("name", "header", "separator"),
+    [
+        ("t.csv", "photo,description", ","),
+        ("t.csv", "ID;Filename;Text", ";"),
+        ("t.tsv", "path\tcomment", "\t"),
+        ("t.tsv", "file , Caption, title", ","),
+        ("t.csv", "caption;note, with a comma;image", ";"),
+    ],
+)
+def test_columns_and_their_separator_are_found_by_usual_names(
+    tmp_path: Path, name: str, header: str, separator: str
+) -> None:
+    columns = [column.strip().lower() for column in header.split(separator)]
+    values = {**dict.fromkeys(("photo", "filename", "path", "file", "image"), "a.jpg")}
+    values |= dict.fromkeys(("description", "text", "comment", "caption"), "A dog")
+    row = separator.join(values.get(column, "else") for column in columns)
+    (image,) = read_table(table(tmp_path, name, f"{header}\n{row}\n")).images
+    assert (image.image_id, image.captions) == ("a.jpg", ("A dog",))
+
+
+def test_usual_names_in_jsonl_may_differ_by_line(tmp_path: Path) -> None:
+    lines = ['{"Photo": "a.jpg", "text": "One"}', '{"file": "a.jpg", "comment": "Two"}', "{}"]
+    read = read_table(table(tmp_path, "t.jsonl", "\n".join(lines)), on_problem="skip")
+    assert read.images[0].captions == ("One", "Two")
+    assert [problem.sentence for problem in read.problems] == ['line 3 has no text in its "image"']
+
+
+def drawn(file: Path) -> dict[str, set[str]]:
+    train, validation = read_splits(file, None, ["train", "val"])
+    assert train.note == validation.note
+    return {
+        name: {image.image_id for image in split.images}
+        for name, split in (("train", train), ("val", validation))
+    }
+
+
+@pytest.mark.parametrize(("photos", "share"), [(8, 2), (100, 20), (300, 30)])
+def test_validation_photos_of_a_table_without_splits_are_drawn(
+    tmp_path: Path, photos: int, share: int
+) -> None:
+    names = [f"{number}.jpg" for number in range(photos)]
+    for name in [*names, "more.jpg"]:
+        (tmp_path / name).touch()
+    rows = [f"{name},{caption}\n" for name in names for caption in ("One", "Two")]
+    file = table(tmp_path, "t.csv", "image,caption\n" + "".join(rows))
+    splits = drawn(file)
+    assert len(splits["val"]) == share
+    assert splits["train"] == set(names) - splits["val"]
+    assert {image.image_id for image in read_table(file, split="val").images} == splits["val"]
+    note = read_table(file, split="train").note
+    assert f"has no splits: {share} of its {photos} photos, drawn with seed 0" in note
+    assert read_table(file).note == ""
+    with pytest.raises(UserError, match="no split 'test'"):
+        read_table(file, split="test")
+    # Other photos, another order: each keeps its split, but for one at most that is crowded out.
+    file.write_text(
+        "caption,image\nNew,more.jpg\n" + "".join(f"x,{name}\n" for name in names[::-1])
+    )
+    assert len(splits["val"] - drawn(file)["val"]) <= 1
+
+
+def test_problems_of_all_splits_are_reported_together(tmp_path: Path) -> None:
+    text = "image,caption,split\ngone.jpg,One,train\na.jpg,,train\n"
+    text += "b.jpg,Two,val\nlost.jpg,x,val\n"
+    with pytest.raises(UserError) as caught:
+        read_splits(table(tmp_path, "t.csv", text + "cut\n"), None, ["train", "val"])
+    for sentence in (
+        "line 6 has 1 cells",
+        "line 3 has no words",
+        "no file",
+        "lost.jpg",
+        "gone.jpg",
+    ):
+        assert sentence in str(caught.value)
 
 
 ANY_TEXT = st.text() | st.lists(st.sampled_from('ab,"\n\r{}:[]')).map("".join)

@@ -239,7 +239,7 @@ def test_annotation_vectors_are_standardised_by_those_of_training_photos(
     folder = train_run(recipe_for(table, decoder=decoder), whole)
     found = captioner.load(folder).decoder.standardisation
     assert found is not None
-    store = FeatureStore(whole / "features" / "train")
+    store = FeatureStore(next(whole.glob("features/vgg11_bn-64-*/train")))
     vectors = store.read(torch.arange(6)).flatten(end_dim=1)
     deviation, mean = torch.std_mean(vectors, dim=0, correction=0)
     torch.testing.assert_close(found.mean, mean, atol=1e-3, rtol=1e-3)
@@ -366,6 +366,10 @@ def test_a_photo_in_both_splits_is_refused(tmp_path: Path) -> None:
     recipe = from_mapping(CaptioningRecipe, {**SMALL, "data": data}, "recipe")
     with pytest.raises(UserError, match=r"a\.png"):
         read_sources(recipe.data)
+    halved = {**data, "train": "train"}
+    recipe = from_mapping(CaptioningRecipe, {**SMALL, "data": halved}, "recipe")
+    with pytest.raises(UserError, match=r"one has no splits: set data\.train"):
+        read_sources(recipe.data)
 
 
 def test_exact_match_counts_whole_captions(table: Path) -> None:
@@ -380,18 +384,32 @@ def test_an_unreadable_photo_is_refused_by_name_or_left_out(
     bad = tmp_path / "photos" / "2.png"
     good = bad.read_bytes()
     bad.write_bytes(good[:40])
-    with pytest.raises(UserError, match=r"2\.png"):
+    also_bad = tmp_path / "photos" / "4.png"
+    also_good = also_bad.read_bytes()
+    also_bad.write_bytes(b"")
+    with pytest.raises(UserError, match=r"2\.png.*; .*4\.png is empty .*on_problem=skip"):
         train_run(recipe_for(table), tmp_path / "refused")
     skipping = recipe_for(table, data={**data_of(table), "on_problem": "skip"})
     train_run(skipping, tmp_path / "skipped")
     printed = capsys.readouterr().out
-    assert "1 photos could not be read" in printed
+    assert "2 photos could not be read" in printed
     assert "2.png" in printed
-    store = FeatureStore(tmp_path / "skipped" / "features" / "train")
-    assert [store.record.images[row] for row in store.unreadable] == ["2.png"]
+    store = FeatureStore(next(tmp_path.glob("skipped/features/*/train")))
+    assert [store.record.images[row] for row in sorted(store.unreadable)] == ["2.png", "4.png"]
     # Repaired, the refused run goes on with what it had.
     bad.write_bytes(good)
+    also_bad.write_bytes(also_good)
     train_run(recipe_for(table), tmp_path / "refused", resume=True)
+
+
+def test_the_default_store_is_of_one_encoder_and_preprocessing(table: Path, tmp_path: Path) -> None:
+    """So that a run begun anew in the folder of another that was stopped early has its own."""
+    narrow = {**SMALL["encoder"], "width": 0.1}  # type: ignore[dict-item]
+    for changes in ({}, {"encoder": narrow}, {"preprocessing": {"size": 96, "resize": "squash"}}):
+        train_run(recipe_for(table, **changes), tmp_path / "run")
+        (tmp_path / "run" / "last.safetensors").unlink()
+    names = sorted(folder.name[:-8] for folder in (tmp_path / "run" / "features").iterdir())
+    assert names == ["vgg11_bn-64-", "vgg11_bn-64-", "vgg11_bn-96-"]
 
 
 def test_a_store_made_by_a_run_that_skipped_is_refused_to_one_that_does_not(
