@@ -94,13 +94,18 @@ def caption_photos(
             yield item if isinstance(item, Failed) else Captioned(*item, next(captions))
 
 
-def named_photos(paths: Iterable[str], sufficient_side: int | None = None) -> list[NamedPhoto]:
+def named_photos(
+    paths: Iterable[str], sufficient_side: int | None = None, standard_input: bytes | None = None
+) -> list[NamedPhoto]:
     """Photo files for `caption_photos`, named by their paths.
 
-    sufficient_side: for `load_image`.
+    sufficient_side: for `load_image`. standard_input: the content of the photo `-`.
     """
     load = partial(load_image, sufficient_side=sufficient_side)
-    return [(path, partial(load, path)) for path in paths]
+    given = {}
+    if standard_input is not None:
+        given["-"] = partial(load, standard_input, name="standard input")
+    return [(path, given.get(path, partial(load, path))) for path in paths]
 
 
 def photo_paths(paths: Sequence[str]) -> tuple[list[str], list[Failed]]:

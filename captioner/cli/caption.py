@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 
 from captioner.cli.report import report
@@ -26,7 +27,7 @@ Captions photos. Every word has an attention map, which can be drawn.
   captioner caption photos/ 'more/*.png' --csv out.csv --html page.html
   find . -name '*.jpg' | captioner caption - --json -   to standard output
 
---n-best shows scores and log-probabilities; a low confidence is "not sure".
+- is standard input, a photo or a list of names. Low confidence is "not sure".
 An unreadable photo is skipped: exit code 2. Ctrl-C keeps finished captions.
 """
 
@@ -39,7 +40,7 @@ def add_command(commands: Commands) -> None:
         "paths",
         nargs="*",
         metavar="PATH",
-        help="photos, folders, patterns in quotes, - for stdin",
+        help="photos, folders, patterns in quotes, or -",
     )
     parser.add_argument(
         "--demo", action="store_true", help="caption a photo that is on every machine"
@@ -60,6 +61,12 @@ def add_command(commands: Commands) -> None:
     )
     add_search(parser, SearchOptions)
     out = parser.add_argument_group("output")
+    parser.add_argument(
+        "-0",
+        "--null",
+        action="store_true",
+        help="names read from - and lines printed end in NUL",
+    )
     lines = out.add_mutually_exclusive_group()
     lines.add_argument("--format", metavar="TEXT", help="of a line, such as '{path}\\t{caption}'")
     lines.add_argument("--quiet", action="store_true", help="print nothing but errors")
@@ -84,9 +91,13 @@ def add_command(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Caption the photos; 2 if one failed."""
     paths = list(arguments.paths)
+    given = None
     if "-" in paths:
-        place = paths.index("-")
-        paths[place : place + 1] = _standard_input()
+        given = _standard_input()
+        if arguments.null or not _is_photo(given):
+            place = paths.index("-")
+            paths[place : place + 1] = _names(given, "\0" if arguments.null else "\n")
+            given = None
     if arguments.demo:
         from captioner.demo import demo_photo
 
@@ -121,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
     lines = None
     if not (arguments.quiet or outputs.takes_standard_output):
         is_alone = len(photos) + len(failures) == 1
-        lines = CaptionLines(is_alone, arguments.format, ends_with_null=False)
+        lines = CaptionLines(is_alone, arguments.format, arguments.null)
     for failure in failures:
         report(failure.reason)
     if not photos:
@@ -132,7 +143,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     model = load(arguments.model, arguments.device, arguments.precision)
     search = search_options(arguments, model.search)
-    named = named_photos(photos, max(model.preprocessing.sufficient_side, outputs.drawn_side))
+    side = max(model.preprocessing.sufficient_side, outputs.drawn_side)
+    named = named_photos(photos, side, given)
     try:
         batches = caption_photos(
             model, named, search, arguments.batch_size, drawn_side=outputs.drawn_side
@@ -158,9 +170,23 @@ def run(arguments: argparse.Namespace) -> int:
     return 2 if failures else 0
 
 
-def _standard_input() -> list[str]:
-    """The lines of standard input, one path each; file names need not be UTF-8."""
-    binary = getattr(sys.stdin, "buffer", None)
-    text = sys.stdin.read() if binary is None else os.fsdecode(binary.read())
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    return [line for line in lines if line.strip()]
+def _standard_input() -> bytes:
+    if sys.stdin is None:
+        raise UserError("standard input is closed: there is nothing to read for -")
+    return sys.stdin.buffer.read()
+
+
+def _is_photo(content: bytes) -> bool:
+    """Whether it is a photo, not a list of names: no name holds a NUL, which nearly all photos do.
+
+    The rest are Netpbm's, with width and height at their start.
+    """
+    return b"\0" in content or re.match(rb"P[1-6]\s+\d+\s+\d+\s", content) is not None
+
+
+def _names(content: bytes, separator: str) -> list[str]:
+    """The paths of a list; file names need not be UTF-8."""
+    names = os.fsdecode(content).split(separator)
+    if separator == "\n":
+        names = [name.removesuffix("\r") for name in names]
+    return [name for name in names if name.strip()]

@@ -274,12 +274,12 @@ def _unique_names(paths: Sequence[str]) -> dict[str, list[str]]:
     """The file stem of every path, shortened, and numbered where photos share it.
 
     Names that differ in case alone count as shared, as on many file systems. A path given twice
-    has two names.
+    has two names. `-` is standard input.
     """
     taken: set[str] = set()
     names: dict[str, list[str]] = {}
     for path in paths:
-        stem = Path(path).stem
+        stem = "standard_input" if path == "-" else Path(path).stem
         while len(stem.encode("utf-8", "surrogatepass")) > _LONGEST_NAME:
             stem = stem[:-1]
         name, number = stem, 2

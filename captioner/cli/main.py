@@ -23,7 +23,7 @@ from captioner.cli import (
     translation_scores,
 )
 from captioner.cli.program import run_program
-from captioner.cli.shared_options import HelpFormatter
+from captioner.cli.shared_options import CommandParser, HelpFormatter
 
 DESCRIPTION = """\
 Captions photos and shows, for every word, where the model attended.
@@ -45,7 +45,9 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"captioner {captioner.__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, parser_class=CommandParser
+    )
     for module in (
         caption,
         translate,

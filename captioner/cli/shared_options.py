@@ -27,6 +27,21 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=30, width=width)
 
 
+class CommandParser(argparse.ArgumentParser):
+    """A command's parser: its errors show its own usage, and PATHs may stand between options."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, or end the program for arguments that are not known."""
+        parsed, rest = super().parse_known_args(args, namespace)
+        end = rest.index("--") if "--" in rest else len(rest)
+        unknown = any(word.startswith("-") and word != "-" for word in rest[:end])
+        if rest and (unknown or not hasattr(parsed, "paths")):
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        if rest:  # argparse fills PATH ... once.
+            parsed.paths += rest[:end] + rest[end + 1 :]
+        return parsed, []
+
+
 def add_parser(
     commands: Commands, name: str, summary: str, description: str
 ) -> argparse.ArgumentParser:

@@ -101,18 +101,15 @@ def test_examples_in_the_help_are_valid(command: str) -> None:
     parser = build_parser()
     (commands,) = (each for each in parser._actions if isinstance(each.choices, dict))
     own = commands.choices[command]
-    text = own.description.replace("\\\n", " ")
+    text = re.sub(r"\\\n *", "", own.description)
     examples = [
         line.split("|")[-1] for line in text.splitlines() if f"captioner {command} " in line
     ]
     assert examples
     for example in examples:
-        words = example.split("  ")
-        line = " ".join(part for part in words if part.strip())
-        arguments = line.split("captioner ", 1)[1].split()
-        # A comment behind an example is prose; it begins where the example's words end.
-        known, _ = parser.parse_known_args(arguments)
-        assert known.run is own.get_default("run")
+        line = example.strip().split("  ")[0]  # Behind it may be a comment.
+        arguments = line.split("captioner ", 1)[1].partition(" >")[0].split()
+        assert parser.parse_args(arguments).run is own.get_default("run")
 
 
 def test_a_photo_is_captioned(
@@ -155,7 +152,8 @@ def test_a_list_on_standard_input(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     photos = [save_photo(tmp_path / f"{n} with spaces.png", n) for n in range(2)]
-    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{photo}\n" for photo in photos)))
+    given = "".join(f"{photo}\n" for photo in photos).encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
     assert main(["caption", "-", "--model", str(tiny_model)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(": ")[0] for line in lines] == [str(photo) for photo in photos]

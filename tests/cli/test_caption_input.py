@@ -1,0 +1,134 @@
+"""What `captioner caption` reads: photos and names on standard input, options between photos."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from samples import save_photo
+
+from captioner.cli.main import main
+
+Output = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture
+def folder(tiny_model: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
+    """A working folder with a model and two photos."""
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(("a.png", "b.png")):
+        save_photo(tmp_path / name, number)
+    return tmp_path
+
+
+def give(content: bytes, monkeypatch: Patch) -> None:
+    """Put bytes on standard input."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "gif", "webp", "bmp", "tif", "jp2", "ppm"])
+def test_a_photo_on_standard_input_is_captioned(
+    suffix: str, folder: Path, monkeypatch: Patch, capsys: Output
+) -> None:
+    path = Path(f"photo.{suffix}")
+    save_photo(path)
+    assert main(["caption", str(path), "--model", "tiny-model"]) == 0
+    give(path.read_bytes(), monkeypatch)
+    assert main(["caption", "-", "--model", "tiny-model", "--words", "maps"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second
+    assert list(Path("maps").iterdir())
+
+
+def test_a_photo_without_a_zero_byte_is_a_photo(
+    folder: Path, monkeypatch: Patch, capsys: Output
+) -> None:
+    for content in (b"P2\n2 2 255\n9 8 7 6\n", b"P6\n2 2\n255\n" + b"\xff" * 12):
+        give(content, monkeypatch)
+        assert main(["caption", "-", "--model", "tiny-model"]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_a_photo_on_standard_input_stands_among_others(
+    folder: Path, monkeypatch: Patch, capsys: Output
+) -> None:
+    command = ["caption", "b.png", "-", "--model", "tiny-model", "--json", "o.json"]
+    give(Path("a.png").read_bytes(), monkeypatch)
+    assert main([*command, "--overlay", "maps/"]) == 0
+    assert [line.split(": ")[0] for line in capsys.readouterr().out.splitlines()] == ["b.png", "-"]
+    assert [record["image"] for record in json.loads(Path("o.json").read_text())] == ["b.png", "-"]
+    assert {path.name for path in Path("maps").iterdir()} == {"b.png", "standard_input.png"}
+    give(Path("a.png").read_bytes()[:60], monkeypatch)
+    assert main(command) == 2
+    assert capsys.readouterr().err.startswith("captioner: standard input is ")
+
+
+def test_a_list_of_names_stays_a_list(folder: Path, monkeypatch: Patch, capsys: Output) -> None:
+    Path("BM a.png").symlink_to("a.png")
+    Path("P5 b.png").symlink_to("b.png")
+    give(b"BM a.png\r\n\nP5 b.png\n", monkeypatch)
+    command = ["caption", "-", "--model", "tiny-model", "--format", "{path}"]
+    assert main(command) == 0
+    assert capsys.readouterr().out == "BM a.png\nP5 b.png\n"
+
+
+def test_closed_standard_input_is_a_sentence(
+    folder: Path, monkeypatch: Patch, capsys: Output
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["caption", "-", "--model", "tiny-model"]) == 2
+    assert "standard input is closed" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes on Linux alone")
+def test_names_and_lines_end_in_nul(folder: Path) -> None:
+    names = [b"new\nline.png", b"caf\xe9.png"]
+    for name in names:
+        Path(os.fsdecode(name)).symlink_to("a.png")
+    run = subprocess.run(
+        [
+            *(sys.executable, "-m", "captioner", "caption", "-0", "-"),
+            *("--model", "tiny-model", "--json", "o.json"),
+        ],
+        input=b"".join(name + b"\0" for name in names),
+        capture_output=True,
+    )
+    assert (run.returncode, run.stderr) == (0, b"")
+    *lines, end = run.stdout.split(b"\0")
+    assert end == b""
+    records = json.loads(Path("o.json").read_text())
+    captions = [record["caption"].encode() for record in records]
+    assert lines == [b"%s: %s" % pair for pair in zip(names, captions, strict=True)]
+
+
+def test_options_may_stand_between_photos(folder: Path, capsys: Output) -> None:
+    command = ["caption", "a.png", "--model", "tiny-model", "b.png", "--beam", "2"]
+    assert main([*command, "--format", "{path}", "a.png", "--", "--b.png"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "a.png\nb.png\na.png\n"
+    assert "--b.png does not exist" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["caption", "a.jpg", "--bean", "3", "b.jpg"], "unrecognized arguments: --bean 3"),
+        (["caption", "a.jpg", "--beam"], "argument --beam: expected one argument"),
+        (["translate", "a.txt", "b.txt"], "unrecognized arguments: b.txt"),
+    ],
+)
+def test_an_unknown_option_shows_the_usage_of_its_command(
+    arguments: list[str], said: str, capsys: Output
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    usage, error = capsys.readouterr().err.splitlines()
+    assert usage.startswith(f"usage: captioner {arguments[0]} [")
+    assert said in error
