@@ -2,28 +2,45 @@
 
     import captioner
     model = captioner.load()
-    caption = model.caption(["photo.jpg"])[0]
+    caption = model.caption("photo.jpg")
     print(caption.text, caption.attention.shape)
+    caption.overlay("maps.png")
 
 Nothing heavy is imported until it is used.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from captioner.errors import UserError
 
 if TYPE_CHECKING:
-    from captioner.caption import Caption, Captioner
+    from captioner.caption import Caption, Captioner, Failed
     from captioner.decoding import SearchOptions
     from captioner.models import load, load_translator
     from captioner.translate import Translation, TranslationSearch, Translator
 
 __version__ = "0.1.0"
+
+_MODULES = {
+    "Caption": "caption",
+    "Captioner": "caption",
+    "Failed": "caption",
+    "SearchOptions": "decoding",
+    "Translation": "translate",
+    "TranslationSearch": "translate",
+    "Translator": "translate",
+    "load": "models",
+    "load_translator": "models",
+}
+"""The module of every name that is imported when it is first used."""
+
 __all__ = [
     "Caption",
     "Captioner",
+    "Failed",
     "SearchOptions",
     "Translation",
     "TranslationSearch",
@@ -35,24 +52,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("load", "load_translator"):
-        from captioner import models
-
-        return getattr(models, name)
-    if name in ("Caption", "Captioner"):
-        from captioner import caption
-
-        return getattr(caption, name)
-    if name == "SearchOptions":
-        from captioner import decoding
-
-        return getattr(decoding, name)
-    if name in ("Translation", "TranslationSearch", "Translator"):
-        from captioner import translate
-
-        return getattr(translate, name)
+    if name in _MODULES:
+        return getattr(import_module(f"captioner.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'captioner' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__version__"])

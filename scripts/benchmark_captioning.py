@@ -96,7 +96,7 @@ def time_encoders(photos: list[Path]) -> None:
 
 def caption_whole(model: Captioner, content: bytes) -> list[Caption]:
     """Caption a file that is decoded to all its pixels."""
-    return model.caption_loaded([load_image(content)])
+    return model.caption([load_image(content)])
 
 
 def time_large_photos(photos: list[Path]) -> None:

@@ -12,9 +12,12 @@ from captioner.errors import UserError
 from captioner.model_folders import model_folder
 
 
-def test_the_package_lists_what_it_has() -> None:
-    wanted = {"load", "Caption", "Captioner", "SearchOptions", "UserError"}
-    assert wanted | {"load_translator", "Translator", "Translation"} <= set(dir(captioner))
+def test_the_package_lists_what_is_for_users() -> None:
+    assert dir(captioner) == sorted({*captioner.__all__, "__version__"})
+    assert {"load", "Caption", "Failed", "SearchOptions", "load_translator"} < set(dir(captioner))
+    assert all(hasattr(captioner, name) for name in dir(captioner))
+    with pytest.raises(AttributeError, match="no attribute 'lod'"):
+        captioner.lod  # noqa: B018
 
 
 def test_a_device_may_be_left_to_the_machine(
@@ -36,6 +39,8 @@ def test_a_translator_is_found_by_name_or_folder(
     packaged = captioner.load_translator(device="auto")
     folder = Path(captioner.__file__).parent / "models" / "english_german"
     found = captioner.load_translator(folder, torch.device("cpu"))
+    assert repr(found).startswith("Translator(Transformer, ")
+    assert "\n" not in repr(found)
     assert found.config == packaged.config
     assert found.target == packaged.target
     with pytest.raises(UserError, match="not the config of a translation model"):

@@ -1,5 +1,6 @@
 """Show, Attend and Tell: the decoder, its objectives, and the captioner a user holds."""
 
+from captioner.caption.caption_photos import Failed
 from captioner.caption.captioner import Captioner
 from captioner.caption.captioner_folder import load_model, save_model
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
@@ -15,6 +16,7 @@ __all__ = [
     "CaptioningBatch",
     "CaptioningLoss",
     "DecoderConfig",
+    "Failed",
     "HardAttentionLoss",
     "ObjectiveConfig",
     "Reward",

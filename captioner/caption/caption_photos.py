@@ -8,16 +8,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import torch
 from PIL import Image
 
-from captioner.caption.captioner import Captioner
 from captioner.caption.written_caption import Caption
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.vision.find_images import find_images
 from captioner.vision.images import load_image, original_size, shrink
+
+if TYPE_CHECKING:
+    from captioner.caption.captioner import Captioner
 
 NamedPhoto = tuple[str, Callable[[], Image.Image]]
 """A photo's name and the function that loads it or raises `UserError`."""
@@ -27,20 +30,16 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Captioned:
-    """A photo and its caption; the photo may have fewer pixels than its file."""
+    """A photo's name and its caption, whose `photo` may have fewer pixels than the file."""
 
     name: str
-    photo: Image.Image
     caption: Caption
 
     @property
-    def drawn_region(self) -> tuple[float, float, float, float]:
-        """The caption's region in pixels of `photo`, for drawing."""
-        assert self.caption.region is not None  # Every caption of a photo has one.
-        left, top, right, bottom = self.caption.region
-        width, height = original_size(self.photo)
-        across, down = self.photo.width / width, self.photo.height / height
-        return left * across, top * down, right * across, bottom * down
+    def photo(self) -> Image.Image:
+        """The decoded photo."""
+        assert isinstance(self.caption.photo, Image.Image)  # `caption_photos` sets it.
+        return self.caption.photo
 
 
 @dataclass(frozen=True)
@@ -65,15 +64,27 @@ def caption_photos(
         the search's seed for all batches.
     drawn_side: pixels of the longer side that are needed of the photos in the results, whose pixels
         are otherwise in memory for a whole batch; None: all.
-    Raises `UserError` for a batch size below 1.
+    Raises `UserError`, before it reads any photo, for a batch size below 1.
     """
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} is not at least 1")
-    generator = generator or (search or captioner.search).generator()
-    remaining = iter(photos)
-    while batch := list(islice(remaining, batch_size)):
+    search = search or captioner.search
+    return _batches(
+        captioner, iter(photos), search, batch_size, generator or search.generator(), drawn_side
+    )
+
+
+def _batches(
+    captioner: Captioner,
+    photos: Iterator[NamedPhoto],
+    search: SearchOptions,
+    batch_size: int,
+    generator: torch.Generator,
+    drawn_side: int | None,
+) -> Iterator[Captioned | Failed]:
+    while batch := list(islice(photos, batch_size)):
         loaded: list[Failed | tuple[str, Image.Image]] = []
-        pixels, sizes = [], []
+        pixels = []
         for name, load in batch:
             try:
                 photo = load()
@@ -86,12 +97,17 @@ def caption_photos(
             else:
                 loaded.append((name, kept))
                 pixels.append(preprocessed)
-                sizes.append(original_size(photo))
         captions: Iterator[Caption] = iter(())
         if pixels:
-            captions = iter(captioner.caption_pixels(torch.stack(pixels), sizes, search, generator))
+            annotations = captioner.encode(torch.stack(pixels))  # (B, L, D)
+            captions = iter(captioner.caption_annotations(annotations, search, generator))
         for item in loaded:
-            yield item if isinstance(item, Failed) else Captioned(*item, next(captions))
+            if isinstance(item, Failed):
+                yield item
+            else:
+                name, photo = item
+                region = captioner.preprocessing.region(*original_size(photo))
+                yield Captioned(name, next(captions).of_photo(photo, region))
 
 
 def named_photos(

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from functools import partial
+from itertools import tee
+from typing import Any, Literal, overload
 
 import torch
 from PIL import Image
 from torch import Tensor
 
 from captioner import cpu
+from captioner.caption.caption_photos import Captioned, Failed, NamedPhoto, caption_photos
 from captioner.caption.confidence import Confidence
 from captioner.caption.decoder import ShowAttendTellDecoder
-from captioner.caption.written_caption import Caption, sentence
+from captioner.caption.written_caption import DRAWN_SIDE, Caption, sentence
 from captioner.decoding import Hypothesis, LengthNormalisation, SearchOptions, decode
 from captioner.errors import UserError
 from captioner.text.function_words import FUNCTION_WORDS
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import Encoder
-from captioner.vision.images import ImageSource, load_image, original_size
+from captioner.vision.images import ImageSource, image_name, load_image, original_size
 from captioner.vision.preprocessing import Preprocessing
 
 
-@dataclass
+@dataclass(repr=False)
 class Captioner:
     """Encoder, decoder, vocabulary and preprocessing; see `captioner.load`.
 
@@ -63,6 +66,13 @@ class Captioner:
         self.encoder.eval()
         self.decoder.eval()
 
+    def __repr__(self) -> str:
+        rows, columns = self.map_shape
+        return (
+            f"Captioner({self.encoder.config.name}, {len(self.vocabulary):,} words, "
+            f"maps of {rows}x{columns}, on {self.device})"
+        )
+
     @property
     def map_shape(self) -> tuple[int, int]:
         """Rows and columns of an attention map."""
@@ -87,62 +97,65 @@ class Captioner:
         self.encoder = self.encoder.fold_batch_norm().to(precision)
         return self
 
+    @overload
+    def caption(
+        self, photos: Any, *, on_error: Literal["skip"], batch_size: int = 16, **search: Any
+    ) -> Any: ...
+
+    @overload
+    def caption(self, photos: ImageSource, *, batch_size: int = 16, **search: Any) -> Caption: ...
+
+    @overload
+    def caption(
+        self, photos: Iterator[ImageSource], *, batch_size: int = 16, **search: Any
+    ) -> Iterator[Caption]: ...
+
+    @overload
+    def caption(
+        self, photos: Iterable[ImageSource], *, batch_size: int = 16, **search: Any
+    ) -> list[Caption]: ...
+
     def caption(
         self,
-        images: Iterable[ImageSource],
-        search: SearchOptions | None = None,
+        photos: Any,
+        *,
+        on_error: Literal["raise", "skip"] = "raise",
         batch_size: int = 16,
-        generator: torch.Generator | None = None,
-    ) -> list[Caption]:
-        """Caption photos, in order.
+        **search: Any,
+    ) -> Any:
+        """Caption a photo, or photos in order.
 
-        images: paths, contents of files, binary files or Pillow images; consumed batch by batch.
-        search: by default the model's own. generator: of sampling; by default a new one from the
-            search's seed.
-        Raises `UserError` for the first photo that cannot be read.
+        photos: one photo gives one caption, a list or other collection gives a list, and an
+            iterator (such as a generator) gives an iterator, which reads it batch by batch. A photo
+            is a path, the content of a file, a binary file, a Pillow image, a NumPy array (H, W, 3)
+            or a tensor (3, H, W) of uint8 or of floats in [0, 1].
+        on_error: `raise` raises `UserError` for a photo that cannot be read; `skip` gives a
+            `Failed` with the reason in place of its caption.
+        search: fields of `SearchOptions`, such as `beam=10` or `n_best=3`, over the model's own.
+
+        Raises `UserError` as `SearchOptions.override` does, and for a batch size below 1.
         """
-        if isinstance(images, (str, bytes, os.PathLike, Image.Image)) or hasattr(images, "read"):
-            raise TypeError("caption() takes a list of photos; put the one photo in a list")
-        if batch_size < 1:
-            raise UserError(f"batch size {batch_size} is not at least 1")
-        generator = generator or (self.search if search is None else search).generator()
-        captions: list[Caption] = []
-        numbered = enumerate(images, start=1)
-        while batch := list(islice(numbered, batch_size)):
-            pixels, sizes = [], []
-            for number, image in batch:
-                side = self.preprocessing.sufficient_side
-                photo = load_image(image, name=_name(image, number), sufficient_side=side)
-                pixels.append(self.preprocessing(photo))
-                sizes.append(original_size(photo))
-            captions += self.caption_pixels(torch.stack(pixels), sizes, search, generator)
-        return captions
+        if on_error not in ("raise", "skip"):
+            raise UserError(f"on_error {on_error!r} is neither 'raise' nor 'skip'")
+        one = _is_one_photo(photos)
+        sources, again = tee([photos] if one else photos)
+        items = caption_photos(
+            self,
+            (self._named(source, None if one else n) for n, source in enumerate(sources, start=1)),
+            self.search.override(**search),
+            batch_size,
+            drawn_side=DRAWN_SIDE,
+        )
+        captions = map(partial(_kept_or_raised, on_error=on_error), again, items)
+        if one:
+            return next(captions)
+        return captions if isinstance(photos, Iterator) else list(captions)
 
-    def caption_loaded(
-        self,
-        photos: Sequence[Image.Image],
-        search: SearchOptions | None = None,
-        generator: torch.Generator | None = None,
-    ) -> list[Caption]:
-        """Caption one batch of photos from `load_image`; see `caption`."""
-        if not photos:
-            return []
-        sizes = [original_size(photo) for photo in photos]
-        return self.caption_pixels(self.preprocessing.batch(photos), sizes, search, generator)
-
-    def caption_pixels(
-        self,
-        pixels: Tensor,
-        sizes: Sequence[tuple[int, int]],
-        search: SearchOptions | None = None,
-        generator: torch.Generator | None = None,
-    ) -> list[Caption]:
-        """Caption one batch of preprocessed photos (B, 3, size, size); see `caption`.
-
-        sizes: width and height of each photo, for `Caption.region`.
-        """
-        regions = [self.preprocessing.region(*size) for size in sizes]
-        return self.caption_annotations(self.encode(pixels), search, regions, generator)
+    def _named(self, source: ImageSource, number: int | None) -> NamedPhoto:
+        """A photo for `caption_photos`. number: its place in the list, if it is in one."""
+        name = image_name(source, "the image" if number is None else f"image {number} of the list")
+        side = self.preprocessing.sufficient_side
+        return name, partial(load_image, source, name=name, sufficient_side=side)
 
     def annotations(self, photos: Sequence[Image.Image]) -> Tensor:
         """Photos from `load_image` -> annotation vectors (B, L, D) on the device."""
@@ -161,12 +174,11 @@ class Captioner:
         self,
         annotations: Tensor,
         search: SearchOptions | None = None,
-        regions: Sequence[tuple[float, float, float, float] | None] | None = None,
         generator: torch.Generator | None = None,
     ) -> list[Caption]:
         """Annotation vectors (B, L, D) -> captions, in order.
 
-        regions: the `Caption.region` of each photo. generator: as for `caption`.
+        search: in place of the model's own. generator: as for `caption`.
         """
         options = self.search if search is None else search
         vocabulary = self.vocabulary
@@ -185,8 +197,7 @@ class Captioner:
         unusual = self.confidence.unusualness(annotations) if self.confidence else []
         captions = []
         for index, hypotheses in enumerate(results):
-            region = None if regions is None else regions[index]
-            n_best = [self._caption(h, region) for h in hypotheses[: options.n_best]]
+            n_best = [self._caption(each) for each in hypotheses[: options.n_best]]
             if self.confidence is not None:
                 n_best = self.confidence.judge(n_best, unusual[index])
             captions.append(replace(n_best[0], alternatives=tuple(n_best[1:])))
@@ -209,22 +220,21 @@ class Captioner:
         """
         if not photos and not sentences:
             return []
-        regions = [self.preprocessing.region(*original_size(photo)) for photo in photos]
-        return self.teacher_forced_annotations(
-            self.annotations(photos), sentences, regions, allow_unknown
-        )
+        forced = self.teacher_forced_annotations(self.annotations(photos), sentences, allow_unknown)
+        return [
+            caption.of_photo(photo, self.preprocessing.region(*original_size(photo)))
+            for caption, photo in zip(forced, photos, strict=True)
+        ]
 
     @torch.no_grad()
     def teacher_forced_annotations(
         self,
         annotations: Tensor,
         sentences: Sequence[str | Sequence[str]],
-        regions: Sequence[tuple[float, float, float, float] | None] | None = None,
         allow_unknown: bool = False,
     ) -> list[Caption]:
         """Annotation vectors (B, L, D) and a sentence for each -> captions by teacher forcing.
 
-        regions: the `Caption.region` of each photo.
         allow_unknown: feed and score the unknown-word token for words that the vocabulary lacks, as
             in training, instead of refusing them; `Caption.words` keeps the words.
         Raises `UserError` as `teacher_forced` does.
@@ -251,7 +261,6 @@ class Captioner:
                 words,
                 terms[row, : len(words) + 1].tolist(),
                 weights[row, : len(words)],
-                None if regions is None else regions[row],
             )
             for row, words in enumerate(captions)
         ]
@@ -264,23 +273,16 @@ class Captioner:
                         f"the model's vocabulary lacks {word!r}, a word of {sentence(words)!r}"
                     )
 
-    def _caption(
-        self, hypothesis: Hypothesis, region: tuple[float, float, float, float] | None
-    ) -> Caption:
+    def _caption(self, hypothesis: Hypothesis) -> Caption:
         caption = self._with_maps(
             [self.vocabulary.words[token] for token in hypothesis.tokens],
             hypothesis.token_log_probabilities,
             hypothesis.attention,
-            region,
         )
         return replace(caption, score=hypothesis.score)
 
     def _with_maps(
-        self,
-        words: Sequence[str],
-        log_probabilities: Sequence[float],
-        attention: Tensor,
-        region: tuple[float, float, float, float] | None,
+        self, words: Sequence[str], log_probabilities: Sequence[float], attention: Tensor
     ) -> Caption:
         """T words, T + 1 log-probabilities (the end's last), maps (T, L) -> a caption."""
         return Caption(
@@ -289,13 +291,25 @@ class Captioner:
             log_probability=sum(log_probabilities),
             word_log_probabilities=tuple(log_probabilities[: len(words)]),
             attention=attention.view(-1, *self.map_shape),  # (T, rows, columns)
-            region=region,
         )
 
 
-def _name(photo: ImageSource, number: int) -> str | None:
-    """The name in errors of a photo without its own: its number in the list."""
-    if isinstance(photo, (str, os.PathLike)):
-        return None
-    has_name = getattr(photo, "name", None) or getattr(photo, "filename", None)
-    return None if has_name else f"image {number} of the list"
+def _is_one_photo(photos: Any) -> bool:
+    """Whether it is a photo, not photos; what is neither is one, for `load_image` to refuse."""
+    if isinstance(photos, (str, bytes, bytearray, memoryview, os.PathLike, Image.Image)):
+        return True
+    if hasattr(photos, "dtype"):  # An array of one dimension holds paths, one of four is a batch.
+        return len(photos.shape) in (0, 2, 3)
+    return hasattr(photos, "read") or not isinstance(photos, Iterable)
+
+
+def _kept_or_raised(source: ImageSource, item: Captioned | Failed, on_error: str) -> Any:
+    """The caption, or the failure; a path and the content of a file are kept, for drawing."""
+    if isinstance(item, Failed):
+        if on_error == "raise":
+            raise UserError(item.reason)
+        return item
+    caption = item.caption
+    if isinstance(source, (str, os.PathLike, bytes)) and caption.region is not None:
+        return caption.of_photo(source, caption.region)
+    return caption

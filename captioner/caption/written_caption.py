@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from PIL import Image
 from torch import Tensor
+
+from captioner.errors import UserError
+from captioner.render import PageCaption, PageItem, panels, save_gif, save_html, save_picture
+from captioner.render.region import Region
+from captioner.vision.images import ImageSource, load_image, original_size
 
 _CLITICS = frozenset({"'s", "'m", "'d", "'ll", "'re", "'ve", "n't"})
 """Tokens of the Penn Treebank written without a space before them."""
+
+DRAWN_SIDE = 1024
+"""Pixels of a photo's side that suffice for every drawing."""
 
 NOT_FAMILIAR = "not sure: unlike the photos this model was trained on"
 
@@ -39,6 +50,8 @@ class Caption:
         224x224.
     region: left, top, right, bottom of what the model saw, in pixels of the photo; the maps cover
         it. None for captions of annotation vectors.
+    photo: what `overlay`, `gif` and `html` draw on. A path or the content of a file is kept as
+        given and read again; of other photos a small copy is kept.
     alternatives: the other captions (n-best), best first.
     score: log-probability after length normalisation, by which a search ranks; None without search.
     confidence: expected share of the caption's content words that people use for the photo; see
@@ -53,8 +66,9 @@ class Caption:
     words: tuple[str, ...]
     log_probability: float
     word_log_probabilities: tuple[float, ...]
-    attention: Tensor = field(compare=False)
-    region: tuple[float, float, float, float] | None = None
+    attention: Tensor = field(compare=False, repr=False)
+    region: Region | None = None
+    photo: ImageSource | None = field(default=None, compare=False, repr=False)
     alternatives: tuple[Caption, ...] = field(default=())
     score: float | None = None
     confidence: float | None = None
@@ -67,6 +81,66 @@ class Caption:
         if self.familiar is False:
             return NOT_FAMILIAR
         return "not sure" if self.sure is False else ""
+
+    def of_photo(self, photo: ImageSource | None, region: Region) -> Caption:
+        """The caption, and its alternatives, with their photo and region."""
+        others = tuple(other.of_photo(photo, region) for other in self.alternatives)
+        return replace(self, photo=photo, region=region, alternatives=others)
+
+    def overlay(self, path: str | os.PathLike[str], title: str = "", strength: float = 0.8) -> None:
+        """Draw the photo and a panel a word: a .png, .jpg or .webp.
+
+        title: a small line on top. strength: of the dimming where the model did not look, 0 to 1.
+        Raises `UserError` for a caption without a photo or without words, a photo that can no
+        longer be read, another suffix, and a file that cannot be written.
+        """
+        save_picture(path, self.panels(title, strength))
+
+    def gif(
+        self, path: str | os.PathLike[str], strength: float = 0.8, seconds_a_word: float = 0.8
+    ) -> None:
+        """Animate the photo, one frame a word. Raises `UserError` as `overlay` does."""
+        save_gif(path, *self.drawn(), seconds_a_word=seconds_a_word, strength=strength)
+
+    def html(self, path: str | os.PathLike[str], title: str = "", strength: float = 0.8) -> None:
+        """Write a page on which to point at words, of the alternatives as well.
+
+        title: the line under the photo. Raises `UserError` as `overlay` does.
+        """
+        save_html(path, [self.page_item(title)], strength=strength)
+
+    def panels(self, title: str = "", strength: float = 0.8) -> Image.Image:
+        """The picture that `overlay` writes."""
+        probabilities = [math.exp(term) for term in self.word_log_probabilities]
+        return panels(*self.drawn(), title=title, probabilities=probabilities, strength=strength)
+
+    def page_item(self, title: str = "") -> PageItem:
+        """The part of a page that `html` writes."""
+        photo, _, _, region = self.drawn()
+        captions = [
+            PageCaption(each.words, each.attention, each.log_probability, each.score)
+            for each in (self, *self.alternatives)
+            if each.words
+        ]
+        return PageItem.of(photo, region, captions, title)
+
+    def drawn(self) -> tuple[Image.Image, tuple[str, ...], Tensor, Region]:
+        """What the functions of `captioner.render` draw: photo, words, maps, region in its pixels.
+
+        Raises `UserError` as `overlay` does.
+        """
+        if self.photo is None or self.region is None:
+            raise UserError("a caption without its photo cannot be drawn")
+        if not self.words:
+            raise UserError("a caption without words cannot be drawn")
+        photo = self.photo
+        if not isinstance(photo, Image.Image):
+            photo = load_image(photo, sufficient_side=DRAWN_SIDE)
+        width, height = original_size(photo)
+        across, down = photo.width / width, photo.height / height
+        left, top, right, bottom = self.region
+        region = (left * across, top * down, right * across, bottom * down)
+        return photo, self.words, self.attention, region
 
     def as_dict(self) -> dict[str, Any]:
         """The plain form for JSON, without the maps."""

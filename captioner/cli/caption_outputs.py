@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import re
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from captioner.caption.caption_photos import Captioned
+from captioner.caption.written_caption import DRAWN_SIDE
 from captioner.csv_tables import csv_text
 from captioner.errors import UserError
 from captioner.files import (
@@ -25,22 +25,11 @@ from captioner.files import (
     try_all,
     write_text,
 )
-from captioner.render import (
-    PageCaption,
-    PageItem,
-    panels,
-    save_gif,
-    save_html,
-    save_picture,
-    save_word_images,
-)
+from captioner.render import PageItem, save_html, save_word_images
 from captioner.render.save import PICTURE_SUFFIXES
 
 SAVE_SECONDS = 30.0
 """Shortest time between two writes of `Outputs.save_so_far`."""
-
-_DRAWN_SIDE = 1024
-"""Pixels, the longest side of any drawing."""
 
 _LONGEST_NAME = 200
 """Bytes of a file name before additions; file systems allow 255."""
@@ -110,7 +99,7 @@ class Outputs:
     @property
     def drawn_side(self) -> int:
         """Pixels of a photo's side that suffice for drawings; 0 if nothing is drawn."""
-        return _DRAWN_SIDE if any((self.html, self.overlay, self.gif, self.words)) else 0
+        return DRAWN_SIDE if any((self.html, self.overlay, self.gif, self.words)) else 0
 
     def add(self, item: Captioned) -> None:
         """Write a photo's own files, and collect its record for the common ones.
@@ -142,36 +131,21 @@ class Outputs:
 
     def _draw_panels(self, item: Captioned, name: str) -> None:
         if self.overlay:
-            probabilities = [math.exp(p) for p in item.caption.word_log_probabilities]
-            save_picture(
-                _output_path(self.overlay, name, ".png"),
-                panels(
-                    *_drawing_arguments(item),
-                    title=Path(item.name).name,
-                    probabilities=probabilities,
-                    strength=self.strength,
-                ),
-            )
+            path = _output_path(self.overlay, name, ".png")
+            item.caption.overlay(path, Path(item.name).name, self.strength)
 
     def _draw_gif(self, item: Captioned, name: str) -> None:
         if self.gif:
-            path = _output_path(self.gif, name, ".gif")
-            save_gif(path, *_drawing_arguments(item), strength=self.strength)
+            item.caption.gif(_output_path(self.gif, name, ".gif"), self.strength)
 
     def _draw_words(self, item: Captioned, name: str) -> None:
         if self.words:
             folder = self._word_folder(name)
-            save_word_images(folder, *_drawing_arguments(item), strength=self.strength)
+            save_word_images(folder, *item.caption.drawn(), strength=self.strength)
 
     def _add_to_page(self, item: Captioned, name: str) -> None:
         if self.html:
-            photo, _, _, region = _drawing_arguments(item)
-            versions = [
-                PageCaption(one.words, one.attention, one.log_probability, one.score)
-                for one in (item.caption, *item.caption.alternatives)
-                if one.words
-            ]
-            self._page.append(PageItem.of(photo, region, versions, Path(item.name).name))
+            self._page.append(item.caption.page_item(Path(item.name).name))
 
     def _write_tables(self, is_last: bool = True) -> None:
         """Write the tables: files if there are records, standard output only as the last time."""
@@ -253,13 +227,6 @@ class Outputs:
                     other = taken[os.fspath(above)]
                     raise UserError(f"--{other} {above} is a file, but --{option} needs a folder")
             check_writable(f"--{option}", folder)
-
-
-def _drawing_arguments(
-    item: Captioned,
-) -> tuple[Any, tuple[str, ...], Any, tuple[float, float, float, float]]:
-    """The photo, the words, their maps, and the region that the maps cover."""
-    return item.photo, item.caption.words, item.caption.attention, item.drawn_region
 
 
 def _names_a_file(path: str) -> bool:

@@ -105,16 +105,12 @@ def add_search(
 def search_options(arguments: argparse.Namespace, own: Search) -> Search:
     """The model's own search options, overridden by the command line.
 
-    --n-best above the model's beam widens the beam. Raises `UserError` for values out of range,
-    and for options of sampling without --sample.
+    Raises `UserError` as `SearchOptions.override` does.
     """
-    options = {name: getattr(arguments, name, None) for name in type(own).model_fields}
-    given = {name: value for name, value in options.items() if value is not None}
-    if not given.get("sample", own.sample):
+    given = {name: getattr(arguments, name, None) for name in type(own).model_fields}
+    if not (given["sample"] or own.sample):
         refuse(arguments, SAMPLING, "without --sample")
-    if "n_best" in given and "beam" not in given:
-        given["beam"] = max(own.beam, given["n_best"])
-    return own.replace(**given)
+    return own.override(**given)
 
 
 def refuse(arguments: argparse.Namespace, names: Sequence[str], where: str) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from captioner.errors import UserError
 from captioner.schema import LENGTH, SEED, Config
 
 if TYPE_CHECKING:
@@ -68,6 +69,22 @@ class SearchOptions(Config):
                 f"{self.maximum_length}"
             )
         return self
+
+    def override(self, **given: Any) -> Self:
+        """A copy with other values; None keeps the own one, and a larger `n_best` widens the beam.
+
+        Raises `UserError` for an unknown field, a value out of range, and options of sampling
+        without `sample`.
+        """
+        given = {name: value for name, value in given.items() if value is not None}
+        n_best = given.get("n_best")
+        if isinstance(n_best, int) and n_best > self.beam:
+            given.setdefault("beam", n_best)
+        changed = self.replace(**given)
+        for name in SAMPLING:
+            if name in given and not changed.sample:
+                raise UserError(f"{name!r} has no meaning without 'sample'")
+        return changed
 
     def strategy(self, generator: torch.Generator | None = None) -> BeamSearch | Sampling:
         """The search strategy.

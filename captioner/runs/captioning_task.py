@@ -245,13 +245,12 @@ def _show(
     for index, row in enumerate(kept[:SHOWN]):
         annotations = rows.encode(rows.read(torch.tensor([row])))
         references = "\n".join(f"- {caption}" for caption in source.captions[index])
-        picture = region = photo = None
-        with contextlib.suppress(UserError):
+        picture = None
+        (caption,) = captioner.caption_annotations(annotations)
+        with contextlib.suppress(UserError):  # Also for a caption without words.
             photo = source.open_photo(index)
             region = captioner.preprocessing.region(photo.width, photo.height)
-        caption = captioner.caption_annotations(annotations, None, [region])[0]
-        if photo is not None and region is not None and caption.words:
-            picture = panels(photo, caption.words, caption.attention, region, panel_size=160)
+            picture = panels(*caption.of_photo(photo, region).drawn(), panel_size=160)
         text = f"**{caption.text}**\n\n{references}"
         shown.append(ShownExample(f"photo {source.image_ids[index]}", text, picture))
     return shown

@@ -7,7 +7,6 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, Field, create_model
 
 from captioner.decoding import SearchOptions
-from captioner.decoding.options import SAMPLING
 from captioner.errors import UserError
 from captioner.serve.limits import Limits
 from captioner.serve.problems import Problem, field_problem
@@ -30,20 +29,14 @@ def optional_fields(kind: type[SearchOptions]) -> type[BaseModel]:
 def search_with(request: BaseModel, own: Options, limits: Limits) -> Options:
     """The model's own options, and over them those of a request.
 
-    A request for more results than the model's own beam holds widens the beam.
     Raises `Problem` with status 422 for options that exclude each other or exceed the limits.
     """
     names = set(type(own).model_fields)
     given = request.model_dump(include=names, exclude_none=True)
-    if "n_best" in given:
-        given.setdefault("beam", max(own.beam, given["n_best"]))
     try:
-        options = own.replace(**given)
+        options = own.override(**given)
     except UserError as error:
         raise Problem(422, str(error)) from None
-    for name in SAMPLING:
-        if name in given and not options.sample:
-            raise field_problem(name, "has no meaning without 'sample'")
     most = {"beam": limits.beam, "n_best": limits.beam, "maximum_length": limits.words}
     for name, limit in most.items():
         value = getattr(options, name)

@@ -35,7 +35,7 @@ _END = Word(SPECIAL_WORDS[Vocabulary.end], 1)
 _EMPTY = Translation("", (_END.text,), (), 0.0, (), torch.empty(0, 1), (_END,), ())
 
 
-@dataclass
+@dataclass(repr=False)
 class Translator:
     """A translation model with its vocabularies, made by `captioner.load_translator`.
 
@@ -70,6 +70,10 @@ class Translator:
             known = ", ".join(get_args(Capitals))
             raise UserError(f"translator capitals {self.capitals!r} is not one of {known}")
         self.model.eval()
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self.source):,} source and {len(self.target):,} target tokens"
+        return f"Translator({type(self.model).__name__}, {sizes}, on {self.device})"
 
     @property
     def device(self) -> torch.device:

@@ -8,16 +8,22 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from typing import Any, BinaryIO, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Union
 
 import numpy
 from PIL import Image, UnidentifiedImageError
 
 from captioner.errors import UserError
+from captioner.vision.arrays import image_of_array
 from captioner.vision.silence import libtiff_silenced, pillow_silenced
 
-ImageSource = Union[str, "os.PathLike[str]", bytes, BinaryIO, Image.Image]
-"""A path, a file's content, a binary file, or an image."""
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ImageSource = Union[
+    str, "os.PathLike[str]", bytes, BinaryIO, Image.Image, "numpy.ndarray[Any, Any]", "Tensor"
+]
+"""A path, a file's content, a binary file, an image, or an array as `image_of_array` takes it."""
 
 MAXIMUM_PIXELS = 100_000_000
 """Default limit on width times height."""
@@ -101,10 +107,12 @@ def load_image(
         `original_size` tells the photo's own size.
 
     Raises `UserError` for a photo that is missing, a folder, empty, not an image, truncated,
-    damaged, without pixels, larger than `maximum_pixels`, `MAXIMUM_SIDE` or Pillow's own limit, and
-    a JPEG file with more than `MAXIMUM_SCANS` scans.
+    damaged, without pixels, larger than `maximum_pixels`, `MAXIMUM_SIDE` or Pillow's own limit, a
+    JPEG file with more than `MAXIMUM_SCANS` scans, and as `image_of_array` does.
     """
-    name = _name_of(source) if name is None else name
+    name = image_name(source) if name is None else name
+    if hasattr(source, "dtype"):
+        source = image_of_array(source, name)
     with pillow_silenced():
         if isinstance(source, Image.Image):
             return _decode(source, name, maximum_pixels)
@@ -139,7 +147,8 @@ def with_original_size(photo: Image.Image, size: tuple[int, int]) -> Image.Image
     return photo
 
 
-def _name_of(source: Any) -> str:
+def image_name(source: Any, unnamed: str = "the image") -> str:
+    """The photo's name in errors: its path, or else `unnamed`."""
     if isinstance(source, (str, os.PathLike)):
         return os.fsdecode(source) or "''"
     # Files have `name` (an integer if opened from a descriptor), images `filename`.
@@ -147,7 +156,7 @@ def _name_of(source: Any) -> str:
         value = getattr(source, attribute, None)
         if isinstance(value, (str, os.PathLike)) and os.fspath(value):
             return os.fsdecode(value)
-    return "the image"
+    return unnamed
 
 
 @contextlib.contextmanager
@@ -168,8 +177,8 @@ def _binary_file(source: Any, name: str) -> Iterator[BinaryIO]:
                 file = io.BytesIO(_content_of(source, name))
             else:
                 raise UserError(
-                    f"an image is given as a path, bytes, a binary file or a Pillow image, "
-                    f"not as {type(source).__name__}"
+                    "an image is given as a path, bytes, a binary file, a Pillow image, an array "
+                    f"or a tensor, not as {type(source).__name__}"
                 )
             if file.seek(0, os.SEEK_END) == 0:
                 raise UserError(f"{name} is empty")

@@ -76,11 +76,14 @@ def test_a_large_photo_is_captioned_and_drawn_from_fewer_pixels(tmp_path: Path) 
     )
     assert reduced.photo.size == (301, 226)
     assert whole.photo.size == (1201, 902)
-    assert whole.caption.region == reduced.caption.region == whole.drawn_region == region
+    assert whole.caption.region == reduced.caption.region == whole.caption.drawn()[3] == region
     assert model.caption([path])[0].region == region
+    (own,) = model.caption([path])
+    assert own.photo == path
+    assert own.drawn()[3] == region  # 902 pixels are less than 1,024, so that all are read.
     assert reduced.caption.words == whole.caption.words
-    assert reduced.drawn_region == pytest.approx([edge / 4 for edge in region], abs=1)
-    left, top, right, bottom = reduced.drawn_region
+    assert reduced.caption.drawn()[3] == pytest.approx([edge / 4 for edge in region], abs=1)
+    left, top, right, bottom = reduced.caption.drawn()[3]
     assert 0 <= left < right <= 301
     assert 0 <= top < bottom <= 226
 
@@ -108,4 +111,4 @@ def test_only_the_pixels_that_are_drawn_are_kept(tmp_path: Path) -> None:
     assert isinstance(item, Captioned)
     assert item.photo.size == (400, 100)
     assert item.caption.region is not None
-    assert item.drawn_region == pytest.approx([edge / 3 for edge in item.caption.region])
+    assert item.caption.drawn()[3] == pytest.approx([edge / 3 for edge in item.caption.region])

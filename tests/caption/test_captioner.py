@@ -15,7 +15,13 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from captioner.caption import Caption, Captioner, DecoderConfig, ShowAttendTellDecoder
+from captioner.caption import (
+    Caption,
+    Captioner,
+    DecoderConfig,
+    Failed,
+    ShowAttendTellDecoder,
+)
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
@@ -27,6 +33,11 @@ SIZES = [(120, 90), (64, 64), (70, 200), (33, 40), (300, 100)]
 def photo(seed: int, size: tuple[int, int] = (120, 90)) -> Image.Image:
     colours = numpy.random.default_rng(seed).integers(0, 255, (6, 8, 3), dtype=numpy.uint8)
     return Image.fromarray(colours).resize(size, Image.Resampling.BICUBIC)
+
+
+def numpy_of(source: Path | Image.Image) -> Any:
+    image = source if isinstance(source, Image.Image) else Image.open(source)
+    return numpy.array(image)
 
 
 @pytest.fixture
@@ -77,16 +88,7 @@ def test_photos_may_come_from_anything_that_gives_them(
     for found, other in zip(tiny_captioner.caption(given(), batch_size=2), expected, strict=True):
         assert_same(found, other)
     assert taken == list(range(len(photos)))
-    assert tiny_captioner.caption(iter(())) == []
-
-
-def test_photos_already_loaded_are_one_batch(
-    tiny_captioner: Captioner, photos: list[Image.Image]
-) -> None:
-    expected = tiny_captioner.caption(photos)
-    for found, other in zip(tiny_captioner.caption_loaded(photos), expected, strict=True):
-        assert_same(found, other)
-    assert tiny_captioner.caption_loaded([]) == []
+    assert list(tiny_captioner.caption(iter(()))) == []
 
 
 def test_a_text_is_a_sentence_and_words_are_the_vocabulary_s(
@@ -97,8 +99,8 @@ def test_a_text_is_a_sentence_and_words_are_the_vocabulary_s(
     token = tiny_captioner.vocabulary.encode(["'s"])[0]
     with torch.no_grad():
         tiny_captioner.decoder.output.bias[token] += 3
-    options = SearchOptions(minimum_length=6, maximum_length=6, block_ngrams=2)
-    (caption,) = tiny_captioner.caption(photos[:1], options)
+    options: dict[str, Any] = {"minimum_length": 6, "maximum_length": 6, "block_ngrams": 2}
+    (caption,) = tiny_captioner.caption(photos[:1], **options)
     assert "'s" in caption.words[1:]
     assert "'s" in caption.text.replace(" 's", "")
 
@@ -111,8 +113,12 @@ def test_content_words_are_not_said_again_so_soon_and_function_words_may_be(
             tiny_captioner.decoder.output.bias[tiny_captioner.vocabulary.encode([word])] += 6
     said = {}
     for distance in (0, 2):
-        options = SearchOptions(minimum_length=8, maximum_length=8, repeat_distance=distance)
-        said[distance] = tiny_captioner.caption(photos[:1], options)[0].words
+        options: dict[str, Any] = {
+            "minimum_length": 8,
+            "maximum_length": 8,
+            "repeat_distance": distance,
+        }
+        said[distance] = tiny_captioner.caption(photos[:1], **options)[0].words
     assert any(
         "runs" in said[0][place + 1 : place + 3] for place in range(7) if said[0][place] == "runs"
     )
@@ -125,7 +131,7 @@ def test_content_words_are_not_said_again_so_soon_and_function_words_may_be(
 def test_maps_are_distributions_over_the_places(
     tiny_captioner: Captioner, photos: list[Image.Image]
 ) -> None:
-    for caption in tiny_captioner.caption(photos, SearchOptions(beam=4, n_best=3)):
+    for caption in tiny_captioner.caption(photos, beam=4, n_best=3):
         for one in (caption, *caption.alternatives):
             assert one.attention.shape == (len(one.words), 4, 4)
             assert one.attention.dtype == torch.float32
@@ -150,8 +156,8 @@ def teacher_forced(captioner: Captioner, image: Image.Image, caption: Caption) -
 def test_probabilities_and_maps_belong_to_the_words(
     tiny_captioner: Captioner, photos: list[Image.Image]
 ) -> None:
-    options = SearchOptions(beam=4, n_best=4, maximum_length=6)
-    for image, caption in zip(photos, tiny_captioner.caption(photos, options), strict=True):
+    options: dict[str, Any] = {"beam": 4, "n_best": 4, "maximum_length": 6}
+    for image, caption in zip(photos, tiny_captioner.caption(photos, **options), strict=True):
         for one in (caption, *caption.alternatives):
             terms, maps = teacher_forced(tiny_captioner, image, one)
             torch.testing.assert_close(one.attention, maps, atol=1e-5, rtol=1e-4)
@@ -168,7 +174,7 @@ def test_forcing_what_a_search_found_gives_its_maps_and_probabilities(
         decoder = ShowAttendTellDecoder(config, len(tiny_captioner.vocabulary))
         decoder.load_state_dict(tiny_captioner.decoder.state_dict())
         tiny_captioner = replace(tiny_captioner, decoder=decoder)
-    searched = tiny_captioner.caption(photos, SearchOptions(beam=6, n_best=6, maximum_length=7))
+    searched = tiny_captioner.caption(photos, beam=6, n_best=6, maximum_length=7)
     found = [replace(c, alternatives=()) for best in searched for c in (best, *best.alternatives)]
     assert len({len(caption.words) for caption in found}) > 1  # so that some are padded
     of_each = [photo for photo in photos for _ in range(6)]
@@ -218,7 +224,7 @@ def test_words_that_a_model_does_not_know_are_refused_or_read_as_unknown(
 def test_n_best_are_different_and_best_first(
     tiny_captioner: Captioner, photos: list[Image.Image]
 ) -> None:
-    for caption in tiny_captioner.caption(photos, SearchOptions(beam=6, n_best=4)):
+    for caption in tiny_captioner.caption(photos, beam=6, n_best=4):
         ordered = [caption, *caption.alternatives]
         assert len({one.words for one in ordered}) == 4
         scores = [one.log_probability for one in ordered]
@@ -231,21 +237,30 @@ def test_only_ordinary_words_are_said(tiny_captioner: Captioner, photos: list[Im
     with torch.no_grad():  # Left to itself the model would say these, and never end.
         tiny_captioner.decoder.output.bias[[0, 1, 3]] += 50
         tiny_captioner.decoder.output.bias[2] -= 50
-    for caption in tiny_captioner.caption(photos, SearchOptions(maximum_length=5)):
+    for caption in tiny_captioner.caption(photos, maximum_length=5):
         assert len(caption.words) == 5
         assert not set(caption.words) & set(SPECIAL_WORDS)
         assert caption.text == " ".join(caption.words)
 
 
-def test_a_search_given_wins_over_the_model_s_own(
+def test_search_options_go_over_the_model_s_own(
     tiny_captioner: Captioner, photos: list[Image.Image]
 ) -> None:
-    own = tiny_captioner.caption(photos[:1])[0]
-    assert 2 <= len(own.words) <= 6
-    longer = tiny_captioner.caption(photos[:1], SearchOptions(minimum_length=9, maximum_length=9))
-    assert len(longer[0].words) == 9
-    tiny_captioner.search = SearchOptions(minimum_length=9, maximum_length=9)
-    assert_same(tiny_captioner.caption(photos[:1])[0], longer[0])
+    tiny_captioner.search = SearchOptions(beam=2, minimum_length=9, maximum_length=9)
+    (own,) = tiny_captioner.caption(photos[:1])
+    assert len(own.words) == 9
+    (wider,) = tiny_captioner.caption(photos[:1], n_best=4)
+    assert [len(each.words) for each in (wider, *wider.alternatives)] == [9] * 4
+    (longer,) = tiny_captioner.caption(photos[:1], maximum_length=10, minimum_length=10)
+    assert len(longer.words) == 10
+    assert tiny_captioner.search.minimum_length == 9
+    for given, problem in (
+        ({"beem": 3}, "'beem'"),
+        ({"beam": 0}, "beam 0 is not at least 1"),
+        ({"top_k": 3}, "'top_k' has no meaning without 'sample'"),
+    ):
+        with pytest.raises(UserError, match=problem):
+            tiny_captioner.caption(photos[:1], **given)
 
 
 def test_region_is_what_the_model_saw_of_the_photo(
@@ -276,17 +291,60 @@ def test_a_photo_may_be_given_in_any_form(tiny_captioner: Captioner, tmp_path: P
         assert_same(caption, expected)
 
 
-@pytest.mark.parametrize("form", [str, lambda path: path, Path.read_bytes, open, Image.open])
-def test_a_photo_that_is_not_in_a_list_is_a_mistake(
+@pytest.mark.parametrize("form", [str, lambda path: path, Path.read_bytes, Image.open, numpy_of])
+def test_one_photo_gives_one_caption(
     tiny_captioner: Captioner, tmp_path: Path, form: Callable[[Path], Any]
 ) -> None:
     path = tmp_path / "photo.png"
     photo(3).save(path)
-    given = form(path)
-    with pytest.raises(TypeError, match="takes a list of photos"):
+    caption = tiny_captioner.caption(form(path))
+    assert isinstance(caption, Caption)
+    assert_same(caption, tiny_captioner.caption([path])[0])
+
+
+def test_a_collection_gives_a_list_and_an_iterator_an_iterator(
+    tiny_captioner: Captioner, photos: list[Image.Image]
+) -> None:
+    expected = tiny_captioner.caption(photos)
+    batch = numpy.stack([numpy.asarray(image.resize((80, 80))) for image in photos])
+    assert len(tiny_captioner.caption(batch)) == len(photos)
+    assert isinstance(tiny_captioner.caption(tuple(photos)), list)
+    taken = []
+    found = tiny_captioner.caption((taken.append(one) or one for one in photos), batch_size=2)
+    assert taken == []
+    assert_same(next(found), expected[0])
+    assert len(taken) == 2
+    assert_same(list(found)[-1], expected[-1])
+
+
+def test_arrays_are_photos(tiny_captioner: Captioner) -> None:
+    pixels = numpy_of(photo(3))
+    channels = torch.from_numpy(pixels).permute(2, 0, 1)
+    expected = tiny_captioner.caption(photo(3))
+    for given in (pixels, pixels / 255, channels, channels / 255, (channels / 255).half()):
+        found = tiny_captioner.caption(given)
+        assert found.words == expected.words
+        assert found.region == expected.region
+    assert_same(tiny_captioner.caption(channels / 255), expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (numpy.zeros((3, 9, 9), numpy.uint8), r"shape \(3, 9, 9\), not \(H, W, 3\)"),
+        (torch.zeros(9, 9, 3), r"shape \(9, 9, 3\), not \(3, H, W\)"),
+        (numpy.zeros((9, 9), numpy.uint8), r"shape \(9, 9\), not"),
+        (numpy.zeros((0, 9, 3), numpy.uint8), r"shape \(0, 9, 3\), not"),
+        (numpy.zeros((9, 9, 3), numpy.int64), "array of int64, not of uint8 or floats"),
+        (numpy.full((9, 9, 3), 255.0), "numbers outside 0 to 1"),
+        (torch.full((3, 9, 9), torch.nan), "numbers outside 0 to 1"),
+        (3, "not as int"),
+        (None, "not as NoneType"),
+    ],
+)
+def test_what_is_no_photo_is_refused(tiny_captioner: Captioner, given: Any, problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
         tiny_captioner.caption(given)
-    if hasattr(given, "close"):
-        given.close()
 
 
 def test_a_bad_photo_is_named(tiny_captioner: Captioner, tmp_path: Path) -> None:
@@ -296,10 +354,28 @@ def test_a_bad_photo_is_named(tiny_captioner: Captioner, tmp_path: Path) -> None
     with pytest.raises(UserError, match=re.escape(str(bad))):
         tiny_captioner.caption([good, bad], batch_size=1)
     with pytest.raises(UserError, match=re.escape(str(tmp_path / "absent.png"))):
-        tiny_captioner.caption([good, tmp_path / "absent.png"])
+        tiny_captioner.caption(tmp_path / "absent.png")
+    with pytest.raises(UserError, match=r"^the image is not an image"):
+        tiny_captioner.caption(b"no image")
     for nameless in (b"no image", io.BytesIO(b"no image")):
         with pytest.raises(UserError, match=r"^image 3 of the list is not an image"):
             tiny_captioner.caption([good, good, nameless], batch_size=2)
+
+
+def test_a_bad_photo_can_be_skipped(tiny_captioner: Captioner, tmp_path: Path) -> None:
+    good, absent = tmp_path / "good.png", tmp_path / "absent.png"
+    photo(3).save(good)
+    first, failed, last = tiny_captioner.caption([good, absent, good], on_error="skip")
+    for found in (first, last):
+        assert_same(found, tiny_captioner.caption(good))
+    assert failed == Failed(str(absent), f"{absent} does not exist")
+    assert tiny_captioner.caption(absent, on_error="skip") == failed
+    with pytest.raises(UserError, match="on_error 'ignore' is neither"):
+        tiny_captioner.caption([good], on_error="ignore")
+
+
+def test_a_model_is_shown_in_one_line(tiny_captioner: Captioner) -> None:
+    assert repr(tiny_captioner) == "Captioner(vgg11_bn, 14 words, maps of 4x4, on cpu)"
 
 
 def test_a_batch_size_below_one_is_refused(tiny_captioner: Captioner) -> None:
@@ -311,8 +387,8 @@ def test_samples_depend_on_the_seed_alone(
     tiny_captioner: Captioner, photos: list[Image.Image]
 ) -> None:
     def drawn(seed: int) -> list[tuple[str, ...]]:
-        options = SearchOptions(sample=True, n_best=3, seed=seed, maximum_length=8)
-        found = tiny_captioner.caption(photos, options)
+        options: dict[str, Any] = {"sample": True, "n_best": 3, "seed": seed, "maximum_length": 8}
+        found = tiny_captioner.caption(photos, **options)
         assert all(len(caption.alternatives) == 2 for caption in found)
         return [(c.text, *(other.text for other in c.alternatives)) for c in found]
 
@@ -367,9 +443,14 @@ def test_the_smallest_photo_has_one_place(
 
 def test_samples_of_one_photo_differ_from_batch_to_batch(tiny_captioner: Captioner) -> None:
     photo = Image.new("RGB", (80, 80), "navy")
-    search = SearchOptions(sample=True, minimum_length=4, maximum_length=6, temperature=3.0)
+    search: dict[str, Any] = {
+        "sample": True,
+        "minimum_length": 4,
+        "maximum_length": 6,
+        "temperature": 3.0,
+    }
     model = tiny_captioner
-    found = [caption.text for caption in model.caption([photo] * 6, search, batch_size=1)]
+    found = [caption.text for caption in model.caption([photo] * 6, batch_size=1, **search)]
     assert len(set(found)) > 1
-    again = [caption.text for caption in model.caption([photo] * 6, search, batch_size=1)]
+    again = [caption.text for caption in model.caption([photo] * 6, batch_size=1, **search)]
     assert found == again

@@ -22,7 +22,6 @@ from torch import Tensor
 import captioner
 from captioner import weight_files
 from captioner.caption import Captioner, load_model, save_model
-from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.schema import to_mapping
 
@@ -48,8 +47,8 @@ def test_full_precision_comes_back_as_it_was(tiny_captioner: Captioner, tmp_path
     before, after = weights_of(tiny_captioner), weights_of(loaded)
     assert before.keys() == after.keys()
     assert all(torch.equal(tensor, before[name]) for name, tensor in after.items())
-    options = SearchOptions(beam=4, n_best=3)
-    assert_same_captions(loaded.caption(PHOTOS, options), tiny_captioner.caption(PHOTOS, options))
+    expected = tiny_captioner.caption(PHOTOS, beam=4, n_best=3)
+    assert_same_captions(loaded.caption(PHOTOS, beam=4, n_best=3), expected)
 
 
 def test_half_precision_is_rounded_once(tiny_captioner: Captioner, tmp_path: Path) -> None:

@@ -30,7 +30,6 @@ from captioner.caption.confidence import (
     pooled_features,
     regressors,
 )
-from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 
 WEIGHTS = ConfidenceWeights(
@@ -154,11 +153,8 @@ def test_captions_of_a_search_carry_it_and_given_sentences_do_not() -> None:
     model = make_captioner()
     assert model.caption(PHOTOS[:1])[0].confidence is None
     model.confidence = make_confidence(model)
-    together = model.caption(PHOTOS, SearchOptions(beam=3, n_best=3, maximum_length=6))
-    alone = [
-        model.caption([photo], SearchOptions(beam=3, n_best=3, maximum_length=6))[0]
-        for photo in PHOTOS
-    ]
+    together = model.caption(PHOTOS, beam=3, n_best=3, maximum_length=6)
+    alone = [model.caption([photo], beam=3, n_best=3, maximum_length=6)[0] for photo in PHOTOS]
     for one, other in zip(together, alone, strict=True):
         assert one.text == other.text
         assert one.confidence == pytest.approx(other.confidence, abs=1e-4)

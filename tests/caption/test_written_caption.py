@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
+from samples import make_captioner, save_photo
 
 from captioner.caption import Caption
 from captioner.caption.written_caption import sentence
+from captioner.errors import UserError
 from captioner.text.tokenizer import tokenize
 
 CAPTION = Caption("a dog", ("a", "dog"), -1.5, (-0.25, -1.0), torch.zeros(2, 4, 4))
@@ -31,6 +35,41 @@ def test_captions_can_be_compared() -> None:
     assert replace(CAPTION, attention=torch.ones(2, 4, 4)) == CAPTION
     assert CAPTION in [replace(CAPTION, text="a cat"), CAPTION]
     assert replace(CAPTION, log_probability=-2.0) != CAPTION
+
+
+def test_a_caption_draws_itself(tmp_path: Path) -> None:
+    model = make_captioner()
+    path = save_photo(tmp_path / "a.png", size=(120, 90))
+    of_path = model.caption(path, n_best=2)
+    assert isinstance(of_path, Caption)
+    for number, caption in enumerate((of_path, model.caption(Image.open(path), n_best=2))):
+        caption.overlay(tmp_path / f"{number}.png")
+        caption.gif(tmp_path / f"{number}.gif")
+        caption.html(tmp_path / f"{number}.html")
+        caption.alternatives[0].overlay(tmp_path / f"other{number}.png")
+    for name in ("{}.png", "{}.gif", "{}.html", "other{}.png"):
+        one, other = ((tmp_path / name.format(number)).read_bytes() for number in (0, 1))
+        assert one == other
+    assert Image.open(tmp_path / "0.gif").n_frames == len(of_path.words)
+    with pytest.raises(UserError, match=r"cannot write .*a\.txt"):
+        of_path.overlay(tmp_path / "a.txt")
+    path.unlink()
+    with pytest.raises(UserError, match=r"a\.png does not exist"):
+        of_path.gif(tmp_path / "gone.gif")
+
+
+def test_a_caption_without_photo_or_words_is_not_drawn(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="a caption without its photo cannot be drawn"):
+        CAPTION.overlay(tmp_path / "a.png")
+    photo = Image.new("RGB", (8, 8))
+    empty = Caption("", (), -1.5, (), torch.zeros(0, 4, 4)).of_photo(photo, (0, 0, 8, 8))
+    with pytest.raises(UserError, match="a caption without words cannot be drawn"):
+        empty.html(tmp_path / "a.html")
+
+
+def test_a_caption_is_shown_without_its_maps() -> None:
+    assert repr(CAPTION).startswith("Caption(text='a dog', words=('a', 'dog'), log_probability")
+    assert "tensor" not in repr(CAPTION)
 
 
 @pytest.mark.parametrize(

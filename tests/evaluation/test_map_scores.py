@@ -139,7 +139,7 @@ def test_scores_are_those_of_the_word_s_own_map(scripted: Captioner) -> None:
 
 
 def test_forcing_gives_the_same_maps(scripted: Captioner) -> None:
-    (found,) = scripted.caption_loaded([PHOTO])
+    (found,) = scripted.caption([PHOTO])
     (forced,) = scripted.teacher_forced([PHOTO], [found.words])
     assert forced.words == found.words == WORDS
     assert torch.equal(forced.attention, found.attention)
@@ -149,7 +149,7 @@ def test_forcing_gives_the_same_maps(scripted: Captioner) -> None:
 def test_every_drawing_shows_the_word_s_own_map(scripted: Captioner, tmp_path: Path) -> None:
     """The brightest part of what is drawn for word t is the place the decoder looked at."""
     white = Image.new("RGB", (80, 80), "white")
-    (caption,) = scripted.caption_loaded([white])
+    (caption,) = scripted.caption([white])
     assert caption.region is not None
     drawn = (white, caption.words, caption.attention, caption.region)
 
@@ -193,7 +193,7 @@ def test_a_photo_is_measured_as_it_is_seen(scripted: Captioner) -> None:
     """Boxes are in pixels of the photo, and the model sees a crop of it."""
     scripted.preprocessing = Preprocessing(size=64, resize="crop", resize_shorter=64)
     wide = Image.new("RGB", (160, 80))
-    (caption,) = scripted.caption_loaded([wide])
+    (caption,) = scripted.caption([wide])
     assert caption.region == (40.0, 0.0, 120.0, 80.0)
 
     class Shifted(EachItsPlace):

@@ -351,7 +351,7 @@ def test_what_cannot_be_compared_is_refused_before_captioning(
     source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     captioner = make_captioner()
-    monkeypatch.setattr(captioner, "caption_loaded", lambda *rest: pytest.fail("captioned"))
+    monkeypatch.setattr(captioner, "encode", lambda *rest: pytest.fail("captioned"))
     other = write_results(tmp_path / "o.json", {"0.png": "a brown dog"})
     with pytest.raises(UserError, match=r"o\.json lacks 4 of the model, image 1\.png"):
         score_model(captioner, source, scorer=Scorer(ScoringOptions(against=other)))

@@ -14,7 +14,6 @@ from PIL import Image
 from serve_asking import as_directly, caption, files, problem
 from serve_samples import SENTENCES, in_thread, make_captioner, make_translator, photo_bytes
 
-from captioner.decoding import SearchOptions
 from captioner.serve.app import make_app
 from captioner.serve.limits import Limits
 from captioner.serve.service import Service
@@ -37,7 +36,7 @@ def test_the_search_is_the_one_asked_for(client: httpx.Client) -> None:
     model = make_captioner()
     (photo,) = caption(client, files(3), beam="4", n_best="2", maximum_length="4", maps="false")
     (direct,) = model.caption(
-        [photo_bytes(3)], SearchOptions(beam=4, n_best=2, minimum_length=2, maximum_length=4)
+        [photo_bytes(3)], beam=4, n_best=2, minimum_length=2, maximum_length=4
     )
     texts = [each["caption"] for each in photo["captions"]]
     assert texts == [direct.text, direct.alternatives[0].text]
@@ -51,9 +50,13 @@ def test_a_seed_gives_the_same_samples(client: httpx.Client) -> None:
     (alone,) = caption(client, files(0), **asked)
     (direct,) = make_captioner().caption(
         [photo_bytes(0)],
-        SearchOptions(
-            beam=3, n_best=2, sample=True, temperature=3, seed=7, minimum_length=2, maximum_length=6
-        ),
+        beam=3,
+        n_best=2,
+        sample=True,
+        temperature=3,
+        seed=7,
+        minimum_length=2,
+        maximum_length=6,
     )
     as_directly(alone, direct)
     assert caption(client, files(0), **asked)[0] == alone

@@ -633,7 +633,7 @@ def test_a_closed_file_and_a_text_file(tmp_path: Path) -> None:
         assert refusal(text) == f"{path} is opened as text, not in binary"
 
 
-@pytest.mark.parametrize("source", [None, 7, numpy.zeros((4, 4, 3))])
+@pytest.mark.parametrize("source", [None, 7, [1]])
 def test_what_is_no_source_at_all(source: Any) -> None:
     assert type(source).__name__ in refusal(source)
 
