@@ -25,6 +25,7 @@ Captions photos. Every word has an attention map, which can be drawn.
 
   captioner caption photo.jpg --overlay maps.png   a panel for each word
   captioner caption photos/ 'more/*.png' --csv out.csv --html page.html
+  captioner caption photos/ --xmp --text           sidecars for photo managers
   find . -name '*.jpg' | captioner caption - --json -   to standard output
 
 - is standard input, a photo or a list of names. Low confidence is "not sure".
@@ -85,6 +86,26 @@ def add_command(commands: Commands) -> None:
         metavar="X",
         help="of the overlays, 0 to 1 (default: %(default)s)",
     )
+    beside = parser.add_argument_group("beside each photo")
+    beside.add_argument(
+        "--xmp",
+        action="store_const",
+        const="lightroom",
+        help="write caption and nouns as XMP: photo.xmp; an existing one is merged",
+    )
+    beside.add_argument(
+        "--xmp-for",
+        dest="xmp",
+        choices=("lightroom", "digikam", "darktable"),
+        metavar="PROGRAM",
+        help="XMP named as lightroom (photo.xmp), digikam or darktable (photo.jpg.xmp) read it",
+    )
+    beside.add_argument("--text", action="store_true", help="write the caption as photo.txt")
+    beside.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace descriptions and texts that captioner did not write",
+    )
     parser.set_defaults(run=run)
 
 
@@ -115,6 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     from captioner.cli.caption_lines import CaptionLines
     from captioner.cli.caption_outputs import Outputs
+    from captioner.cli.sidecars import Sidecars
 
     photos, failures = photo_paths(paths)
     outputs = Outputs(
@@ -126,6 +148,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.gif,
         arguments.words,
         arguments.strength,
+        Sidecars(arguments.xmp, arguments.text, arguments.overwrite),
     )
     if outputs.takes_standard_output:
         refuse(arguments, ["format"], "with a table on standard output")

@@ -15,6 +15,7 @@ from typing import Any
 
 from captioner.caption.caption_photos import Captioned
 from captioner.caption.written_caption import DRAWN_SIDE
+from captioner.cli.sidecars import Sidecars
 from captioner.csv_tables import csv_text
 from captioner.errors import UserError
 from captioner.files import (
@@ -49,6 +50,7 @@ class Outputs:
         animated. words: a folder of one PNG a word, with a sub-folder a photo if there are several.
         A slash at the end marks a folder.
     strength: of the overlays, in [0, 1].
+    sidecars: the files beside each photo.
 
     Raises `UserError`, before anything is written, for a file where a folder is needed or the
     reverse, a wrong suffix, a path that cannot be written, two outputs in one file, and an output
@@ -63,6 +65,7 @@ class Outputs:
     gif: str | None = None
     words: str | None = None
     strength: float = 0.8
+    sidecars: Sidecars = field(default_factory=Sidecars)
     _records: list[dict[str, Any]] = field(default_factory=list)
     _page: list[PageItem] = field(default_factory=list)
     _names: dict[str, list[str]] = field(default_factory=dict)
@@ -90,6 +93,7 @@ class Outputs:
                 )
         self._names = _unique_names(self.paths)
         self._check_places()
+        self.sidecars.check(list(self._names))
 
     @property
     def takes_standard_output(self) -> bool:
@@ -110,7 +114,8 @@ class Outputs:
         name = self._names[item.name].pop(0)
         if item.caption.words:
             parts = (self._draw_panels, self._draw_gif, self._draw_words, self._add_to_page)
-            try_all([partial(part, item, name) for part in parts])
+            beside = partial(self.sidecars.write, item.name, item.caption)
+            try_all([beside, *(partial(part, item, name) for part in parts)])
 
     def save_so_far(self) -> None:
         """Write the tables so far, at most every `SAVE_SECONDS`, in case the process is killed.
@@ -191,6 +196,8 @@ class Outputs:
                 for names in self._names.values():
                     for name in names:
                         yield option, _output_path(path, name, suffix)
+        for photo in self._names:
+            yield from self.sidecars.paths(photo)
 
     def _check_places(self) -> None:
         photos = {key for path in self.paths for key in file_keys(path)}

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from samples import make_captioner, save_photo
+
+import captioner
+from captioner.caption.caption_photos import Captioned, caption_photos, named_photos
+from captioner.cli.caption_outputs import Outputs
+from captioner.cli.sidecars import Sidecars, write_caption_text, write_xmp
+from captioner.errors import UserError
+
+needs_exiftool = pytest.mark.skipif(
+    shutil.which("exiftool") is None, reason="needs exiftool (Debian's libimage-exiftool-perl)"
+)
+CREATOR = f"captioner {captioner.__version__}"
+
+LIGHTROOM = """\
+<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
+<x:xmpmeta xmlns:x="adobe:ns:meta/" x:xmptk="Adobe XMP Core 7.0">
+ <rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
+  <rdf:Description rdf:about="" xmlns:xmp="http://ns.adobe.com/xap/1.0/"
+    xmlns:crs="http://ns.adobe.com/camera-raw-settings/1.0/"
+    xmp:Rating="4" xmp:CreatorTool="Adobe Lightroom" crs:Exposure2012="+0.35">
+   <!-- by hand -->
+   <dc:subject xmlns:dc="http://purl.org/dc/elements/1.1/">
+    <rdf:Bag><rdf:li>holiday</rdf:li><rdf:li>dog</rdf:li></rdf:Bag>
+   </dc:subject>
+   <dc:description xmlns:dc="http://purl.org/dc/elements/1.1/">
+    <rdf:Alt><rdf:li xml:lang="de">Ein Hund</rdf:li></rdf:Alt>
+   </dc:description>
+  </rdf:Description>
+ </rdf:RDF>
+</x:xmpmeta>
+<?xpacket end="w"?>
+"""
+
+
+def read(path: Path) -> dict[str, object]:
+    """The XMP of a file, as exiftool reads it, by group and name, without captioner's copies."""
+    command = ["exiftool", "-json", "-G1", "-XMP:all", "-validate", "-warning", str(path)]
+    (record,) = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    own = ("SourceFile", "XMP-captioner:Description", "XMP-captioner:Subject")
+    return {name: value for name, value in record.items() if name not in own}
+
+
+@pytest.mark.exiftool
+@needs_exiftool
+def test_exiftool_reads_what_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "photo.xmp"
+    write_xmp(path, "a dog & a ball", ["dog", "ball"])
+    assert read(path) == {
+        "ExifTool:Validate": "OK",
+        "XMP-dc:Description": "a dog & a ball",
+        "XMP-dc:Description-en": "a dog & a ball",
+        "XMP-dc:Subject": ["dog", "ball"],
+        "XMP-xmp:CreatorTool": CREATOR,
+    }
+
+
+@pytest.mark.exiftool
+@needs_exiftool
+def test_a_sidecar_of_another_program_is_merged(tmp_path: Path) -> None:
+    path = tmp_path / "photo.xmp"
+    path.write_text(LIGHTROOM, encoding="utf-8")
+    before = read(path)
+    write_xmp(path, "a dog and a cat", ["dog", "cat"])
+    after = before | {
+        "XMP-dc:Description": "a dog and a cat",
+        "XMP-dc:Description-en": "a dog and a cat",
+        "XMP-dc:Subject": ["holiday", "dog", "cat"],
+    }
+    assert read(path) == after
+    text = path.read_text(encoding="utf-8")
+    for kept in ("<?xpacket begin", "<!-- by hand -->", "<?xpacket end", "Adobe XMP Core 7.0"):
+        assert kept in text
+    # What captioner wrote is replaced, the user's own keyword "dog" stays.
+    write_xmp(path, "a boat", ["boat"])
+    assert read(path) == after | {
+        "XMP-dc:Description": "a boat",
+        "XMP-dc:Description-en": "a boat",
+        "XMP-dc:Subject": ["holiday", "dog", "boat"],
+    }
+
+
+@pytest.mark.exiftool
+@needs_exiftool
+def test_what_exiftool_rewrote_is_known_again(tmp_path: Path) -> None:
+    path = tmp_path / "photo.xmp"
+    write_xmp(path, "a dog", ["dog"])
+    edit = ["-XMP-dc:Subject+=holiday", "-XMP-xmp:Rating=5", "-overwrite_original"]
+    subprocess.run(["exiftool", "-q", *edit, str(path)], check=True)
+    write_xmp(path, "a cat", ["cat"])
+    found = read(path)
+    assert found["XMP-dc:Description"] == "a cat"
+    assert found["XMP-dc:Subject"] == ["holiday", "cat"]
+    assert found["XMP-xmp:Rating"] == 5
+
+
+def test_writing_twice_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "photo.xmp"
+    write_xmp(path, "a dog", ["dog"])
+    once = path.read_bytes()
+    write_xmp(path, "a dog", ["dog"])
+    assert path.read_bytes() == once
+
+
+def test_a_description_by_hand_is_kept_unless_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "photo.xmp"
+    write_xmp(path, "a dog", ["dog"])
+    path.write_text(path.read_text().replace('"x-default">a dog', '"x-default">Our Rex'))
+    before = path.read_bytes()
+    with pytest.raises(UserError, match=r"photo\.xmp has a description that captioner did not"):
+        write_xmp(path, "a cat", ["cat"])
+    assert path.read_bytes() == before
+    write_xmp(path, "a cat", ["cat"], overwrite=True)
+    assert "Our Rex" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("", "is not valid XML"),
+        ("<x:xmpmeta xmlns:x='adobe:ns:meta/'>", "is not valid XML"),
+        ("<svg xmlns='http://www.w3.org/2000/svg'/>", "is XML without an XMP packet"),
+        ("<!DOCTYPE x [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><x>&a;</x>", "document type"),
+        (
+            "<!DOCTYPE x [<!ENTITY a0 'ha'>"
+            + "".join(f"<!ENTITY a{n} '{f'&a{n - 1};' * 10}'>" for n in range(1, 10))
+            + "]><x y='&a9;'>&a9;</x>",
+            "is not valid XML",
+        ),
+    ],
+)
+def test_a_file_that_is_not_xmp_is_left_alone(content: str, sentence: str, tmp_path: Path) -> None:
+    path = tmp_path / "photo.xmp"
+    path.write_text(content)
+    with pytest.raises(UserError, match=rf"photo\.xmp {sentence}|photo\.xmp declares a {sentence}"):
+        write_xmp(path, "a dog", ["dog"])
+    assert path.read_text() == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_text_of_somebody_else_is_kept_unless_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "photo.txt"
+    write_caption_text(path, "a dog")
+    write_caption_text(path, "a dog")
+    assert path.read_text() == "a dog\n"
+    with pytest.raises(UserError, match=r"photo\.txt holds another text; --overwrite"):
+        write_caption_text(path, "a cat")
+    write_caption_text(path, "a cat", overwrite=True)
+    assert path.read_text() == "a cat\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [("lightroom", "0.xmp"), ("digikam", "0.png.xmp"), ("darktable", "0.png.xmp")],
+)
+def test_sidecars_lie_beside_the_photo(program: str, name: str, tmp_path: Path) -> None:
+    photo = str(save_photo(tmp_path / "0.png"))
+    (item,) = caption_photos(make_captioner(), named_photos([photo]))
+    assert isinstance(item, Captioned)
+    Outputs([photo], sidecars=Sidecars(program, text=True)).add(item)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["0.png", "0.txt", name])
+    assert (tmp_path / "0.txt").read_text() == f"{item.caption.text}\n"
+    assert item.caption.text in (tmp_path / name).read_text()
+
+
+def test_photos_that_share_a_sidecar_are_refused(tmp_path: Path) -> None:
+    photos = [str(save_photo(tmp_path / name)) for name in ("a.jpg", "a.png")]
+    with pytest.raises(UserError, match=r"--xmp would write .*a\.xmp for both .*--xmp-for digikam"):
+        Outputs(photos, sidecars=Sidecars("lightroom"))
+    with pytest.raises(UserError, match=r"--text would write .*a\.txt for both"):
+        Outputs(photos, sidecars=Sidecars(text=True))
+    Outputs([*photos, photos[0]], sidecars=Sidecars("digikam"))
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_photo_on_standard_input_has_no_sidecar() -> None:
+    with pytest.raises(UserError, match="--xmp and --text write beside a file"):
+        Outputs(["-"], sidecars=Sidecars(text=True))
