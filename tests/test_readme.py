@@ -1,4 +1,4 @@
-"""Every command of the README is run, with small data where it needs large, or checked."""
+"""Every command of the README and of docs/ is run, with small data where it needs large."""
 
 from __future__ import annotations
 
@@ -23,10 +23,20 @@ from captioner.runs.read_recipe import read_any_recipe
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = (
+    *("captioning", "training", "translation", "serving", "evaluation", "extending"),
+    *("how_it_works", "questions", "results/index"),
+)
+"""Of docs/, in the order in which their commands can be run."""
+
+DOCUMENTS = [ROOT / "README.md", *(ROOT / f"docs/{name}.md" for name in PAGES)]
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+    """The blocks of a language in all documents, each once."""
+    fenced = re.compile(rf"^```{language}\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
+    found = [block for path in DOCUMENTS for block in fenced.findall(path.read_text("utf-8"))]
+    return list(dict.fromkeys(found))
 
 
 def lines() -> list[str]:
@@ -58,7 +68,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 def commands() -> list[str]:
     """Those of this package, its programs, and those that write a file for one of them."""
     parts = [part.strip() for line in lines() for part in line.split("#")[0].split("&&")]
-    return [part for part in parts if part.startswith(RUN)]
+    return list(dict.fromkeys(part for part in parts if part.startswith(RUN)))
 
 
 def needs_large_data(command: str) -> bool:
@@ -281,7 +291,32 @@ def test_the_python_examples_run(folder: Path, number: int, said: str) -> None:
     assert said in done.stdout
 
 
-def test_links_in_the_readme_lead_somewhere() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        if "://" not in target:
-            assert (ROOT / target).exists(), target
+@pytest.mark.parametrize(
+    "document", [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))], ids=str
+)
+def test_links_lead_somewhere(document: Path) -> None:
+    for target, section in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", document.read_text("utf-8")):
+        if "://" in target:
+            continue
+        file = document.parent / target if target else document
+        assert file.exists(), target
+        if section:
+            titles = re.findall(r"^#+ (.*)$", file.read_text("utf-8"), flags=re.MULTILINE)
+            assert section in [re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles]
+
+
+def test_every_page_of_docs_is_read() -> None:
+    pages = {
+        path.relative_to(ROOT / "docs").with_suffix("").as_posix()
+        for path in ROOT.glob("docs/**/*.md")
+    }
+    assert pages - set(PAGES) == {"index", "configuration", "results/default_model"}
+    assert len(README.splitlines()) <= 220
+
+
+def test_the_lines_beside_the_equations_are_the_package_s() -> None:
+    sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "captioner").rglob("*.py"))
+    source_lines = {line.strip() for line in sources.splitlines()}
+    shown = [line for block in blocks("py") for line in block.splitlines()]
+    assert len(shown) >= 15
+    assert [line for line in shown if line.strip() not in source_lines] == []

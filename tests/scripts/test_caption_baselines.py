@@ -14,7 +14,7 @@ class WorkBeginsError(Exception):
     """The options were accepted: work would begin."""
 
 
-def test_the_command_in_the_readme_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_in_the_results_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     monkeypatch.chdir(ROOT)
     import caption_baselines
@@ -23,7 +23,7 @@ def test_the_command_in_the_readme_is_whole(monkeypatch: pytest.MonkeyPatch) -> 
         raise WorkBeginsError
 
     monkeypatch.setattr(caption_baselines, "read_sources", begins)
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    readme = (ROOT / "docs/results/index.md").read_text(encoding="utf-8")
     commands = re.findall(r"`python (scripts/caption_baselines\.py[^`]*)`", readme)
     assert len(commands) == 1
     typed = shlex.split(commands[0])
