@@ -20,17 +20,28 @@ from captioner.cli.shared_options import add_device
 from captioner.data.parallel import read_parallel
 from captioner.devices import choose_device
 from captioner.errors import UserError
-from captioner.evaluation.length_curves import LINES, save_length_curves
 from captioner.evaluation.translation_report import TranslationReport, score_translator
 from captioner.files import check_output, write_json
 from captioner.model_folders import model_folder
 from captioner.models import load_translator
-from captioner.render.curves import check_curves_path
+from captioner.render.curves import check_curves_path, write_figure
 from captioner.translate import TranslationSearch, Translator
 from captioner.translate.translator_folder import model_files
 
 BATCH_SIZE = 100
 MODEL = "model"
+
+LINES = (
+    ("#c2410c", "-", "o"),
+    ("#1d4ed8", "--", "s"),
+    ("#047857", "-.", "^"),
+    ("#7c3aed", ":", "D"),
+    ("#4b5563", "-", "v"),
+    ("#b45309", "--", "P"),
+    ("#0e7490", "-.", "X"),
+    ("#be185d", ":", "*"),
+)
+"""Colour, dashes and marker of each line; lines can be told apart without colour."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +150,26 @@ def cut_lines(compared: list[Comparison]) -> list[str]:
     ]
 
 
+def draw_lengths(path: Path, compared: list[Comparison]) -> None:
+    """Plot BLEU against the length of the source, as Bahdanau et al. 2014, figure 2."""
+    from matplotlib.figure import Figure  # Imported here: matplotlib takes half a second.
+
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axis = figure.subplots()
+    buckets = compared[0].report.lengths
+    for each, (colour, dashes, mark) in zip(compared, LINES, strict=False):
+        scores = [bucket.bleu for bucket in each.report.lengths]
+        axis.plot(scores, dashes, color=colour, marker=mark, linewidth=2, label=each.name)
+    labels = [f"{each.first} to {each.last}\n({each.sentences:,})" for each in buckets]
+    axis.set_xticks(range(len(buckets)), labels)
+    axis.set(xlabel="words of the source (sentences)", ylabel="BLEU")
+    axis.set_ylim(bottom=0)
+    axis.grid(alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False)
+    write_figure(figure, path, "")
+
+
 def main() -> None:
     """Compare."""
     parser = argparse.ArgumentParser(
@@ -215,8 +246,7 @@ def main() -> None:
             },
         )
     if arguments.picture:
-        lengths = {each.name: each.report.lengths for each in compared}
-        save_length_curves(arguments.picture, lengths)
+        draw_lengths(arguments.picture, compared)
 
 
 if __name__ == "__main__":

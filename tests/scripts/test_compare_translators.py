@@ -97,7 +97,10 @@ def test_each_has_the_scores_it_has_alone(
         assert f"| {name} | {' | '.join(buckets)} |" in lines
     assert "| words of the source (sentences) | 1 to 5 (2) | 6 to 10 (2) |" in lines
     assert any(line.startswith("BLEU nrefs:1|") for line in lines)
-    assert "<!-- second" in (tmp_path / "lengths.svg").read_text()
+    # Text is drawn as shapes in SVG, and what each says stands beside it.
+    drawn = (tmp_path / "lengths.svg").read_text()
+    for text in ("first", "second", "1 to 5", "(2)", "BLEU", "words of the source"):
+        assert f"<!-- {text}" in drawn
 
 
 def test_of_equal_exponents_the_first_is_kept(
