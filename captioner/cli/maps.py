@@ -28,7 +28,7 @@ If a photo or record was skipped, the exit code is 2.
   captioner maps runs/shapes/model --format shapes --curves curves.png
 """
 
-CURVE_OPTIONS = ("curve_photos", "curve_steps", "random_orders", "curve_seed", "all_words")
+CURVE_OPTIONS = ("curve_photos", "curve_steps", "random_orders", "curve_seed")
 
 INPUTS = ("MODEL", "--annotations", "--images", "--instances", "--synonyms", "--entities")
 
@@ -59,9 +59,6 @@ def add_command(commands: Commands) -> None:
         help="own maps moved at random to compare (default: 4)",
     )
     blur.add_argument("--curve-seed", type=int, metavar="N", help="of these (default: 0)")
-    blur.add_argument(
-        "--all-words", action="store_true", default=None, help="blur for function words too"
-    )
     parser.add_argument("--json", metavar="FILE", help="write the scores")
     parser.add_argument("--csv", metavar="FILE", help="write the scores of every word")
     add_search(parser, SearchOptions, explained_in="caption")
@@ -143,7 +140,6 @@ def _curve_options(arguments: argparse.Namespace) -> CurveOptions | None:
         "steps": arguments.curve_steps,
         "random_orders": arguments.random_orders,
         "seed": arguments.curve_seed,
-        "all_words": arguments.all_words,
     }
     return CurveOptions(**{name: value for name, value in given.items() if value is not None})
 
@@ -164,11 +160,9 @@ def _read_grounding(arguments: argparse.Namespace) -> Grounding | None:
 def _draw(path: str, scores: MapScores) -> None:
     from captioner.render.curves import CurvePanel, save_curves
 
-    curves, which = scores.curves, "content words"
+    curves = scores.curves
     if curves is None:
-        curves, which = scores.all_curves, "words"
-    if curves is None:
-        raise UserError(f"{path} is not written: not one caption has a word to draw curves of")
+        raise UserError(f"{path} is not written: not one caption has a content word")
     bands = "; bands: 95 % intervals" if curves.photos > 1 else ""
     panels = [
         CurvePanel(
@@ -188,5 +182,5 @@ def _draw(path: str, scores: MapScores) -> None:
     save_curves(
         path,
         panels,
-        f"mean of {curves.words:,} {which} of {curves.photos:,} photos{bands}",
+        f"mean of {curves.words:,} content words of {curves.photos:,} photos{bands}",
     )

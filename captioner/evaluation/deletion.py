@@ -43,10 +43,6 @@ class Curves(NamedTuple):
         whole = self.deletion[:, :1]  # (W, 1)
         return Curves(self.shares, *(curve / whole for curve in self[1:]))
 
-    def take(self, words: NDArray[np.bool_]) -> Curves:
-        """The curves of some of the words: (W,) boolean."""
-        return Curves(self.shares, *(curve[words] for curve in self[1:]))
-
 
 def attended_order(attention: ArrayLike, generator: np.random.Generator) -> Places:
     """The places of each map (W, rows, columns), the most attended first: (W, L).

@@ -32,11 +32,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CurveOptions:
-    """How to measure deletion and insertion curves.
+    """How to measure deletion and insertion curves of content words.
 
     photos: the first so many. steps: S shares into which a map's places are cut.
     random_orders: R random orders to compare the maps with. seed: of these and of the bootstrap.
-    all_words: include function words.
 
     A photo costs 2 (S - 1) (W + R) passes of the encoder for W words.
     Raises `UserError` for numbers below 1 (of the seed: below 0).
@@ -46,7 +45,6 @@ class CurveOptions:
     steps: int = 10
     random_orders: int = 4
     seed: int = 0
-    all_words: bool = False
 
     def __post_init__(self) -> None:
         for name in ("photos", "steps", "random_orders"):
@@ -64,8 +62,8 @@ class MapScores:
     photos: how many were captioned. words: every word of their captions, in order.
     spread: entropy of the maps, and divergence between them.
     grounded: maps against boxes and segments.
-    curves: deletion and insertion over content words. all_curves: over all words.
-    without_curves: those of these two that were asked for, but no caption has such a word.
+    curves: deletion and insertion over content words.
+    without_curves: whether these were asked for, but no caption has a content word.
     exact: the share of captions that equal one of the source's.
     """
 
@@ -74,24 +72,21 @@ class MapScores:
     spread: MapSpread
     grounded: GroundedMaps | None = None
     curves: CurveScores | None = None
-    all_curves: CurveScores | None = None
     exact: float | None = None
-    without_curves: tuple[str, ...] = ()
+    without_curves: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """The figures, nested by kind; None for kinds not asked for.
 
-        `photos`, `words` (their number), `exact`, `without_curves`, and `spread`, `grounded`,
-        `curves` and `all_curves` as in their classes.
+        `photos`, `words` (their number), `exact`, and `spread`, `grounded` and `curves` as in
+        their classes.
         """
-        kinds = ("spread", "grounded", "curves", "all_curves")
         plain: dict[str, Any] = {
             "photos": self.photos,
             "words": len(self.words),
             "exact": self.exact,
-            "without_curves": list(self.without_curves),
         }
-        for kind in kinds:
+        for kind in ("spread", "grounded", "curves"):
             found = getattr(self, kind)
             plain[kind] = None if found is None else found.as_dict()
         return plain
@@ -104,14 +99,12 @@ class MapScores:
         parts = ["\n".join([*first, self.spread.table()])]
         if self.grounded is not None:
             parts.append(self.grounded.table())
-        for kind, which in (("curves", "content words"), ("all_curves", "words")):
-            heading = "blurring what was attended, and random places: "
-            found: CurveScores | None = getattr(self, kind)
-            if found is not None:
-                heading += f"{found.words:,} {which} of {found.photos:,} photos"
-                parts.append(f"{heading}\n{found.table()}")
-            elif kind in self.without_curves:
-                parts.append(f"{heading}not one caption of these photos has {which}")
+        heading = "blurring what was attended, and random places: "
+        if self.curves is not None:
+            heading += f"{self.curves.words:,} content words of {self.curves.photos:,} photos"
+            parts.append(f"{heading}\n{self.curves.table()}")
+        elif self.without_curves:
+            parts.append(f"{heading}not one caption of these photos has content words")
         return "\n\n".join(parts)
 
     def csv(self) -> str:
@@ -175,18 +168,14 @@ def caption_curves(
     generator: np.random.Generator | None = None,
     batch_size: int = 32,
 ) -> tuple[list[str], Curves]:
-    """Deletion and insertion curves of one photo, with the W words they are of.
+    """Deletion and insertion curves of one photo, with the W content words they are of.
 
     photo: as from `load_image`. caption: the model's own, or by `Captioner.teacher_forced`.
     options: `photos` has no effect. generator: by default seeded by the options.
     """
     options = CurveOptions() if options is None else options
     generator = np.random.default_rng(options.seed) if generator is None else generator
-    kept = [
-        place
-        for place, word in enumerate(caption.words)
-        if options.all_words or word not in FUNCTION_WORDS
-    ]
+    kept = [place for place, word in enumerate(caption.words) if word not in FUNCTION_WORDS]
     said = [caption.words[place] for place in kept]
     maps = caption.attention[kept].numpy()  # (W, rows, columns)
     if not kept:
@@ -233,11 +222,10 @@ def _with_curves(
 ) -> MapScores:
     rows = list(captions)[: options.photos]
     found: list[Curves] = []
-    content: list[Curves] = []
     progress = progress_bar("blurring", len(rows), "photos")
     for row in rows:
         seed = np.random.SeedSequence(options.seed, spawn_key=(row,))
-        words, of_photo = caption_curves(
+        _, of_photo = caption_curves(
             captioner,
             source.open_photo(row),
             captions[row],
@@ -245,19 +233,8 @@ def _with_curves(
             np.random.default_rng(seed),
         )
         found.append(of_photo)
-        content.append(
-            of_photo.take(np.array([word not in FUNCTION_WORDS for word in words], bool))
-        )
         progress.update()
     progress.close()
-    kinds = {"curves": content, **({"all_curves": found} if options.all_words else {})}
-    averaged: dict[str, CurveScores] = {}
-    for kind, of_photos in kinds.items():
-        if any(len(of_photo.deletion) for of_photo in of_photos):
-            averaged[kind] = curve_scores(of_photos, options.seed)
-    return replace(
-        scores,
-        curves=averaged.get("curves"),
-        all_curves=averaged.get("all_curves"),
-        without_curves=tuple(kind for kind in kinds if kind not in averaged),
-    )
+    if not any(len(of_photo.deletion) for of_photo in found):
+        return replace(scores, without_curves=True)
+    return replace(scores, curves=curve_scores(found, options.seed))

@@ -12,6 +12,7 @@ from PIL import Image
 from samples import save_photo
 
 from captioner.cli.main import main
+from captioner.evaluation import map_scores
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def test_the_maps_of_any_photos(
     arguments = ["maps", str(tiny_model), "--images", str(photos)]
     arguments += ["--json", str(files["scores.json"]), "--csv", str(files["words.csv"])]
     arguments += ["--curves", str(files["curves.png"]), "--curve-photos", "2"]
-    assert main([*arguments, "--curve-steps", "3", "--random-orders", "1", "--all-words"]) == 0
+    assert main([*arguments, "--curve-steps", "3", "--random-orders", "1"]) == 0
     printed = capsys.readouterr().out
     assert "divergence" in printed
     assert "of 2 photos" in printed
@@ -37,7 +38,7 @@ def test_the_maps_of_any_photos(
     scores = json.loads(files["scores.json"].read_text())
     assert scores["photos"] == 3
     assert scores["grounded"] is None
-    assert len(scores["all_curves"]["insertion"]["shares"]) == 4
+    assert len(scores["curves"]["insertion"]["shares"]) == 4
     with files["words.csv"].open(newline="") as file:
         assert len(list(csv.DictReader(file))) == scores["words"]
     with Image.open(files["curves.png"]) as picture:
@@ -52,31 +53,21 @@ def test_one_photo_and_no_curves(
     assert "area under curve" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("content", "drawn"), [(True, "content words"), (False, "words")])
 def test_what_is_below_the_curves_of_one_photo(
-    content: bool,
-    drawn: str,
-    tiny_model: Path,
-    photos: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    tiny_model: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No bands, of a single photo; and curves of all words where there are none of content."""
-    if not content:
-        from captioner.evaluation import map_scores
-
-        monkeypatch.setattr(map_scores, "FUNCTION_WORDS", Everything())
+    """No bands, of a single photo; and nothing is drawn where no word is one of content."""
     path = tmp_path / "curves.svg"
     arguments = ["maps", str(tiny_model), "--images", str(photos)]
     options = ["--curve-photos", "1", "--curve-steps", "2", "--random-orders", "1"]
-    assert main([*arguments, *options, "--curves", str(path), "--all-words"]) == 0
+    assert main([*arguments, *options, "--curves", str(path)]) == 0
     comments = re.findall("<!-- (mean of .*) -->", path.read_text(encoding="utf-8"))
     assert len(comments) == 1
-    assert re.fullmatch(rf"mean of \d+ {drawn} of 1 photos", comments[0])
+    assert re.fullmatch(r"mean of \d+ content words of 1 photos", comments[0])
     path.unlink()
-    if not content:
-        assert main([*arguments, *options, "--curves", str(path)]) == 2
-        assert not path.exists()
+    monkeypatch.setattr(map_scores, "FUNCTION_WORDS", Everything())
+    assert main([*arguments, *options, "--curves", str(path)]) == 2
+    assert not path.exists()
 
 
 class Everything:
@@ -197,7 +188,6 @@ def test_a_bad_photo_is_refused_or_passed_over(
         (["M", "--images", "P", "--instances", "i"], "--instances has no meaning"),
         (["M", "--images", "P", "--synonyms", "i"], "--synonyms has no meaning"),
         (["M", "--images", "P", "--curve-photos", "3"], "without --deletion or"),
-        (["M", "--images", "P", "--all-words"], "--all-words has no meaning"),
         (["M", "--images", "P", "--curves", "c.gif"], "c.gif: its name must end"),
         (["M", "--images", "P", "--deletion", "--curve-steps", "0"], "steps 0"),
         (["M", "--images", "P", "--count", "0"], "--count 0"),

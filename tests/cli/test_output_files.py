@@ -121,7 +121,7 @@ def test_outputs_of_before_may_be_written_over(folder: Path) -> None:
     for name in ("s.json", "c.png", "entities/s.csv"):
         (folder / name).write_text("old")
     scores = ["--json", "s.json", "--csv", "photos/notes.csv"]
-    curves = ["--curves", "c.png", "--curve-photos", "1", "--curve-steps", "2", "--all-words"]
+    curves = ["--curves", "c.png", "--curve-photos", "1", "--curve-steps", "2"]
     for _ in range(2):
         assert main([*OF_FOLDER, *scores, *curves, "--random-orders", "1"]) == 0
         assert main([*FILES, "--csv", "entities/s.csv"]) == 0

@@ -32,6 +32,7 @@ from captioner.render.overlay import overlay
 from captioner.render.page import UNIT
 from captioner.render.region import fit
 from captioner.runs.read_sources import photo_source
+from captioner.text.function_words import FUNCTION_WORDS
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import VGGConfig, VGGEncoder
@@ -238,19 +239,9 @@ def test_captions_without_content_words_keep_their_other_scores(scripted: Captio
     options = CurveOptions(steps=2, random_orders=1)
     scores = score_maps(scripted, one_photo_source(), EachItsPlace(), curve_options=options)
     assert scores.grounded is not None
-    assert scores.curves is scores.all_curves is None
-    assert scores.as_dict()["without_curves"] == ["curves"]
+    assert scores.curves is scores.as_dict()["curves"] is None
     heading = "blurring what was attended, and random places: "
     assert scores.table().endswith(f"{heading}not one caption of these photos has content words")
-
-    options = replace(options, all_words=True)
-    scores = score_maps(scripted, one_photo_source(), curve_options=options)
-    assert scores.curves is None
-    assert scores.all_curves is not None
-    assert scores.all_curves.words == 5
-    assert scores.as_dict()["without_curves"] == ["curves"]
-    assert f"{heading}not one caption of these photos has content words" in scores.table()
-    assert f"{heading}5 words of 1 photos" in scores.table()
 
 
 @pytest.fixture
@@ -261,15 +252,15 @@ def photos(tmp_path: Path) -> Source:
 
 
 def test_any_photos_can_be_measured(photos: Source) -> None:
-    options = CurveOptions(photos=3, steps=4, random_orders=2, all_words=True)
+    options = CurveOptions(photos=3, steps=4, random_orders=2)
     scores = score_maps(make_captioner(), photos, batch_size=3, curve_options=options)
     assert scores.photos == 4
     assert scores.grounded is None
     assert scores.curves is not None
-    assert scores.all_curves is not None
-    assert scores.curves.words <= scores.all_curves.words
-    assert scores.all_curves.photos == 3
-    for score in (scores.all_curves.deletion, scores.all_curves.relative_insertion):
+    content = [word for word in scores.words if word.word not in FUNCTION_WORDS]
+    assert scores.curves.words == len([w for w in content if not w.image.endswith("3.png")])
+    assert scores.curves.photos == 3
+    for score in (scores.curves.deletion, scores.curves.relative_insertion):
         assert score.low <= score.difference <= score.high
     plain = json.loads(json.dumps(scores.as_dict()))
     assert plain["spread"]["words"] == plain["words"] == len(scores.words)
@@ -297,11 +288,12 @@ def test_batches_change_nothing(photos: Source) -> None:
 def test_curves_of_one_photo_are_probabilities_of_its_words() -> None:
     model = make_captioner()
     (caption,) = model.caption([PHOTO])
-    options = CurveOptions(steps=4, random_orders=2, all_words=True)
+    options = CurveOptions(steps=4, random_orders=2)
     words, found = caption_curves(model, PHOTO, caption, options)
-    assert words == list(caption.words)
+    places = [place for place, word in enumerate(caption.words) if word not in FUNCTION_WORDS]
+    assert words == [caption.words[place] for place in places]
     assert found.deletion.shape == (len(words), 5)
-    whole = np.exp(caption.word_log_probabilities)
+    whole = np.exp(caption.word_log_probabilities)[places]
     assert found.deletion[:, 0] == pytest.approx(whole, abs=1e-4)
     assert found.insertion[:, -1] == pytest.approx(whole, abs=1e-4)
     assert found.random_deletion[:, 0] == pytest.approx(whole, abs=1e-4)
