@@ -32,6 +32,15 @@ COLOURS: dict[str, tuple[int, int, int]] = {
 SHAPES: tuple[str, ...] = ("circle", "square", "triangle", "star", "cross")
 """In the order in which captions mention two of one colour."""
 
+GAP = 0.04
+"""Smallest distance between the boxes of two objects, as a share of the side."""
+
+MARGIN = 0.12
+"""How much larger the distance must be that decides between left or right and above or below."""
+
+TILT = 10.0
+"""Largest rotation of an object in degrees, either way."""
+
 _SUPERSAMPLING = 4  # antialiasing
 _ATTEMPTS = 10_000  # random layouts tried before giving up
 
@@ -54,24 +63,6 @@ class ShapesConfig(Config):
         strict=False,
         description="smallest and largest longer side of an object's box, within 0.05 to 0.5",
     )
-    sizes_named: bool = Field(
-        False,
-        description='captions say "small" and "large"; objects then come from the lower or upper '
-        "third of object_size only",
-    )
-    gap: float = Field(
-        0.04, ge=0, le=0.5, description="smallest distance between the boxes of two objects"
-    )
-    margin: float = Field(
-        0.12,
-        ge=0,
-        le=0.5,
-        description='how much larger the distance must be that decides between "left of"/"right '
-        'of" and "above"/"below"',
-    )
-    tilt: float = Field(
-        10.0, ge=0, le=20, description="largest rotation of an object in degrees, either way"
-    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -84,17 +75,11 @@ class ShapesConfig(Config):
 
 @dataclass(frozen=True)
 class ShapesObject:
-    """An object in a picture; `size` is "small", "large", or empty if sizes are not named."""
+    """An object in a picture."""
 
     colour: str
     shape: str
-    size: str
     box: Box
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """(size,) colour and shape."""
-        return (self.size, self.colour, self.shape) if self.size else (self.colour, self.shape)
 
 
 @dataclass(frozen=True)
@@ -102,7 +87,7 @@ class ShapesExample:
     """A picture, its only right caption, and a box for each word.
 
     image: RGB, `image_size` pixels square.
-    boxes: one a word: its object's box for sizes, colours and shapes, else None.
+    boxes: one a word: its object's box for colours and shapes, else None.
     objects: in the order in which the caption mentions them.
     """
 
@@ -120,7 +105,8 @@ def generate(count: int, seed: int, config: ShapesConfig | None = None) -> list[
 
     Raises `UserError` for a negative count or seed, and a config that leaves objects no room.
     """
-    _check_count(count)
+    if count < 0:
+        raise UserError(f"shapes count {count} is negative")
     return [generate_example(index, seed, config) for index in range(count)]
 
 
@@ -159,8 +145,8 @@ def describe(objects: Sequence[ShapesObject]) -> tuple[tuple[str, ...], tuple[Bo
     words: list[str] = []
     boxes: list[Box | None] = []
     for index, item in enumerate(ordered):
-        words += ["a", *item.words]
-        boxes += [None, *(item.box for _ in item.words)]
+        words += ["a", item.colour, item.shape]
+        boxes += [None, item.box, item.box]
         if index + 1 < len(ordered):
             relation = _relation(item.box, ordered[index + 1].box)
             words += relation
@@ -168,32 +154,19 @@ def describe(objects: Sequence[ShapesObject]) -> tuple[tuple[str, ...], tuple[Bo
     return tuple(words), tuple(boxes)
 
 
-def _check_count(count: int) -> None:
-    if count < 0:
-        raise UserError(f"shapes count {count} is negative")
-
-
 def _draft(
     random: np.random.Generator, kind: int, config: ShapesConfig
 ) -> tuple[ShapesObject, Points]:
     """A randomly placed object and its outline; `kind` counts in order of mention."""
     colour, shape = list(COLOURS)[kind // len(SHAPES)], SHAPES[kind % len(SHAPES)]
-    smallest, largest = config.object_size
-    size = ""
-    if config.sizes_named:
-        size = str(random.choice(["small", "large"]))
-        third = (largest - smallest) / 3
-        smallest, largest = (
-            (smallest, smallest + third) if size == "small" else (largest - third, largest)
-        )
-    share = random.uniform(smallest, largest)
-    angle = math.radians(random.uniform(-config.tilt, config.tilt))
+    share = random.uniform(*config.object_size)
+    angle = math.radians(random.uniform(-TILT, TILT))
     points = _outline(shape, angle, share * config.image_size)
     width, height = (max(axis) for axis in zip(*points, strict=True))
     left = random.uniform(0, config.image_size - width)
     top = random.uniform(0, config.image_size - height)
     placed = [(x + left, y + top) for x, y in points]
-    return ShapesObject(colour, shape, size, (left, top, left + width, top + height)), placed
+    return ShapesObject(colour, shape, (left, top, left + width, top + height)), placed
 
 
 def _mention_order(item: ShapesObject) -> tuple[int, int]:
@@ -202,7 +175,7 @@ def _mention_order(item: ShapesObject) -> tuple[int, int]:
 
 def _is_clear(objects: Sequence[ShapesObject], config: ShapesConfig) -> bool:
     """Whether the objects keep their distance and every relation of the caption is clear."""
-    gap = config.gap * config.image_size
+    gap = GAP * config.image_size
     for index, item in enumerate(objects):
         left, top, right, bottom = item.box
         around = (left - gap, top - gap, right + gap, bottom + gap)
@@ -210,7 +183,7 @@ def _is_clear(objects: Sequence[ShapesObject], config: ShapesConfig) -> bool:
             return False
     for item, following in itertools.pairwise(objects):
         across, down = _distances(item.box, following.box)
-        if abs(abs(across) - abs(down)) < config.margin * config.image_size:
+        if abs(abs(across) - abs(down)) < MARGIN * config.image_size:
             return False
     return True
 

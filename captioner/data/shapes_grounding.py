@@ -8,8 +8,6 @@ from captioner.data.grounding import Target
 from captioner.data.records import ImageId
 from captioner.data.shapes import COLOURS, SHAPES, ShapesExample
 
-_SIZES = ("small", "large")
-
 
 class ShapesGrounding:
     """The objects of generated pictures; a `Grounding`. examples: by image name."""
@@ -32,16 +30,13 @@ class ShapesGrounding:
     def targets(self, image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
         """The boxes of the objects that the words of a caption name.
 
-        A colour followed by a shape names the object of both: no picture has two. A size before
-        them, right or wrong, gets the same box. All other words get None.
+        A colour followed by a shape names the object of both: no picture has two. All other words
+        get None.
         """
         targets: list[Target | None] = [None] * len(words)
         objects = self._targets.get(image_id, {})
         for place in range(len(words) - 1):
             colour, shape = words[place], words[place + 1]
             if colour in COLOURS and shape in SHAPES:
-                sized = place > 0 and words[place - 1] in _SIZES
-                target = objects.get((colour, shape))
-                for position in range(place - sized, place + 2):
-                    targets[position] = target
+                targets[place] = targets[place + 1] = objects.get((colour, shape))
         return targets
