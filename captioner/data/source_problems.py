@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -11,20 +12,7 @@ from captioner.errors import UserError
 OnProblem = Literal["refuse", "skip"]
 """Refuse the whole source, or skip the records with a problem."""
 
-ProblemKind = Literal[
-    "missing image",
-    "empty caption",
-    "caption that is not valid Unicode",
-    "caption without an image",
-    "image without captions",
-    "duplicate image",
-    "duplicate caption",
-    "image in two splits",
-    "ill-formed line",
-    "empty sentence",
-]
-
-_PLURALS: dict[ProblemKind, str] = {
+_PLURALS = {
     "missing image": "missing images",
     "empty caption": "empty captions",
     "caption that is not valid Unicode": "captions that are not valid Unicode",
@@ -48,7 +36,7 @@ class Problem:
     sentence: the problem in words, without the name of the source.
     """
 
-    kind: ProblemKind
+    kind: str
     record: str
     sentence: str
 
@@ -66,16 +54,13 @@ class Problems:
         self.on_problem = on_problem
         self._problems: list[Problem] = []
 
-    def add(self, kind: ProblemKind, record: str, sentence: str) -> None:
+    def add(self, kind: str, record: str, sentence: str) -> None:
         """Record a problem; `settle` reports all together."""
         self._problems.append(Problem(kind, _printable(record), _printable(sentence)))
 
-    def counts(self) -> dict[ProblemKind, int]:
+    def counts(self) -> dict[str, int]:
         """The number of problems of each kind, in order of first occurrence."""
-        counts: dict[ProblemKind, int] = {}
-        for problem in self._problems:
-            counts[problem.kind] = counts.get(problem.kind, 0) + 1
-        return counts
+        return dict(Counter(problem.kind for problem in self._problems))
 
     def summary(self) -> str:
         """One sentence: the source, the count of each kind, and the first few of each."""

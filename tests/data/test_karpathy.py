@@ -43,15 +43,14 @@ def write(path: Path, value: Any) -> Path:
     return path
 
 
-def ids(file: Path, split: str | None, **options: Any) -> list[str]:
-    result = read_karpathy(file, file.parent, split, check_files=False, **options)
+def ids(file: Path, split: str | None) -> list[str]:
+    result = read_karpathy(file, file.parent, split, check_files=False)
     return [image.image_id for image in result.images]
 
 
 def test_splits(tmp_path: Path) -> None:
     file = write(tmp_path / "dataset_coco.json", document())
     assert ids(file, "train") == ["101", "102", "104"]
-    assert ids(file, "train", include_restval=False) == ["101", "104"]
     assert ids(file, "restval") == ["102"]
     assert ids(file, "val") == ["103"]
     assert ids(file, "test") == ["100"]
