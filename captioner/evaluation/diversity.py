@@ -87,16 +87,14 @@ def text_diversity(
     captions: usually one an image; they may be empty.
     training: the tokenised captions that the model learned from.
 
-    Raises `UserError` if there are no captions, or if one of either side is a string.
+    Raises `UserError` if there are no captions.
     """
     if len(captions) == 0:
         raise UserError("there are no captions to measure")
-    sentences = [_words(tokens, f"caption number {n}") for n, tokens in enumerate(captions)]
+    sentences = [tuple(tokens) for tokens in captions]
     seen = None
     if training is not None:
-        known = {
-            _words(tokens, f"training caption number {n}") for n, tokens in enumerate(training)
-        }
+        known = {tuple(tokens) for tokens in training}
         seen = sum(sentence in known for sentence in sentences) / len(sentences)
     vocabulary = {word for sentence in sentences for word in sentence}
     pairs = {pair for sentence in sentences for pair in itertools.pairwise(sentence)}
@@ -124,12 +122,6 @@ def _repeats(words: tuple[str, ...], length: int) -> bool:
     """Whether an n-gram of this length occurs twice; the two may overlap."""
     ngrams = list(zip(*(words[start:] for start in range(length)), strict=False))
     return len(set(ngrams)) < len(ngrams)
-
-
-def _words(tokens: Tokens, which: str) -> tuple[str, ...]:
-    if isinstance(tokens, str):
-        raise UserError(f"{which} is a string, not a list of words: tokenise it first")
-    return tuple(tokens)
 
 
 def _show(figure: float | None) -> str:

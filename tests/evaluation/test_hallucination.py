@@ -115,20 +115,3 @@ def test_what_could_not_be_annotated_does_not_count() -> None:
         "categories      2 of the word list's 4; the annotations do not have the other 2, "
         "so they do not count"
     )
-
-
-@pytest.mark.parametrize(
-    ("captions", "references", "categories", "sentence"),
-    [
-        ([], [], [], "there are no captions to score"),
-        ([["a"]], [[]], [[]], "image number 0 has no list of reference captions"),
-        ([["a"]], [[["a"]]], [[], []], "1 captions to score but categories of 2 images"),
-        ([["a"]], [[["a"]]], ["dog"], "categories of image number 0 are a string"),
-        ([["a"]], [[["a"]]], [["unicorn"]], "category 'unicorn' of image number 0 is not among"),
-    ],
-)
-def test_what_does_not_belong_together_is_refused(
-    captions, references, categories, sentence
-) -> None:
-    with pytest.raises(UserError, match=sentence):
-        chair(captions, references, categories, SYNONYMS, ALL_CATEGORIES)
