@@ -166,13 +166,6 @@ def test_a_further_mask_must_be_boolean() -> None:
         attention(random(2, 3, 4), memory, CAUSAL.float())
 
 
-def test_scores_come_back_as_they_were_before_masking() -> None:
-    attention = Attention(DotScore())
-    values, query = random(2, 5, 4), random(2, 3, 4)
-    attended = attention(query, attention.remember(values, PADDING))
-    torch.testing.assert_close(attended.scores, query @ values.transpose(1, 2))
-
-
 def test_hard_attention_draws_from_the_generator_handed_in() -> None:
     attention = Attention(ScaledDotProductScore(), HardSelection())
     values, query = random(1, 5, 4), random(1, 40, 4)

@@ -45,11 +45,6 @@ def test_dot_is_the_inner_product(query) -> None:
     )
 
 
-def test_dot_by_numbers() -> None:
-    score = DotScore()(torch.tensor([[[1.0, 2.0]]]), torch.tensor([[[3.0, 4.0], [-1.0, 0.5]]]))
-    assert score.tolist() == [[[11.0, 0.0]]]
-
-
 def test_scaled_dot_product_divides_by_the_root_of_the_key_size() -> None:
     query = torch.tensor([[[1.0, 2.0, 3.0, 4.0]]])
     assert ScaledDotProductScore()(query, query).tolist() == [[[15.0]]]  # 30 / sqrt(4)
@@ -124,30 +119,6 @@ def test_any_leading_dimensions(score) -> None:
     for head in range(3):
         alone = score(query[:, head], score.project_keys(values[:, head]))
         torch.testing.assert_close(scores[:, head], alone)
-
-
-@pytest.mark.parametrize(
-    "score",
-    [
-        DotScore(),
-        ScaledDotProductScore(),
-        GeneralScore(3, 3),
-        AdditiveScore(3, 3, 2),
-        ConcatScore(3, 3, 2),
-    ],
-    ids=lambda score: type(score).__name__,
-)
-def test_gradients(score) -> None:
-    score = score.double()
-    generator = torch.Generator().manual_seed(5)
-    query = torch.randn(2, 2, 3, generator=generator, dtype=torch.float64, requires_grad=True)
-    values = torch.randn(2, 4, 3, generator=generator, dtype=torch.float64, requires_grad=True)
-    parameters = tuple(score.parameters())
-
-    def run(query, values, *_):
-        return score(query, score.project_keys(values))
-
-    assert torch.autograd.gradcheck(run, (query, values, *parameters))
 
 
 @pytest.mark.parametrize("make", [AdditiveScore, ConcatScore])

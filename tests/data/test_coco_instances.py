@@ -266,15 +266,7 @@ def test_a_thing_that_is_nowhere_is_refused(tmp_path: Path) -> None:
         ([[1, 1, 4, -7, 4, 3]], "has a point far outside its image"),
         ({"size": [8, 6], "counts": [48]}, r"is of size \[8, 6\], not \[6, 8\] as its image"),
         ({"counts": [48]}, "is of size None"),
-        ({"size": [6, 8]}, "has neither a list of whole numbers nor COCO's string as counts"),
-        (
-            {"size": [6, 8], "counts": [40, 4]},
-            "has runs that do not add up to the 48 pixels of its image",
-        ),
-        (
-            {"size": [6, 8], "counts": "5"},
-            "has runs that do not add up to the 48 pixels of its image",
-        ),
+        ({"size": [6, 8], "counts": "5"}, "has runs that do not add up to the 48 pixels"),
     ],
 )
 def test_outlines_that_cannot_be_drawn_are_refused_when_asked_for(

@@ -175,30 +175,6 @@ def test_the_seed_decides() -> None:
     assert first == again != other
 
 
-def test_intervals_hold_the_true_mean_as_often_as_they_say() -> None:
-    generator = np.random.default_rng(4)
-    held = 0
-    for seed in range(400):
-        sample = generator.exponential(size=80)
-        interval = confidence_intervals([mean_terms("x", sample)], Resampling(300, 0.9, seed))["x"]
-        held += interval.low <= 1 <= interval.high
-    assert 0.85 <= held / 400 <= 0.93  # 0.9; a little less is known of skewed samples of this size
-
-
-def test_p_values_are_even_where_nothing_differs() -> None:
-    generator = np.random.default_rng(6)
-    p_values = []
-    for seed in range(300):
-        samples = generator.normal(size=(2, 50))
-        found = compare(
-            [mean_terms("x", samples[0])], [mean_terms("x", samples[1])], Resampling(200, seed=seed)
-        )["x"]
-        p_values.append((found.p_bootstrap, found.p_randomisation))
-    for level in (0.1, 0.5):
-        shares = (np.array(p_values) <= level).mean(axis=0)
-        assert shares == pytest.approx([level] * 2, abs=0.07)
-
-
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
