@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,7 +27,8 @@ from captioner.files import (
     write_text,
 )
 from captioner.render import PageItem, save_html, save_word_images
-from captioner.render.save import PICTURE_SUFFIXES
+from captioner.render.save import PAGE_SUFFIXES, PICTURE_SUFFIXES
+from captioner.render.word_images import WORD_PICTURE
 
 SAVE_SECONDS = 30.0
 """Shortest time between two writes of `Outputs.save_so_far`."""
@@ -35,8 +36,15 @@ SAVE_SECONDS = 30.0
 _LONGEST_NAME = 200
 """Bytes of a file name before additions; file systems allow 255."""
 
-_WORD_PICTURE = re.compile(r"\d{2,}_[a-z0-9-]+\.png")
-"""The file names of `save_word_images`."""
+_SUFFIXES = {
+    "json": (".json",),
+    "csv": (".csv",),
+    "html": PAGE_SUFFIXES,
+    "overlay": PICTURE_SUFFIXES,
+    "gif": (".gif",),
+    "words": (),
+}
+"""The file name endings that fit each option."""
 
 
 @dataclass
@@ -47,8 +55,8 @@ class Outputs:
     json, csv, html: one file for all photos, written by `finish`; `-` for json or csv is standard
         output.
     overlay: a picture with a panel a word: a file for one photo, else a folder. gif: likewise,
-        animated. words: a folder of one PNG a word, with a sub-folder a photo if there are several.
-        A slash at the end marks a folder.
+        animated. words: a folder with a sub-folder a photo, of one PNG a word. A slash at the end
+        marks a folder. Files of photos from several folders are in folders like theirs.
     strength: of the overlays, in [0, 1].
     sidecars: the files beside each photo.
 
@@ -68,30 +76,15 @@ class Outputs:
     sidecars: Sidecars = field(default_factory=Sidecars)
     _records: list[dict[str, Any]] = field(default_factory=list)
     _page: list[PageItem] = field(default_factory=list)
-    _names: dict[str, list[str]] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
     _saved: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         if not 0 <= self.strength <= 1:
             raise UserError(f"strength {self.strength} is not between 0 and 1")
-        for option in ("json", "csv", "html", "overlay", "gif", "words"):
-            if getattr(self, option) == "":
-                raise UserError(f"--{option} is empty; it should name a file or folder")
-        for option, suffixes in (("overlay", PICTURE_SUFFIXES), ("gif", (".gif",))):
-            path = getattr(self, option)
-            if not path or not _names_a_file(path):
-                continue
-            if len(self.paths) > 1:
-                raise UserError(
-                    f"--{option} {path} is one file, but there are {len(self.paths)} photos; "
-                    "give a folder, with a slash at its end"
-                )
-            if Path(path).suffix.lower() not in suffixes:
-                raise UserError(
-                    f"--{option} {path} must end in {', '.join(suffixes)}, or in a slash for a "
-                    "folder"
-                )
-        self._names = _unique_names(self.paths)
+        for option, suffixes in _SUFFIXES.items():
+            self._check_kind(option, getattr(self, option), suffixes)
+        self._names = _output_names(self.paths)
         self._check_places()
         self.sidecars.check(list(self._names))
 
@@ -111,7 +104,7 @@ class Outputs:
         Raises `UserError` if something cannot be written, after doing the rest.
         """
         self._records.append({"image": item.name, **item.caption.as_dict()})
-        name = self._names[item.name].pop(0)
+        name = self._names[item.name]
         if item.caption.words:
             parts = (self._draw_panels, self._draw_gif, self._draw_words, self._add_to_page)
             beside = partial(self.sidecars.write, item.name, item.caption)
@@ -145,7 +138,7 @@ class Outputs:
 
     def _draw_words(self, item: Captioned, name: str) -> None:
         if self.words:
-            folder = self._word_folder(name)
+            folder = Path(self.words) / name
             save_word_images(folder, *item.caption.drawn(), strength=self.strength)
 
     def _add_to_page(self, item: Captioned, name: str) -> None:
@@ -181,9 +174,23 @@ class Outputs:
         ]
         return csv_text(["image", "rank", *columns], rows)
 
-    def _word_folder(self, name: str) -> Path:
-        assert self.words is not None
-        return Path(self.words) / name if len(self.paths) > 1 else Path(self.words)
+    def _check_kind(self, option: str, path: str | None, suffixes: Sequence[str]) -> None:
+        """Raise `UserError` for a path that cannot be the option's file or folder."""
+        if path == "":
+            raise UserError(f"--{option} is empty; it should name a file or folder")
+        if path is None or (path == "-" and option in ("json", "csv")):
+            return
+        one_a_photo = option in ("overlay", "gif", "words")
+        if one_a_photo and not _names_a_file(path):
+            return
+        if Path(path).suffix.lower() not in suffixes and not Path(path).is_dir():
+            wanted = " or ".join([*suffixes, *(["a slash for a folder"] if one_a_photo else [])])
+            raise UserError(f"--{option} {path} must end in {wanted}")
+        if one_a_photo and len(self.paths) > 1:
+            raise UserError(
+                f"--{option} {path} is one file, but there are {len(self.paths)} photos; "
+                "give a folder, with a slash at its end"
+            )
 
     def _files(self) -> Iterator[tuple[str, Path]]:
         """Every file whose name is known, with its option."""
@@ -193,9 +200,8 @@ class Outputs:
                 yield option, Path(path)
         for option, suffix in (("overlay", ".png"), ("gif", ".gif")):
             if path := getattr(self, option):
-                for names in self._names.values():
-                    for name in names:
-                        yield option, _output_path(path, name, suffix)
+                for name in self._names.values():
+                    yield option, _output_path(path, name, suffix)
         for photo in self._names:
             yield from self.sidecars.paths(photo)
 
@@ -218,11 +224,11 @@ class Outputs:
                 raise UserError(f"--{other} and --{option} are the same file, {file}")
             folders.setdefault(file.parent, option)
         if self.words:
-            places = [self._word_folder(name) for names in self._names.values() for name in names]
+            places = [Path(self.words) / name for name in self._names.values()]
             folders.update((place, "words") for place in places)
             within = {real_path(place) for place in places}
             for photo in map(Path, self.paths):
-                if real_path(photo.parent) in within and _WORD_PICTURE.fullmatch(photo.name):
+                if real_path(photo.parent) in within and WORD_PICTURE.fullmatch(photo.name):
                     raise UserError(
                         f"--words {self.words} holds {photo}, which is one of the photos to "
                         "caption and might be replaced; give another folder"
@@ -244,21 +250,30 @@ def _output_path(path: str, name: str, suffix: str) -> Path:
     return Path(path) if _names_a_file(path) else Path(path) / f"{name}{suffix}"
 
 
-def _unique_names(paths: Sequence[str]) -> dict[str, list[str]]:
-    """The file stem of every path, shortened, and numbered where photos share it.
+def _output_names(paths: Sequence[str]) -> dict[str, str]:
+    """The path of every photo below the folder that holds all of them, without its suffix.
 
-    Names that differ in case alone count as shared, as on many file systems. A path given twice
-    has two names. `-` is standard input.
+    Photos that would share a name keep their suffix; where they still do, they are numbered. Names
+    that differ in case alone count as shared, as on many file systems. `-` is standard input.
     """
-    taken: set[str] = set()
-    names: dict[str, list[str]] = {}
+    folders = {path: Path(os.path.abspath(path)).parent.parts[1:] for path in paths if path != "-"}
+    is_common = [len(set(level)) == 1 for level in zip(*folders.values(), strict=False)]
+    top = [*is_common, False].index(False)
+    plain: dict[str, str] = {}
     for path in paths:
         stem = "standard_input" if path == "-" else Path(path).stem
         while len(stem.encode("utf-8", "surrogatepass")) > _LONGEST_NAME:
             stem = stem[:-1]
-        name, number = stem, 2
-        while name.casefold() in taken:
-            name, number = f"{stem}-{number}", number + 1
-        taken.add(name.casefold())
-        names.setdefault(path, []).append(name)
+        plain[path] = os.path.join(*folders.get(path, ())[top:], stem)
+    shared = Counter(name.casefold() for name in plain.values())
+    taken: set[str] = set()
+    names: dict[str, str] = {}
+    for path, name in plain.items():
+        if shared[name.casefold()] > 1:
+            name += Path(path).suffix
+        unique, number = name, 2
+        while unique.casefold() in taken:
+            unique, number = f"{name}-{number}", number + 1
+        taken.add(unique.casefold())
+        names[path] = unique
     return names

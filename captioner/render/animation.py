@@ -15,6 +15,7 @@ from captioner.files import write_bytes
 from captioner.render.attention_checks import check_attention
 from captioner.render.overlay import overlay
 from captioner.render.region import Region, fit
+from captioner.render.save import check_suffix
 from captioner.render.typography import BACKGROUND, INK, Paragraph, lay_out
 
 UPCOMING_INK = (150, 154, 163)
@@ -107,8 +108,10 @@ def save_gif(
 ) -> None:
     """Write `encode_gif` of the same arguments to a file.
 
-    Raises `ValueError` as `encode_gif` does, and `UserError` if the file cannot be written.
+    Raises `ValueError` as `encode_gif` does, and `UserError` unless the path ends in .gif, and if
+    the file cannot be written.
     """
+    check_suffix(path, (".gif",))
     content = encode_gif(photo, words, attention, region, seconds_a_word, strength, longest_side)
     write_bytes(path, content)
 

@@ -16,6 +16,7 @@ from PIL import Image
 from captioner.files import write_text
 from captioner.render.attention_checks import check_attention, check_strength
 from captioner.render.region import Region, fit
+from captioner.render.save import PAGE_SUFFIXES, check_suffix
 from captioner.render.typography import printable
 from captioner.render.web_page import escaped, jpeg_address, static_file, viewer_script, web_page
 
@@ -163,8 +164,10 @@ def save_html(
 ) -> None:
     """Write `html_page` to a file.
 
-    Raises `ValueError` as `html_page` does, and `UserError` if the file cannot be written.
+    Raises `ValueError` as `html_page` does, and `UserError` unless the path ends in one of
+    `PAGE_SUFFIXES` and if the file cannot be written.
     """
+    check_suffix(path, PAGE_SUFFIXES)
     write_text(path, html_page(items, title, strength))
 
 

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
 
 from captioner.errors import UserError
 from captioner.files import atomic_path
+from captioner.vision.drawn import drawn_mark
 
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 """File name endings that `save_picture` accepts."""
+
+PAGE_SUFFIXES = (".html", ".htm")
+"""File name endings of web pages."""
 
 
 def save_picture(path: str | os.PathLike[str], picture: Image.Image) -> None:
     """Write a picture in the format of the file name's ending.
 
+    `captioner.vision.drawn.is_drawn` knows it again.
     Raises `UserError` unless `path` ends in one of `PICTURE_SUFFIXES`, and as `atomic_path` does.
     """
-    if Path(path).suffix.lower() not in PICTURE_SUFFIXES:
-        raise UserError(f"cannot write {path}: its name must end in {', '.join(PICTURE_SUFFIXES)}")
+    check_suffix(path, PICTURE_SUFFIXES)
     with atomic_path(path) as temporary:
-        picture.save(temporary, quality=90)
+        picture.save(temporary, quality=90, exif=drawn_mark())
+
+
+def check_suffix(path: str | os.PathLike[str], suffixes: Sequence[str]) -> None:
+    """Raise `UserError` unless a file name ends in one of the suffixes."""
+    if Path(path).suffix.lower() not in suffixes:
+        raise UserError(f"cannot write {path}: its name must end in {' or '.join(suffixes)}")

@@ -4,9 +4,11 @@ import csv
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from PIL import Image
 from samples import make_captioner, save_photo
 
@@ -55,9 +57,8 @@ def test_everything_is_written(tmp_path: Path) -> None:
     shown = [one.score for caption in captions for one in (caption, *caption.alternatives)]
     assert [float(row["score"]) for row in rows] == pytest.approx(shown)
     # Two photos of one name do not overwrite each other.
-    assert sorted(p.name for p in (tmp_path / "overlays").iterdir()) == ["same-2.png", "same.png"]
-    assert sorted(p.name for p in (tmp_path / "gifs").iterdir()) == ["same-2.gif", "same.gif"]
-    for name, caption in zip(("same", "same-2"), captions, strict=True):
+    for name, caption in zip(("a/same", "b/same"), captions, strict=True):
+        assert (tmp_path / "overlays" / f"{name}.png").is_file()
         assert len(list((tmp_path / "words" / name).iterdir())) == len(caption.words)
         with Image.open(tmp_path / "gifs" / f"{name}.gif") as gif:
             assert gif.n_frames >= 1
@@ -77,7 +78,7 @@ def test_a_large_photo_is_drawn_as_large_as_before(tmp_path: Path) -> None:
         assert item.photo.size == ((1400, 1050) if place == "reduced" else (2800, 2100))
         outputs.add(item)
         outputs.finish()
-        with Image.open(sorted((tmp_path / place).iterdir())[0]) as picture:
+        with Image.open(min((tmp_path / place / "large").iterdir())) as picture:
             sizes.append(picture.size)
         regions.append(item.caption.region)
     assert sizes[0] == sizes[1]
@@ -107,11 +108,8 @@ def test_one_file_for_many_photos_is_refused_before_work_starts(tmp_path: Path) 
         (["p/0.gif", "p/1.gif"], "gif", "p"),
         (["0.png"], "overlay", "0.png"),
         (["0.png"], "overlay", "folder/../0.png"),
-        (["0.png"], "json", "0.png"),
-        (["0.png"], "csv", "link.png"),
-        (["0.png"], "html", "0.png"),
+        (["0.png"], "overlay", "link.png"),
         (["0.png"], "overlay", "same-file.png"),
-        (["01_dog.png"], "words", "."),
         (["a/0/01_dog.png", "a/0.png"], "words", "a"),
     ],
 )
@@ -143,15 +141,17 @@ def test_a_photo_may_lie_beside_its_word_pictures(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("places", "sentence"),
     [
-        ({"json": "s.txt", "csv": "s.txt"}, "--json and --csv are the same file, s.txt"),
-        ({"json": "s.txt", "html": "./x/../s.txt"}, "--json and --html are the same file"),
-        ({"csv": "maps/0.png", "overlay": "maps/"}, "--csv and --overlay are the same file"),
+        ({"overlay": "s.png", "words": "x/../s.png/"}, "--overlay .*s.png is a file, but --words"),
         ({"json": "folder"}, "--json folder is a folder, not a file"),
-        ({"json": "out", "words": "out/words"}, "--json .*out is a file, but --words needs a f"),
+        ({"json": "o.json", "words": "o.json/words"}, "--json .*o.json is a file, but --words nee"),
         ({"html": "file.txt/page.html"}, "--html needs file.txt to be a folder, but it is a file"),
-        ({"words": "file.txt"}, "--words needs file.txt to be a folder"),
-        ({"overlay": "out.bmp"}, r"--overlay out\.bmp must end in \.png, \.jpg"),
-        ({"gif": "out.png"}, r"--gif out\.png must end in \.gif"),
+        ({"words": "file.txt/"}, "--words needs file.txt to be a folder"),
+        ({"words": "out.png"}, r"--words out\.png must end in a slash for a folder"),
+        ({"overlay": "out.bmp"}, r"--overlay out\.bmp must end in \.png or .* or a slash"),
+        ({"gif": "out.png"}, r"--gif out\.png must end in \.gif or a slash"),
+        ({"html": "out.pdf"}, r"--html out\.pdf must end in \.html or \.htm$"),
+        ({"json": "out.csv"}, r"--json out\.csv must end in \.json$"),
+        ({"csv": "out"}, r"--csv out must end in \.csv$"),
         ({"json": ""}, "--json is empty"),
     ],
 )
@@ -196,12 +196,38 @@ def test_long_names_leave_room_and_stay_different(tmp_path: Path) -> None:
         assert len(list((tmp_path / folder).iterdir())) == 3
 
 
-def test_names_that_differ_in_case_alone_are_numbered() -> None:
-    assert outputs_module._unique_names(["a/Dog.png", "b/dog.png", "b/dog.png", "dog-2.png"]) == {
-        "a/Dog.png": ["Dog"],
-        "b/dog.png": ["dog-2", "dog-3"],
-        "dog-2.png": ["dog-2-2"],
-    }
+def test_names_are_those_of_the_photos_below_their_common_folder() -> None:
+    def names(*paths: str) -> list[str]:
+        return list(outputs_module._output_names(paths).values())
+
+    assert names("p/a/x.jpg") == ["x"]
+    assert names("p/x.jpg", "p/y.jpg", "p/x.jpg") == ["x", "y"]
+    assert names("p/a/x.jpg", "p/b/x.jpg") == [str(Path("a/x")), str(Path("b/x"))]
+    assert names("p/x.jpg", "p/x.png") == ["x.jpg", "x.png"]
+    assert names("p/Dog.png", "p/dog.png", "p/dog.png-2.png") == [
+        *("Dog.png", "dog.png-2", "dog.png-2-2")
+    ]
+    assert names("-", "p/x.jpg") == ["standard_input", "x"]
+
+
+def test_word_pictures_of_an_earlier_caption_are_removed_and_nothing_else(tmp_path: Path) -> None:
+    photo = str(save_photo(tmp_path / "0.png"))
+    outputs = Outputs([photo], words=str(tmp_path / "words"))
+    (item,) = captioned([photo])
+    folder = tmp_path / "words" / "0"
+    long = replace(
+        item.caption,
+        words=item.caption.words * 2,
+        attention=torch.cat([item.caption.attention] * 2),
+    )
+    outputs.add(replace(item, caption=long))
+    count = len(item.caption.words)
+    assert len(list(folder.iterdir())) == 2 * count
+    for name in ("01_holiday.png", "notes.png"):
+        save_photo(folder / name)
+    outputs.add(item)
+    written = [f"{n:02}_{word}.png" for n, word in enumerate(item.caption.words, start=1)]
+    assert {path.name for path in folder.iterdir()} == {*written, "01_holiday.png", "notes.png"}
 
 
 def test_one_file_that_fails_does_not_take_the_others_along(tmp_path: Path) -> None:
