@@ -1,8 +1,9 @@
-"""Chooses the device."""
+"""Chooses the device, and the precision on it."""
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from captioner.errors import UserError
 
@@ -30,6 +31,11 @@ def choose_device(name: str = "auto") -> torch.device:
     if (device.index or 0) >= count:
         raise UserError(f"device {name!r} is not on this machine")
     return device
+
+
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """The tensor in float32, or in float64 if it is of that type."""
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
 
 
 def has_bfloat16(device: torch.device) -> bool:

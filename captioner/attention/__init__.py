@@ -3,7 +3,7 @@
 from captioner.attention.attention import Attention
 from captioner.attention.local import LocalAttention, PredictedCentre
 from captioner.attention.masks import causal_mask, window_mask
-from captioner.attention.memory import Memory
+from captioner.attention.memory import Memory, checked_mask
 from captioner.attention.multi_head import MultiHeadAttention
 from captioner.attention.scores import (
     AdditiveScore,
@@ -17,6 +17,7 @@ from captioner.attention.selection import (
     Attended,
     HardSelection,
     SoftSelection,
+    draw,
     masked_log_softmax,
     masked_softmax,
 )
@@ -37,6 +38,8 @@ __all__ = [
     "Score",
     "SoftSelection",
     "causal_mask",
+    "checked_mask",
+    "draw",
     "masked_log_softmax",
     "masked_softmax",
     "window_mask",

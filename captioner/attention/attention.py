@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from captioner.attention.memory import Memory, refuse_empty_rows
+from captioner.attention.memory import Memory, checked_mask, refuse_empty_rows
 from captioner.attention.scores import Score
 from captioner.attention.selection import Attended, HardSelection, SoftSelection
 
@@ -28,6 +28,7 @@ class Attention(nn.Module):
 
         Raises `UserError` when a row has no position that may be attended.
         """
+        mask = checked_mask(mask, values.device)
         return Memory(values, self.score.project_keys(values), mask)  # keys (B, L, A)
 
     def forward(

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from captioner.attention.attention import combined_mask
 from captioner.attention.masks import window_mask
-from captioner.attention.memory import Memory
+from captioner.attention.memory import Memory, checked_mask
 from captioner.attention.scores import Score
 from captioner.attention.selection import Attended, masked_softmax
 from captioner.errors import UserError
@@ -38,6 +38,7 @@ class LocalAttention(nn.Module):
         The positions that may be attended must be the first ones of each row. Raises `UserError`
         when a row has none.
         """
+        mask = checked_mask(mask, values.device)
         return Memory(values, self.score.project_keys(values), mask)  # keys (B, L, A)
 
     def forward(self, query: Tensor, memory: Memory, centres: Tensor) -> Attended:
@@ -55,7 +56,8 @@ class LocalAttention(nn.Module):
             positions = torch.arange(memory.length, device=centres.device)  # (L)
             distance = (positions - centres.unsqueeze(-1)) / (self.half_width / 2)  # (B, Q, L)
             weights = weights * torch.exp(-distance.square() / 2).to(weights.dtype)
-        return Attended(weights @ memory.values, weights, scores)  # context (B, Q, D)
+        context = weights.to(memory.values.dtype) @ memory.values  # (B, Q, D)
+        return Attended(context, weights, scores)
 
 
 class PredictedCentre(nn.Module):

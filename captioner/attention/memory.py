@@ -19,8 +19,8 @@ class Memory:
     mask: (B, L) boolean, True where a position may be attended; None for all.
 
     The queries of one source (words of a caption, hypotheses of a beam) share its memory without
-    a copy. Raises `UserError` when shapes differ, when the mask is not boolean, or when a source
-    has no position that may be attended.
+    a copy. Raises `UserError` when shapes differ, when the mask is not boolean, or as
+    `refuse_empty_rows` does.
     """
 
     values: Tensor
@@ -71,15 +71,27 @@ class Memory:
         return self.values.new_ones(self.batch_size, self.length, dtype=torch.bool)
 
 
+def checked_mask(mask: Tensor | None, device: torch.device) -> Tensor | None:
+    """Check a mask (B, L) where it is, as `refuse_empty_rows` does, and move it to a device."""
+    if mask is None:
+        return None
+    refuse_empty_rows(mask)
+    return mask.to(device, non_blocking=True)
+
+
 def refuse_empty_rows(mask: Tensor) -> None:
     """Raise `UserError` for a mask with a row (last dimension) that is all False.
 
-    Also for a mask that is not boolean: 0 and 1, or 0 and -inf, are easily confused.
+    Also for a mask that is not boolean: 0 and 1, or 0 and -inf, are easily confused. Rows are read
+    on a CPU only, since reading waits for a GPU: there an empty row gives NaN, which training and
+    decoding refuse.
     """
     if mask.dtype != torch.bool:
         raise UserError(
             f"attention mask must be boolean (True = may be attended), not {mask.dtype}"
         )
+    if mask.device.type != "cpu":
+        return
     attendable = mask.any(dim=-1)  # (...)
     if not bool(attendable.all()):
         row = (~attendable).nonzero()[0].tolist()

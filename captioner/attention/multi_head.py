@@ -59,7 +59,8 @@ class MultiHeadAttention(nn.Module):
         split = self._split(self.query_projection(query))  # (B, N, Q, A / N)
         scores = self.score(split, memory.keys)  # (B, N, Q, L)
         weights = masked_softmax(scores, combined_mask(memory, mask))  # (B, N, Q, L)
-        context = self.dropout(weights) @ memory.values  # (B, N, Q, A / N)
+        shares = self.dropout(weights).to(memory.values.dtype)  # (B, N, Q, L)
+        context = shares @ memory.values  # (B, N, Q, A / N)
         joined = context.transpose(1, 2).flatten(start_dim=2)  # (B, Q, A)
         return Attended(self.output_projection(joined), weights, scores)  # context (B, Q, H)
 

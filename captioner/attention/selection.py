@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from captioner.devices import at_least_float32
 from captioner.errors import UserError
 
 
@@ -54,10 +55,23 @@ class Attended(NamedTuple):
         return -(self.log_weights.exp() * finite).sum(dim=-1)  # (B, Q)
 
 
+def draw(probabilities: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Draw an index from each row of probabilities (..., N), which need not sum to one: (...).
+
+    The largest of p / e with exponentially distributed e, which is the Gumbel-max trick. The same
+    draws as `torch.multinomial`, which waits for a GPU to check its input: here the caller avoids
+    NaN and rows of zeros. e is drawn on the generator's device.
+    """
+    device = probabilities.device if generator is None else generator.device
+    noise = torch.empty(probabilities.shape, dtype=probabilities.dtype, device=device)
+    noise = noise.exponential_(generator=generator).to(probabilities.device)  # (..., N)
+    return (probabilities / noise).argmax(dim=-1)  # (...)
+
+
 def masked_log_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """Scores (..., L) -> logarithms of the weights (..., L), -inf where the mask is False.
 
-    Like `masked_softmax`, but returned in float32 at least.
+    See `masked_softmax`.
     """
     return torch.log_softmax(_masked(scores, mask), dim=-1)  # (..., L)
 
@@ -67,15 +81,15 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
     mask: boolean, broadcastable to the scores, True where a position may be attended; the others
         get exactly 0. The caller checks that no row is all False (`Memory` and `Attention` do).
-    Computed in float32 at least, returned in the type of the scores. Bahdanau et al. 2014,
-    equation 6; Xu et al. 2015, equation 5.
+    In float32 at least, so that sums over many words are exact under bfloat16 too. Bahdanau et al.
+    2014, equation 6; Xu et al. 2015, equation 5.
     """
-    return torch.softmax(_masked(scores, mask), dim=-1).to(scores.dtype)  # (..., L)
+    return torch.softmax(_masked(scores, mask), dim=-1)  # (..., L)
 
 
 def _masked(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Set scores (..., L), in float32 at least, to -inf where the mask is False."""
-    wide = scores if scores.dtype == torch.float64 else scores.float()
+    wide = at_least_float32(scores)
     return wide if mask is None else wide.masked_fill(~mask, float("-inf"))
 
 
@@ -95,13 +109,14 @@ class SoftSelection(nn.Module):
         generator, expected: unused; see `HardSelection`.
         """
         weights = masked_softmax(scores, mask)  # (..., Q, L)
-        return Attended(weights @ values, weights, scores)  # context (..., Q, D)
+        context = weights.to(values.dtype) @ values  # (..., Q, D)
+        return Attended(context, weights, scores)
 
 
 class HardSelection(nn.Module):
     """Draws a position: z = a_s with s ~ Categorical(alpha). Xu et al. 2015, equations 8 and 9.
 
-    Draws in training mode, from the generator, on its device. Takes the most probable position in
+    Draws in training mode, from the generator. Takes the most probable position in
     evaluation mode, where the authors' code takes the expected value by default. The draw has no
     gradient; REINFORCE uses that of `Attended.log_probability`.
     """
@@ -121,20 +136,17 @@ class HardSelection(nn.Module):
             draws do not depend on them.
         """
         log_weights = masked_log_softmax(scores, mask)  # (..., Q, L)
-        weights = log_weights.exp().to(scores.dtype)  # (..., Q, L)
+        weights = log_weights.exp()  # (..., Q, L)
         positions = self.choose(log_weights.detach(), generator)  # (..., Q)
         index = positions.unsqueeze(-1).expand(*positions.shape, values.shape[-1])  # (..., Q, D)
         context = values.gather(-2, index)  # (..., Q, D)
         if expected is not None:
-            context = torch.where(expected.unsqueeze(-1), weights @ values, context)
+            mean = weights.to(values.dtype) @ values  # (..., Q, D)
+            context = torch.where(expected.unsqueeze(-1), mean, context)
         return Attended(context, weights, scores, positions, log_weights)
 
     def choose(self, log_weights: Tensor, generator: torch.Generator | None) -> Tensor:
         """Logarithms of the weights (..., Q, L) -> positions (..., Q)."""
         if not self.training:
             return log_weights.argmax(dim=-1)  # (..., Q)
-        rows = log_weights.exp().float().flatten(end_dim=-2)  # (... * Q, L)
-        if generator is not None:
-            rows = rows.to(generator.device)
-        drawn = torch.multinomial(rows, num_samples=1, generator=generator)  # (... * Q, 1)
-        return drawn.view(log_weights.shape[:-1]).to(log_weights.device)  # (..., Q)
+        return draw(log_weights.exp().float(), generator)  # (..., Q)

@@ -24,6 +24,7 @@ from captioner.attention import (
 )
 from captioner.caption.standardisation import Standardisation
 from captioner.decoding import Step
+from captioner.devices import at_least_float32
 from captioner.errors import UserError
 from captioner.schema import SIZE, Config
 
@@ -144,7 +145,7 @@ class ShowAttendTellDecoder(nn.Module):
         mean = self._drop(_mean(memory))  # (B, 1, D)
         hidden = torch.tanh(self.initial_hidden(mean))  # (B, 1, H)
         cell = torch.tanh(self.initial_cell(mean))  # (B, 1, H)
-        return DecoderState(memory, hidden, cell)
+        return DecoderState(memory, *map(at_least_float32, (hidden, cell)))
 
     def step(self, tokens: Tensor, state: object) -> Step:
         """Last words (B, K) and the state before them -> `Step` for the next words."""
@@ -314,6 +315,7 @@ class ShowAttendTellDecoder(nn.Module):
 
 def _lstm_update(state: DecoderState, gates: Tensor) -> DecoderState:
     """Apply the LSTM's gates (B, K, 4H), before activation, in torch's order. Equations 1 to 3."""
+    gates = at_least_float32(gates)  # The cell sums over all words.
     input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)  # (B, K, H) each
     cell = torch.sigmoid(forget_gate) * state.cell
     cell = cell + torch.sigmoid(input_gate) * torch.tanh(candidate)

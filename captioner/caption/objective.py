@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 from typing_extensions import Self
 
+from captioner.devices import at_least_float32
 from captioner.errors import UserError
 from captioner.schema import LENGTH, Config
 
@@ -179,7 +180,7 @@ def doubly_stochastic_penalty(weights: Tensor, mask: Tensor, target: str = "one"
     Xu et al. 2015, section 4.2.1 and equation 14, second term: summed over the L positions,
     divided neither by L nor by the batch. Computed in float32 at least.
     """
-    weights = weights if weights.dtype == torch.float64 else weights.float()
+    weights = at_least_float32(weights)
     mass = (weights * mask.unsqueeze(-1)).sum(dim=1)  # (B, L)
     if target == "share":
         words = mask.sum(dim=1, keepdim=True).to(weights.dtype)  # (B, 1)
@@ -198,7 +199,7 @@ def map_divergence(weights: Tensor, mask: Tensor) -> Tensor:
     wide. weights (B, T, L), mask (B, T) boolean, False for padding, whose attention is left out.
     Computed in float32 at least.
     """
-    weights = weights if weights.dtype == torch.float64 else weights.float()
+    weights = at_least_float32(weights)
     words = mask.sum(dim=1).to(weights.dtype)  # (B,)
     mean = (weights * mask.unsqueeze(-1)).sum(dim=1) / words.clamp(min=1).unsqueeze(-1)  # (B, L)
     return words * _entropy(mean) - (_entropy(weights) * mask).sum(dim=1)
@@ -212,7 +213,7 @@ def grounding_penalty(weights: Tensor, places: Tensor) -> Tensor:
     Correctness in Neural Image Captioning*, section 3.3, but asking only that the attention lies
     inside, not that it is even there. Computed in float32 at least.
     """
-    weights = weights if weights.dtype == torch.float64 else weights.float()
+    weights = at_least_float32(weights)
     named = places.amax(dim=-1) > 0  # (B, T)
     inside = (weights * places).sum(dim=-1)  # (B, T)
     floor = torch.finfo(weights.dtype).tiny
@@ -221,6 +222,5 @@ def grounding_penalty(weights: Tensor, places: Tensor) -> Tensor:
 
 def _entropy(weights: Tensor) -> Tensor:
     """Entropy of distributions over positions (..., L), in nats: (...)."""
-    floor = torch.finfo(weights.dtype).tiny  # The gradient at 0 is infinite.
-    entropy: Tensor = torch.special.entr(weights.clamp(min=floor)).sum(dim=-1)  # (...)
-    return entropy
+    weights = weights.clamp(min=torch.finfo(weights.dtype).tiny)  # The gradient at 0 is infinite.
+    return -(weights * weights.log()).sum(dim=-1)  # (...)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from captioner.attention import Memory
+from captioner.attention import Memory, draw
 from captioner.caption.decoder import ShowAttendTellDecoder
 
 
@@ -43,7 +43,7 @@ def scheduled_inputs(
             step = decoder.step(fed[-1], state)
             state = step.state
             probabilities = torch.softmax(step.logits[:, 0].float(), dim=-1)  # (B, V)
-            drawn = torch.multinomial(probabilities, num_samples=1, generator=generator)  # (B, 1)
+            drawn = draw(probabilities, generator).unsqueeze(1)  # (B, 1)
             chance = torch.rand(drawn.shape, generator=generator, device=inputs.device)  # (B, 1)
             fed.append(torch.where(chance < probability, drawn, inputs[:, time : time + 1]))
     finally:

@@ -45,7 +45,7 @@ class Standardisation(nn.Module):
         total = torch.zeros(len(self.mean), dtype=torch.float64)  # (D,)
         squares = torch.zeros_like(total)  # (D,)
         for vectors in photos:
-            flat = vectors.detach().flatten(end_dim=1).double().cpu()  # (B * L, D)
+            flat = vectors.detach().flatten(end_dim=1).cpu().double()  # (B * L, D)
             count += len(flat)
             total += flat.sum(dim=0)
             squares += flat.square().sum(dim=0)

@@ -31,6 +31,8 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
+from captioner.devices import at_least_float32
+
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
@@ -56,7 +58,7 @@ def autocast_disabled(function: Callable[_Arguments, _Result]) -> Callable[_Argu
 @torch.no_grad()
 def exponentials(projected: Tensor) -> Tensor:
     """Queries or keys x (B, L, A) -> exp(2 x), finite and above 0, in float32 at least."""
-    wide = _at_least_float32(projected)
+    wide = at_least_float32(projected)
     limit = 0.49 * math.log(torch.finfo(wide.dtype).max)
     return (2 * wide.clamp(-limit, limit)).exp_()
 
@@ -121,9 +123,9 @@ class _Sigmoid:
     def __init__(self, query: Tensor, keys: Tensor, key_exponentials: Tensor) -> None:
         """Queries (B, Q, A), keys (B, L, A) and their exponentials."""
         self.from_exponentials = not _both_large(query, key_exponentials)
-        first = exponentials(query) if self.from_exponentials else _at_least_float32(query)
+        first = exponentials(query) if self.from_exponentials else at_least_float32(query)
         self.query = first.unsqueeze(-2)  # (B, Q, 1, A)
-        self.keys = key_exponentials if self.from_exponentials else _at_least_float32(keys)
+        self.keys = key_exponentials if self.from_exponentials else at_least_float32(keys)
         self.one = key_exponentials.new_ones(())
 
     def __call__(self, queries: Any, sources: Any, out: Tensor) -> Tensor:
@@ -164,7 +166,3 @@ def _blocks(
             block = sources, slice(first, min(queries, first + most_queries))
             r = buffer[: sources.stop - source, : block[1].stop - first]  # (b, q, L, A)
             yield block, r_of(block, (sources, None), r)
-
-
-def _at_least_float32(tensor: Tensor) -> Tensor:
-    return tensor if tensor.dtype == torch.float64 else tensor.float()

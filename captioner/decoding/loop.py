@@ -58,9 +58,6 @@ def decode(
     for _ in range(constraints.maximum_length + 1):
         step = decoder.step(tokens, state)
         log_probabilities = torch.log_softmax(step.logits.float(), dim=-1)  # (B, K, V)
-        # One NaN among the logits makes its whole row NaN.
-        if bool(log_probabilities[..., end].isnan().any()):
-            raise UserError("the model's output is not a number; its weights are damaged")
         allowed = constraints.apply(log_probabilities, history, end)  # (B, K, V)
         parents, tokens, live = strategy.choose(totals, allowed, live, ended)  # (B, K')
         chosen = parents * allowed.shape[-1] + tokens  # (B, K'), into the K * V continuations
@@ -74,7 +71,12 @@ def decode(
         back_pointers.append(parents, tokens, terms, weights, ending)
         ended = ended + ending.sum(dim=-1)  # (B,)
         live = live & ~ending
-        if not bool(live.any()):
+        # One NaN among the logits makes its whole row NaN. The only values that a step reads.
+        is_nan = log_probabilities[..., end].isnan().any()
+        has_failed, is_live = torch.stack([is_nan, live.any()]).tolist()
+        if has_failed:
+            raise UserError("the model's output is not a number; its weights are damaged")
+        if not is_live:
             break
         state = decoder.select(step.state, parents)
     ranked = back_pointers.hypotheses(normalisation, strategy.width, coverage, memory.mask)
@@ -102,6 +104,14 @@ def _without_attention(hypothesis: Hypothesis) -> Hypothesis:
     return replace(hypothesis, attention=torch.empty(len(hypothesis.tokens), 0))
 
 
+def _fetch(steps: list[Tensor]) -> list[Tensor]:
+    """Copy the tensors (B, K', ...) of all steps to the CPU at once."""
+    if not steps:
+        return []
+    lengths = [step.shape[1] for step in steps]
+    return list(torch.split(torch.cat(steps, dim=1).cpu(), lengths, dim=1))
+
+
 @dataclass
 class _BackPointers:
     """The choices of each step, followed back from the end tokens after the search."""
@@ -125,7 +135,7 @@ class _BackPointers:
         self.tokens.append(tokens)
         self.terms.append(terms)
         if weights is not None:
-            self.weights.append(weights.float())
+            self.weights.append(weights)
         self.ending.append(ending)
 
     def hypotheses(
@@ -137,11 +147,13 @@ class _BackPointers:
     ) -> list[list[Hypothesis]]:
         """Build and rank the hypotheses of each source. mask: (B, L), of the memory."""
         parents, tokens, terms = (
-            [step.tolist() for step in steps] for steps in (self.parents, self.tokens, self.terms)
+            [step.tolist() for step in _fetch(steps)]
+            for steps in (self.parents, self.tokens, self.terms)
         )
-        weights = [step.cpu() for step in self.weights]
+        weights = _fetch(self.weights)
+        mask = None if mask is None else mask.cpu()
         ranked: list[list[Hypothesis]] = [[] for _ in parents[0]]
-        for last, ending in enumerate(self.ending):
+        for last, ending in enumerate(_fetch(self.ending)):
             for source, row in ending.nonzero().tolist():
                 path: list[int] = []
                 path_terms: list[float] = []
@@ -158,7 +170,7 @@ class _BackPointers:
                 score = normalisation.score(total, len(path))
                 attention = torch.stack(maps) if weights else torch.empty(len(path), 0)  # (T, L)
                 if coverage.beta > 0:
-                    source_mask = None if mask is None else mask[source].cpu()  # (L,)
+                    source_mask = None if mask is None else mask[source]  # (L,)
                     score += coverage.score(attention, source_mask)
                 hypothesis = Hypothesis(
                     tokens=path[:-1],

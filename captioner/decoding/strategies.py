@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from captioner.attention import draw
 from captioner.errors import UserError
 
 
@@ -114,11 +115,9 @@ class Sampling:
         probabilities = self.distribution(steps)  # (B, K, V)
         if rows < self.width:
             probabilities = probabilities[:, :1].expand(-1, self.width, -1)  # (B, width, V)
-        flat = probabilities.flatten(end_dim=1).to(self.generator.device)  # (B * width, V)
-        drawn = torch.multinomial(flat, num_samples=1, generator=self.generator)
         return Choice(
             parents=parents,
-            tokens=drawn.view(parents.shape).to(steps.device),
+            tokens=draw(probabilities, self.generator),
             live=live.gather(1, parents),
         )
 

@@ -26,8 +26,12 @@ class TranslationBatch(NamedTuple):
     mask: Tensor
 
     def to(self, device: torch.device | str) -> TranslationBatch:
-        """Copy the batch to another device."""
-        return TranslationBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
+        """Copy the batch to another device, except the mask of the source.
+
+        Recurrent encoders read lengths from it, which waits for a GPU; models move it themselves.
+        """
+        source, _, *target = (tensor.to(device, non_blocking=True) for tensor in self)
+        return TranslationBatch(source, self.source_mask, *target)
 
 
 def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

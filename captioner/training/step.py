@@ -20,8 +20,8 @@ NORM = "gradient_norm"
 LARGEST_WEIGHT = 1e18
 """Larger weights overflow float32 when squared."""
 
-_NAN_ERRORS = ("probability tensor contains", "is not a number")
-"""Error texts of a forward pass that mean NaN or infinity."""
+_NAN_ERROR = "is not a number"
+"""Error text of a forward pass that means NaN or infinity."""
 
 _MEMORY_ERRORS = ("out of memory", "can't allocate memory", "not enough memory")
 """Error texts of devices that do not raise `torch.OutOfMemoryError`."""
@@ -192,7 +192,7 @@ class Stepper:
 
     def _is_nan_error(self, error: Exception) -> bool:
         """Whether a step raised this error because of NaN or infinity."""
-        if any(words in str(error) for words in _NAN_ERRORS):
+        if _NAN_ERROR in str(error):
             return True
         if isinstance(error, UserError):
             return False

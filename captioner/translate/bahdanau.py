@@ -14,6 +14,7 @@ from typing_extensions import Self
 
 from captioner.attention import AdditiveScore, Attention, Memory
 from captioner.decoding import Step
+from captioner.devices import at_least_float32
 from captioner.schema import SIZE, Config
 from captioner.translate.cells import FedCell
 from captioner.translate.embeddings import Embeddings
@@ -89,7 +90,7 @@ class Bahdanau(TranslationModel):
     def start(self, memory: Memory) -> BahdanauState:
         """s_0 = tanh(W_s h_1), of the backward state at the first word. Appendix A.2.2."""
         backward = memory.values[:, :1, self.config.hidden_size :]  # (B, 1, H)
-        return BahdanauState(memory, torch.tanh(self.initial(backward)))
+        return BahdanauState(memory, at_least_float32(torch.tanh(self.initial(backward))))
 
     def step(self, tokens: Tensor, state: BahdanauState) -> Step:
         """Last tokens (B, K) -> logits (B, K, V), state, weights (B, K, S)."""

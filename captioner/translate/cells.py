@@ -14,18 +14,20 @@ from torch import Tensor, nn
 from captioner.translate.source_memory import RecurrentState
 
 
-def run_recurrent_network(network: nn.GRU | nn.LSTM, inputs: Tensor, state: Any = None) -> Any:
-    """Call torch's GRU or LSTM; an LSTM on a CPU keeps the type of its weights under autocast.
+def run_recurrent_network(network: nn.GRU | nn.LSTM, inputs: Any, state: Any = None) -> Any:
+    """Call torch's GRU or LSTM in the type of its weights, also under autocast.
 
-    In bfloat16 oneDNN has no LSTM for CPUs without AVX-512, and fails.
+    inputs: a tensor or a `PackedSequence`. Autocast casts cuDNN's recurrent networks to float16,
+    whatever its own type is: without loss scaling their gradients vanish. oneDNN has no LSTM in
+    bfloat16 for CPUs without AVX-512, and fails.
     """
-    if inputs.device.type != "cpu" or not isinstance(network, nn.LSTM):
-        return network(inputs, state)
-    dtype = next(network.parameters()).dtype
-    if state is not None:
-        state = tuple(each.to(dtype) for each in state)
-    with torch.autocast("cpu", enabled=False):
-        return network(inputs.to(dtype), state)
+    weight = next(network.parameters())
+    if isinstance(state, tuple):
+        state = tuple(each.to(weight.dtype) for each in state)
+    elif state is not None:
+        state = state.to(weight.dtype)
+    with torch.autocast(weight.device.type, enabled=False):
+        return network(inputs.to(weight.dtype), state)
 
 
 class RecurrentStack(nn.Module):

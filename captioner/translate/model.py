@@ -36,6 +36,7 @@ class TranslationModel(nn.Module):
         """Encode source tokens (B, S), `<end>` last, with their mask (B, S), as a memory.
 
         The mask is boolean and False at padding, which follows the tokens; None means no padding.
+        It may stay on the CPU: recurrent encoders read lengths from it, which waits for a GPU.
         Raises `UserError` for a source without tokens.
         """
         raise NotImplementedError

@@ -53,21 +53,30 @@ class RecurrentEncoder(nn.Module):
         if length == 0:
             raise UserError("encoder: the source has no tokens, S is 0")
         if mask is None:
-            outputs, final = run_recurrent_network(self.network, embedded)  # (B, S, D)
+            outputs, final = self._run(embedded)  # (B, S, D)
         else:
             lengths = mask.sum(dim=1).cpu()  # (B,)
             if not bool(lengths.all()):
                 row = int(lengths.argmin())
                 raise UserError(f"encoder mask: row {row} has no token")
+            # Sorted here: torch's own sorting reads the order back from the GPU.
+            lengths, order = lengths.sort(descending=True, stable=True)  # (B,)
+            back = order.argsort().to(embedded.device)  # (B,)
             packed: Any = pack_padded_sequence(
-                embedded, lengths, batch_first=True, enforce_sorted=False
+                embedded.index_select(0, order.to(embedded.device)), lengths, batch_first=True
             )
-            packed_outputs, final = self.network(packed)
+            packed_outputs, final = self._run(packed)
             outputs, _ = pad_packed_sequence(
                 packed_outputs, batch_first=True, total_length=length
             )  # (B, S, D)
-        states = final if isinstance(final, tuple) else (final,)
-        return outputs, tuple(self._by_source(each) for each in states)
+            outputs = outputs.index_select(0, back)
+            final = [each.index_select(1, back) for each in final]
+        return outputs, tuple(self._by_source(each) for each in final)
+
+    def _run(self, inputs: Any) -> tuple[Any, list[Tensor]]:
+        """Outputs and final states, hidden first."""
+        outputs, final = run_recurrent_network(self.network, inputs)
+        return outputs, list(final) if isinstance(final, tuple) else [final]
 
     def _by_source(self, state: Tensor) -> Tensor:
         """(layers * directions, B, D / directions) -> (B, layers, D)."""
@@ -81,6 +90,7 @@ def reverse_tokens(tokens: Tensor, mask: Tensor | None) -> Tensor:
     """Reverse the tokens (B, S) of each row; padding stays at the end."""
     if mask is None:
         return tokens.flip(1)  # (B, S)
+    mask = mask.to(tokens.device, non_blocking=True)
     lengths = mask.sum(dim=1, keepdim=True)  # (B, 1)
     positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)  # (B, S)
     return tokens.gather(1, torch.where(mask, lengths - 1 - positions, positions))  # (B, S)

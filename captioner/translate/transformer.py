@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from captioner.attention import Memory, causal_mask
+from captioner.attention import Memory, causal_mask, checked_mask
 from captioner.decoding import Step
 from captioner.schema import SIZE, Config
 from captioner.translate.embeddings import Embeddings
@@ -149,6 +149,7 @@ class Transformer(TranslationModel):
 
         Keys equal values: each decoder layer projects its own keys in `start`.
         """
+        mask = checked_mask(mask, source.device)
         outputs = self.encode(self._add_positions(self.embeddings.source(source), 0), mask)
         return Memory(outputs, outputs, mask)
 

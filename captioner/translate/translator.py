@@ -198,7 +198,7 @@ class Translator:
             forbidden.append(Vocabulary.unknown)
         batch = decode(
             self.model,
-            self.model.remember(tokens.to(self.device), mask.to(self.device)),
+            self.model.remember(tokens.to(self.device), mask),
             start=Vocabulary.start,
             end=Vocabulary.end,
             strategy=options.strategy(generator),

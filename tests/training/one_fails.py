@@ -14,7 +14,7 @@ from captioner.errors import UserError
 from captioner.training import Engine, train
 
 ERRORS = {
-    "no number": RuntimeError("probability tensor contains either `inf`, `nan` or element < 0"),
+    "no number": UserError("the model's output is not a number; its weights are damaged"),
     "no memory": torch.OutOfMemoryError("CUDA out of memory."),
     "bad batch": UserError("the batch does not say which photos it is of"),
 }

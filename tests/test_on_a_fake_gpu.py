@@ -1,0 +1,240 @@
+"""Training, decoding and encoding on a GPU that is not there: nothing mixes devices or waits.
+
+The reads of values that are left, with their reasons:
+- a step of decoding reads two flags at once: whether to go on, and whether the model gave NaN;
+- decoding fetches all hypotheses after its last step;
+- self-critical training decodes in its step, since rewards are computed from words on the CPU.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fake_gpu import DEVICE, EndOfAnswers, fake_gpu
+from torch import Tensor, nn
+from translate.translation_samples import CONFIGS, SIZE
+
+from captioner.caption import (
+    CaptioningBatch,
+    CaptioningLoss,
+    DecoderConfig,
+    HardAttentionLoss,
+    ObjectiveConfig,
+    SelfCriticalConfig,
+    SelfCriticalLoss,
+    ShowAttendTellDecoder,
+)
+from captioner.caption.standardisation import Standardisation
+from captioner.decoding import BeamSearch, Constraints, Sampling, Strategy, decode
+from captioner.decoding.protocol import Decoder
+from captioner.errors import UserError
+from captioner.runs.feature_extraction import encode
+from captioner.text.token_batches import TranslationBatch, collate_sources
+from captioner.training import Engine, Part, Step, TrainingConfig
+from captioner.training.optimizers import make_optimizer
+from captioner.training.step import Stepper
+from captioner.translate import TranslationLoss, TranslationObjective
+from captioner.vision.blur import blur_places, blurred
+from captioner.vision.vgg import VGGConfig, VGGEncoder
+
+WORDS = 20
+SIZES = {"embedding_size": 8, "hidden_size": 12, "attention_size": 8, "memory_size": 6}
+
+precisions = pytest.mark.parametrize("in_bfloat16", [False, True], ids=["float32", "bfloat16"])
+
+
+def make_decoder(**fields: Any) -> ShowAttendTellDecoder:
+    with torch.device(DEVICE):
+        return ShowAttendTellDecoder(DecoderConfig(**{**SIZES, **fields}), WORDS)
+
+
+def caption_batch(**fields: Any) -> CaptioningBatch:
+    """A batch on the CPU, as the loader gives it."""
+    tokens = torch.randint(4, WORDS, (3, 5))
+    mask = torch.arange(5) < torch.tensor([[5], [4], [2]])
+    return CaptioningBatch(torch.rand(3, 9, 6).half(), tokens, tokens, mask, **fields)
+
+
+def translation_batch() -> TranslationBatch:
+    source, source_mask = collate_sources([[4, 5, 6], [7], [8, 9]])
+    tokens = torch.randint(4, SIZE, (3, 4))
+    mask = torch.arange(4) < torch.tensor([[4], [3], [1]])
+    return TranslationBatch(source, source_mask, tokens, tokens, mask)
+
+
+def make_step(loss: nn.Module, batch: Any, optimizer: str, monkeypatch: Any) -> None:
+    """A whole step of training; fake tensors have no backward pass, so gradients are zeros."""
+
+    def backward(found: Tensor) -> None:
+        assert found.requires_grad
+        assert (found.device, found.shape) == (DEVICE, ())
+        for parameter in loss.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+
+    monkeypatch.setattr(Tensor, "backward", backward)
+    config = TrainingConfig(optimizer=optimizer)
+    stepper = Stepper(
+        loss, make_optimizer(loss, config, None), config, Engine(DEVICE), Path("absent")
+    )
+    for number in range(2):
+        stepper.make(Step([Part(batch, 3), Part(batch, 2)], 5), number, 0)
+
+
+@precisions
+@pytest.mark.parametrize(
+    ("decoder", "objective", "batch"),
+    [
+        ({}, {}, {}),
+        ({"standardise": True, "memory_dropout": 0.5}, {"label_smoothing": 0.1}, {}),
+        ({"gate": "vector"}, {"map_divergence": 0.1, "doubly_stochastic_target": "share"}, {}),
+        ({"gate": "none"}, {"scheduled_sampling": 0.5}, {"progress": 0.5}),
+        ({"deep_output": False}, {"grounding": 0.5}, {"places": torch.rand(3, 5, 9)}),
+        ({"selection": "hard"}, {}, {}),
+        ({"selection": "hard"}, {"draws": 3, "scheduled_sampling": 0.5}, {"progress": 0.5}),
+    ],
+)
+def test_a_captioner_is_trained(
+    decoder: dict[str, Any],
+    objective: dict[str, Any],
+    batch: dict[str, Any],
+    in_bfloat16: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with fake_gpu(in_bfloat16, allowed=["float64"]):  # Reports are summed in float64.
+        model = make_decoder(**decoder)
+        loss: nn.Module
+        if model.config.selection == "soft":
+            loss = CaptioningLoss(model, ObjectiveConfig(**objective))
+        else:
+            with torch.device(DEVICE):
+                config = ObjectiveConfig(doubly_stochastic=0, **objective)
+                loss = HardAttentionLoss(model, config)
+        make_step(loss, caption_batch(**batch), "adam", monkeypatch)
+
+
+@precisions
+@pytest.mark.parametrize("baseline", ["new", "greedy"])
+def test_a_captioner_is_trained_on_rewards(
+    baseline: str, in_bfloat16: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given what decoding fetched."""
+    objective = ObjectiveConfig(self_critical=SelfCriticalConfig(baseline=baseline, samples=2))
+
+    def captions(self: Any, memory: Any, strategy: Strategy) -> list[list[list[int]]]:
+        return [[[5, 6, 2]] * strategy.width] * 3
+
+    monkeypatch.setattr(SelfCriticalLoss, "_captions", captions)
+    with fake_gpu(in_bfloat16, allowed=["float64"]):
+        loss = SelfCriticalLoss(
+            make_decoder(), objective, lambda rows, sampled: torch.rand(3, len(sampled[0]))
+        )
+        make_step(loss, caption_batch(rows=torch.arange(3)), "rmsprop", monkeypatch)
+
+
+@precisions
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_translator_is_trained(
+    name: str, in_bfloat16: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fake_gpu(in_bfloat16, allowed=["float64"]):
+        with torch.device(DEVICE):
+            model = CONFIGS[name].make(SIZE, SIZE)
+        loss = TranslationLoss(model, TranslationObjective(label_smoothing=0.1))
+        make_step(loss, translation_batch(), "adam", monkeypatch)
+
+
+STRATEGIES: list[Any] = [
+    lambda: BeamSearch(3),
+    lambda: Sampling(torch.Generator(), 2),
+    lambda: Sampling(torch.Generator(DEVICE), 2, temperature=0.5, top_k=6, top_p=0.9),
+]
+
+
+def decode_three_steps(decoder: Decoder, memory: Any, strategy: Strategy) -> None:
+    """The third step reads its flags, and then the search would go on."""
+    options = Constraints(2, 9, 2, (0, 1), repeat_distance=2, repeatable=(5,))
+    with pytest.raises(EndOfAnswers):
+        decode(decoder, memory, start=1, end=2, strategy=strategy, constraints=options)
+
+
+@precisions
+@pytest.mark.parametrize("selection", ["soft", "hard"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_caption_is_decoded(strategy: Any, selection: str, in_bfloat16: bool) -> None:
+    has_failed, is_live = False, True
+    with fake_gpu(in_bfloat16, [has_failed, is_live] * 2):
+        decoder = make_decoder(selection=selection).eval()
+        memory = decoder.remember(torch.rand(2, 9, 6).to(DEVICE))
+        decode_three_steps(decoder, memory, strategy())
+
+
+@precisions
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_translation_is_decoded(name: str, in_bfloat16: bool) -> None:
+    for strategy in STRATEGIES[::2]:
+        with fake_gpu(in_bfloat16, [False, True] * 2), torch.no_grad():
+            with torch.device(DEVICE):
+                model = CONFIGS[name].make(SIZE, SIZE).eval()
+            batch = translation_batch()
+            memory = model.remember(batch.source.to(DEVICE), batch.source_mask)
+            decode_three_steps(model, memory, strategy())
+
+
+@pytest.mark.parametrize("selection", ["soft", "hard"])
+def test_sums_over_words_are_in_float32_under_autocast(selection: str) -> None:
+    with fake_gpu(in_bfloat16=True):
+        decoder = make_decoder(selection=selection)
+        memory = decoder.remember(torch.rand(2, 9, 6).to(DEVICE))
+        tokens = torch.full((2, 1, 4), 5).to(DEVICE)
+        forced = decoder(memory, tokens)
+        assert forced.logits.dtype == torch.bfloat16
+        assert forced.weights.dtype == torch.float32
+        step = decoder.step(tokens[..., 0], decoder.start(memory))
+        assert isinstance(step.state, tuple)
+        assert [each.dtype for each in step.state[1:]] == [torch.float32] * 2
+        assert step.weights.dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_states_of_translators_are_in_float32_under_autocast(name: str) -> None:
+    with fake_gpu(in_bfloat16=True):
+        with torch.device(DEVICE):
+            model = CONFIGS[name].make(SIZE, SIZE)
+        batch = translation_batch()
+        memory = model.remember(batch.source.to(DEVICE), batch.source_mask)
+        state = model.start(memory)
+        for _ in range(2):
+            step = model.step(torch.full((3, 1), 5).to(DEVICE), state)
+            state = step.state
+            recurrent = getattr(state, "hidden", getattr(state, "recurrent", ()))
+            for each in torch.utils._pytree.tree_leaves(recurrent):
+                assert each.dtype == torch.float32
+            if not name.startswith(("gru", "lstm")):  # They attend to one vector.
+                assert step.weights.dtype == torch.float32
+
+
+def test_photos_are_encoded() -> None:
+    with fake_gpu():
+        with torch.device(DEVICE):
+            encoder = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05))
+        encoder.freeze(2, batch_norm=True)
+        for _ in (encoder.train(), encoder.eval()):
+            vectors = encode(encoder, torch.rand(2, 3, 64, 64))
+            assert (vectors.device, vectors.shape) == (DEVICE, (2, 16, 512))
+        pixels = blurred(torch.rand(3, 64, 64).to(DEVICE))
+        places = torch.rand(4, 8, 8).to(DEVICE) < 0.5
+        assert blur_places(pixels, pixels.flip(0), places).shape == (4, 3, 64, 64)
+    with fake_gpu(in_bfloat16=True):
+        with torch.device(DEVICE):
+            encoder = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05))
+        assert encoder(torch.rand(2, 3, 64, 64).to(DEVICE)).dtype == torch.bfloat16
+
+
+def test_annotation_vectors_leave_the_gpu_before_they_become_float64() -> None:
+    with fake_gpu(allowed=["copies"]):
+        photos = [torch.rand(2, 9, 6).to(DEVICE) for _ in range(2)]
+        with pytest.raises(UserError, match="all are alike"):  # Without values, sums stay 0.
+            Standardisation(6).fit(photos)
