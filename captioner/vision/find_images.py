@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from captioner.errors import UserError
+from captioner.vision.drawn import is_drawn
 from captioner.vision.images import IMAGE_SUFFIXES
 
 Report = Callable[[str], None]
@@ -22,8 +23,9 @@ def find_images(paths: Iterable[str | os.PathLike[str]], report: Report = refuse
     """The image files that files, folders and patterns (`*`, `?`, `[...]`, `**`) name, in order.
 
     A folder stands for the files in and below it with a suffix in `IMAGE_SUFFIXES`, sorted,
-    without hidden ones. A pattern is expanded as by a shell, sorted. A named file may have any
-    suffix; a path or pattern that matches nothing is returned as it is, and fails on loading.
+    without hidden ones. A pattern is expanded as by a shell, sorted. Neither gives pictures that
+    captioner drew. A named file may have any suffix; a path or pattern that matches nothing is
+    returned as it is, and fails on loading.
 
     report: takes a sentence about a folder without images, one that cannot be read, and a link to
         a folder inside a folder, which is not followed. By default it raises `UserError`.
@@ -32,7 +34,8 @@ def find_images(paths: Iterable[str | os.PathLike[str]], report: Report = refuse
     for path in paths:
         typed = os.fspath(path)
         if not os.path.lexists(typed) and "\0" not in typed and glob.has_magic(typed):
-            matches = sorted(glob.glob(typed, recursive=True))
+            found = sorted(glob.glob(typed, recursive=True))
+            matches = [match for match in found if not is_drawn(match)] or found
         else:
             matches = []
         for match in matches or [typed]:
@@ -59,6 +62,7 @@ def _images_below(folder: str, report: Report) -> list[Path]:
             for name in files
             if not name.startswith(".") and os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
         ]
+    images = [image for image in images if not is_drawn(image)]
     if not images and not problems:
         suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
         report(f"folder {folder} holds no images (files ending in {suffixes})")

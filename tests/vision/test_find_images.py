@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from captioner.errors import UserError
+from captioner.render import panels, save_gif, save_picture, save_word_images
 from captioner.vision.find_images import find_images
 
 
@@ -141,3 +144,18 @@ def test_any_text_is_found_returned_or_refused(here: Path, text: str) -> None:
     except UserError as error:
         found = str(error)
     assert "documents" in found
+
+
+def test_pictures_that_captioner_drew_are_no_photos(here: Path) -> None:
+    maps = np.full((2, 14, 14), 1 / 196)
+    photo = Image.new("RGB", (64, 48), "green")
+    drawn = (photo, ["a", "dog"], maps, (0.0, 0.0, 64.0, 48.0))
+    for number, suffix in enumerate((".png", ".jpg", ".jpeg", ".webp")):
+        save_picture(here / "photos" / f"maps{number}{suffix}", panels(*drawn))
+    save_gif(here / "photos" / "maps.gif", *drawn)
+    save_word_images(here / "photos" / "words", *drawn)
+    photo.save(here / "photos" / "c.gif")
+    found = ["photos/a.PNG", "photos/b.jpg", "photos/c.gif", "photos/trip/day 2/c.webp"]
+    assert names("photos") == found
+    assert names("photos/*.[jg]*") == ["photos/b.jpg", "photos/c.gif"]
+    assert names("photos/maps0.png") == ["photos/maps0.png"]  # It was named.
