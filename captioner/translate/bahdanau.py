@@ -8,28 +8,25 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor, nn
-from typing_extensions import Self
 
 from captioner.attention import AdditiveScore, Attention, Memory
-from captioner.decoding import Step
 from captioner.devices import at_least_float32
-from captioner.schema import SIZE, Config
+from captioner.schema import SIZE
 from captioner.translate.cells import FedCell
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.model import TeacherForced, TranslationModel, stack_steps
+from captioner.translate.recurrent_config import AttentionSize, RecurrentConfig
 from captioner.translate.recurrent_encoder import RecurrentEncoder
-from captioner.translate.shared_fields import AttentionSize, EmbeddingSize, Scale, Tie, check_tie
 
 
-class BahdanauConfig(Config):
+class BahdanauConfig(RecurrentConfig):
     """Sizes and options of a `Bahdanau` model.
 
     The paper has E 620, H and A 1000, an output layer of 500 and no dropout.
     """
 
-    embedding_size: EmbeddingSize = 512
     hidden_size: int = Field(
         512, ge=1, le=SIZE, description="H, of the decoder's GRU and of each direction's"
     )
@@ -40,16 +37,11 @@ class BahdanauConfig(Config):
         description="the decoder's state in the output layer: s_(i-1), as appendix A.2.2 has it, "
         "or s_i, as equation 4 has it",
     )
-    tie_embeddings: Tie = "none"
-    scale_embeddings: Scale = False
-    dropout: float = Field(
-        0.3, ge=0, lt=1, description="on embeddings, annotations and before the output layer"
-    )
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        check_tie(self, self.output_size)
-        return self
+    @property
+    def output_layer_size(self) -> int:
+        """The size of the maxout layer."""
+        return self.output_size
 
 
 class BahdanauState(NamedTuple):
@@ -70,7 +62,7 @@ class Bahdanau(TranslationModel):
         super().__init__()
         self.config = config
         embedding, hidden, output = config.embedding_size, config.hidden_size, config.output_size
-        self.embeddings = Embeddings.of(config, source_size, target_size, output)
+        self.embeddings = Embeddings.of(config, source_size, target_size)
         self.encoder = RecurrentEncoder("gru", embedding, 2 * hidden, bidirectional=True)
         self.attention = Attention(
             AdditiveScore(hidden, 2 * hidden, config.attention_size, bias=False)
@@ -92,37 +84,20 @@ class Bahdanau(TranslationModel):
         backward = memory.values[:, :1, self.config.hidden_size :]  # (B, 1, H)
         return BahdanauState(memory, at_least_float32(torch.tanh(self.initial(backward))))
 
-    def step(self, tokens: Tensor, state: BahdanauState) -> Step:
-        """Last tokens (B, K) -> logits (B, K, V), state, weights (B, K, S)."""
-        embedded = self.embeddings.target(tokens)  # (B, K, E)
-        gates = self.cell.project_input(embedded)  # (B, K, 3H)
-        context, weights, next_state = self._recur(gates, state)
-        output_state = state if self.config.output_state == "previous" else next_state
-        logits = self._output_logits(embedded, output_state.hidden, context)
-        return Step(logits, next_state, weights)
-
-    def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
-        """See `TranslationModel.forward`; only the GRU and its attention run step by step."""
-        state = self.start_rows(memory, tokens)
+    def run(self, tokens: Tensor, state: BahdanauState) -> tuple[TeacherForced, BahdanauState]:
+        """See `TranslationModel.run`; only the GRU and its attention run step by step."""
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
         projected = self.cell.project_input(embedded)  # (B, K, T, 3H)
-        states, contexts, all_weights = [state.hidden], [], []
+        states, contexts, weights = [state.hidden], [], []
         for gates in projected.unbind(dim=2):  # (B, K, 3H)
-            context, weights, state = self._recur(gates, state)
-            states.append(state.hidden)
-            contexts.append(context)
-            all_weights.append(weights)
-        output_states = states[:-1] if self.config.output_state == "previous" else states[1:]
-        logits = self._output_logits(
-            embedded, stack_steps(output_states), stack_steps(contexts)
-        )  # (B, K, T, V)
-        return TeacherForced(logits, stack_steps(all_weights))
-
-    def _recur(self, gates: Tensor, state: BahdanauState) -> tuple[Tensor, Tensor, BahdanauState]:
-        """Projected embeddings (B, K, 3H) -> context (B, K, 2H), weights, next state."""
-        attended = self.attention(state.hidden, state.memory)
-        (hidden,) = self.cell(gates, attended.context, (state.hidden,))  # (B, K, H)
-        return attended.context, attended.weights, state._replace(hidden=hidden)
+            attended = self.attention(states[-1], state.memory)
+            states.append(self.cell(gates, attended.context, (states[-1],))[0])  # (B, K, H)
+            contexts.append(attended.context)
+            weights.append(attended.weights)
+        read = states[:-1] if self.config.output_state == "previous" else states[1:]
+        logits = self._output_logits(embedded, stack_steps(read), stack_steps(contexts))
+        outputs = TeacherForced(logits, stack_steps(weights))
+        return outputs, state._replace(hidden=states[-1])
 
     def _output_logits(self, embedded: Tensor, hidden: Tensor, context: Tensor) -> Tensor:
         """Embeddings (..., E), states (..., H), contexts (..., 2H) -> logits (..., V).

@@ -3,37 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from captioner.errors import UserError
-
-
-class EmbeddingsConfig(Protocol):
-    """The fields of model configs that `Embeddings.of` reads."""
-
-    @property
-    def embedding_size(self) -> int:
-        """E."""
-        ...
-
-    @property
-    def tie_embeddings(self) -> str:
-        """Which matrices are shared: `none`, `target` or `all`."""
-        ...
-
-    @property
-    def scale_embeddings(self) -> bool:
-        """Whether to multiply embeddings by sqrt(E)."""
-        ...
-
-    @property
-    def dropout(self) -> float:
-        """Dropout probability."""
-        ...
+from captioner.translate.recurrent_config import RecurrentConfig
 
 
 class Embeddings(nn.Module):
@@ -49,7 +25,7 @@ class Embeddings(nn.Module):
         twice as many steps.
     dropout: probability on embeddings.
 
-    Raises `UserError` for sizes that cannot be tied.
+    Raises `UserError` for `all` and sides with different numbers of tokens.
     """
 
     def __init__(
@@ -68,11 +44,6 @@ class Embeddings(nn.Module):
                 f"tie_embeddings 'all' needs one vocabulary for both sides, not {source_size} "
                 f"tokens on one and {target_size} on the other"
             )
-        if tie != "none" and embedding_size != output_size:
-            raise UserError(
-                f"tie_embeddings {tie!r} needs embeddings of {output_size}, the input size of the "
-                f"output layer, not {embedding_size}"
-            )
         self.sizes = source_size, target_size
         self.factor = math.sqrt(embedding_size) if scale else 1.0
         self.dropout = nn.Dropout(dropout)
@@ -88,15 +59,13 @@ class Embeddings(nn.Module):
                 nn.init.normal_(table.weight, std=deviation)
 
     @classmethod
-    def of(
-        cls, config: EmbeddingsConfig, source_size: int, target_size: int, output_size: int
-    ) -> Embeddings:
+    def of(cls, config: RecurrentConfig, source_size: int, target_size: int) -> Embeddings:
         """Make the embeddings of a model's config."""
         return cls(
             source_size,
             target_size,
             config.embedding_size,
-            output_size,
+            config.output_layer_size,
             config.tie_embeddings,
             config.scale_embeddings,
             config.dropout,

@@ -9,33 +9,21 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor, nn
-from typing_extensions import Self
 
 from captioner.attention import AdditiveScore, Attention, Memory
-from captioner.decoding import Step
-from captioner.schema import Config
 from captioner.translate.cells import FedCell, RecurrentStack
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.model import TeacherForced, TranslationModel, stack_steps
+from captioner.translate.recurrent_config import AttentionSize, RecurrentConfig
 from captioner.translate.recurrent_encoder import RecurrentEncoder
-from captioner.translate.shared_fields import (
-    AttentionSize,
-    EmbeddingSize,
-    HiddenSize,
-    Scale,
-    Tie,
-    check_tie,
-)
 from captioner.translate.source_memory import RecurrentState, SourceMemory
 
 
-class GNMTConfig(Config):
+class GNMTConfig(RecurrentConfig):
     """Sizes and options of a `GNMT` model; the paper has sizes of 1024 and 8 layers."""
 
-    embedding_size: EmbeddingSize = 512
-    hidden_size: HiddenSize = 512
     attention_size: AttentionSize = 512
     layers: int = Field(
         4,
@@ -50,16 +38,6 @@ class GNMTConfig(Config):
         description="lowest layer, counted from 1, whose input is added to its output; with fewer "
         "layers none is",
     )
-    tie_embeddings: Tie = "none"
-    scale_embeddings: Scale = False
-    dropout: float = Field(
-        0.3, ge=0, lt=1, description="on embeddings and the input of every layer but the bottom one"
-    )
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        check_tie(self, self.hidden_size)
-        return self
 
 
 class GNMTState(NamedTuple):
@@ -85,7 +63,7 @@ class GNMT(TranslationModel):
         super().__init__()
         self.config = config
         embedding, hidden = config.embedding_size, config.hidden_size
-        self.embeddings = Embeddings.of(config, source_size, target_size, hidden)
+        self.embeddings = Embeddings.of(config, source_size, target_size)
         self.bottom_encoder = RecurrentEncoder("lstm", embedding, 2 * hidden, bidirectional=True)
         self.encoders = nn.ModuleList(
             RecurrentEncoder("lstm", hidden if layer > 2 else 2 * hidden, hidden)
@@ -126,18 +104,8 @@ class GNMT(TranslationModel):
         ]
         return GNMTState(memory, (bottom, *upper))
 
-    def step(self, tokens: Tensor, state: GNMTState) -> Step:
-        """Last tokens (B, K) -> logits (B, K, V), state, weights (B, K, S)."""
-        outputs, state = self._run(tokens.unsqueeze(-1), state)  # T = 1
-        return Step(outputs.logits.squeeze(2), state, outputs.weights.squeeze(2))
-
-    def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
-        """See `TranslationModel.forward`; only the bottom layer runs step by step."""
-        outputs, _ = self._run(tokens, self.start_rows(memory, tokens))
-        return outputs
-
-    def _run(self, tokens: Tensor, state: GNMTState) -> tuple[TeacherForced, GNMTState]:
-        """Tokens (B, K, T) -> outputs and the next state."""
+    def run(self, tokens: Tensor, state: GNMTState) -> tuple[TeacherForced, GNMTState]:
+        """See `TranslationModel.run`; only the bottom layer runs step by step."""
         projected = self.bottom_decoder.project_input(
             self.embeddings.target(tokens)
         )  # (B, K, T, 4H)

@@ -23,38 +23,22 @@ from captioner.attention import (
     PredictedCentre,
     Score,
 )
-from captioner.decoding import Step
-from captioner.schema import LENGTH, SIZE, Config
+from captioner.schema import LENGTH, SIZE
 from captioner.translate.cells import FedCell, RecurrentStack
 from captioner.translate.embeddings import Embeddings
-from captioner.translate.model import (
-    TeacherForced,
-    TranslationModel,
-    stack_steps,
-    unflatten_steps,
-)
+from captioner.translate.model import TeacherForced, TranslationModel, stack_steps
+from captioner.translate.recurrent_config import Cell, Layers, RecurrentConfig
 from captioner.translate.recurrent_encoder import RecurrentEncoder
-from captioner.translate.shared_fields import (
-    Cell,
-    EmbeddingSize,
-    HiddenSize,
-    Layers,
-    Scale,
-    Tie,
-    check_tie,
-)
 from captioner.translate.source_memory import RecurrentState, SourceMemory
 
 
-class LuongConfig(Config):
+class LuongConfig(RecurrentConfig):
     """Sizes and options of a `Luong` model.
 
     The paper has LSTMs, sizes of 1000, 4 layers, one direction, a window of 10 and dropout 0.2.
     """
 
     cell: Cell = "lstm"
-    embedding_size: EmbeddingSize = 512
-    hidden_size: HiddenSize = 512
     layers: Layers = 2
     bidirectional: bool = Field(
         False, description="read the source in both directions, each with half of hidden_size"
@@ -72,13 +56,9 @@ class LuongConfig(Config):
         10, ge=1, le=LENGTH, description="D of local attention, which covers 2 D + 1 tokens"
     )
     input_feeding: bool = Field(True, description="feed h~ into the next step, section 3.3")
-    tie_embeddings: Tie = "none"
-    scale_embeddings: Scale = False
-    dropout: float = Field(0.3, ge=0, lt=1, description="on embeddings, between layers and on h~")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        check_tie(self, self.hidden_size)
         if self.bidirectional and self.hidden_size % 2:
             raise ValueError(
                 f"hidden_size {self.hidden_size} is odd: each direction has half of it"
@@ -114,7 +94,7 @@ class Luong(TranslationModel):
         super().__init__()
         self.config = config
         embedding, hidden = config.embedding_size, config.hidden_size
-        self.embeddings = Embeddings.of(config, source_size, target_size, hidden)
+        self.embeddings = Embeddings.of(config, source_size, target_size)
         self.encoder = RecurrentEncoder(
             config.cell, embedding, hidden, config.layers, config.bidirectional, config.dropout
         )
@@ -153,44 +133,27 @@ class Luong(TranslationModel):
         )  # (B, 1)
         return LuongState(memory, recurrent, attentional, time)
 
-    def step(self, tokens: Tensor, state: LuongState) -> Step:
-        """Last tokens (B, K) -> logits (B, K, V), state, weights (B, K, S)."""
-        embedded = self.embeddings.target(tokens)  # (B, K, E)
-        if self.config.input_feeding:
-            gates = self._first_cell.project_input(embedded)  # (B, K, gates)
-            state, weights = self._step_fed(gates, state)
-        else:
-            hidden, recurrent = self.decoder(embedded.unsqueeze(2), state.recurrent)  # (B, K, 1, H)
-            hidden = hidden.squeeze(2)  # (B, K, H)
-            attended = self._attend(hidden, state.memory, state.time)
-            state = state._replace(
-                recurrent=recurrent,
-                attentional=self._attentional(attended.context, hidden),
-                time=state.time + 1,
-            )
-            weights = attended.weights
-        return Step(self.embeddings.logits(state.attentional), state, weights)
-
-    def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
-        """See `TranslationModel.forward`; with input feeding all steps run one by one."""
-        state = self.start_rows(memory, tokens)
+    def run(self, tokens: Tensor, state: LuongState) -> tuple[TeacherForced, LuongState]:
+        """See `TranslationModel.run`; with input feeding all steps run one by one."""
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
-        rows, steps = tokens.shape[1:]
         if self.config.input_feeding:
-            outputs, all_weights = [], []
+            outputs, steps = [], []
             for gates in self._first_cell.project_input(embedded).unbind(dim=2):  # (B, K, gates)
-                state, weights = self._step_fed(gates, state)
+                state, step_weights = self._step_fed(gates, state)
                 outputs.append(state.attentional)
-                all_weights.append(weights)
-            logits = self.embeddings.logits(stack_steps(outputs))  # (B, K, T, V)
-            return TeacherForced(logits, stack_steps(all_weights))
-        hidden, _ = self.decoder(embedded, state.recurrent)  # (B, K, T, H)
-        times = torch.arange(steps, device=tokens.device).expand(tokens.shape)  # (B, K, T)
-        queries = hidden.flatten(1, 2)  # (B, K * T, H)
-        attended = self._attend(queries, memory, times.flatten(start_dim=1))  # times (B, K * T)
-        context, weights = unflatten_steps(attended, rows)  # (B, K, T, H), (B, K, T, S)
-        logits = self.embeddings.logits(self._attentional(context, hidden))  # (B, K, T, V)
-        return TeacherForced(logits, weights)
+                steps.append(step_weights)
+            attentional, weights = stack_steps(outputs), stack_steps(steps)
+        else:
+            hidden, recurrent = self.decoder(embedded, state.recurrent)  # (B, K, T, H)
+            times = torch.arange(tokens.shape[2], device=tokens.device) + state.time.unsqueeze(2)
+            attended = self._attend(hidden.flatten(1, 2), state.memory, times.flatten(1))
+            context = attended.context.view(*tokens.shape, -1)  # (B, K, T, H)
+            weights = attended.weights.view(*tokens.shape, -1)  # (B, K, T, S)
+            attentional = self._attentional(context, hidden)  # (B, K, T, H)
+            state = LuongState(
+                state.memory, recurrent, attentional[:, :, -1], state.time + tokens.shape[2]
+            )
+        return TeacherForced(self.embeddings.logits(attentional), weights), state
 
     @property
     def _first_cell(self) -> FedCell:

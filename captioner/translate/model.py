@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from captioner.attention import Attended, Memory
+from captioner.attention import Memory
 from captioner.decoding import Step, select_rows
 from captioner.errors import UserError
 from captioner.translate.embeddings import Embeddings
@@ -26,8 +26,8 @@ class TeacherForced(NamedTuple):
 class TranslationModel(nn.Module):
     """Encoder, memory and decoder; implements `captioner.decoding.Decoder`.
 
-    A subclass implements `remember`, `start`, `step` and `forward`. Its state is a NamedTuple of
-    tensors (B, K, ...), or tuples of them, and of `memory`, which all K rows share.
+    A subclass implements `remember`, `start` and `run`. Its state is a NamedTuple of tensors
+    (B, K, ...), or tuples of them, and of `memory`, which all K rows share.
     """
 
     embeddings: Embeddings
@@ -45,9 +45,17 @@ class TranslationModel(nn.Module):
         """Memory of B sources -> initial state of one row each, (B, 1, ...)."""
         raise NotImplementedError
 
+    def run(self, tokens: Tensor, state: Any) -> tuple[TeacherForced, Any]:
+        """Input tokens (B, K, T) and the state before them -> outputs and the state after them.
+
+        What does not depend on the previous step is computed for all steps together.
+        """
+        raise NotImplementedError
+
     def step(self, tokens: Tensor, state: Any) -> Step:
         """Last tokens (B, K) and the state before them -> logits, state and weights."""
-        raise NotImplementedError
+        outputs, state = self.run(tokens.unsqueeze(-1), state)  # T = 1
+        return Step(outputs.logits.squeeze(2), state, outputs.weights.squeeze(2))
 
     def select(self, state: Any, rows: Tensor) -> Any:
         """Select rows (B, K') of each source's K; the memory is shared."""
@@ -61,10 +69,10 @@ class TranslationModel(nn.Module):
     def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
         """Teacher forcing: input tokens (B, K, T), `<start>` first -> `TeacherForced`.
 
-        Equal to T calls of `step`; what does not depend on the previous step is computed for
-        all steps together. Raises `UserError` if T is 0.
+        Equal to T calls of `step`. Raises `UserError` if T is 0.
         """
-        raise NotImplementedError
+        outputs, _ = self.run(tokens, self.start_rows(memory, tokens))
+        return outputs
 
     def start_rows(self, memory: Memory, tokens: Tensor) -> Any:
         """Return the initial state in K rows for tokens (B, K, T).
@@ -85,15 +93,6 @@ def _select(value: Any, rows: Tensor) -> Any:
     if isinstance(value, tuple):
         return tuple(_select(each, rows) for each in value)
     return select_rows(value, rows) if isinstance(value, Tensor) else value
-
-
-def unflatten_steps(attended: Attended, rows: int) -> tuple[Tensor, Tensor]:
-    """Attention of K * T queries a source -> contexts (B, K, T, D), weights (B, K, T, L)."""
-    context, weights = (
-        each.view(each.shape[0], rows, -1, each.shape[-1])  # (B, K, T, .)
-        for each in (attended.context, attended.weights)
-    )
-    return context, weights
 
 
 def stack_steps(steps: list[Tensor]) -> Tensor:

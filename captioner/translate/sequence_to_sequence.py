@@ -7,54 +7,31 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor, nn
-from typing_extensions import Self
 
 from captioner.attention import Memory
-from captioner.decoding import Step
-from captioner.schema import Config
 from captioner.translate.cells import RecurrentStack
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.model import TeacherForced, TranslationModel
+from captioner.translate.recurrent_config import Cell, Layers, RecurrentConfig
 from captioner.translate.recurrent_encoder import RecurrentEncoder, reverse_tokens
-from captioner.translate.shared_fields import (
-    Cell,
-    EmbeddingSize,
-    HiddenSize,
-    Layers,
-    Scale,
-    Tie,
-    check_tie,
-)
 from captioner.translate.source_memory import RecurrentState, SourceMemory
 
 
-class SequenceToSequenceConfig(Config):
+class SequenceToSequenceConfig(RecurrentConfig):
     """Sizes and options of a `SequenceToSequence`.
 
     Sutskever et al. 2014 have LSTMs and a reversed source; Cho et al. 2014 have GRUs.
     """
 
     cell: Cell = "lstm"
-    embedding_size: EmbeddingSize = 512
-    hidden_size: HiddenSize = 512
     layers: Layers = 2
     reverse_source: bool = Field(
         True,
         description="read the source backwards, which brings its first words near the "
         "translation's (Sutskever et al. 2014, section 3.3)",
     )
-    tie_embeddings: Tie = "none"
-    scale_embeddings: Scale = False
-    dropout: float = Field(
-        0.3, ge=0, lt=1, description="on embeddings, between layers and before the output layer"
-    )
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        check_tie(self, self.hidden_size)
-        return self
 
 
 class SequenceToSequenceState(NamedTuple):
@@ -76,7 +53,7 @@ class SequenceToSequence(TranslationModel):
         super().__init__()
         self.config = config
         embedding, hidden = config.embedding_size, config.hidden_size
-        self.embeddings = Embeddings.of(config, source_size, target_size, hidden)
+        self.embeddings = Embeddings.of(config, source_size, target_size)
         self.encoder = RecurrentEncoder(
             config.cell, embedding, hidden, config.layers, dropout=config.dropout
         )
@@ -97,20 +74,10 @@ class SequenceToSequence(TranslationModel):
         final = tuple(each.unsqueeze(1) for each in memory.final)  # (B, 1, layers, H)
         return SequenceToSequenceState(memory, final)
 
-    def step(self, tokens: Tensor, state: SequenceToSequenceState) -> Step:
-        """Last tokens (B, K) -> logits (B, K, V), state, weights (B, K, 1)."""
-        outputs, state = self._run(tokens.unsqueeze(-1), state)  # T = 1
-        return Step(outputs.logits.squeeze(2), state, outputs.weights.squeeze(2))
-
-    def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
-        """See `TranslationModel.forward`; one run of the network for all steps."""
-        outputs, _ = self._run(tokens, self.start_rows(memory, tokens))
-        return outputs
-
-    def _run(
+    def run(
         self, tokens: Tensor, state: SequenceToSequenceState
     ) -> tuple[TeacherForced, SequenceToSequenceState]:
-        """Tokens (B, K, T) -> outputs and the next state."""
+        """See `TranslationModel.run`; one run of the network for all steps."""
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
         hidden, recurrent = self.decoder(embedded, state.recurrent)  # (B, K, T, H)
         logits = self.embeddings.logits(self.dropout(hidden))  # (B, K, T, V)

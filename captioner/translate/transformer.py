@@ -12,12 +12,11 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from captioner.attention import Memory, causal_mask, checked_mask
-from captioner.decoding import Step
 from captioner.schema import SIZE, Config
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.model import TeacherForced, TranslationModel
 from captioner.translate.positions import sinusoidal_positions
-from captioner.translate.shared_fields import Tie
+from captioner.translate.recurrent_config import Tie
 from captioner.translate.transformer_layers import DecoderLayer, EncoderLayer, LayerParts
 
 
@@ -171,20 +170,14 @@ class Transformer(TranslationModel):
         cache = (empty,) * len(self.decoder)  # (B, 1, N, 0, H / N) each
         return TransformerState(memory, sources, cache, cache)
 
-    def step(self, tokens: Tensor, state: TransformerState) -> Step:
-        """Last tokens (B, K) -> logits (B, K, V), state, weights (B, K, S)."""
-        embedded = self.embeddings.target(tokens.unsqueeze(-1))  # (B, K, 1, H)
-        vectors = self._add_positions(embedded, state.keys[0].shape[-2])  # (B, K, 1, H)
-        outputs, weights, state = self.decode(vectors, state)  # (B, K, 1, H), (B, K, 1, S)
-        logits = self.embeddings.logits(outputs.squeeze(2))  # (B, K, V)
-        return Step(logits, state, weights.squeeze(2))  # (B, K, S)
-
-    def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
-        """See `TranslationModel.forward`; one pass with a causal mask."""
-        state = self.start_rows(memory, tokens)
-        vectors = self._add_positions(self.embeddings.target(tokens), 0)  # (B, K, T, H)
-        outputs, weights, _ = self.decode(vectors, state)
-        return TeacherForced(self.embeddings.logits(outputs), weights)
+    def run(
+        self, tokens: Tensor, state: TransformerState
+    ) -> tuple[TeacherForced, TransformerState]:
+        """See `TranslationModel.run`; one pass with a causal mask."""
+        embedded = self.embeddings.target(tokens)  # (B, K, T, H)
+        vectors = self._add_positions(embedded, state.keys[0].shape[-2])
+        outputs, weights, state = self.decode(vectors, state)
+        return TeacherForced(self.embeddings.logits(outputs), weights), state
 
     def decode(
         self, vectors: Tensor, state: TransformerState

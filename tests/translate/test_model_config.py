@@ -65,5 +65,3 @@ def test_a_section_names_the_model() -> None:
 def test_embeddings_of_two_vocabularies_are_not_one() -> None:
     with pytest.raises(UserError, match="one vocabulary for both sides, not 8 tokens on one and 9"):
         Embeddings(8, 9, 4, 4, "all")
-    with pytest.raises(UserError, match="needs embeddings of 5, the input size of the output"):
-        Embeddings(8, 8, 4, 5, "target")
