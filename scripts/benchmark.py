@@ -41,7 +41,7 @@ from captioner.caption import CaptioningBatch, CaptioningLoss, DecoderConfig, Ob
 from captioner.caption.decoder import ShowAttendTellDecoder
 from captioner.cli.program import run_program
 from captioner.decoding import BeamSearch, Constraints, decode
-from captioner.demo import demo_photo
+from captioner.demo import DEMO_PHOTO
 from captioner.devices import has_bfloat16
 from captioner.errors import UserError
 from captioner.files import check_writable, write_json
@@ -288,7 +288,7 @@ def cold_start(machine: Machine) -> Result:
 
     (torch_time, own_time), _ = machine.best(
         lambda: run("-c", "import torch"),
-        lambda: run("-m", "captioner", "caption", str(demo_photo()), "--device", "cpu"),
+        lambda: run("-m", "captioner", "caption", str(DEMO_PHOTO), "--device", "cpu"),
     )
     return Result("captioner caption, one photo", "start", None, own_time, 0, 0, torch_time, "")
 

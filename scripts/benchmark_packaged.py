@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmark_machine import Machine
 
 import captioner
-from captioner.demo import demo_photo
+from captioner.demo import DEMO_PHOTO
 
 PHOTO_LIMIT, LOADING_LIMIT = 0.15, 0.1
 """Seconds."""
@@ -54,7 +54,7 @@ def one_photo(machine: Machine) -> Timing:
     def seconds() -> float:
         machine.wait()
         begin = time.perf_counter()
-        model.caption([demo_photo()])
+        model.caption([DEMO_PHOTO])
         machine.wait()
         return time.perf_counter() - begin
 

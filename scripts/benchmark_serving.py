@@ -27,14 +27,14 @@ from statistics import median
 from PIL import Image
 
 from captioner.cli.program import run_program
-from captioner.demo import demo_photo
+from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
 
 
 def pieces(count: int, size: int) -> list[bytes]:
     """JPEG files of different pieces of the demo photo, `size` pixels a side."""
     found = []
-    with Image.open(demo_photo()) as photo:
+    with Image.open(DEMO_PHOTO) as photo:
         for number in range(count):
             left, top = 7 * number % 150, 11 * number % 200
             piece = photo.crop((left, top, left + 340, top + 340)).resize((size, size))

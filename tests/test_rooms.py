@@ -32,11 +32,11 @@ ROOMS = (
 
 BASE = {
     *("errors", "files", "schema", "progress", "devices"),
-    *("model_folders", "weight_files", "csv_tables"),
+    *("model_folders", "weight_files", "csv_tables", "demo"),
 }
 """Modules that every room may import, and that import no room."""
 
-OUTSIDE = {"models", "demo", "__init__", "__main__"}
+OUTSIDE = {"models", "__init__", "__main__"}
 """What a user meets first; it may import any room, and only `cli` imports it."""
 
 

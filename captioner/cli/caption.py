@@ -120,9 +120,9 @@ def run(arguments: argparse.Namespace) -> int:
             paths[place : place + 1] = _names(given, "\0" if arguments.null else "\n")
             given = None
     if arguments.demo:
-        from captioner.demo import demo_photo
+        from captioner.demo import DEMO_PHOTO
 
-        paths.append(str(demo_photo()))
+        paths.append(str(DEMO_PHOTO))
     if not paths:
         raise UserError("name a photo, or try --demo")
     if arguments.batch_size < 1:

@@ -113,7 +113,6 @@ def run(arguments: argparse.Namespace) -> int:
             'captioner serve needs more packages: pip install "captioner[serve]"'
         ) from None
     from captioner import __version__, load, load_translator
-    from captioner.demo import demo_photo
 
     limits = Limits(**_limits(arguments))
     listener = listen(arguments.host, arguments.port)
@@ -121,10 +120,6 @@ def run(arguments: argparse.Namespace) -> int:
         model = load(arguments.model, arguments.device, arguments.precision)
         name = arguments.translator
         translator = None if name is None else load_translator(name, arguments.device)
-        try:
-            demo = demo_photo()
-        except UserError:
-            demo = None
         service = Service(model, translator, limits, arguments.batch_size)
         own = socket.gethostname()
         names = (arguments.host, own, f"{own}.local", *arguments.allow_host)
@@ -136,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
 
                 webbrowser.open(listener.here)
 
-        app = make_app(service, names, demo, __version__, on_start)
+        app = make_app(service, names, __version__, on_start)
         serve(app, listener, limits)
     finally:
         listener.socket.close()

@@ -15,6 +15,7 @@ from starlette.middleware import Middleware
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from captioner.demo import DEMO_PHOTO
 from captioner.render.web_page import static_file, viewer_script
 from captioner.serve.admission import AdmissionMiddleware
 from captioner.serve.answer_headers import with_headers
@@ -31,14 +32,12 @@ _STATIC = Path(__file__).parent / "static"
 def make_app(
     service: Service,
     names: Iterable[str] = (),
-    demo: Path | None = None,
     version: str = "unknown",
     on_start: Callable[[], None] = lambda: None,
 ) -> ASGIApp:
     """The application over a service, which it closes when it ends.
 
     names: of this server; see `SiteGuard`.
-    demo: a JPEG that the page offers as an example.
     version: of the package.
     """
 
@@ -81,11 +80,9 @@ def make_app(
     async def style() -> Response:
         return Response(static_file("viewer.css"), media_type="text/css")
 
-    if demo is not None:
-
-        @app.api_route("/demo.jpg", methods=["GET", "HEAD"], include_in_schema=False)
-        async def example() -> FileResponse:
-            return FileResponse(demo, media_type="image/jpeg")
+    @app.get("/demo.jpg", include_in_schema=False)
+    async def example() -> FileResponse:
+        return FileResponse(DEMO_PHOTO, media_type="image/jpeg")
 
     # Not a mount at "/", which would match before a wrong method under /api/ is refused.
     app.router.default = StaticFiles(directory=_STATIC, html=True)

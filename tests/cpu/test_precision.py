@@ -10,7 +10,7 @@ from torch import nn
 import captioner
 from captioner import cpu
 from captioner.cpu import precision as precision_module
-from captioner.demo import demo_photo
+from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
 from captioner.vision.encoders import make_encoder
 from captioner.vision.images import load_image
@@ -98,7 +98,7 @@ def test_the_packaged_encoder_in_bfloat16_is_close_to_the_plain_one() -> None:
 
     plain = load_model(model_folder())
     fast = captioner.load(precision="bfloat16")
-    photo = load_image(demo_photo())
+    photo = load_image(DEMO_PHOTO)
     expected, found = plain.annotations([photo]), fast.annotations([photo])  # (1, L, D)
     assert found.dtype is torch.float32
     assert (found - expected).norm() < 0.01 * expected.norm()

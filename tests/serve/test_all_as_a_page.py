@@ -15,7 +15,7 @@ from PIL import Image
 from playwright.sync_api import Page, expect
 from serve_samples import running
 
-from captioner.demo import demo_photo
+from captioner.demo import DEMO_PHOTO
 from captioner.render import PagePhoto
 from captioner.vision.images import load_image
 
@@ -69,12 +69,12 @@ def test_it_holds_more_photos_than_a_request(
 
 def test_its_pictures_look_as_if_made_from_the_files(open_page: Open, tmp_path: Path) -> None:
     page = open_page()
-    with Image.open(demo_photo()) as photo:
+    with Image.open(DEMO_PHOTO) as photo:
         wide = photo.convert("RGB").resize((1536, 1800), Image.Resampling.BICUBIC)
     buffer = io.BytesIO()
     wide.save(buffer, "PNG")
     large: Any = {"name": "large.png", "mimeType": "image/png", "buffer": buffer.getvalue()}
-    files = [demo_photo().read_bytes(), large["buffer"]]
+    files = [DEMO_PHOTO.read_bytes(), large["buffer"]]
     add(page, {"name": "demo.jpg", "mimeType": "image/jpeg", "buffer": files[0]}, large)
     text = all_as_a_page(page, tmp_path / "page.html")
     for found, file in zip(photos_of(text), files, strict=True):

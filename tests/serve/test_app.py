@@ -19,7 +19,3 @@ def test_the_page_names_only_files_that_are_there(client: httpx.Client) -> None:
     for address in sorted(seen):
         text = client.get(address).text.replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?://|//[a-z]+\.|@import|innerHTML|insertAdjacentHTML", text)
-
-
-def test_the_example_is_there_only_where_it_was_given(client: httpx.Client) -> None:
-    assert client.get("/demo.jpg").status_code == 404

@@ -50,16 +50,7 @@ export const model = async () => (await request("api/model")).json();
 
 export const example = async () => {
   const answer = await fetch("demo.jpg");
-  if (!answer.ok) throw new Error("the example is not there");
   return new File([await answer.blob()], "example.jpg", { type: "image/jpeg" });
-};
-
-export const hasExample = async () => {
-  try {
-    return (await fetch("demo.jpg", { method: "HEAD" })).ok;
-  } catch {
-    return false;
-  }
 };
 
 // Captions one photo: name, width, height, region, captions and preview.

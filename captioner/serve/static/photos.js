@@ -222,9 +222,6 @@ export const startPhotos = (model) => {
 
   startIncoming(add);
   startCamera(add, showError);
-  api.hasExample().then((exists) => {
-    find("example").hidden = !exists;
-  });
   find("example").addEventListener("click", () =>
     api.example().then((file) => add([file]), showError));
   refresh();
