@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -124,8 +125,13 @@ def named_photos(
     return [(path, given.get(path, partial(load, path))) for path in paths]
 
 
-def photo_paths(paths: Sequence[str]) -> tuple[list[str], list[Failed]]:
-    """The photos named by files, folders and patterns, and the names without a photo."""
+def photo_paths(
+    paths: Sequence[str], passed_over: Counter[str] | None = None
+) -> tuple[list[str], list[Failed]]:
+    """The photos named by files, folders and patterns, and the names without a photo.
+
+    passed_over: for `find_images`.
+    """
     photos: list[str] = []
     failed: list[Failed] = []
     for path in paths:
@@ -136,6 +142,6 @@ def photo_paths(paths: Sequence[str]) -> tuple[list[str], list[Failed]]:
             failed.append(Failed(path, f"{path} is an address; photos are not fetched, only read"))
             continue
         problems: list[str] = []
-        photos += [os.fspath(image) for image in find_images([path], problems.append)]
+        photos += [os.fspath(image) for image in find_images([path], problems.append, passed_over)]
         failed += [Failed(path, problem) for problem in problems]
     return photos, failed

@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import sys
+from collections import Counter
 
 from captioner.cli.report import report
 from captioner.cli.shared_options import (
@@ -137,8 +138,10 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.cli.caption_lines import CaptionLines
     from captioner.cli.caption_outputs import Outputs
     from captioner.cli.sidecars import Sidecars
+    from captioner.vision.find_images import passed_over_in_words
 
-    photos, failures = photo_paths(paths)
+    passed_over: Counter[str] = Counter()
+    photos, failures = photo_paths(paths, passed_over)
     outputs = Outputs(
         photos,
         arguments.json,
@@ -158,6 +161,8 @@ def run(arguments: argparse.Namespace) -> int:
         lines = CaptionLines(is_alone, arguments.format, arguments.null)
     for failure in failures:
         report(failure.reason)
+    if passed_over and not arguments.quiet:
+        report(passed_over_in_words(passed_over))
     if not photos:
         outputs.finish()
         return 2

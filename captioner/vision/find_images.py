@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -13,13 +14,25 @@ from captioner.vision.images import IMAGE_SUFFIXES
 
 Report = Callable[[str], None]
 
+_KINDS = {
+    "video": ".3gp .avi .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts .webm .wmv",
+    "raw file": ".arw .cr2 .cr3 .crw .dng .nef .nrw .orf .pef .raf .raw .rw2 .srw",
+    "other picture": ".eps .ico .jxl .psd .svg .tga .xcf",
+}
+PASSED_OVER = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}
+"""The kind, by lower-case suffix, of files beside photos that are not read."""
+
 
 def refuse(sentence: str) -> None:
     """Raise `UserError`."""
     raise UserError(sentence)
 
 
-def find_images(paths: Iterable[str | os.PathLike[str]], report: Report = refuse) -> list[Path]:
+def find_images(
+    paths: Iterable[str | os.PathLike[str]],
+    report: Report = refuse,
+    passed_over: Counter[str] | None = None,
+) -> list[Path]:
     """The image files that files, folders and patterns (`*`, `?`, `[...]`, `**`) name, in order.
 
     A folder stands for the files in and below it with a suffix in `IMAGE_SUFFIXES`, sorted,
@@ -29,7 +42,9 @@ def find_images(paths: Iterable[str | os.PathLike[str]], report: Report = refuse
 
     report: takes a sentence about a folder without images, one that cannot be read, and a link to
         a folder inside a folder, which is not followed. By default it raises `UserError`.
+    passed_over: counts the files of folders that are not read, by the kinds of `PASSED_OVER`.
     """
+    counts = Counter() if passed_over is None else passed_over
     images: list[Path] = []
     for path in paths:
         typed = os.fspath(path)
@@ -39,11 +54,21 @@ def find_images(paths: Iterable[str | os.PathLike[str]], report: Report = refuse
         else:
             matches = []
         for match in matches or [typed]:
-            images.extend(_images_below(match, report) if os.path.isdir(match) else [Path(match)])
+            is_folder = os.path.isdir(match)
+            images.extend(_images_below(match, report, counts) if is_folder else [Path(match)])
     return images
 
 
-def _images_below(folder: str, report: Report) -> list[Path]:
+def passed_over_in_words(passed_over: Counter[str]) -> str:
+    """The counts of `find_images`: "12 videos and 3 raw files were not read"; empty for none."""
+    parts = [f"{n:,} {kind}{'s' if n > 1 else ''}" for kind, n in passed_over.most_common()]
+    if not parts:
+        return ""
+    listed = ", ".join(parts[:-1]) + " and " * (len(parts) > 1) + parts[-1]
+    return f"{listed} {'was' if passed_over.total() == 1 else 'were'} not read"
+
+
+def _images_below(folder: str, report: Report, passed_over: Counter[str]) -> list[Path]:
     images, problems = [], 0
 
     def report_unreadable(error: OSError) -> None:
@@ -57,11 +82,12 @@ def _images_below(folder: str, report: Report) -> list[Path]:
             inside = os.path.join(parent, name)
             if os.path.islink(inside):
                 report(f"folder {inside} is a symbolic link and was not entered")
-        images += [
-            Path(parent, name)
-            for name in files
-            if not name.startswith(".") and os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
-        ]
+        for name in files:
+            suffix = os.path.splitext(name)[1].lower()
+            if suffix in IMAGE_SUFFIXES and not name.startswith("."):
+                images.append(Path(parent, name))
+            elif suffix in PASSED_OVER and not name.startswith("."):
+                passed_over[PASSED_OVER[suffix]] += 1
     images = [image for image in images if not is_drawn(image)]
     if not images and not problems:
         suffixes = ", ".join(sorted(IMAGE_SUFFIXES))

@@ -15,6 +15,7 @@ from PIL import Image, UnidentifiedImageError
 
 from captioner.errors import UserError
 from captioner.vision.arrays import image_of_array
+from captioner.vision.heif import HEIF_SIGNATURE, INSTALL, check_heif, register_heif
 from captioner.vision.silence import libtiff_silenced, pillow_silenced
 
 if TYPE_CHECKING:
@@ -37,17 +38,17 @@ all pixels anew, so that thousands of empty ones hold a processor for minutes.""
 
 IMAGE_SUFFIXES: frozenset[str] = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".webp", ".avif"}
-    | {".tif", ".tiff", ".jp2", ".bmp", ".ppm", ".pgm", ".pbm"}
+    | {".tif", ".tiff", ".jp2", ".bmp", ".ppm", ".pgm", ".pbm", ".heic", ".heif", ".hif"}
 )
 """Lower-case suffixes of the images taken from a folder."""
 
 # Not all of Pillow's: EPS starts other programs, TGA has no signature.
-# The first group is loaded with Pillow; the second imports all its plugins.
+# The first group is loaded with Pillow; the second imports all its plugins and pillow-heif.
 _FORMAT_GROUPS = (
     ("JPEG", "PNG", "GIF", "BMP", "PPM"),
     ("WEBP", "TIFF", "AVIF", "JPEG2000", "MPO", "HEIF"),
 )
-_FORMATS_IN_WORDS = "JPEG, PNG, GIF, WebP, AVIF, TIFF, JPEG 2000, BMP or PPM"
+_FORMATS_IN_WORDS = "JPEG, PNG, GIF, WebP, AVIF, HEIC, TIFF, JPEG 2000, BMP or PPM"
 
 _SIGNATURES = {
     rb"\xff\xd8\xff": "JPEG",
@@ -56,10 +57,11 @@ _SIGNATURES = {
     rb"RIFF....WEBP": "WebP",
     rb"II\*\0|MM\0\*": "TIFF",
     rb"BM": "BMP",
+    HEIF_SIGNATURE: "HEIC",
 }
 
-_CUT_OFF = re.compile("truncated|EOF|not enough image data|but only got", re.IGNORECASE)
-"""Pillow's messages for a truncated file."""
+_CUT_OFF = re.compile("truncated|EOF|not enough image data|but only got|end of file", re.IGNORECASE)
+"""Messages of Pillow and libheif for a truncated file."""
 
 _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")
 """Begins a segment of a JPEG file; none stands within a scan (ITU-T T.81, B.1.1)."""
@@ -123,6 +125,8 @@ def load_image(
         ):
             if image.format in ("JPEG", "MPO"):
                 _check_scans(file, name)
+            elif image.format == "HEIF":
+                check_heif(file, image, name, maximum_pixels)
             elif image.format == "PNG":
                 _check_chunks(file, name)
             elif image.format == "TIFF":
@@ -202,7 +206,8 @@ def _content_of(file: Any, name: str) -> bytes:
 
 def _identify(file: BinaryIO, name: str, maximum_pixels: int) -> Image.Image:
     """The image in `file`: reads the header, decodes nothing."""
-    for load_plugins, formats in zip((Image.preinit, Image.init), _FORMAT_GROUPS, strict=True):
+    loaders = (Image.preinit, _load_all_plugins)
+    for load_plugins, formats in zip(loaders, _FORMAT_GROUPS, strict=True):
         load_plugins()
         try:
             return Image.open(file, formats=[each for each in formats if each in Image.OPEN])
@@ -215,12 +220,19 @@ def _identify(file: BinaryIO, name: str, maximum_pixels: int) -> Image.Image:
             raise _undecodable(name, error) from None
     file.seek(0)
     start = file.read(16)
+    if re.match(HEIF_SIGNATURE, start, re.DOTALL) and "HEIF" not in Image.OPEN:
+        raise UserError(f"{name} is {INSTALL}")
     for signature, kind in _SIGNATURES.items():
         if re.match(signature, start, re.DOTALL):
             raise UserError(
                 f"{name} is a {kind} image that is damaged, cut off or of a kind that is not read"
             )
     raise UserError(f"{name} is not an image that can be read ({_FORMATS_IN_WORDS})")
+
+
+def _load_all_plugins() -> None:
+    Image.init()
+    register_heif()
 
 
 def _check_scans(file: BinaryIO, name: str) -> None:
@@ -281,7 +293,7 @@ def _decode(
             f"the limit is {maximum_pixels:,}"
         )
     try:
-        if sufficient_side is not None:
+        if sufficient_side is not None and image.format != "HEIF":  # A thumbnail may differ.
             image.draft(None, (sufficient_side, sufficient_side))
         image.load()
         orientation = _orientation(image)

@@ -63,14 +63,17 @@ def test_a_seed_gives_the_same_samples(client: httpx.Client) -> None:
     assert caption(client, files(0), **{**asked, "seed": "8"})[0] != alone
 
 
-def test_a_preview_is_the_photo_as_the_model_has_it(client: httpx.Client) -> None:
+@pytest.mark.parametrize("kind", ["JPEG", "HEIF"])
+def test_a_preview_is_the_photo_as_the_model_has_it(client: httpx.Client, kind: str) -> None:
+    if kind == "HEIF":
+        pytest.importorskip("pillow_heif", reason="no pillow-heif").register_heif_opener()
     photo = Image.new("RGB", (40, 20), "red")
     photo.paste("blue", (0, 0, 20, 20))
     exif = Image.Exif()
     exif[0x0112] = 6  # Held on its side: turned by a quarter, the blue half is on top.
     buffer = io.BytesIO()
-    photo.save(buffer, "JPEG", exif=exif, quality=95)
-    (found,) = caption(client, [("photo", ("side.jpg", buffer.getvalue()))], preview="true")
+    photo.save(buffer, kind, exif=exif.tobytes(), quality=95)
+    (found,) = caption(client, [("photo", ("side", buffer.getvalue()))], preview="true")
     assert (found["width"], found["height"]) == (20, 40)
     head, _, encoded = found["preview"].partition(",")
     assert head == "data:image/jpeg;base64"

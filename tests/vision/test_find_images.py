@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from PIL import Image
 
 from captioner.errors import UserError
 from captioner.render import panels, save_gif, save_picture, save_word_images
-from captioner.vision.find_images import find_images
+from captioner.vision.find_images import find_images, passed_over_in_words
 
 
 @pytest.fixture
@@ -159,3 +160,25 @@ def test_pictures_that_captioner_drew_are_no_photos(here: Path) -> None:
     assert names("photos") == found
     assert names("photos/*.[jg]*") == ["photos/b.jpg", "photos/c.gif"]
     assert names("photos/maps0.png") == ["photos/maps0.png"]  # It was named.
+
+
+def test_files_of_other_kinds_are_counted(tmp_path: Path) -> None:
+    for name in (
+        "a.mov",
+        "below/b.MP4",
+        "below/c.webm",
+        "d.cr2",
+        "g.NEF",
+        "e.psd",
+        ".hidden.mp4",
+        "f.txt",
+    ):
+        path = tmp_path / "kinds" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    counts: Counter[str] = Counter()
+    find_images([tmp_path / "kinds", tmp_path / "kinds" / "a.mov"], lambda problem: None, counts)
+    assert counts == {"video": 3, "raw file": 2, "other picture": 1}
+    assert passed_over_in_words(counts) == "3 videos, 2 raw files and 1 other picture were not read"
+    assert passed_over_in_words(Counter({"video": 1})) == "1 video was not read"
+    assert passed_over_in_words(Counter()) == ""

@@ -425,7 +425,7 @@ def test_formats(kind: str) -> None:
 def test_suffixes_are_those_of_formats_that_are_read() -> None:
     Image.init()
     known = Image.registered_extensions()
-    read = {"JPEG", "PNG", "GIF", "WEBP", "AVIF", "BMP", "TIFF", "JPEG2000", "PPM"}
+    read = {"JPEG", "PNG", "GIF", "WEBP", "AVIF", "BMP", "TIFF", "JPEG2000", "PPM", "HEIF"}
     assert {known[suffix] for suffix in IMAGE_SUFFIXES if suffix in known} <= read
     assert {".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".bmp"} <= IMAGE_SUFFIXES
 
