@@ -36,7 +36,9 @@ def test_it_is_there_and_small_enough() -> None:
 
 def test_its_card_says_what_a_user_must_know() -> None:
     card = (model_folder() / "README.md").read_text(encoding="utf-8")
-    for heading in ("Data", "Recipe", "Scores", "Limits", "Licence"):
+    assert card.startswith("---\n")  # Fields that model hubs read.
+    assert len(card.splitlines()) <= 120
+    for heading in ("Use", "Data", "Recipe", "Scores", "Limits", "Licence"):
         assert re.search(rf"^## {heading}", card, flags=re.MULTILINE), heading
     for source in ("Flickr8k", "COCO", "PASCAL", "EfficientNet"):
         assert source in card
