@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import lzma
 import os
+import re
 import shutil
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 
 from captioner.errors import UserError
 from captioner.files import folder_lock
 from captioner.progress import progress_bar
 
-_IGNORED = {"__MACOSX", ".DS_Store"}
+_OF_MACOS = re.compile(r"^__MACOSX/|(^|/)\.DS_Store$")
 
 _DAMAGED = (
     zipfile.BadZipFile,
@@ -35,8 +36,7 @@ def unpack_missing(archives: Mapping[str, str | os.PathLike[str]]) -> None:
         files that macOS adds are skipped.
 
     Unpacks to a temporary name, then renames: a folder is whole or absent. Ignores missing
-    archives. Raises `UserError` for a damaged archive, a path that leads out of the folder, and a
-    folder that cannot be written.
+    archives. Raises `UserError` for a damaged archive and a folder that cannot be written.
     """
     for name, archive in archives.items():
         folder = Path(name)
@@ -54,7 +54,7 @@ def _unpack(archive: Path, folder: Path) -> None:
         raise UserError(f"cannot unpack {archive} to {folder}: {error.strerror or error}") from None
     try:
         with zipfile.ZipFile(archive) as source:
-            members = _members(source, archive)
+            members = [m for m in source.infolist() if not _OF_MACOS.search(m.filename)]
             needed, free = sum(m.file_size for m in members), shutil.disk_usage(temporary).free
             if needed > free:
                 raise UserError(
@@ -62,15 +62,16 @@ def _unpack(archive: Path, folder: Path) -> None:
                     f"has {free / 1e9:,.1f} GB left"
                 )
             progress = progress_bar(f"unpacking {archive.name}", len(members), "files")
-            for member, path in members.items():
-                target = temporary / path
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with source.open(member) as content, target.open("wb") as file:
-                    shutil.copyfileobj(content, file)
+            for member in members:
+                source.extract(member, temporary)  # Never outside of it, whatever its name is.
                 progress.update()
             progress.close()
-        temporary.chmod(0o755)
-        temporary.rename(folder)
+        found = list(temporary.iterdir())
+        if not found:
+            raise UserError(f"archive {archive} holds no files")
+        whole = found[0] if len(found) == 1 and found[0].is_dir() else temporary
+        whole.chmod(0o755)
+        whole.rename(folder)
     except _DAMAGED as error:
         raise UserError(f"archive {archive} cannot be unpacked ({error})") from None
     except RuntimeError:  # Raised by `zipfile` for an encrypted archive.
@@ -81,22 +82,3 @@ def _unpack(archive: Path, folder: Path) -> None:
         raise UserError(f"cannot unpack {archive} to {folder}: {error.strerror or error}") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _members(source: zipfile.ZipFile, archive: Path) -> dict[zipfile.ZipInfo, PurePosixPath]:
-    """The files of an archive with their paths inside the folder."""
-    members: dict[zipfile.ZipInfo, PurePosixPath] = {}
-    for member in source.infolist():
-        path = PurePosixPath(member.filename)
-        if member.is_dir() or _IGNORED & set(path.parts):
-            continue
-        is_absolute = path.is_absolute() or PureWindowsPath(member.filename).drive != ""
-        if is_absolute or ".." in path.parts or not path.parts:
-            raise UserError(f"archive {archive} holds {member.filename!r}, which leads out of it")
-        members[member] = path
-    if not members:
-        raise UserError(f"archive {archive} holds no files")
-    tops = {path.parts[0] for path in members.values()}
-    if len(tops) == 1 and all(len(path.parts) > 1 for path in members.values()):
-        return {member: PurePosixPath(*path.parts[1:]) for member, path in members.items()}
-    return members

@@ -39,18 +39,6 @@ class Phrase:
 
 
 @dataclass(frozen=True)
-class GroundedSentence:
-    """A human caption with a target for each word.
-
-    words: T, from `tokenize`. targets: T, the boxes of the word's phrase; None outside phrases and
-        for entities without a box.
-    """
-
-    words: tuple[str, ...]
-    targets: tuple[Target | None, ...]
-
-
-@dataclass(frozen=True)
 class _Photo:
     sentences: tuple[tuple[tuple[str, ...], tuple[Phrase, ...]], ...]
     targets: dict[str, Target]  # by entity, those with a box
@@ -73,23 +61,6 @@ class Entities:
 
     def __str__(self) -> str:
         return f"Flickr30k Entities {self._folder}"
-
-    def sentences(self, image_id: ImageId) -> list[GroundedSentence]:
-        """The human captions of a photo with the boxes of their words.
-
-        Raises `UserError` for an image that is not in the folder and for ill-formed files.
-        """
-        photo = self._photo(image_id)
-        if photo is None:
-            raise UserError(f"image {image_id!r} is not in {self}")
-        grounded = []
-        for words, phrases in photo.sentences:
-            targets: list[Target | None] = [None] * len(words)
-            for phrase in phrases:
-                for place in range(phrase.first, phrase.last):
-                    targets[place] = photo.targets.get(phrase.entity)
-            grounded.append(GroundedSentence(words, tuple(targets)))
-        return grounded
 
     def targets(self, image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
         """The targets of the words of any caption of a photo.

@@ -61,10 +61,8 @@ def sentence_lengths(sentences: Sequence[Tokens]) -> IntArray:
     return np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
 
 
-def count_ngrams(
-    words: IntArray, lengths: IntArray, maximum_order: int = MAXIMUM_ORDER
-) -> list[NgramCounts]:
-    """Count the n-grams of every length from 1 to `maximum_order` in every sentence.
+def count_ngrams(words: IntArray, lengths: IntArray) -> list[NgramCounts]:
+    """Count the n-grams of every length from 1 to `MAXIMUM_ORDER` in every sentence.
 
     words: (W,), by `number_words`. lengths: (S,), by `sentence_lengths`.
     """
@@ -73,7 +71,7 @@ def count_ngrams(
     kinds = int(words.max(initial=0)) + 1
     ngram_at = np.zeros(len(words), dtype=np.int64)  # number of the n-gram that begins here
     counts = []
-    for order in range(1, maximum_order + 1):
+    for order in range(1, MAXIMUM_ORDER + 1):
         starts = np.flatnonzero(left >= order)
         # An n-gram is its first n - 1 words, as one number, and its last word.
         code = ngram_at[starts] * kinds + words[starts + order - 1]

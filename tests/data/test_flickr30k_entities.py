@@ -55,20 +55,11 @@ def boxes_of(entities: Entities, caption: str) -> dict[str, tuple[tuple[float, .
     return {word: target.boxes for word, target in zip(words, targets, strict=True) if target}
 
 
-def test_sentences_have_the_boxes_of_their_phrases(folder: Path) -> None:
-    first, second, third = read_entities(folder).sentences("1000.jpg")
-    assert first.words == ("a", "man", "in", "a", "red", "shirt", "on", "a", "street")
-    boxes = [target and target.boxes for target in first.targets]
-    assert boxes == [(MAN,), (MAN,), None, (SHIRT,), (SHIRT,), (SHIRT,), None, None, None]
-    assert second.words == ("the", "tall", "man", "'s", "two", "dogs", "run", "it", "rains")
-    boxes = [target and target.boxes for target in second.targets]
-    assert boxes == [*[(MAN,)] * 3, None, *[(DOG, OTHER_DOG)] * 2, None, None, None]
-    assert third.targets[5] is None  # entity 6 has no box
-
-
 @pytest.mark.parametrize("image_id", ["1000", "1000.jpg", "photos/1000.JPG", 1000])
 def test_an_image_is_called_by_its_file(folder: Path, image_id: int | str) -> None:
-    assert len(read_entities(folder).sentences(image_id)) == 3
+    (man,) = read_entities(folder).targets(image_id, ["man"])
+    assert man is not None
+    assert man.boxes == (MAN,)
 
 
 def test_words_of_a_caption_have_the_boxes_of_phrases_with_them(folder: Path) -> None:
@@ -97,8 +88,6 @@ def test_an_image_without_annotations(folder: Path) -> None:
     entities = read_entities(folder)
     assert entities.targets("1001.jpg", ["a", "man"]) == [None, None]
     assert entities.targets("\0", ["man"]) == [None]
-    with pytest.raises(UserError, match=r"image '1001.jpg' is not in Flickr30k Entities .*"):
-        entities.sentences("1001.jpg")
 
 
 def test_which_images_are_in_the_folder(folder: Path) -> None:
@@ -119,7 +108,7 @@ def test_one_file_without_the_other_is_refused(folder: Path) -> None:
     with pytest.raises(UserError, match=r"annotation file .*1001.xml does not exist"):
         entities.targets("1001", ["man"])
     with pytest.raises(UserError, match=r"sentence file .*1002.txt does not exist"):
-        entities.sentences("1002")
+        entities.targets("1002", ["man"])
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
@@ -169,7 +158,7 @@ def test_ill_formed_boxes_are_refused_by_name(
 def test_ill_formed_phrases_are_refused_by_line(tmp_path: Path, line: str) -> None:
     write(tmp_path, BOXES, f"A man .\n{line} .\n")
     with pytest.raises(UserError, match=r"line 2 of sentence file .*1000.txt has a phrase that"):
-        read_entities(tmp_path).sentences("1000")
+        read_entities(tmp_path).targets("1000", ["man"])
 
 
 def test_a_phrase_of_punctuation_names_nothing() -> None:
