@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from run_samples import SMALL, make_table
 from safetensors.torch import load_file
 from samples import save_photo
 
@@ -34,29 +35,11 @@ from captioner.text.vocabulary import Vocabulary
 from captioner.vision.augmentation import Augmentation
 from captioner.vision.feature_store import FeatureStore
 
-SMALL = {
-    "minimum_count": 1,
-    "preprocessing": {"size": 64, "resize": "squash"},
-    "encoder": {"name": "vgg11_bn", "width": 0.05, "weights": "random"},
-    "decoder": {"embedding_size": 8, "hidden_size": 8, "attention_size": 8},
-    "training": {"epochs": 2, "batch_size": 4, "learning_rate": 0.01},
-    "search": {"beam": 2, "maximum_length": 8},
-}
-
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     """Eight photos with two captions each, six to train on."""
-    lines = []
-    for number in range(8):
-        save_photo(tmp_path / "photos" / f"{number}.png", seed=number)
-        split = "train" if number < 6 else "val"
-        for caption in (f"photo of the number {number}", "a photo of a colour"):
-            record = {"image": f"{number}.png", "caption": caption, "split": split}
-            lines.append(json.dumps(record))
-    path = tmp_path / "captions.jsonl"
-    path.write_text("\n".join(lines), encoding="utf-8")
-    return path
+    return Path(make_table(tmp_path)["annotations"])
 
 
 def data_of(table: Path) -> dict[str, str]:
@@ -73,7 +56,7 @@ def recipe_for(table: Path, **changes: object) -> CaptioningRecipe:
 
 
 def test_a_run_on_stored_features_gives_a_model_that_captions(table: Path, tmp_path: Path) -> None:
-    training = {**SMALL["training"], "keep_last": 1}  # type: ignore[dict-item]
+    training = {**SMALL["training"], "keep_last": 1}
     folder = train_run(recipe_for(table, training=training), tmp_path / "run")
     (last,) = (tmp_path / "run" / "models").iterdir()
     assert last.name == "epoch-002"
@@ -89,7 +72,7 @@ def test_a_run_on_stored_features_gives_a_model_that_captions(table: Path, tmp_p
 
 
 def test_a_run_that_trains_its_encoder_changes_it(table: Path, tmp_path: Path) -> None:
-    encoder = {**SMALL["encoder"], "train": True}  # type: ignore[dict-item]
+    encoder = {**SMALL["encoder"], "train": True}
     folder = train_run(recipe_for(table, encoder=encoder), tmp_path / "run")
     trained = load_file(folder / "model.safetensors")
     torch.manual_seed(0)
@@ -110,7 +93,7 @@ def test_a_run_without_a_store_is_the_one_with_it(table: Path, tmp_path: Path) -
     """But for the store's rounding to float16, where all captions are in one batch."""
     alike = {
         "training": {"epochs": 2, "batch_size": 12, "learning_rate": 0.01},
-        "decoder": {**SMALL["decoder"], "dropout": 0.0},  # type: ignore[dict-item]
+        "decoder": {**SMALL["decoder"], "dropout": 0.0},
     }
     without = recipe_for(table, features={"store": False}, **alike)
     folder = train_run(without, tmp_path / "without")
@@ -179,7 +162,7 @@ def test_photos_are_changed_by_chance_and_whatever_part_of_a_batch_is_read(table
 
 
 def test_a_photo_read_in_the_step_is_read_once_for_all_its_captions(table: Path) -> None:
-    encoder = {**SMALL["encoder"], "train": True}  # type: ignore[dict-item]
+    encoder = {**SMALL["encoder"], "train": True}
     recipe = recipe_for(table, encoder=encoder, training={"batch_size": 6})
     source, _ = read_sources(recipe.data)
     words = Vocabulary.build(chain(*source.words), 1)
@@ -209,9 +192,9 @@ def test_a_photo_read_in_the_step_is_read_once_for_all_its_captions(table: Path)
 def test_a_run_on_changed_photos_split_in_two_equals_one_in_one_go(
     table: Path, tmp_path: Path
 ) -> None:
-    encoder = {**SMALL["encoder"], "train": True}  # type: ignore[dict-item]
+    encoder = {**SMALL["encoder"], "train": True}
     options = {"encoder": encoder, "augmentation": {"crop": 0.4, "mirror": True, "colour": 0.3}}
-    once = {**SMALL["training"], "epochs": 1}  # type: ignore[dict-item]
+    once = {**SMALL["training"], "epochs": 1}
     train_run(recipe_for(table, **options), tmp_path / "whole")
     train_run(recipe_for(table, **options, training=once), tmp_path / "split")
     train_run(recipe_for(table, **options), tmp_path / "split", resume=True)
@@ -223,7 +206,7 @@ def test_a_run_on_changed_photos_split_in_two_equals_one_in_one_go(
 def test_a_run_split_in_two_equals_one_in_one_go(table: Path, tmp_path: Path) -> None:
     whole, split = tmp_path / "whole", tmp_path / "split"
     train_run(recipe_for(table), whole)
-    once = {**SMALL["training"], "epochs": 1}  # type: ignore[dict-item]
+    once = {**SMALL["training"], "epochs": 1}
     train_run(recipe_for(table, training=once), split)
     train_run(recipe_for(table), split, resume=True)
     first, second = (load_file(run / "last.safetensors") for run in (whole, split))
@@ -234,7 +217,7 @@ def test_a_run_split_in_two_equals_one_in_one_go(table: Path, tmp_path: Path) ->
 def test_annotation_vectors_are_standardised_by_those_of_training_photos(
     table: Path, tmp_path: Path
 ) -> None:
-    decoder = {**SMALL["decoder"], "standardise": True}  # type: ignore[dict-item]
+    decoder = {**SMALL["decoder"], "standardise": True}
     whole, split = tmp_path / "whole", tmp_path / "split"
     folder = train_run(recipe_for(table, decoder=decoder), whole)
     found = captioner.load(folder).decoder.standardisation
@@ -247,7 +230,7 @@ def test_annotation_vectors_are_standardised_by_those_of_training_photos(
     assert usual.any()
     torch.testing.assert_close(found.deviation[usual], deviation[usual], atol=1e-3, rtol=1e-3)
 
-    once = {**SMALL["training"], "epochs": 1}  # type: ignore[dict-item]
+    once = {**SMALL["training"], "epochs": 1}
     train_run(recipe_for(table, decoder=decoder, training=once), split)
     train_run(recipe_for(table, decoder=decoder), split, resume=True)
     first, second = (load_file(run / "last.safetensors") for run in (whole, split))
@@ -258,7 +241,7 @@ def test_annotation_vectors_are_standardised_by_those_of_training_photos(
     fewer = table.with_name("fewer.jsonl")
     fewer.write_text("\n".join(table.read_text().splitlines()[4:]), encoding="utf-8")
     options = {"decoder": decoder, "start_from": str(folder), "data": data_of(fewer)}
-    encoder = {**SMALL["encoder"], "weights": str(folder)}  # type: ignore[dict-item]
+    encoder = {**SMALL["encoder"], "weights": str(folder)}
     after = train_run(recipe_for(table, encoder=encoder, **options), tmp_path / "after")
     kept = captioner.load(after).decoder.standardisation
     assert kept is not None
@@ -269,11 +252,11 @@ def test_a_run_of_hard_attention_split_in_two_equals_one_in_one_go(
     table: Path, tmp_path: Path
 ) -> None:
     """Every draw, every semi-sampling and the baseline are what they would have been."""
-    decoder = {**SMALL["decoder"], "selection": "hard"}  # type: ignore[dict-item]
+    decoder = {**SMALL["decoder"], "selection": "hard"}
     hard = {"decoder": decoder, "objective": {"doubly_stochastic": 0.0}}
     whole, split = tmp_path / "whole", tmp_path / "split"
     train_run(recipe_for(table, **hard), whole)
-    once = {**SMALL["training"], "epochs": 1}  # type: ignore[dict-item]
+    once = {**SMALL["training"], "epochs": 1}
     train_run(recipe_for(table, training=once, **hard), split)
     before = load_file(split / "last.safetensors")["model.baseline"]
     train_run(recipe_for(table, **hard), split, resume=True)
@@ -313,7 +296,7 @@ def test_two_runs_share_a_store(
     from captioner.vision.vgg import VGGConfig, VGGEncoder
 
     save_file(VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05)).state_dict(), weights)
-    encoder = {**SMALL["encoder"], "weights": str(weights)}  # type: ignore[dict-item]
+    encoder = {**SMALL["encoder"], "weights": str(weights)}
     recipe = recipe_for(table, encoder=encoder, features={"folder": str(tmp_path / "store")})
     train_run(recipe, tmp_path / "one")
     before = (tmp_path / "store" / "train" / "rows.npy").stat().st_mtime_ns
@@ -404,7 +387,7 @@ def test_an_unreadable_photo_is_refused_by_name_or_left_out(
 
 def test_the_default_store_is_of_one_encoder_and_preprocessing(table: Path, tmp_path: Path) -> None:
     """So that a run begun anew in the folder of another that was stopped early has its own."""
-    narrow = {**SMALL["encoder"], "width": 0.1}  # type: ignore[dict-item]
+    narrow = {**SMALL["encoder"], "width": 0.1}
     for changes in ({}, {"encoder": narrow}, {"preprocessing": {"size": 96, "resize": "squash"}}):
         train_run(recipe_for(table, **changes), tmp_path / "run")
         (tmp_path / "run" / "last.safetensors").unlink()
@@ -424,7 +407,7 @@ def test_a_store_made_by_a_run_that_skipped_is_refused_to_one_that_does_not(
     from captioner.vision.vgg import VGGConfig, VGGEncoder
 
     save_file(VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05)).state_dict(), weights)
-    encoder = {**SMALL["encoder"], "weights": str(weights)}  # type: ignore[dict-item]
+    encoder = {**SMALL["encoder"], "weights": str(weights)}
     train_run(
         recipe_for(table, data=skipping, features=features, encoder=encoder), tmp_path / "one"
     )
@@ -450,7 +433,7 @@ def test_a_store_made_by_a_run_that_skipped_is_refused_to_one_that_does_not(
 def test_a_run_is_not_resumed_with_another_config(
     table: Path, tmp_path: Path, section: str | None, field: str, value: object
 ) -> None:
-    once = {**SMALL["training"], "epochs": 1}  # type: ignore[dict-item]
+    once = {**SMALL["training"], "epochs": 1}
     base: dict[str, Any] = {"data": data_of(table), **SMALL, "training": once}
     train_run(from_mapping(CaptioningRecipe, base, "recipe"), tmp_path / "run")
     before = (tmp_path / "run" / "config.json").read_bytes()
@@ -463,7 +446,7 @@ def test_a_run_is_not_resumed_with_another_config(
 
 
 def test_archives_may_go_once_they_are_unpacked(table: Path, tmp_path: Path) -> None:
-    once = {**SMALL["training"], "epochs": 1}  # type: ignore[dict-item]
+    once = {**SMALL["training"], "epochs": 1}
     data = {**data_of(table), "archives": {str(table.parent / "photos"): "photos.zip"}}
     train_run(recipe_for(table, data=data, training=once), tmp_path / "run")
     train_run(recipe_for(table), tmp_path / "run", resume=True)
@@ -471,7 +454,7 @@ def test_archives_may_go_once_they_are_unpacked(table: Path, tmp_path: Path) -> 
 
 
 def test_what_does_not_change_the_run_may_change_on_resume(table: Path, tmp_path: Path) -> None:
-    once = {**SMALL["training"], "epochs": 1}  # type: ignore[dict-item]
+    once = {**SMALL["training"], "epochs": 1}
     train_run(recipe_for(table, training=once), tmp_path / "run")
     longer = {**once, "epochs": 2, "patience": 9, "checkpoint_seconds": 1.0}
     changed = recipe_for(
@@ -601,7 +584,7 @@ def test_a_config_with_nothing_to_store_or_nowhere_says_which(table: Path) -> No
         store_recipe_features(recipe_for(table))
     with pytest.raises(UserError, match=r"features\.store false, so it stores no features"):
         store_recipe_features(recipe_for(table, features={"store": False}))
-    encoder = {**SMALL["encoder"], "train": True}  # type: ignore[dict-item]
+    encoder = {**SMALL["encoder"], "train": True}
     with pytest.raises(UserError, match="trains its encoder"):
         store_recipe_features(recipe_for(table, encoder=encoder))
 
@@ -621,7 +604,7 @@ def test_batches_mix_lengths_where_batch_normalisation_is_trained(table: Path) -
             return torch.zeros(len(rows), 1, 2)
 
     def spread(train: bool) -> float:
-        encoder = {**SMALL["encoder"], "train": train}  # type: ignore[dict-item]
+        encoder = {**SMALL["encoder"], "train": train}
         recipe = recipe_for(table, encoder=encoder, training={"batch_size": 8})
         batches = CaptionBatches(examples, Nothing(), recipe).batches(0, 0)
         return sum(float(batch.mask.sum(1).float().std()) for batch in batches) / 8

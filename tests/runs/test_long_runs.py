@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from run_samples import SMALL, make_table
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
-from samples import save_photo
 
 import captioner
 from captioner.caption import load_model
@@ -28,38 +28,15 @@ from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.train_run import train_run
 from captioner.schema import from_mapping
 
-PHOTOS = 8
-
 
 @pytest.fixture
 def mapping(tmp_path: Path) -> dict[str, Any]:
     """A config of eight photos with two captions each, five to train on; nothing is drawn."""
-    lines = []
-    for number in range(PHOTOS):
-        save_photo(tmp_path / "photos" / f"{number}.png", seed=number)
-        split = "train" if number < 5 else "val"
-        for caption in (f"photo of the number {number}", "a photo of a colour"):
-            record = {"image": f"{number}.png", "caption": caption, "split": split}
-            lines.append(json.dumps(record))
-    path = tmp_path / "captions.jsonl"
-    path.write_text("\n".join(lines), encoding="utf-8")
     return {
-        "data": {
-            "format": "table",
-            "annotations": str(path),
-            "images": str(tmp_path / "photos"),
-        },
-        "minimum_count": 1,
-        "preprocessing": {"size": 64, "resize": "squash"},
-        "encoder": {"name": "vgg11_bn", "width": 0.05, "weights": "random"},
-        "decoder": {
-            "embedding_size": 8,
-            "hidden_size": 8,
-            "attention_size": 8,
-            "dropout": 0.0,
-        },
+        **SMALL,
+        "data": make_table(tmp_path, training=5),
+        "decoder": {**SMALL["decoder"], "dropout": 0.0},
         "training": {"epochs": 3, "batch_size": 3, "learning_rate": 0.01},
-        "search": {"beam": 2, "maximum_length": 8},
         "validation": {"batch_size": 2},
     }
 

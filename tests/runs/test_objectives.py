@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from run_samples import SMALL, make_table
 from safetensors.torch import load_file, save_file
-from samples import save_photo
 
 from captioner.caption import (
     CaptioningLoss,
@@ -36,30 +36,13 @@ from captioner.schema import from_mapping
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
-SMALL: dict[str, Any] = {
-    "minimum_count": 1,
-    "preprocessing": {"size": 32, "resize": "squash"},
-    "encoder": {"name": "vgg11_bn", "width": 0.05, "weights": "random"},
-    "decoder": {"embedding_size": 8, "hidden_size": 8, "attention_size": 8},
-    "training": {"epochs": 2, "batch_size": 4, "learning_rate": 0.01},
-    "search": {"beam": 2, "maximum_length": 8},
-}
 CRITICAL = {"self_critical": {"samples": 3, "maximum_length": 6}}
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> dict[str, str]:
     """Eight photos with two captions each, six to train on."""
-    lines = []
-    for number in range(8):
-        save_photo(tmp_path / "photos" / f"{number}.png", seed=number)
-        split = "train" if number < 6 else "val"
-        for caption in (f"photo of the number {number}", "a photo of a colour"):
-            record = {"image": f"{number}.png", "caption": caption, "split": split}
-            lines.append(json.dumps(record))
-    path = tmp_path / "captions.jsonl"
-    path.write_text("\n".join(lines), encoding="utf-8")
-    return {"format": "table", "annotations": str(path), "images": str(tmp_path / "photos")}
+    return make_table(tmp_path)
 
 
 def recipe_for(data: dict[str, str], **changes: Any) -> CaptioningRecipe:
