@@ -144,6 +144,8 @@ def save_confidence(confidence: Confidence, folder: str | Path) -> None:
     if not isinstance(mapping, dict):
         raise UserError(f"{old / CONFIG}: expected fields with values, as a model config has")
     tensors = _without_confidence(read_tensors(old / WEIGHTS))
+    # Copies: Windows cannot replace a file that is open.
+    tensors = {name: tensor.clone() for name, tensor in tensors.items()}
     with saving(Path(folder)) as files:
         for name in (VOCABULARY, CARD):
             if (old / name).is_file():

@@ -98,8 +98,10 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.seed,
         arguments.batch_size,
     )
-    assert model.confidence is not None  # Just fitted.
-    save_confidence(model.confidence, folder)
+    confidence = model.confidence
+    assert confidence is not None  # Just fitted.
+    del model  # Windows cannot replace a file that is open, as that of its weights may be.
+    save_confidence(confidence, folder)
     print(report.table())
     print(f"written into {folder}", flush=True)
     if arguments.json:

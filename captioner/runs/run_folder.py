@@ -11,6 +11,7 @@ import torch
 from captioner.errors import UserError
 from captioner.files import folder_lock, read_json, remove_temporaries, write_json
 from captioner.model_folders import MODEL
+from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.run_record import write_record
 from captioner.runs.task import Recipe
 from captioner.schema import flat, from_mapping, to_mapping
@@ -72,7 +73,8 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, processes: int = 1)
     """Raise `UserError` if the folder holds a run that cannot be resumed.
 
     Without `resume`, that is any run. With it, a run whose recipe differs in a field that is not
-    in `CHANGEABLE`, or whose checkpoint is damaged or of another number of processes.
+    in `CHANGEABLE`, or in the number of epochs where training follows it, or whose checkpoint is
+    damaged or of another number of processes.
     """
     if not (folder / CHECKPOINT).exists():
         return
@@ -82,11 +84,21 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, processes: int = 1)
     saved = from_mapping(type(recipe), read_json(path, "config of the run"), str(path))
     before, now = flat(to_mapping(saved)), flat(to_mapping(recipe))
     for name in sorted(before.keys() | now.keys()):
-        if name in CHANGEABLE or name.startswith("data.archives."):  # They are unpacked already.
-            continue
-        if before.get(name) != now.get(name):
+        if before.get(name) == now.get(name) or name.startswith("data.archives."):
+            continue  # Archives are unpacked already.
+        reason = _epochs_matter(saved) if name == "training.epochs" else ""
+        if reason or name not in CHANGEABLE:
             raise UserError(
                 f"cannot resume {folder}: it was made with {name} {before.get(name)!r}, "
-                f"not {now.get(name)!r}"
+                f"not {now.get(name)!r}{reason}"
             )
     check_checkpoint(folder / CHECKPOINT, processes)
+
+
+def _epochs_matter(recipe: Recipe) -> str:
+    """Why a run cannot end later than planned, as the end of a sentence; "" if it can."""
+    if recipe.training.schedule == "cosine":
+        return ", which the schedule cosine follows"
+    if isinstance(recipe, CaptioningRecipe) and recipe.objective.scheduled_sampling > 0:
+        return ", which scheduled sampling follows"
+    return ""

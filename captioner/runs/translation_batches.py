@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy
 import torch
 
 from captioner.data.length_buckets import batches_by_tokens
+from captioner.data.loading import load_ahead
 from captioner.data.pairs import PairExample, collate_pairs
 from captioner.text.token_batches import TranslationBatch
 from captioner.training import Part, Step
@@ -21,6 +22,7 @@ class TranslationBatches:
     """Batches of pairs of similar length.
 
     tokens: of a batch, padding included, on the longer side of its pairs. seed: of the order.
+    workers: see `load_ahead`.
 
     Implements `captioner.training.SharedBatches`. Counts target tokens as examples, since the loss
     is a mean over tokens: the gradient does not depend on how a batch is divided.
@@ -30,6 +32,7 @@ class TranslationBatches:
     examples: list[PairExample]
     tokens: int
     seed: int = 0
+    workers: int = 0
 
     def steps(self, epoch: int) -> int:
         """The number of batches of an epoch, the same for every epoch."""
@@ -44,12 +47,14 @@ class TranslationBatches:
         self, epoch: int, first: int, rank: int, processes: int, parts: int
     ) -> Generator[Step, None, None]:
         """The share of process `rank` of each batch, from number `first` on."""
-        for indices in self._plan(epoch)[first:]:
-            chosen = [self.examples[index] for index in indices]
-            cuts = range(rank, parts * processes, processes)
-            yield Step(
-                [self._part(chosen, cut, parts * processes) for cut in cuts], _tokens(chosen)
-            )
+        cuts = range(rank, parts * processes, processes)
+        load = partial(self._step, cuts, parts * processes)
+        yield from load_ahead(load, self._plan(epoch)[first:], self.workers)
+
+    def _step(self, cuts: Sequence[int], all_cuts: int, indices: Sequence[int]) -> Step:
+        """Collate the parts `cuts` of a batch, given by its examples."""
+        chosen = [self.examples[index] for index in indices]
+        return Step([self._part(chosen, cut, all_cuts) for cut in cuts], _tokens(chosen))
 
     @cached_property
     def _count(self) -> int:

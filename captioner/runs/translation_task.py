@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import torch
 
+from captioner.data.loading import loading_workers
 from captioner.data.numbers import number_pairs
 from captioner.data.pairs import encode_pairs, report_cut_sources
 from captioner.data.parallel import ParallelText, SentencePair, read_parallel
@@ -81,7 +82,10 @@ class TranslationTask:
         return PreparedRun(
             loss=TranslationLoss(model, recipe.objective),
             batches=TranslationBatches(
-                encoded.examples, recipe.data.batch_tokens, recipe.training.seed
+                encoded.examples,
+                recipe.data.batch_tokens,
+                recipe.training.seed,
+                min(2, loading_workers(engine.device, engine.local_size)),  # It needs no more.
             ),
             validation_batches=batches_of(order, recipe.validation.batch_size),
             generate=partial(_generate, translator, validated),

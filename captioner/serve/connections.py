@@ -98,7 +98,10 @@ def _most_connections(limits: Limits) -> int:
         return limits.connections
     raised = wanted if allowed == resource.RLIM_INFINITY else min(wanted, allowed)
     if raised > descriptors:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (raised, allowed))
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, allowed))
+        except (OSError, ValueError):  # macOS has a lower limit than it says.
+            raised = descriptors
     return max(1, raised // 2)
 
 

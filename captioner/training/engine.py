@@ -1,9 +1,10 @@
-"""The processes that train together, on torch.distributed: one, or as many as torchrun starts."""
+"""The processes that train together, on torch.distributed: one, or as many as a launcher starts."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
@@ -22,10 +23,11 @@ _FAILURES = "captioner/failures"
 class Engine:
     """The processes of a run, seen from one of them; each has its own device.
 
-    Without `torchrun`, this process alone, on the given device. Under `torchrun`, one of several,
-    on one machine or many: they connect when an engine is made, and disconnect when it is left as
-    a context manager. On GPUs each process takes the GPU of its local rank. All processes must
-    call the collective methods, in the same order.
+    Without a launcher, this process alone, on the given device. Under `torchrun`, `srun` or another
+    launcher that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, one of several, on one machine
+    or many: they connect when an engine is made, and disconnect when it is left as a context
+    manager. On GPUs each process takes the GPU of its local rank, and products in float32 use TF32.
+    All processes must call the collective methods, in the same order.
 
     rank: number of this process, from 0. size: number of processes. local_size: those on this
     machine. device: the device of this process.
@@ -34,22 +36,22 @@ class Engine:
     def __init__(self, device: torch.device | str = "cpu") -> None:
         """Connect to the other processes.
 
-        Raises `UserError` for a device that several processes cannot share, and for more processes
-        on this machine than GPUs.
+        Raises `UserError` for a device that several processes cannot share, where the launcher
+        does not say how they connect, and, in one process, for more processes on a machine than
+        GPUs.
         """
         self.device = torch.device(device)
+        if self.device.type == "cuda":
+            torch.set_float32_matmul_precision("high")
         self.rank, self.local_size = 0, 1
-        self.size = int(os.environ.get("WORLD_SIZE", "1"))
+        self.size = int(_first_set("WORLD_SIZE", "SLURM_STEP_NUM_TASKS") or 1)
         self._raised: UserError | None = None
         if self.size == 1:
             return
-        self.local_size = int(os.environ["LOCAL_WORLD_SIZE"])
-        _check_device(self.device, self.local_size)
-        if self.device.type == "cuda":
-            self.device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-            torch.cuda.set_device(self.device)
+        _check_device(self.device)
+        self.rank = _rank_of_launcher(self.size)
         # The store works while the processes wait in a collective call.
-        self._store, self.rank, _ = next(distributed.rendezvous("env://"))  # type: ignore[attr-defined]
+        self._store, *_ = next(distributed.rendezvous("env://", self.rank, self.size))  # type: ignore[attr-defined]
         distributed.init_process_group(
             # Objects and CPU tensors go through gloo and do not wait for the GPUs.
             "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo",
@@ -57,6 +59,16 @@ class Engine:
             rank=self.rank,
             world_size=self.size,
         )
+        local_rank, self.local_size = _place(self.gather(socket.gethostname()), self.rank)
+        if self.device.type == "cuda":
+            try:
+                with self.fail_together():
+                    _check_gpus(self.local_size)
+            except BaseException:
+                distributed.destroy_process_group()
+                raise
+            self.device = torch.device("cuda", local_rank)
+            torch.cuda.set_device(self.device)
 
     @property
     def is_main(self) -> bool:
@@ -164,17 +176,51 @@ class Engine:
             return self.size
 
 
-def _check_device(device: torch.device, processes: int) -> None:
-    """Raise `UserError` where so many processes of a machine cannot share this kind of device."""
+def _first_set(*names: str) -> str:
+    """The first of these environment variables that is set; "" if none is."""
+    return next((value for name in names if (value := os.environ.get(name))), "")
+
+
+def _rank_of_launcher(size: int) -> int:
+    """The rank of this process, one of several. Raises `UserError` for a variable not set."""
+    rank = _first_set("RANK", "SLURM_PROCID")
+    missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
+    if missing or not rank:
+        names = " and ".join([*([] if rank else ["RANK"]), *missing])
+        raise UserError(
+            f"this is one of {size} processes, but {names} of their environment is not set: start "
+            "them by torchrun, or set MASTER_ADDR and MASTER_PORT to a host and port of the first"
+        )
+    return int(rank)
+
+
+def _place(hosts: Sequence[str], rank: int) -> tuple[int, int]:
+    """The local rank of a process and the number of processes on its machine.
+
+    hosts: of all processes. A launcher's LOCAL_RANK and LOCAL_WORLD_SIZE go first: containers on a
+    machine may share its name.
+    """
+    before, size = hosts[:rank].count(hosts[rank]), hosts.count(hosts[rank])
+    local_rank = _first_set("LOCAL_RANK", "SLURM_LOCALID")
+    return int(local_rank or before), int(_first_set("LOCAL_WORLD_SIZE") or size)
+
+
+def _check_gpus(processes: int) -> None:
+    """Raise `UserError` for more processes on this machine than GPUs."""
+    count = torch.cuda.device_count()
+    if processes > count:
+        raise UserError(
+            f"there are {processes} processes on the machine {socket.gethostname()} and {count} "
+            "GPUs; each process needs its own: start as many on each machine as it has GPUs"
+        )
+
+
+def _check_device(device: torch.device) -> None:
+    """Raise `UserError` for a kind of device that several processes cannot share."""
     if device.type not in ("cpu", "cuda"):
         raise UserError(f"several processes train on cpu or cuda, not on {device.type}")
     if device.index is not None:
         raise UserError(
             f"device {str(device)!r} is one GPU, but there are several processes: give cuda, and "
             "each takes its own"
-        )
-    if device.type == "cuda" and processes > torch.cuda.device_count():
-        raise UserError(
-            f"there are {processes} processes on this machine and {torch.cuda.device_count()} "
-            "GPUs; each process needs its own"
         )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from pathlib import Path
 
 import numpy
 import pytest
+import torch
 from PIL import Image, ImageDraw
 from samples import save_photo
 
+from captioner.caption import load_model, save_model
 from captioner.cli.main import main
 
 UNLIKE = "not sure: unlike the photos this model was trained on"
@@ -82,6 +85,29 @@ def test_a_model_is_calibrated_and_then_says_when_it_is_not_sure(
         assert line.endswith(f", {UNLIKE})")
     assert main(["info", "tiny-model"]) == 0
     assert "unsure_below: 0.3" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
+def test_weights_are_closed_before_they_are_replaced(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows replaces no file that is open; in float32 weights are used where the file lies."""
+    weights = folder / "tiny-model" / "model.safetensors"
+    save_model(load_model(weights.parent), weights.parent, torch.float32)
+    maps = []
+
+    def replace(file: Path, target: Path) -> None:
+        maps.append(Path("/proc/self/maps").read_text())
+        original(file, target)
+
+    original = os.replace
+    model = load_model(weights.parent)
+    assert str(weights) in Path("/proc/self/maps").read_text()
+    del model
+    monkeypatch.setattr(os, "replace", replace)
+    assert main(COMMAND) == 0
+    assert maps
+    assert not any(str(weights) in each for each in maps)
 
 
 def test_nothing_changes_without_a_confidence(

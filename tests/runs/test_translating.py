@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+import captioner
 from captioner.cli.main import main
 from captioner.errors import UserError
 from captioner.model_folders import WEIGHTS
@@ -79,6 +83,40 @@ def test_a_resumed_run_comes_to_the_same_numbers(tmp_path: Path) -> None:
     first, second = (load_file(each / "last.safetensors") for each in (whole, parts))
     assert first.keys() == second.keys()
     assert all(first[name].equal(second[name]) for name in first)
+
+
+def test_a_run_whose_training_follows_its_epochs_is_not_made_longer(tmp_path: Path) -> None:
+    cosine = {"epochs": 1, "learning_rate": 0.01, "schedule": "cosine"}
+    train_run(recipe(training=cosine), tmp_path / "run")
+    with pytest.raises(UserError, match=r"with training\.epochs 1, not 2, which the schedule cos"):
+        train_run(recipe(training={**cosine, "epochs": 2}), tmp_path / "run", resume=True)
+
+
+@pytest.mark.slow
+def test_two_processes_train_a_translator_to_the_weights_of_one(tmp_path: Path) -> None:
+    models = {
+        "fed": {"luong": {**mapping()["model"]["luong"], "dropout": 0.0}},
+        "stacked": {"gnmt": {"embedding_size": 6, "hidden_size": 8, "layers": 2, "dropout": 0.0}},
+    }
+    for name, model in models.items():
+        train_run(recipe(model=model), tmp_path / name / "one")
+        config = tmp_path / f"{name}.yaml"
+        config.write_text(yaml.safe_dump(mapping(model=model)), encoding="utf-8")
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        command += ["--nproc-per-node", "2", "-m", "captioner", "train", str(config)]
+        command += ["--out", str(tmp_path / name / "two"), "--device", "cpu"]
+        paths = {"PYTHONPATH": str(Path(captioner.__file__).parents[1])}
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=120, env={**os.environ, **paths}
+        )
+        assert (tmp_path / name / "two" / "model").is_dir(), ended.stderr[-3000:]
+        one, two = (
+            load_file(tmp_path / name / each / "last.safetensors") for each in ("one", "two")
+        )
+        weights = [each for each in one if each.startswith("model.")]
+        assert len(weights) > 8
+        for each in weights:
+            torch.testing.assert_close(two[each], one[each], rtol=1e-3, atol=1e-5)
 
 
 def test_files_subwords_and_one_vocabulary(

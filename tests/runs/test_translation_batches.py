@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
@@ -21,6 +23,19 @@ def test_an_epoch_has_every_pair_once_and_resumes_where_it_was() -> None:
     )
     for late, whole in zip(data.batches(1, 2), second[2:], strict=True):
         assert all(x.equal(y) for x, y in zip(late, whole, strict=True))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows cannot fork")
+def test_batches_loaded_ahead_are_the_same() -> None:
+    here, ahead = (
+        list(TranslationBatches(EXAMPLES, 40, 3, workers).shares(1, 2, 1, 2, 2))
+        for workers in (0, 1)
+    )
+    assert [step.examples for step in here] == [step.examples for step in ahead]
+    for one, other in zip(here, ahead, strict=True):
+        for part, same in zip(one.parts, other.parts, strict=True):
+            assert part.examples == same.examples
+            assert all(a.equal(b) for a, b in zip(part.batch, same.batch, strict=True))
 
 
 def test_examples_are_tokens() -> None:

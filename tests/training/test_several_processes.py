@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import divisible
+import launched
 import pytest
 import torch
 from divisible import EPOCHS, STEPS, run
@@ -20,6 +22,7 @@ import captioner
 from captioner.errors import UserError
 from captioner.training import Engine
 from captioner.training.checkpoint import load_checkpoint
+from captioner.training.engine import _place
 
 
 @pytest.fixture(scope="module")
@@ -150,14 +153,90 @@ def test_an_engine_of_one_process_has_nobody_to_wait_for() -> None:
 
 def test_several_processes_do_not_share_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     with pytest.raises(UserError, match="device 'cuda:1' is one GPU, but there are several"):
         Engine("cuda:1")
     with pytest.raises(UserError, match="train on cpu or cuda, not on mps"):
         Engine("mps")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(UserError, match="2 processes on this machine and 1 GPUs"):
+
+
+def test_products_in_float32_use_tf32_on_a_gpu() -> None:
+    before = torch.get_float32_matmul_precision()
+    try:
+        Engine("cpu")
+        assert torch.get_float32_matmul_precision() == before
         Engine("cuda")
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+# Other launchers than torchrun.
+
+
+def launch(device: str, *environments: dict[str, str]) -> list[tuple[int, str]]:
+    """Start one process for each of these environments: exit codes and outputs."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    shared = {**os.environ, "PYTHONPATH": str(Path(captioner.__file__).parents[1]), **address}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, launched.__file__, device],
+            env={**shared, **environment},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for environment in environments
+    ]
+    outputs = [process.communicate(timeout=120)[0] for process in processes]
+    return [(each.returncode, said) for each, said in zip(processes, outputs, strict=True)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("size", "rank"), [("WORLD_SIZE", "RANK"), ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID")]
+)
+def test_a_launcher_need_not_say_what_is_on_a_machine(size: str, rank: str) -> None:
+    found = launch("cpu", {size: "2", rank: "0"}, {size: "2", rank: "1"})
+    assert [(code, json.loads(said)) for code, said in found] == [
+        (0, [0, 2, 2, "cpu", [0, 1]]),
+        (0, [1, 2, 2, "cpu", [0, 1]]),
+    ]
+
+
+@pytest.mark.slow
+def test_a_machine_with_too_few_gpus_is_refused_by_all_processes() -> None:
+    first, second = launch(
+        "cuda", {"WORLD_SIZE": "2", "RANK": "0"}, {"WORLD_SIZE": "2", "RANK": "1"}
+    )
+    name = socket.gethostname()
+    assert f"there are 2 processes on the machine {name} and 1 GPUs; each" in json.loads(first[1])
+    assert second[0] != 0
+    assert second[1] == ""
+
+
+def test_a_launcher_must_say_where_the_processes_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
+    with pytest.raises(UserError, match="one of 4 processes, but RANK and MASTER_ADDR and MASTER"):
+        Engine()
+    monkeypatch.setenv("SLURM_PROCID", "3")
+    with pytest.raises(UserError, match="but MASTER_ADDR and MASTER_PORT of their environment is"):
+        Engine()
+
+
+def test_the_place_of_a_process_is_the_launchers_or_by_the_machines_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_LOCALID"):
+        monkeypatch.delenv(name, raising=False)
+    hosts = ["a", "b", "a", "b", "b"]
+    assert [_place(hosts, rank) for rank in range(5)] == [(0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    assert _place(["same", "same"], 1) == (0, 1)
 
 
 def test_whole_batches_cannot_be_cut(tmp_path: Path) -> None:
