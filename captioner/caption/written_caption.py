@@ -100,7 +100,7 @@ class Caption:
         self, path: str | os.PathLike[str], strength: float = 0.8, seconds_a_word: float = 0.8
     ) -> None:
         """Animate the photo, one frame a word. Raises `UserError` as `overlay` does."""
-        save_gif(path, *self.drawn(), seconds_a_word=seconds_a_word, strength=strength)
+        save_gif(path, *self.drawn(), seconds_a_word, strength, doubt=self.doubt)
 
     def html(self, path: str | os.PathLike[str], title: str = "", strength: float = 0.8) -> None:
         """Write a page on which to point at words, of the alternatives as well.
@@ -111,14 +111,19 @@ class Caption:
 
     def panels(self, title: str = "", strength: float = 0.8) -> Image.Image:
         """The picture that `overlay` writes."""
-        probabilities = [math.exp(term) for term in self.word_log_probabilities]
-        return panels(*self.drawn(), title=title, probabilities=probabilities, strength=strength)
+        return panels(
+            *self.drawn(),
+            title=title,
+            doubt=self.doubt,
+            probabilities=[math.exp(term) for term in self.word_log_probabilities] or None,
+            strength=strength,
+        )
 
     def page_item(self, title: str = "") -> PageItem:
         """The part of a page that `html` writes."""
         photo, _, _, region = self.drawn()
         captions = [
-            PageCaption(each.words, each.attention, each.log_probability, each.score)
+            PageCaption(each.words, each.attention, each.doubt)
             for each in (self, *self.alternatives)
             if each.words
         ]

@@ -16,7 +16,7 @@ from captioner.render.attention_checks import check_attention
 from captioner.render.overlay import overlay
 from captioner.render.region import Region, fit
 from captioner.render.save import check_suffix
-from captioner.render.typography import BACKGROUND, INK, Paragraph, lay_out
+from captioner.render.typography import BACKGROUND, DOUBT_INK, INK, Paragraph, lay_out
 from captioner.vision.drawn import DRAWN_MARK
 
 UPCOMING_INK = (150, 154, 163)
@@ -24,6 +24,7 @@ HIGHLIGHT = (255, 200, 87)
 
 MARGIN = 16
 CAPTION_SIZE = 22
+DOUBT_SIZE = 16
 NARROWEST_CAPTION = 320
 
 _SAMPLE_SIDE = 128
@@ -40,6 +41,7 @@ def frames(
     region: Region,
     strength: float = 0.8,
     longest_side: int = 480,
+    doubt: str = "",
 ) -> list[Image.Image]:
     """Draw one RGB frame a word: the overlay, and the caption with that word highlighted.
 
@@ -50,7 +52,8 @@ def frames(
     pictures = [overlay(drawn_photo, weights, drawn_region, strength) for weights in maps]
     width = _frame_width(pictures[0])
     caption = lay_out(words, CAPTION_SIZE, width - 2 * MARGIN, centred=True)
-    return [_frame(picture, caption, current) for current, picture in enumerate(pictures)]
+    note = lay_out(doubt.split(), DOUBT_SIZE, width - 2 * MARGIN, centred=True) if doubt else None
+    return [_frame(picture, caption, note, current) for current, picture in enumerate(pictures)]
 
 
 def encode_gif(
@@ -61,6 +64,7 @@ def encode_gif(
     seconds_a_word: float = 0.8,
     strength: float = 0.8,
     longest_side: int = 480,
+    doubt: str = "",
 ) -> bytes:
     """Encode an endless animated GIF with one frame a word.
 
@@ -73,13 +77,14 @@ def encode_gif(
     seconds_a_word: duration of a frame, rounded to 0.01 s; 0.02 to 600.
     strength: of the overlay, see `overlay`.
     longest_side: longer side of the photo, in pixels.
+    doubt: a line below the caption, such as "not sure".
 
     Raises `ValueError` as `check_attention`, `check_region` and `overlay` do, and for a duration
     out of range.
     """
     if not 0.02 <= seconds_a_word <= 600:
         raise ValueError(f"{seconds_a_word} seconds a word is not between 0.02 and 600")
-    drawn = frames(photo, words, attention, region, strength, longest_side)
+    drawn = frames(photo, words, attention, region, strength, longest_side, doubt)
     palette = _palette(drawn)
     picture_height = fit(photo, region, longest_side)[0].height
     coloured = [_to_palette(frame, palette, picture_height) for frame in drawn]
@@ -107,6 +112,7 @@ def save_gif(
     seconds_a_word: float = 0.8,
     strength: float = 0.8,
     longest_side: int = 480,
+    doubt: str = "",
 ) -> None:
     """Write `encode_gif` of the same arguments to a file.
 
@@ -114,7 +120,9 @@ def save_gif(
     the file cannot be written.
     """
     check_suffix(path, (".gif",))
-    content = encode_gif(photo, words, attention, region, seconds_a_word, strength, longest_side)
+    content = encode_gif(
+        photo, words, attention, region, seconds_a_word, strength, longest_side, doubt
+    )
     write_bytes(path, content)
 
 
@@ -122,9 +130,12 @@ def _frame_width(picture: Image.Image) -> int:
     return max(picture.width, NARROWEST_CAPTION)
 
 
-def _frame(picture: Image.Image, caption: Paragraph, current: int) -> Image.Image:
+def _frame(
+    picture: Image.Image, caption: Paragraph, note: Paragraph | None, current: int
+) -> Image.Image:
     width = _frame_width(picture)
-    canvas = Image.new("RGB", (width, picture.height + caption.height + 2 * MARGIN), BACKGROUND)
+    height = picture.height + caption.height + (note.height if note else 0) + 2 * MARGIN
+    canvas = Image.new("RGB", (width, height), BACKGROUND)
     canvas.paste(picture, ((width - picture.width) // 2, 0))
     pen = ImageDraw.Draw(canvas)
     top = picture.height + MARGIN
@@ -140,6 +151,10 @@ def _frame(picture: Image.Image, caption: Paragraph, current: int) -> Image.Imag
             font=caption.font,
             anchor="ls",
         )
+    if note:
+        for word in note.words:
+            place = (MARGIN + word.left, top + caption.height + word.top)
+            pen.text(place, word.text, fill=DOUBT_INK, font=note.font)
     return canvas
 
 

@@ -21,6 +21,8 @@ class OverlayStyle:
 
     flat_peak: lowest peak a map is scaled by, in units of 1 / L, so that the noise of a flat map
         is not amplified into a pattern.
+    readable_grey: mean grey that a darker photo, and what is under the light, is brightened to.
+    steepest: largest slope of that brightening, in black.
     dimmed_light: brightness of a pixel without attention at strength 1, as a fraction.
     dimmed_colour: its colour saturation, as a fraction.
     tint: red, green, blue in [0, 1], blended in where the attention is; on a dark photo dimming
@@ -31,6 +33,8 @@ class OverlayStyle:
     """
 
     flat_peak: float = 3.0
+    readable_grey: float = 0.4
+    steepest: float = 6.0
     dimmed_light: float = 0.12
     dimmed_colour: float = 0.35
     tint: tuple[float, float, float] = (1.0, 0.72, 0.2)
@@ -40,6 +44,9 @@ class OverlayStyle:
 
 
 STYLE = OverlayStyle()
+
+_GREY = np.array([0.299, 0.587, 0.114], dtype=np.float32)
+"""Weights of red, green and blue in a grey."""
 
 
 def overlay(
@@ -51,6 +58,7 @@ def overlay(
     region: the part of the photo the map covers; the rest is dimmed and hatched.
     strength: 0 leaves the photo unchanged, 1 leaves it almost dark where the model did not look.
 
+    A dark photo is brightened, and what is dark under the light as well, so that it can be seen.
     The map is scaled by its own peak, so that both wide and narrow maps are readable, but by at
     least `OverlayStyle.flat_peak` times 1 / L, so that a flat map looks flat. A contour line runs
     at half of the peak.
@@ -60,15 +68,19 @@ def overlay(
     weights = check_map(attention_map)
     region = check_region(region, photo.size)
     strength = check_strength(strength)
-    pixel_values = np.asarray(photo.convert("RGB"), dtype=np.float32) / 255  # (height, width, 3)
+    pixel_values: Floats = np.array(photo.convert("RGB"), np.float32) / np.float32(255)
     light = brightness(place(weights, photo.size, region), weights.size)  # (height, width)
 
-    grey = pixel_values @ np.array([0.299, 0.587, 0.114], dtype=np.float32)
-    darkest = grey[..., None] + STYLE.dimmed_colour * (pixel_values - grey[..., None])
-    dimmed = pixel_values + strength * (STYLE.dimmed_light * darkest - pixel_values)
+    grey = pixel_values @ _GREY
+    everywhere = _brightened(pixel_values, strength * _lift(float(grey.mean())))
+    under_light = float((light * grey).sum() / max(float(light.sum()), 1e-6))
+    lit = _brightened(pixel_values, strength * _lift(under_light))
+    grey = everywhere @ _GREY
+    darkest = grey[..., None] + STYLE.dimmed_colour * (everywhere - grey[..., None])
+    dimmed = everywhere + strength * (STYLE.dimmed_light * darkest - everywhere)
     tint = np.array(STYLE.tint, dtype=np.float32)
     share = strength * STYLE.tint_share * light[..., None]
-    drawn = dimmed + light[..., None] * (pixel_values - dimmed)
+    drawn = dimmed + light[..., None] * (lit - dimmed)
     drawn += share * (tint - drawn)
 
     first_column, first_row, end_column, end_row = pixels(region)
@@ -89,6 +101,19 @@ def brightness(placed: npt.NDArray[np.float64], cells: int) -> Floats:
     """Scale an upsampled map (height, width) of `cells` cells to [0, 1], as `overlay` shows it."""
     scale = max(float(placed.max()), STYLE.flat_peak / cells)
     return (placed / scale).astype(np.float32)
+
+
+def _lift(grey: float) -> float:
+    """The k of `_brightened` for a mean grey: 0 from `OverlayStyle.readable_grey` on."""
+    wanted = STYLE.readable_grey
+    k = (wanted - grey) / max(grey * (1 - wanted), 1e-6)
+    return min(max(k, 0.0), STYLE.steepest - 1)
+
+
+def _brightened(values: Floats, k: float) -> Floats:
+    """Values in [0, 1] on a curve through 0 and 1 with the slope 1 + k in 0."""
+    brightened: Floats = values * (1 + k) / (1 + k * values)
+    return brightened
 
 
 def _hatching(shape: tuple[int, ...]) -> Floats:

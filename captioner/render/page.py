@@ -33,14 +33,12 @@ class PageCaption:
 
     words: the T words.
     attention: (T, rows, columns), the map of each word.
-    log_probability: of the whole caption, in nats; shown beside it.
-    score: ranks the captions of a photo; shown beside each if there are several.
+    doubt: shown below it, such as "not sure".
     """
 
     words: Sequence[str]
     attention: npt.ArrayLike
-    log_probability: float | None = None
-    score: float | None = None
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ class PageItem:
 
     photo: the encoded photo.
     map_shape: rows and columns of the maps.
-    captions: for each caption its words, and the scores shown beside it.
+    captions: for each caption its words and the doubt about it.
     maps: for each caption its maps (T, rows * columns), int32, in units of `UNIT`.
     name: the line under the photo, such as the name of its file.
     """
@@ -112,7 +110,7 @@ class PageItem:
         return cls(
             photo=PagePhoto.of(photo, region),
             map_shape=shapes.pop(),
-            captions=[(tuple(each.words), _scores(each, len(captions) > 1)) for each in captions],
+            captions=[(tuple(each.words), each.doubt) for each in captions],
             maps=[
                 np.rint(weights.reshape(len(weights), -1) / UNIT).astype(np.int32)
                 for weights in maps
@@ -186,7 +184,7 @@ def _article(item: PageItem, position: int) -> str:
     """HTML of one item."""
     width, height = item.photo.size
     alternative = escaped(" ".join(printable(word) for word in item.captions[0][0]))
-    captions = "".join(_caption(words, scores) for words, scores in item.captions)
+    captions = "".join(_caption(*caption) for caption in item.captions)
     return f"""<article class="item" id="item-{position}">
 <figure>
 <div class="stage" style="--ratio:{width / height:.4f}">
@@ -201,26 +199,17 @@ def _article(item: PageItem, position: int) -> str:
 """
 
 
-def _scores(caption: PageCaption, is_ranked: bool) -> str:
-    parts = []
-    if is_ranked and caption.score is not None:
-        parts.append(f"score {caption.score:.2f}")
-    if caption.log_probability is not None:
-        parts.append(f"log-probability {caption.log_probability:.2f}")
-    return ", ".join(parts)
-
-
-def _caption(words: Sequence[str], scores: str) -> str:
+def _caption(words: Sequence[str], doubt: str) -> str:
     buttons = "\n".join(
         f'<button class="word" type="button" aria-pressed="false">{escaped(word) or "?"}</button>'
         for word in words
     )
-    score = f'<span class="score">{scores}</span>' if scores else ""
+    note = f'<span class="doubt">{escaped(doubt)}</span>' if doubt else ""
     return f"""<li class="caption">
 <div class="words" dir="auto">
 {buttons}
 </div>
-<div class="below"><button class="play" type="button">Play</button>{score}</div>
+<div class="below"><button class="play" type="button">Play</button>{note}</div>
 </li>
 """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy.typing as npt
@@ -13,13 +12,16 @@ from captioner.render.overlay import overlay
 from captioner.render.region import Region, fit
 from captioner.render.typography import (
     BACKGROUND,
+    DOUBT_INK,
     INK,
+    Paragraph,
     font_for,
     lay_out,
     printable,
     shortened,
     text_width,
 )
+from captioner.text.function_words import FUNCTION_WORDS
 
 PALE_INK = (112, 117, 128)
 
@@ -30,7 +32,13 @@ WORD_SIZE = 24
 SMALLEST_WORD_SIZE = 14
 NOTE_SIZE = 15
 CAPTION_SIZE = 30
+DOUBT_SIZE = 20
 MOST_COLUMNS = 5
+
+FLATTEST = 0.6
+"""Smallest shorter side of a panel, as a fraction of `panel_size`, as far as the sheet allows."""
+
+LEGEND = "%: how likely the model found the word, given the photo and the words before it."
 
 
 def panels(
@@ -40,79 +48,146 @@ def panels(
     region: Region,
     caption: str | None = None,
     title: str = "",
+    doubt: str = "",
     probabilities: Sequence[float] | None = None,
-    columns: int | None = None,
     panel_size: int = 260,
     strength: float = 0.8,
 ) -> Image.Image:
     """Draw the photo and, for each word, where the model looked; returns an RGB image.
+
+    Function words have panels of half the size. A sheet is as wide as five panels at most; those of
+    a panorama share its width.
 
     words: the T words of the caption.
     attention: (T, rows, columns), the map of each word.
     region: the part of the photo the maps cover.
     caption: the line on top; the words by default, "" for none.
     title: a small line above the caption, such as the name of the file.
-    probabilities: of each word given those before it, shown under the words.
-    columns: panels in a row; at most five, evenly filled, by default.
+    doubt: a line below the caption, such as "not sure".
+    probabilities: of each word given those before it, shown under the words, with a legend.
     panel_size: longer side of the photo in a panel, in pixels.
     strength: of the overlay, see `overlay`.
 
     Raises `ValueError` as `check_attention`, `check_region`, `overlay` and `check_probabilities`
-    do, and for `columns` below 1.
+    do.
     """
     maps = check_attention(words, attention)
     notes = [""] * len(words)
     if probabilities is not None:
-        notes = [f"{value:.1%}" for value in check_probabilities(probabilities, words)]
-    small, small_region = fit(photo, region, panel_size)
-    pictures = [small] + [overlay(small, weights, small_region, strength) for weights in maps]
-    labels = ["", *words]
-
-    columns = _columns(len(pictures), columns)
-    rows = math.ceil(len(pictures) / columns)
-    cell_width = max(small.width, NARROWEST_CELL)
-    label_height = round(WORD_SIZE * 1.5) + (0 if probabilities is None else NOTE_SIZE + 5)
-    cell_height = label_height + small.height
-    width = 2 * MARGIN + columns * cell_width + (columns - 1) * GAP
+        notes = [f"{value:.0%}" for value in check_probabilities(probabilities, words)]
+    side, columns = _panel(photo.size, panel_size)
+    large, large_region = fit(photo, region, side)
+    half = max((large.width - GAP) // 2, NARROWEST_CELL // 2)  # Two of them and a gap: a cell.
+    small, small_region = fit(photo, region, max(1, side * half // (2 * half + GAP)))
+    is_small = [word.lower() in FUNCTION_WORDS for word in words]
+    rows = _rows([2, *(1 if each else 2 for each in is_small)], 2 * columns)
+    units = max(sum(width for _, width in row) for row in rows)
+    width = 2 * MARGIN + units * half + (units - 1) * GAP
+    pictures = [large] + [
+        overlay(small, weights, small_region, strength)
+        if each
+        else overlay(large, weights, large_region, strength)
+        for each, weights in zip(is_small, maps, strict=True)
+    ]
+    labels = list(zip(["", *words], ["", *notes], strict=True))
 
     text = " ".join(words) if caption is None else caption
-    title = printable(title)
-    heading = lay_out(text.split(), CAPTION_SIZE, width - 2 * MARGIN) if text.strip() else None
-    title_height = NOTE_SIZE + 10 if title else 0
-    heading_height = heading.height if heading else 0
-    cells_top = MARGIN + title_height + heading_height + (GAP if title or heading else 0)
-    height = cells_top + rows * cell_height + (rows - 1) * GAP + MARGIN
+    lines = [
+        *_lines(title, NOTE_SIZE, PALE_INK, width, 4),
+        *_lines(text, CAPTION_SIZE, INK, width, 0),
+        *_lines(doubt, DOUBT_SIZE, DOUBT_INK, width, 0),
+    ]
+    legend = _lines(LEGEND if probabilities is not None else "", NOTE_SIZE, PALE_INK, width, 0)
+    label_height = round(WORD_SIZE * 1.5) + (0 if probabilities is None else NOTE_SIZE + 5)
+    heights = [label_height + max(pictures[place].height for place, _ in row) for row in rows]
+    height = 2 * MARGIN + sum(heights) + GAP * (len(rows) - 1)
+    height += sum(each.height + below for each, _, below in [*lines, *legend])
+    height += GAP * (bool(lines) + bool(legend))
 
     canvas = Image.new("RGB", (width, height), BACKGROUND)
     pen = ImageDraw.Draw(canvas)
-    if title:
-        font = font_for(title, NOTE_SIZE)
-        line = shortened(title, font, width - 2 * MARGIN)
-        pen.text((MARGIN, MARGIN), line, fill=PALE_INK, font=font)
-    if heading:
-        for word in heading.words:
-            place = (MARGIN + word.left, MARGIN + title_height + word.top)
-            pen.text(place, word.text, fill=INK, font=heading.font)
-    for position, (picture, label) in enumerate(zip(pictures, labels, strict=True)):
-        row, column = divmod(position, columns)
-        left = MARGIN + column * (cell_width + GAP)
-        top = cells_top + row * (cell_height + GAP)
-        canvas.paste(picture, (left + (cell_width - picture.width) // 2, top + label_height))
-        if label:
-            _write_word(pen, label, left, top, cell_width)
-            note = notes[position - 1]
-            font = font_for(note, NOTE_SIZE)
-            middle = left + (cell_width - text_width(note, font)) / 2
-            pen.text((middle, top + round(WORD_SIZE * 1.35)), note, fill=PALE_INK, font=font)
+    top = MARGIN
+    for line in lines:
+        top = _write_paragraph(pen, *line, top)
+    top += GAP * bool(lines)
+    for row, row_height in zip(rows, heights, strict=True):
+        unit = 0
+        for place, cell in row:
+            left = MARGIN + unit * (half + GAP)
+            cell_width = cell * half + (cell - 1) * GAP
+            picture = pictures[place]
+            centre = left + (cell_width - picture.width) // 2
+            canvas.paste(picture, (centre, top + label_height))
+            word, note = labels[place]
+            if word:
+                _write_word(pen, word, left, top, cell_width)
+                font = font_for(note, NOTE_SIZE)
+                middle = left + (cell_width - text_width(note, font)) / 2
+                pen.text((middle, top + round(WORD_SIZE * 1.35)), note, fill=PALE_INK, font=font)
+            unit += cell
+        top += row_height + GAP
+    for line in legend:
+        top = _write_paragraph(pen, *line, top)
     return canvas
 
 
-def _columns(panel_count: int, columns: int | None) -> int:
-    if columns is None:
-        return math.ceil(panel_count / math.ceil(panel_count / MOST_COLUMNS))
-    if columns < 1:
-        raise ValueError(f"columns is {columns}, but there must be at least one")
-    return min(columns, panel_count)
+def _panel(size: tuple[int, int], panel_size: int) -> tuple[int, int]:
+    """Longer side of a panel in pixels, and how many fit side by side.
+
+    A panorama's panels are larger, and fill the sheet; those of a tall photo are as high as two.
+    """
+    width, height = size
+    sheet = MOST_COLUMNS * (panel_size + GAP)  # The last gap is not drawn.
+    longest = max(panel_size, round(panel_size * FLATTEST * max(size) / min(size)))
+    if height > width:
+        return min(longest, 2 * panel_size), MOST_COLUMNS
+    columns = max(1, sheet // (longest + GAP))
+    return sheet // columns - GAP, columns
+
+
+def _rows(widths: Sequence[int], most: int) -> list[list[tuple[int, int]]]:
+    """The places of `widths`, each with its width, in rows that are as even as can be.
+
+    most: the largest sum of the widths in a row.
+    """
+
+    def filled(limit: int) -> list[list[tuple[int, int]]]:
+        rows: list[list[tuple[int, int]]] = [[]]
+        used = 0
+        for place, width in enumerate(widths):
+            if used + width > limit and rows[-1]:
+                rows.append([])
+                used = 0
+            rows[-1].append((place, width))
+            used += width
+        return rows
+
+    fewest = len(filled(most))
+    return next(rows for limit in range(2, most + 1) if len(rows := filled(limit)) == fewest)
+
+
+Line = tuple[Paragraph, tuple[int, int, int], int]
+"""Text, its colour, and the pixels below it."""
+
+
+def _lines(text: str, size: int, ink: tuple[int, int, int], width: int, below: int) -> list[Line]:
+    """The text laid out for a sheet of `width` pixels; empty without text."""
+    words = printable(text).split()
+    return [(lay_out(words, size, width - 2 * MARGIN), ink, below)] if words else []
+
+
+def _write_paragraph(
+    pen: ImageDraw.ImageDraw,
+    paragraph: Paragraph,
+    ink: tuple[int, int, int],
+    below: int,
+    top: int,
+) -> int:
+    """Write a `Line` at the left margin; returns where the next one begins."""
+    for word in paragraph.words:
+        place = (MARGIN + word.left, top + word.top)
+        pen.text(place, word.text, fill=ink, font=paragraph.font)
+    return top + paragraph.height + below
 
 
 def _write_word(pen: ImageDraw.ImageDraw, word: str, left: int, top: int, width: int) -> None:

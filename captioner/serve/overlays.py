@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
-from PIL import Image
+import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 from typing_extensions import Self
 
 from captioner.caption import Caption
-from captioner.render import PageCaption, PageItem, encode_gif, html_page, panels
+from captioner.caption.caption_photos import Captioned
+from captioner.caption.written_caption import sentence
+from captioner.render import encode_gif, html_page
 from captioner.render.attention_checks import check_attention
-from captioner.render.region import Region
 
 _MOST_CELLS = 64 * 64
-
-_LogProbability = Annotated[float, Field(ge=-1e9, le=0)]
 
 
 class DrawnCaption(BaseModel):
@@ -32,9 +30,9 @@ class DrawnCaption(BaseModel):
         min_length=1, max_length=100
     )
     maps: list[list[list[float]]]
-    log_probability: _LogProbability | None = None
-    word_log_probabilities: list[_LogProbability] | None = None
-    score: _LogProbability | None = None
+    word_log_probabilities: list[Annotated[float, Field(ge=-1e9, le=0)]] | None = None
+    sure: bool | None = None
+    familiar: bool | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -56,24 +54,22 @@ class DrawnCaption(BaseModel):
         rows = self.maps[0] if self.maps else []
         return len(rows), len(rows[0]) if rows else 0
 
-    @classmethod
-    def all_of(cls, caption: Caption) -> list[DrawnCaption]:
-        """A caption and its alternatives, but for those without words."""
-        return [
-            cls.model_construct(maps=each.attention.tolist(), **each.as_dict())
-            for each in (caption, *caption.alternatives)
-            if each.words
+    @staticmethod
+    def as_one(captions: Sequence[DrawnCaption]) -> Caption:
+        """The first, with the others as its alternatives."""
+        best, *others = [
+            Caption(
+                text=sentence(each.words),
+                words=tuple(each.words),
+                log_probability=0.0,  # Not drawn.
+                word_log_probabilities=tuple(each.word_log_probabilities or ()),
+                attention=torch.tensor(each.maps),
+                sure=each.sure,
+                familiar=each.familiar,
+            )
+            for each in captions
         ]
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A photo, its captions, best first, and the part of it that the maps cover."""
-
-    name: str
-    photo: Image.Image
-    region: Region
-    captions: Sequence[DrawnCaption]
+        return replace(best, alternatives=tuple(others))
 
 
 @dataclass(frozen=True)
@@ -82,46 +78,24 @@ class Format:
 
     media_type: str
     holds_many: bool
-    draw: Callable[[Sequence[Drawing], float], bytes]
+    draw: Callable[[Sequence[Captioned], float], bytes]
 
 
-def _png(drawings: Sequence[Drawing], strength: float) -> bytes:
+def _png(drawings: Sequence[Captioned], strength: float) -> bytes:
     (drawing,) = drawings
-    caption = drawing.captions[0]
-    terms = caption.word_log_probabilities
-    picture = panels(
-        drawing.photo,
-        caption.words,
-        caption.maps,
-        drawing.region,
-        title=drawing.name,
-        probabilities=None if terms is None else [math.exp(term) for term in terms],
-        strength=strength,
-    )
     buffer = io.BytesIO()
-    picture.save(buffer, format="PNG")
+    drawing.caption.panels(drawing.name, strength).save(buffer, format="PNG")
     return buffer.getvalue()
 
 
-def _gif(drawings: Sequence[Drawing], strength: float) -> bytes:
+def _gif(drawings: Sequence[Captioned], strength: float) -> bytes:
     (drawing,) = drawings
-    caption = drawing.captions[0]
-    return encode_gif(drawing.photo, caption.words, caption.maps, drawing.region, strength=strength)
+    caption = drawing.caption
+    return encode_gif(*caption.drawn(), strength=strength, doubt=caption.doubt)
 
 
-def _html(drawings: Sequence[Drawing], strength: float) -> bytes:
-    items = [
-        PageItem.of(
-            drawing.photo,
-            drawing.region,
-            [
-                PageCaption(each.words, each.maps, each.log_probability, each.score)
-                for each in drawing.captions
-            ],
-            drawing.name,
-        )
-        for drawing in drawings
-    ]
+def _html(drawings: Sequence[Captioned], strength: float) -> bytes:
+    items = [drawing.caption.page_item(drawing.name) for drawing in drawings]
     return html_page(items, strength=strength).encode("utf-8")
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from captioner.render.region import Region, fit
 from captioner.render.typography import printable
 from captioner.vision.decoding_process import DecodingPool
-from captioner.vision.images import original_size
+from captioner.vision.images import original_size, with_original_size
 from captioner.vision.preprocessing import Preprocessing
 
 _LONGEST_NAME = 100
@@ -73,9 +73,10 @@ def keep_nothing(photo: Image.Image, region: Region) -> None:
     """For `prepare`, where only captions are wanted."""
 
 
-def keep_small(photo: Image.Image, region: Region) -> tuple[Image.Image, Region]:
-    """For `prepare`: the photo with at most 1000 pixels a side, and its region in those."""
-    return fit(photo, region, _LONGEST_SIDE, enlarge=False)
+def keep_small(photo: Image.Image, region: Region) -> Image.Image:
+    """For `prepare`: the photo with at most 1000 pixels a side, and its `original_size`."""
+    small, _ = fit(photo, region, _LONGEST_SIDE, enlarge=False)
+    return with_original_size(small, original_size(photo))
 
 
 def short_name(file: UploadFile) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Form, Request, Response, UploadFile
 from PIL import Image
 
+from captioner.caption.caption_photos import Captioned
 from captioner.errors import UserError
 from captioner.render import PagePhoto
 from captioner.render.region import Region
@@ -26,7 +27,7 @@ from captioner.serve.answers import (
     TranslatorAnswer,
     UnreadablePhoto,
 )
-from captioner.serve.overlays import FORMATS, Drawing, DrawnCaption
+from captioner.serve.overlays import FORMATS, DrawnCaption
 from captioner.serve.photos import Kept, Prepared, keep_nothing, keep_small, short_name
 from captioner.serve.problems import Problem, ProblemAnswer, field_problem
 from captioner.serve.requests import CaptionForm, OverlayForm, TranslationRequest
@@ -134,13 +135,12 @@ async def overlay(
     photos = [each for each in read if isinstance(each, Prepared)]
     if len(photos) < len(read):
         raise _unreadable(read)
-    captions = form.captions or [
-        DrawnCaption.all_of(each) for each in await service.caption(photos, search)
-    ]
-    if not all(captions):
+    captions = [DrawnCaption.as_one(each) for each in form.captions]
+    captions = captions or await service.caption(photos, search)
+    if not all(each.words for each in captions):
         raise Problem(422, "the caption has no words to draw")
     drawings = [
-        Drawing(photo.name, *photo.kept, written)
+        Captioned(photo.name, written.of_photo(photo.kept, photo.region))
         for photo, written in zip(photos, captions, strict=True)
     ]
     content = await service.draw(file, drawings, form.strength)

@@ -11,13 +11,14 @@ from PIL import Image
 from torch import Tensor
 
 from captioner.caption import Caption, Captioner
+from captioner.caption.caption_photos import Captioned
 from captioner.decoding import SearchOptions, TranslationSearch
 from captioner.errors import UserError
 from captioner.render.region import Region
 from captioner.serve.admission import Admission
 from captioner.serve.batching import Batcher
 from captioner.serve.limits import Limits
-from captioner.serve.overlays import Drawing, Format
+from captioner.serve.overlays import Format
 from captioner.serve.photos import Kept, Prepared, prepare
 from captioner.translate import Translation, Translator
 from captioner.vision.decoding_process import DecodingPool
@@ -94,7 +95,7 @@ class Service:
         assert self.translations is not None  # Called only where there is a translator.
         return await asyncio.wrap_future(self.translations.submit(sentences, search, search.sample))
 
-    async def draw(self, file: Format, drawings: Sequence[Drawing], strength: float) -> bytes:
+    async def draw(self, file: Format, drawings: Sequence[Captioned], strength: float) -> bytes:
         """The content of a file with captions drawn over their photos."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._painter, file.draw, drawings, strength)

@@ -12,7 +12,8 @@ import pytest
 from PIL import Image, ImageSequence
 
 from captioner.errors import UserError
-from captioner.render.animation import HIGHLIGHT, frames, save_gif
+from captioner.render.animation import HIGHLIGHT, MARGIN, frames, save_gif
+from captioner.render.typography import DOUBT_INK
 
 Attention = Callable[[int], npt.NDArray[np.float64]]
 
@@ -107,6 +108,15 @@ def test_highlight_walks_through_the_words(photo: Image.Image, attention: Attent
         assert before.max() < after.max()
 
 
+def test_doubt_stands_below_the_caption(photo: Image.Image, attention: Attention) -> None:
+    sure = frames(photo, WORDS, attention(6), REGION)
+    unsure = frames(photo, WORDS, attention(6), REGION, doubt="not sure")
+    for one, other in zip(sure, unsure, strict=True):
+        above = one.height - MARGIN
+        assert (np.asarray(one)[:above] == np.asarray(other)[:above]).all()
+        assert (np.asarray(other)[above:] == DOUBT_INK).all(axis=2).any()
+
+
 def test_a_narrow_photo_leaves_room_for_the_caption(attention: Attention) -> None:
     drawn = frames(Image.new("RGB", (10, 300)), WORDS, attention(6), (0, 100, 10, 110))
     assert drawn[0].width == 320
@@ -116,6 +126,8 @@ def test_refuses_what_does_not_fit(
     tmp_path: Path, photo: Image.Image, attention: Attention
 ) -> None:
     path = tmp_path / "a.gif"
+    with pytest.raises(UserError, match=r"a\.png: its name must end in \.gif"):
+        save_gif(tmp_path / "a.png", photo, WORDS, attention(6), REGION)
     with pytest.raises(ValueError, match="6 words but 5 attention maps"):
         save_gif(path, photo, WORDS, attention(5), REGION)
     with pytest.raises(ValueError, match="0 seconds a word"):

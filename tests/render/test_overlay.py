@@ -95,6 +95,24 @@ def test_line_runs_where_the_light_is_half(one_hot: OneHot) -> None:
     assert np.abs(light[white] - STYLE.contour_level).max() < 0.05
 
 
+@pytest.mark.parametrize("around", [10, 200])
+def test_a_dark_subject_can_be_seen_under_the_light(one_hot: OneHot, around: int) -> None:
+    """A dark shape in a dark or a bright photo: its two greys are further apart when lit."""
+    photo = Image.new("RGB", (280, 280), (around,) * 3)
+    photo.paste((12, 12, 12), (190, 50, 230, 70))
+    photo.paste((40, 40, 40), (190, 70, 230, 90))
+    drawn = _values(overlay(photo, one_hot(14, 14, 3, 10), (0, 0, 280, 280)))
+    darker, brighter = drawn[64, 210].mean(), drawn[76, 210].mean()
+    assert brighter - darker > 1.15 * (40 - 12)
+    assert (_values(overlay(photo, one_hot(14, 14, 3, 10), (0, 0, 280, 280), 0)) == photo).all()
+
+
+def test_a_photo_that_is_bright_enough_is_not_brightened(one_hot: OneHot) -> None:
+    photo = Image.new("RGB", (280, 280), (130, 130, 130))
+    drawn = _values(overlay(photo, one_hot(14, 14, 3, 10), (0, 0, 280, 280)))
+    assert drawn[75, 210, 2] <= 130
+
+
 def test_a_stronger_overlay_is_darker(photo: Image.Image, one_hot: OneHot) -> None:
     weights, region = one_hot(14, 14, 2, 3), (0, 0, 90, 60)
     means = [_values(overlay(photo, weights, region, s)).mean() for s in (0, 0.3, 0.6, 1)]

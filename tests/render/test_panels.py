@@ -10,6 +10,7 @@ from PIL import Image
 from captioner.render.overlay import overlay
 from captioner.render.panels import panels
 from captioner.render.region import fit
+from captioner.render.typography import DOUBT_INK
 
 Attention = Callable[[int], npt.NDArray[np.float64]]
 
@@ -32,46 +33,66 @@ def _find(picture: Image.Image, part: Image.Image) -> list[tuple[int, int]]:
 def test_photo_comes_first_then_a_panel_a_word_in_order(
     photo: Image.Image, attention: Attention
 ) -> None:
+    maps = attention(7)
+    drawn = panels(photo, ["dogs", "runs", "fast", "dogs", "runs", "dogs", "runs"], maps, REGION)
+    large, region = fit(photo, REGION, 260)
+    assert large.size == (260, 173)
+    places = [_find(drawn, large)] + [_find(drawn, overlay(large, m, region)) for m in maps]
+    assert [len(found) for found in places] == [1] * 8
+    ((x0, y0), (x1, y1), _, _, (x4, y4), *_) = (found[0] for found in places)
+    assert x0 == x4 < x1
+    assert y0 == y1 < y4
+
+
+def test_function_words_have_small_panels(photo: Image.Image, attention: Attention) -> None:
     maps = attention(3)
-    drawn = panels(photo, WORDS, maps, REGION, columns=2)
-    small, region = fit(photo, REGION, 260)
-    assert small.size == (260, 173)
-    places = [_find(drawn, small)] + [_find(drawn, overlay(small, m, region)) for m in maps]
-    assert [len(found) for found in places] == [1, 1, 1, 1]
-    (x0, y0), (x1, y1), (x2, y2), (x3, y3) = (found[0] for found in places)
-    assert x0 == x2 < x1 == x3
-    assert y0 == y1 < y2 == y3
+    drawn = panels(photo, WORDS, maps, REGION)
+    half = (260 - 16) // 2
+    small, region = fit(photo, REGION, half)
+    large, large_region = fit(photo, REGION, 260)
+    ((left, top),) = _find(drawn, overlay(small, maps[0], region))
+    ((next_left, next_top),) = _find(drawn, overlay(large, maps[1], large_region))
+    assert (next_left, next_top) == (left + half + 16, top)
+    assert drawn.width == 2 * 24 + 3 * 260 + half + 3 * 16
 
 
 def test_word_is_written_above_its_panel(photo: Image.Image, attention: Attention) -> None:
     maps = attention(3)
-    one = panels(photo, WORDS, maps, REGION, caption="", columns=4)
-    other = panels(photo, ["a", "cat", "runs"], maps, REGION, caption="", columns=4)
+    one = panels(photo, WORDS, maps, REGION, caption="")
+    other = panels(photo, ["a", "cat", "runs"], maps, REGION, caption="")
     changed = np.argwhere((np.asarray(one) != np.asarray(other)).any(axis=2))
-    small, region = fit(photo, REGION, 260)
-    (left, top), *_ = _find(one, overlay(small, maps[1], region))
+    large, region = fit(photo, REGION, 260)
+    (left, top), *_ = _find(one, overlay(large, maps[1], region))
     assert (changed[:, 0] < top).all()
     assert (changed[:, 0] > top - 40).all()
     assert ((changed[:, 1] >= left) & (changed[:, 1] < left + 260)).all()
 
 
 @pytest.mark.parametrize(("count", "columns"), [(3, 4), (4, 5), (5, 3), (9, 5), (10, 4), (14, 5)])
-def test_columns_are_evenly_filled(
+def test_rows_are_evenly_filled(
     photo: Image.Image, attention: Attention, count: int, columns: int
 ) -> None:
-    drawn = panels(photo, ["word"] * count, attention(count), REGION, panel_size=120)
-    assert drawn.width == 2 * 24 + columns * 120 + (columns - 1) * 16
+    drawn = panels(photo, ["word"] * count, attention(count), REGION)
+    assert drawn.width == 2 * 24 + columns * 260 + (columns - 1) * 16
+
+
+@pytest.mark.parametrize(("width", "columns"), [(300, 5), (800, 2), (4000, 1)])
+def test_a_panorama_s_panels_fill_the_sheet(attention: Attention, width: int, columns: int) -> None:
+    photo = Image.linear_gradient("L").resize((width, 200)).convert("RGB")
+    maps = attention(10)
+    drawn = panels(photo, ["word"] * 10, maps, (0, 0, width, 200))
+    assert drawn.width <= 2 * 24 + 5 * 260 + 4 * 16
+    across = (5 * 260 + 4 * 16 - (columns - 1) * 16) // columns
+    large, region = fit(photo, (0, 0, width, 200), across)
+    assert _find(drawn, overlay(large, maps[9], region))
 
 
 @pytest.mark.parametrize("size", [(400, 20), (20, 400), (2, 1000), (90, 60)])
 def test_keeps_the_shape_of_the_photo(attention: Attention, size: tuple[int, int]) -> None:
     photo = Image.new("RGB", size, (10, 200, 30))
     drawn = panels(photo, ["dog"], attention(1), (0, 0, *size))
-    small, _ = fit(photo, (0, 0, *size), 260)
-    assert max(small.size) == 260
-    for side, original in zip(small.size, size, strict=True):
-        assert abs(side - max(1, original * 260 / max(size))) <= 0.5
-    assert _find(drawn, small)
+    longest = 260 if size == (90, 60) else 1364 if size == (400, 20) else 520
+    assert _find(drawn, fit(photo, (0, 0, *size), longest)[0])
 
 
 def test_crop_of_a_very_long_photo_may_be_less_than_a_pixel_wide(attention: Attention) -> None:
@@ -84,7 +105,7 @@ def test_words_no_font_has_and_very_long_ones_do_not_stop_it(
 ) -> None:
     words = ["犬", "\u200b", "x" * 200, "naïve\udc80", "two words", "🐕", "\x07bell"]
     drawn = panels(photo, words, attention(7), REGION, title="\udcff\n", panel_size=100)
-    assert drawn.width == 4 * 120 + 3 * 16 + 2 * 24  # cells are no narrower than a short word
+    assert drawn.width == 4 * 136 + 3 * 16 + 2 * 24  # cells are no narrower than a short word
     with pytest.raises(ValueError, match="word 1 is"):
         panels(photo, ["a", " "], attention(2), REGION)
 
@@ -103,7 +124,12 @@ def test_probabilities_title_and_caption_are_written(
     titled = panels(photo, WORDS, attention(3), REGION, caption="", title="dog.jpg")
     noted = panels(photo, WORDS, attention(3), REGION, caption="", probabilities=[0.5, 1, 0])
     captioned = panels(photo, WORDS, attention(3), REGION)
-    assert bare.height < min(titled.height, noted.height, captioned.height)
+    doubted = panels(photo, WORDS, attention(3), REGION, caption="", doubt="not sure")
+    heights = [each.height for each in (titled, noted, captioned, doubted)]
+    assert bare.height < min(heights)
+    assert (np.asarray(doubted) == DOUBT_INK).all(axis=2).any()
+    legend = np.asarray(noted)[-24 - 20 : -24]  # Below the panels.
+    assert (legend != 255).any()
 
 
 def test_refuses_what_does_not_fit(photo: Image.Image, attention: Attention) -> None:
@@ -117,7 +143,5 @@ def test_refuses_what_does_not_fit(photo: Image.Image, attention: Attention) -> 
         panels(photo, WORDS, attention(3), REGION, probabilities=[0.5])
     with pytest.raises(ValueError, match=r"probability 1 is 1\.5"):
         panels(photo, WORDS, attention(3), REGION, probabilities=[0.5, 1.5, 0.5])
-    with pytest.raises(ValueError, match="columns is 0"):
-        panels(photo, WORDS, attention(3), REGION, columns=0)
     with pytest.raises(ValueError, match=r"shape \(T, rows, columns\)"):
         panels(photo, WORDS, attention(3)[0], REGION)

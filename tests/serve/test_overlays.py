@@ -87,19 +87,26 @@ def test_a_page_holds_all_photos_and_captions(client: httpx.Client) -> None:
         PageItem.of(
             photo(seed),
             region(seed),
-            [
-                PageCaption(
-                    *(each["words"], np.array(each["maps"])),
-                    *(each["log_probability"], each["score"]),
-                )
-                for each in of_photo
-            ],
+            [PageCaption(each["words"], np.array(each["maps"])) for each in of_photo],
             f"{seed}.png",
         )
         for seed, of_photo in zip((1, 2), given, strict=True)
     ]
     assert answer.text == html_page(items)
-    assert f"score {given[0][1]['score']:.2f}, log-probability" in answer.text
+
+
+def test_doubt_is_drawn(client: httpx.Client) -> None:
+    def of(kind: str, **doubt: bool) -> httpx.Response:
+        return drawn(client, 0, format=kind, captions=json.dumps([{**GOOD, **doubt}]))
+
+    assert '<span class="doubt">not sure</span>' in of("html", sure=False).text
+    assert "unlike the photos this model was trained on" in of("html", familiar=False).text
+    for kind in ("png", "gif"):
+        sizes = []
+        for doubt in ({}, {"sure": False}):
+            with Image.open(io.BytesIO(of(kind, **doubt).content)) as picture:
+                sizes.append(picture.height)
+        assert sizes[0] < sizes[1]
 
 
 def test_markup_in_captions_stays_text(client: httpx.Client) -> None:
@@ -135,10 +142,12 @@ GOOD: dict[str, Any] = {"words": ["a", "dog"], "maps": [[[0.5, 0.5]], [[0.0, 1.0
         ([{**GOOD, "maps": [[[0.5, 0.5]], [[1.0]]]}], "array of numbers"),
         ([{**GOOD, "maps": [[[1 / 5000] * 5000]] * 2}], "4,096 cells"),
         ([GOOD, {**GOOD, "maps": [[[1]], [[1]]]}], "maps of one shape"),
-        ([{**GOOD, "log_probability": 1}], "log_probability 1 is not at most 0"),
-        ([{**GOOD, "log_probability": True}], "log_probability should be a number"),
-        ([{**GOOD, "log_probability": "x"}], "log_probability should be a number"),
-        ([{**GOOD, "score": "x"}], "score should be a number"),
+        (
+            [{**GOOD, "word_log_probabilities": [1, 1]}],
+            "[0] 1 is not at most 0",
+        ),
+        ([{**GOOD, "word_log_probabilities": [True, -1]}], "should be a number"),
+        ([{**GOOD, "sure": "x"}], "sure should be"),
         ([{**GOOD, "word_log_probabilities": [-1]}], "not as many"),
         ([{**GOOD, "word_log_probabilities": [-1, float("nan")]}], "should be a finite number"),
     ],

@@ -64,6 +64,33 @@ export const captionViewer = (unit, slider) => {
     return Float32Array.from(map, (value) => value / peak);
   };
 
+  const greyOf = (red, green, blue) => 0.299 * red + 0.587 * green + 0.114 * blue;
+  const greyAt = (pixels, at) => greyOf(pixels[at], pixels[at + 1], pixels[at + 2]) / 255;
+
+  // The k of `brightened` that makes a dark mean grey readable; 0 if it is bright enough.
+  const liftOf = (grey) => {
+    const wanted = style.readable_grey;
+    const k = (wanted - grey) / Math.max(grey * (1 - wanted), 1e-6);
+    return Math.min(Math.max(k, 0), style.steepest - 1);
+  };
+
+  // For each value in 0..255 that on a curve through both ends with the slope 1 + k in 0.
+  const brightened = (k) =>
+    Float32Array.from({ length: 256 }, (_, value) => value * (1 + k) / (1 + k * value / 255));
+
+  // The mean grey of the photo, weighted by the light of the map.
+  const greyUnderLight = (view, field) => {
+    let light = 0, grey = 0;
+    for (let j = 0, here = 0; j < view.high; j++) {
+      let at = 4 * ((view.y0 + j) * view.width + view.x0);
+      for (let i = 0; i < view.wide; i++, here++, at += 4) {
+        light += field[here];
+        grey += field[here] * greyAt(view.source, at);
+      }
+    }
+    return grey / Math.max(light, 1e-6);
+  };
+
   // Fits the canvas to the stage; keeps the photo's pixels and the interpolation weights.
   const prepare = (figure) => {
     const { stage, photo, canvas, item } = figure;
@@ -80,12 +107,14 @@ export const captionViewer = (unit, slider) => {
     const edges = item.region.map((edge, side) => edge * (side % 2 ? height : width));
     const [left, top, right, bottom] = edges;
     const [x0, y0, x1, y1] = edges.map((edge) => Math.ceil(edge - 0.5));
+    const source = pen.getImageData(0, 0, width, height).data;
+    let sum = 0;
+    for (let at = 0; at < source.length; at += 4) sum += greyAt(source, at);
     figure.view = {
-      width, height, pen, x0, y0, x1, y1, wide: x1 - x0, high: y1 - y0,
+      width, height, pen, source, lift: liftOf(sum / (width * height)), x0, y0, x1, y1, wide: x1 - x0, high: y1 - y0,
       rows: item.rows, columns: item.columns,
       across: interpolation(item.columns, x0, x1, left, right),
       down: interpolation(item.rows, y0, y1, top, bottom),
-      source: pen.getImageData(0, 0, width, height).data,
       drawn: pen.createImageData(width, height),
     };
   };
@@ -101,6 +130,8 @@ export const captionViewer = (unit, slider) => {
     const period = Math.max(6, Math.max(width, height) / 50);
     const thin = Math.max(1, Math.max(width, height) / 450);
     const tint = style.tint.map((part) => 255 * part);
+    const everywhere = brightened(strength * view.lift);
+    const underLight = brightened(strength * liftOf(greyUnderLight(view, field)));
     for (let y = 0; y < height; y++) {
       for (let x = 0; x < width; x++) {
         const at = 4 * (y * width + x);
@@ -123,12 +154,13 @@ export const captionViewer = (unit, slider) => {
           const stripe = Math.min(Math.max(1.25 - phase * period / 1.5, 0), 1);
           hatch = 1 - strength * (1 - style.hatch_light) * stripe;
         }
-        const grey = 0.299 * source[at] + 0.587 * source[at + 1] + 0.114 * source[at + 2];
+        const grey = greyOf(
+          everywhere[source[at]], everywhere[source[at + 1]], everywhere[source[at + 2]]);
         for (let part = 0; part < 3; part++) {
-          const full = source[at + part];
+          const full = everywhere[source[at + part]];
           const darkest = style.dimmed_light * (grey + style.dimmed_colour * (full - grey));
           const dimmed = full + strength * (darkest - full);
-          let value = dimmed + light * (full - dimmed);
+          let value = dimmed + light * (underLight[source[at + part]] - dimmed);
           value += strength * style.tint_share * light * (tint[part] - value);
           value *= hatch;
           value -= dark * value;
