@@ -40,10 +40,9 @@ def check_heif(file: BinaryIO, image: Image.Image, name: str, maximum_pixels: in
     ]
     if tiling := image.info.get("tiling"):
         # The last row and column may reach beyond the picture.
-        columns, rows = (max(1, tiling[name] - 1) for name in ("num_columns", "num_rows"))
+        columns, rows = (max(1, tiling[key] - 1) for key in ("num_columns", "num_rows"))
         sizes.append(columns * tiling["tile_width"] * rows * tiling["tile_height"])
     if max(sizes, default=0) > maximum_pixels:
         raise UserError(
-            f"{name} is too large: {max(sizes):,} pixels are to be decoded, "
-            f"the limit is {maximum_pixels:,}"
+            f"{name} is too large: {max(sizes):,} pixels to decode, the limit is {maximum_pixels:,}"
         )
