@@ -23,6 +23,7 @@ from captioner.evaluation.significance import (
 )
 from captioner.files import write_text
 from captioner.render.score_page import ScoredCaption, save_score_page, small_jpeg
+from captioner.schema import to_mapping
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class ScoreReport:
         if self.comparison is not None:
             found["comparison"] = self.comparison.as_dict()
         if self.resampling is not None:
-            found["resampling"] = asdict(self.resampling)
+            found["resampling"] = to_mapping(self.resampling)
             found["too_few_images"] = too_few_images(self.scores.images) is not None
         return found
 

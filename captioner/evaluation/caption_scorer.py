@@ -63,7 +63,7 @@ class Scorer:
             self._frequency = DocumentFrequency.read(self.options.document_frequency)
         self._against: dict[str, str] | None = None
         if self.options.against is not None:
-            self._against = captions_by_name(self.options.against)
+            self._against = read_results(self.options.against)
         self._training: list[list[str]] | None = None
         if self.options.training is not None:
             self._training = _training_words(self.options.training, self.options.training_format)
@@ -133,22 +133,6 @@ class Scorer:
             self._synonyms,
             self._instances.all_categories,
         )
-
-
-def captions_by_name(results: str | Path) -> dict[str, str]:
-    """The captions of a results file by the names of its images, as text, in order.
-
-    Raises `UserError` as `read_results` does, for a file without captions, and for two images of
-    the same name.
-    """
-    captions: dict[str, str] = {}
-    for image_id, caption in read_results(results).items():
-        if str(image_id) in captions:
-            raise UserError(f"results file {results}: image {image_id} is there twice")
-        captions[str(image_id)] = caption
-    if not captions:
-        raise UserError(f"results file {results} has no captions")
-    return captions
 
 
 def read_references(

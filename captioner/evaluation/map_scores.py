@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
+from pydantic import Field
 
 from captioner.csv_tables import csv_records
 from captioner.data.grounding import Grounding
@@ -22,6 +23,7 @@ from captioner.evaluation.grounded_maps import GroundedMaps, WordMap, grounded_m
 from captioner.evaluation.map_spread import MapSpread, map_spread
 from captioner.files import write_text
 from captioner.progress import progress_bar
+from captioner.schema import Config
 from captioner.text.function_words import FUNCTION_WORDS
 from captioner.vision.blur import blur_places, blurred
 
@@ -30,29 +32,16 @@ if TYPE_CHECKING:
     from captioner.decoding import SearchOptions
 
 
-@dataclass(frozen=True)
-class CurveOptions:
+class CurveOptions(Config):
     """How to measure deletion and insertion curves of content words.
 
-    photos: the first so many. steps: S shares into which a map's places are cut.
-    random_orders: R random orders to compare the maps with. seed: of these and of the bootstrap.
-
     A photo costs 2 (S - 1) (W + R) passes of the encoder for W words.
-    Raises `UserError` for numbers below 1 (of the seed: below 0).
     """
 
-    photos: int = 30
-    steps: int = 10
-    random_orders: int = 4
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("photos", "steps", "random_orders"):
-            if getattr(self, name) < 1:
-                said = name.replace("_", " ")
-                raise UserError(f"number of {said} {getattr(self, name)} of curves is not above 0")
-        if self.seed < 0:
-            raise UserError(f"seed {self.seed} of curves is negative")
+    photos: int = Field(30, ge=1, description="the first so many")
+    steps: int = Field(10, ge=1, description="S shares into which a map's places are cut")
+    random_orders: int = Field(4, ge=1, description="R random orders to compare the maps with")
+    seed: int = Field(0, ge=0, description="of these and of the bootstrap")
 
 
 @dataclass(frozen=True)

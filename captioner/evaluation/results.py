@@ -10,16 +10,16 @@ from captioner.errors import UserError
 from captioner.files import read_json, write_json
 
 
-def read_results(path: str | os.PathLike[str]) -> dict[ImageId, str]:
-    """Read one caption an image, in the file's order; ignores other fields of a record.
+def read_results(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Read one caption an image, by the image's name as text; ignores other fields of a record.
 
     Raises `UserError`, naming the file and the record (from 0), for a file that is not a JSON list
-    of objects, a missing field, a field of a wrong type, or a repeated image.
+    of objects, a missing field, a field of a wrong type, a repeated image, and no captions.
     """
     records = read_json(path, "results file")
     if not isinstance(records, list):
         raise UserError(f"results file {path} is not a list of records")
-    captions: dict[ImageId, str] = {}
+    captions: dict[str, str] = {}
     for index, record in enumerate(records):
         where = f"results file {path}, record {index}"
         if not isinstance(record, dict):
@@ -32,9 +32,11 @@ def read_results(path: str | os.PathLike[str]) -> dict[ImageId, str]:
             raise UserError(f"{where}: image_id {image!r} is neither a whole number nor a string")
         if not isinstance(caption, str):
             raise UserError(f"{where}: the caption of image {image!r} is not a string")
-        if image in captions:
+        if str(image) in captions:
             raise UserError(f"{where}: image {image!r} already has a caption")
-        captions[image] = caption
+        captions[str(image)] = caption
+    if not captions:
+        raise UserError(f"results file {path} has no captions")
     return captions
 
 

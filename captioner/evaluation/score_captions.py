@@ -12,12 +12,11 @@ from captioner.evaluation.caption_report import ScoreReport
 from captioner.evaluation.caption_scorer import (
     Scorer,
     ScoringOptions,
-    captions_by_name,
     read_references,
 )
 from captioner.evaluation.caption_source import caption_source
 from captioner.evaluation.cider import DocumentFrequency
-from captioner.evaluation.results import write_results
+from captioner.evaluation.results import read_results, write_results
 from captioner.evaluation.texts import CaptionTexts
 from captioner.text.tokenizer import tokenize
 from captioner.vision.images import load_image
@@ -45,7 +44,7 @@ def score_results(
     ill-formed files, for an image without references, by name, and as `Scorer` does.
     """
     scorer = Scorer(options)
-    captions = captions_by_name(results)
+    captions = read_results(results)
     known = {image.image_id: image for image in read_references(references, format, split, images)}
     for name in captions:
         if name not in known:

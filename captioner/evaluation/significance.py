@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from pydantic import Field
 
 from captioner.errors import UserError
 from captioner.evaluation.ngrams import FloatArray, IntArray
+from captioner.schema import Config
 
 _CELLS = 4_000_000
 """Drawn images held in memory at once."""
@@ -39,26 +41,12 @@ _TIE = 1e-12
 """Differences this close are equal up to rounding."""
 
 
-@dataclass(frozen=True)
-class Resampling:
-    """How to resample.
+class Resampling(Config):
+    """How to resample."""
 
-    resamples: their number. confidence: the share of them in an interval, between 0 and 1.
-    seed: the same seed gives the same figures.
-    Raises `UserError` for values out of range.
-    """
-
-    resamples: int = 1000
-    confidence: float = 0.95
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.resamples < 1:
-            raise UserError(f"number of resamples {self.resamples} is not at least 1")
-        if not 0 < self.confidence < 1:
-            raise UserError(f"confidence {self.confidence} is not between 0 and 1, as 0.95 is")
-        if self.seed < 0:
-            raise UserError(f"seed {self.seed} of the resamples is below 0")
+    resamples: int = Field(1000, ge=1, description="their number")
+    confidence: float = Field(0.95, gt=0, lt=1, description="the share of them in an interval")
+    seed: int = Field(0, ge=0, description="the same seed gives the same figures")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -64,11 +64,6 @@ class Translator:
                 f"the model has {sizes[0]} source and {sizes[1]} target tokens, but the "
                 f"vocabularies have {len(self.source)} and {len(self.target)}"
             )
-        if self.maximum_source_length < 1:
-            raise UserError(f"maximum_source_length {self.maximum_source_length} is not at least 1")
-        if self.capitals not in get_args(Capitals):
-            known = ", ".join(get_args(Capitals))
-            raise UserError(f"translator capitals {self.capitals!r} is not one of {known}")
         self.model.eval()
 
     def __repr__(self) -> str:

@@ -341,10 +341,10 @@ def test_a_warning_where_maps_do_not_move(photos: Source) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"photos": 0}, "number of photos 0 of curves"),
-        ({"steps": 0}, "number of steps 0"),
-        ({"random_orders": 0}, "number of random orders 0"),
-        ({"seed": -1}, "seed -1 of curves"),
+        ({"photos": 0}, "photos 0 is not at least 1"),
+        ({"steps": 0}, "steps 0 is not at least 1"),
+        ({"random_orders": 0}, "random_orders 0 is not at least 1"),
+        ({"seed": -1}, "seed -1 is not at least 0"),
     ],
 )
 def test_curve_options_out_of_range_are_refused(options: dict[str, int], sentence: str) -> None:

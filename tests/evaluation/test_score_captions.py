@@ -147,7 +147,7 @@ def test_results_may_call_images_by_text(references: Path, tmp_path: Path) -> No
     ("captions", "sentence"),
     [
         ({1: "a dog", 9: "a cat"}, "image 9 has no references in"),
-        ({1: "a dog", "1": "a cat"}, "image 1 is there twice"),
+        ({1: "a dog", "1": "a cat"}, "image '1' already has a caption"),
         ({}, "has no captions"),
     ],
 )
@@ -170,7 +170,9 @@ def test_references_of_another_format(tmp_path: Path) -> None:
 def test_intervals_and_a_comparison(results: Path, references: Path, tmp_path: Path) -> None:
     turned = {4: "a man with a hat", 3: "birds", 2: "a cat", 1: "dog"}
     other = write_results(tmp_path / "other.json", turned)
-    options = ScoringOptions(intervals=True, against=other, resampling=Resampling(200, 0.9, 3))
+    options = ScoringOptions(
+        intervals=True, against=other, resampling=Resampling(resamples=200, confidence=0.9, seed=3)
+    )
     report = score_results(results, references, options)
     found = report.as_dict()
     assert found["resampling"] == {"resamples": 200, "confidence": 0.9, "seed": 3}

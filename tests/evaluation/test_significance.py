@@ -67,7 +67,9 @@ def test_few_draws_at_a_time_are_the_same_draws(monkeypatch: pytest.MonkeyPatch)
 def test_interval_of_a_mean_by_full_enumeration() -> None:
     values = np.array([0.0, 0.2, 0.3, 1.0])
     means = [np.mean(drawn) for drawn in itertools.product(values, repeat=4)]
-    found = confidence_intervals([mean_terms("x", values)], Resampling(20_000, confidence=0.8))
+    found = confidence_intervals(
+        [mean_terms("x", values)], Resampling(resamples=20_000, confidence=0.8)
+    )
     assert found["x"].low == pytest.approx(np.quantile(means, 0.1), abs=0.02)
     assert found["x"].high == pytest.approx(np.quantile(means, 0.9), abs=0.02)
 
@@ -78,7 +80,7 @@ def test_p_values_of_a_mean_by_full_enumeration() -> None:
     drawn = [np.mean(d) for d in itertools.product(differences, repeat=4)]
     signs = [np.mean(differences * s) for s in itertools.product((-1, 1), repeat=4)]
     found = compare(
-        [mean_terms("x", first)], [mean_terms("x", second)], Resampling(20_000, seed=5)
+        [mean_terms("x", first)], [mean_terms("x", second)], Resampling(resamples=20_000, seed=5)
     )["x"]
     assert found.difference == pytest.approx(differences.mean())
     assert (found.first, found.second) == pytest.approx((first.mean(), second.mean()))
@@ -103,7 +105,9 @@ def test_p_value_of_bleu_by_full_enumeration() -> None:
         difference = bleu(here, references).scores[1] - bleu(there, references).scores[1]
         as_large += abs(difference) >= abs(observed) - 1e-12
     found = compare(
-        [bleu_terms(first, references)], [bleu_terms(second, references)], Resampling(20_000)
+        [bleu_terms(first, references)],
+        [bleu_terms(second, references)],
+        Resampling(resamples=20_000),
     )["BLEU-2"]
     assert found.difference == pytest.approx(observed)
     assert 2 < as_large < 32
@@ -114,7 +118,7 @@ def test_a_system_beside_itself() -> None:
     hypotheses, references = corpus(2, 30)
     lengths = np.random.default_rng(0).random(30)
     terms = [bleu_terms(hypotheses, references), mean_terms("length", lengths)]
-    for each in compare(terms, terms, Resampling(200)).values():
+    for each in compare(terms, terms, Resampling(resamples=200)).values():
         assert each.difference == 0
         assert (each.interval.low, each.interval.high) == (0, 0)
         assert each.p_bootstrap == each.p_randomisation == 1
@@ -128,7 +132,7 @@ def test_bleu_of_no_match_at_all_is_a_tie() -> None:
     scores = bleu(first, references).scores, bleu(second, references).scores
     assert 0 < scores[1][3] < scores[0][3] < significance.NOTHING
     terms = [bleu_terms(first, references)], [bleu_terms(second, references)]
-    found = compare(*terms, Resampling(200))
+    found = compare(*terms, Resampling(resamples=200))
     four = found["BLEU-4"]
     assert (four.first, four.second) == pytest.approx((scores[0][3], scores[1][3]))
     assert four.difference == 0
@@ -161,11 +165,15 @@ def test_few_images_are_said_to_be_few() -> None:
 def test_a_system_that_is_better_on_every_image() -> None:
     worse = np.random.default_rng(0).random(40)
     better = worse + 0.1
-    found = compare([mean_terms("x", better)], [mean_terms("x", worse)], Resampling(999))["x"]
+    found = compare([mean_terms("x", better)], [mean_terms("x", worse)], Resampling(resamples=999))[
+        "x"
+    ]
     assert found.p_randomisation == 1 / 1000
     assert found.p_bootstrap == 2 / 1000
     assert found.interval.low == pytest.approx(0.1)
-    other = compare([mean_terms("x", worse)], [mean_terms("x", better)], Resampling(999))["x"]
+    other = compare([mean_terms("x", worse)], [mean_terms("x", better)], Resampling(resamples=999))[
+        "x"
+    ]
     assert (other.difference, other.p_randomisation) == (-found.difference, 1 / 1000)
 
 
@@ -178,10 +186,10 @@ def test_the_seed_decides() -> None:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"resamples": 0}, "number of resamples 0"),
-        ({"confidence": 95.0}, "confidence 95.0 is not between 0 and 1"),
-        ({"confidence": 1.0}, "confidence 1.0 is not between 0 and 1"),
-        ({"confidence": float("nan")}, "confidence nan is not between 0 and 1"),
+        ({"resamples": 0}, "resamples 0 is not at least 1"),
+        ({"confidence": 95.0}, "confidence 95.0 is not below 1"),
+        ({"confidence": 1.0}, "confidence 1.0 is not below 1"),
+        ({"confidence": float("nan")}, "confidence should be a finite number"),
         ({"seed": -1}, "seed -1"),
     ],
 )

@@ -202,8 +202,6 @@ def test_lines_in_capitals_are_read_as_sentences() -> None:
     assert loud.by_word().target == tuple(word.upper() for word in usual.by_word().target)
     torch.testing.assert_close(loud.alignment, usual.alignment)
     assert other.source_tokens == ("DOG", "<end>")
-    with pytest.raises(UserError, match="capitals 'off' is not one of keep, lines, titles"):
-        replace(translator, capitals="off")
 
 
 def test_without_attention_there_is_no_alignment() -> None:
@@ -313,8 +311,6 @@ def test_parts_that_do_not_fit() -> None:
     translator = make_translator()
     with pytest.raises(UserError, match="the model has 16 source"):
         replace(translator, source=translator.target)
-    with pytest.raises(UserError, match="maximum_source_length 0"):
-        replace(translator, maximum_source_length=0)
     with pytest.raises(TypeError, match="put the one sentence in a list"):
         translator.translate("A man")
     with pytest.raises(UserError, match="batch size 0"):
