@@ -117,6 +117,13 @@ def read_card(folder: Path) -> str:
     return read_text(path, "model card") if path.is_file() else ""
 
 
+def gist(card: str, folder: Path) -> str:
+    """A model card up to its first section, and where the rest is."""
+    start, section, _ = card.partition("\n## ")
+    rest = f"\n\n(the whole card: {folder / CARD})" if section else ""
+    return start.rstrip() + rest
+
+
 def _with_later_fields(mapping: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
     completed = dict(mapping)
     for name, value in later.items():

@@ -86,6 +86,13 @@ def save_model(
             write_text(files / CARD, captioner.card)
 
 
+def read_config(folder: Path) -> ModelConfig:
+    """Read the config of a model folder. Raises `UserError` naming the file and the field."""
+    folder = complete_folder(folder)
+    mapping = read_model_config(folder, FORMAT, "caption", _LATER)
+    return from_mapping(ModelConfig, mapping, str(folder / CONFIG), complete=True)
+
+
 def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captioner:
     """Load a captioner from a folder that `save_model` wrote.
 
@@ -93,8 +100,7 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     """
     folder = complete_folder(folder)
     path = folder / CONFIG
-    mapping = read_model_config(folder, FORMAT, "caption", _LATER)
-    config = from_mapping(ModelConfig, mapping, str(path), complete=True)
+    config = read_config(folder)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     # On `meta`: no memory, no initial weights.
     with torch.device("meta"):

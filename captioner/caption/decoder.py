@@ -92,6 +92,9 @@ class TeacherForced(NamedTuple):
 class ShowAttendTellDecoder(nn.Module):
     """The decoder of Show, Attend and Tell; follows `captioner.decoding.Decoder`."""
 
+    word_tensors = ("embedding.weight", "output.weight", "output.bias")
+    """The tensors with a row for each of V words."""
+
     def __init__(self, config: DecoderConfig, vocabulary_size: int) -> None:
         super().__init__()
         self.config = config

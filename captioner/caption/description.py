@@ -7,13 +7,13 @@ from pathlib import Path
 from captioner.caption.captioner import Captioner
 from captioner.cpu import choose_precision
 from captioner.devices import choose_device
-from captioner.model_folders import WEIGHTS, complete_folder
+from captioner.model_folders import WEIGHTS, complete_folder, gist
 from captioner.schema import to_mapping
 from captioner.weight_files import checked_by
 
 
 def describe(captioner: Captioner, folder: Path) -> str:
-    """Parts, sizes, preprocessing, search, confidence and card of the model in `folder`.
+    """Parts, sizes, preprocessing, search, confidence and card's gist of the model in `folder`.
 
     Also the device and the precision in which commands run it here, by default.
     """
@@ -45,5 +45,5 @@ def describe(captioner: Captioner, folder: Path) -> str:
         lines += [f"  unsure_below: {config.unsure_below:g}"]
         lines += [f"  {n}: {v:.4g}" for n, v in to_mapping(config.familiarity).items()]
     if captioner.card:
-        lines += ["", captioner.card.rstrip()]
+        lines += ["", gist(captioner.card, folder)]
     return "\n".join(lines)

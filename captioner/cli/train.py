@@ -10,8 +10,10 @@ from captioner.cli.shared_options import Commands, add_device, add_parser, refus
 
 DESCRIPTION = """\
 Trains the captioner of a config or, with `task: translate`, the translator. docs/configuration.md
-documents every field.
+documents every field. A table of photos and captions (.csv, .tsv or .jsonl) adapts a model to them,
+by default the packaged one.
 
+  captioner train mine.csv --start-from default --out runs/mine
   captioner train configs/shapes_soft.yaml --out runs/shapes
   captioner train configs/flickr8k_soft.yaml --out runs/flickr8k --set data.images=Flicker8k_Dataset
   captioner train configs/flickr8k_soft.yaml --out runs/flickr8k --resume
@@ -32,7 +34,9 @@ torchrun --nnodes, --node-rank and --master-addr as well, and an OUT on a disk t
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
     parser = add_parser(commands, "train", "train a captioner or a translator", DESCRIPTION)
-    parser.add_argument("config", metavar="CONFIG", help="a YAML file")
+    parser.add_argument(
+        "config", metavar="CONFIG", help="a YAML file, or a table of photos and captions"
+    )
     parser.add_argument(
         "--out", metavar="FOLDER", help="the run's folder (default: runs/ and the config's name)"
     )
@@ -40,7 +44,8 @@ def add_command(commands: Commands) -> None:
     parser.add_argument(
         "--start-from",
         metavar="MODEL",
-        help="a model folder or a run's checkpoint: initial weights and vocabulary",
+        help="a packaged model, the folder of a model or a run, or a checkpoint: initial weights "
+        "and vocabulary; sizes, encoder and preprocessing too, where the config leaves them out",
     )
     parser.add_argument(
         "--encoder",
@@ -67,23 +72,23 @@ def add_changes(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train."""
+    from captioner.data.table import SUFFIXES
     from captioner.devices import choose_device
     from captioner.runs.read_recipe import read_any_recipe
     from captioner.runs.train_run import train_run
-    from captioner.runs.translation_recipe import TranslationRecipe
     from captioner.training.freed_memory import keep_freed_memory
 
     changes = arguments.changes
+    if arguments.start_from is not None:
+        changes = [f"start_from={json.dumps(arguments.start_from, ensure_ascii=False)}", *changes]
     if arguments.encoder is not None:
+        if Path(arguments.config).suffix.lower() in SUFFIXES:
+            refuse(arguments, ["encoder"], "for a table, whose encoder is that of --start-from")
         # Sizes and stored annotation vectors of the config belong to the encoder it names.
         changes = [_encoder_change(arguments), "features.folder=null", *changes]
     recipe = read_any_recipe(arguments.config, changes)
     keep_freed_memory()
     folder = Path(arguments.out or Path("runs") / Path(arguments.config).stem)
-    if isinstance(recipe, TranslationRecipe):
-        refuse(arguments, ["start_from", "encoder"], "for a translator")
-    elif arguments.start_from is not None:
-        recipe = recipe.replace(start_from=Path(arguments.start_from))
     train_run(recipe, folder, arguments.resume, choose_device(arguments.device))
     return 0
 

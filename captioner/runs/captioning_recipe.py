@@ -16,6 +16,7 @@ from captioner.data.shapes import ShapesConfig
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.files import read_text
+from captioner.runs.starting_weights import with_model_sections
 from captioner.schema import COUNT, LENGTH, SEED, SIZE, Config, FilePath, from_mapping
 from captioner.training import TrainingConfig
 from captioner.vision.augmentation import Augmentation
@@ -211,8 +212,10 @@ class CaptioningRecipe(Config):
     )
     start_from: FilePath | None = Field(
         None,
-        description="model folder or checkpoint whose weights and vocabulary this run starts "
-        "with; sizes must be the same, and so must an encoder that is not trained",
+        description="packaged model, folder of a model or a run, or checkpoint: its weights and "
+        "vocabulary are the first ones. New words are added; fields of encoder, decoder, "
+        "preprocessing and search that are left out come from the model, and sizes, and an encoder "
+        "that is not trained, must be its own",
     )
     preprocessing: Preprocessing = Field(default_factory=Preprocessing)
     augmentation: Augmentation = Field(default_factory=Augmentation)
@@ -274,7 +277,8 @@ def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> CaptioningReci
     changes: `section.field=value` overrides, with values in YAML.
     Raises `UserError` naming the file and the field that is unknown, ill-typed or out of range.
     """
-    return from_mapping(CaptioningRecipe, read_mapping(path, changes), f"config {path}")
+    mapping = with_model_sections(read_mapping(path, changes))
+    return from_mapping(CaptioningRecipe, mapping, f"config {path}")
 
 
 def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Any:
@@ -289,6 +293,11 @@ def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Any:
         raise UserError(f"config {path} is nested too deep to be read") from None
     except ValueError as error:  # An impossible date; a number of 5,000 digits.
         raise UserError(f"config {path} holds a value that cannot be read ({error})") from None
+    return with_changes(mapping, changes)
+
+
+def with_changes(mapping: Any, changes: Sequence[str]) -> Any:
+    """The values with the `section.field=value` changes. Raises `UserError` for an invalid one."""
     for change in changes:
         mapping = _changed({} if mapping is None else mapping, change)
     return mapping

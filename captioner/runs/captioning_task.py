@@ -51,6 +51,9 @@ STANDARDISED_BY = 256
 SHOWN = 4
 """Photos shown in TensorBoard."""
 
+LISTED = 8
+"""New words that are named."""
+
 
 @dataclass
 class CaptioningTask:
@@ -78,7 +81,7 @@ class CaptioningTask:
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> PreparedRun:
         """Make the captioner, its annotation vectors and its batches. Raises `UserError`."""
         recipe, device = self.recipe, engine.device
-        vocabulary, examples = self._encode()
+        vocabulary, examples, sentences = self._encode()
         torch.manual_seed(recipe.training.seed)
         encoder = encoder_of(recipe).to(device)
         make = partial(ShowAttendTellDecoder, recipe.decoder, len(vocabulary))
@@ -132,29 +135,36 @@ class CaptioningTask:
             save=partial(save_model, captioner),
             write_texts=partial(write_captions, validated),
             show=lambda captions: _show(captioner, validation_rows, kept, validated),
+            data=sentences,
+            starts_trained=self.start is not None,
             parameter_groups=_parameter_groups(loss, recipe),
         )
 
-    def _encode(self) -> tuple[Vocabulary, CaptionExamples]:
-        """The vocabulary and the encoded training captions; prints their numbers."""
+    def _encode(self) -> tuple[Vocabulary, CaptionExamples, list[str]]:
+        """The vocabulary, the encoded training captions, and sentences about them, printed."""
         recipe, train = self.recipe, self.sources["train"]
-        if train.note:
-            print(train.note)
+        sentences = [train.note] if train.note else []
         for name, source in (("training", train), ("validation", self.sources["validation"])):
-            print(f"{name}: {len(source):,} photos, {sum(map(len, source.captions)):,} captions")
-            if source.report:
-                print(source.report)
+            captions = sum(map(len, source.captions))
+            sentences.append(f"{name}: {len(source):,} photos, {captions:,} captions")
+        sentences += dict.fromkeys(s.report for s in self.sources.values() if s.report)
         if self.start is None:
             vocabulary = Vocabulary.build(chain(*train.words), recipe.minimum_count)
             origin = f"seen {recipe.minimum_count} times or more"
         else:
-            vocabulary = self.start.vocabulary
-            origin = f"of {self.start.source}"
-        print(f"vocabulary: {len(vocabulary):,} words {origin}")
+            vocabulary = self.start.vocabulary.extended(chain(*train.words), recipe.minimum_count)
+            new = vocabulary.words[len(self.start.vocabulary) :]
+            listed = ", ".join(new[:LISTED]) + ", ..." * (len(new) > LISTED)
+            origin = f"of {self.start.source}" + (f" and {len(new):,} new: {listed}" if new else "")
+        sentences.append(f"vocabulary: {len(vocabulary):,} words {origin}")
         examples = encode_captions(train.words, vocabulary, recipe.data.maximum_length)
         if examples.truncated:
-            print(f"{examples.truncated:,} captions cut to {recipe.data.maximum_length} words")
-        return vocabulary, examples
+            sentences.append(
+                f"{examples.truncated:,} captions cut to {recipe.data.maximum_length} words"
+            )
+        for sentence in sentences:
+            print(sentence)
+        return vocabulary, examples, sentences
 
     def _photo_rows(self, captioner: Captioner, engine: Engine) -> tuple[Rows, Rows]:
         """Rows that the encoder reads in every step."""

@@ -1,14 +1,33 @@
-"""Reads a config of either task."""
+"""Reads a config of either task, or makes one for a table of photos."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
+from captioner.data.table import SUFFIXES
 from captioner.errors import UserError
-from captioner.runs.captioning_recipe import CaptioningRecipe, read_mapping
+from captioner.runs.captioning_recipe import CaptioningRecipe, read_mapping, with_changes
+from captioner.runs.starting_weights import with_model_sections
 from captioner.runs.translation_recipe import TASK, TranslationRecipe
 from captioner.schema import from_mapping
+
+FINE_TUNING: dict[str, Any] = {
+    "data": {"format": "table"},
+    "start_from": "default",
+    "minimum_count": 3,
+    "objective": {"doubly_stochastic": 0.0, "label_smoothing": 0.1},
+    "training": {
+        "epochs": 5,
+        "batch_size": 8,
+        "learning_rate": 3e-4,
+        "schedule": "cosine",
+        "patience": 2,
+    },
+}
+"""Adapts a model to a table of photos, as `configs/own_photos.yaml` does."""
 
 
 def read_any_recipe(
@@ -16,12 +35,17 @@ def read_any_recipe(
 ) -> CaptioningRecipe | TranslationRecipe:
     """Read and validate a YAML config of a captioner or, with `task: translate`, a translator.
 
+    path: also a table of photos and captions, which is `FINE_TUNING` on this table.
     changes, errors: as for `captioner.runs.captioning_recipe.read_recipe`.
     """
-    mapping = read_mapping(path, changes)
-    where = f"config {path}"
+    if Path(path).suffix.lower() in SUFFIXES:
+        mapping = deepcopy(FINE_TUNING)
+        mapping["data"]["annotations"] = str(path)
+        mapping, where = with_changes(mapping, changes), f"table {path}"
+    else:
+        mapping, where = read_mapping(path, changes), f"config {path}"
     if not isinstance(mapping, dict) or "task" not in mapping:
-        return from_mapping(CaptioningRecipe, mapping, where)
+        return from_mapping(CaptioningRecipe, with_model_sections(mapping), where)
     if mapping["task"] == TASK:
         return from_mapping(TranslationRecipe, mapping, where)
     raise UserError(

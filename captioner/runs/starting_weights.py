@@ -1,16 +1,21 @@
-"""Initial weights and vocabulary of a run, from a trained model."""
+"""What a run takes from a trained model: sections of its config, vocabulary, initial weights."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from captioner.caption import load_model
+from captioner.caption import ShowAttendTellDecoder, load_model
+from captioner.caption.captioner_folder import read_config
 from captioner.errors import UserError
+from captioner.model_folders import model_folder
+from captioner.schema import to_mapping
 from captioner.text.vocabulary import Vocabulary
 from captioner.weight_files import fill
 
@@ -21,7 +26,7 @@ WORDS = "vocabulary.json"
 class Start:
     """Initial weights and vocabulary.
 
-    vocabulary: becomes the run's, since the weights are by word index. decoder: weights; empty for
+    vocabulary: begins the run's, since the weights are by word index. decoder: weights; empty for
     a resumed run, whose checkpoint has them. encoder: likewise; empty also if the earlier run did
     not train it.
     """
@@ -31,14 +36,18 @@ class Start:
     decoder: dict[str, Tensor]
     encoder: dict[str, Tensor]
 
-    def put_into(self, decoder: nn.Module, encoder: nn.Module, trained: bool) -> None:
+    def put_into(self, decoder: ShowAttendTellDecoder, encoder: nn.Module, trained: bool) -> None:
         """Fill the decoder and, if it is trained, the encoder.
+
+        Words that the decoder has beyond `vocabulary` begin as copies of `<unk>`, which they were,
+        and share its probability with it.
 
         Raises `UserError` for the first tensor that does not fit, and if an encoder that is not
         trained differs from the one that the decoder was trained on.
         """
         if self.decoder:
-            fill(decoder, self.decoder, f"start_from {self.source} does not fit this decoder")
+            tensors = self._with_new_words(decoder)
+            fill(decoder, tensors, f"start_from {self.source} does not fit this decoder")
         if trained and self.encoder:
             fill(encoder, self.encoder, f"start_from {self.source} does not fit this encoder")
         elif self.encoder:
@@ -54,22 +63,56 @@ class Start:
                         f"recipe's: tensor {name!r} differs"
                     )
 
+    def _with_new_words(self, decoder: ShowAttendTellDecoder) -> dict[str, Tensor]:
+        """The decoder's weights with a row for each of its words."""
+        tensors = dict(self.decoder)
+        new = decoder.output.out_features - len(self.vocabulary)
+        if new <= 0 or not set(decoder.word_tensors) <= tensors.keys():
+            return tensors
+        rows = torch.tensor([*range(len(self.vocabulary)), *[Vocabulary.unknown] * new])  # (V,)
+        for name in decoder.word_tensors:
+            tensors[name] = tensors[name][rows]
+        tensors["output.bias"][rows == Vocabulary.unknown] -= math.log(1 + new)
+        return tensors
+
+
+def with_model_sections(mapping: Any) -> Any:
+    """Fill the encoder, decoder, preprocessing and search of a config, given as plain values.
+
+    Fields left out come from the model of `start_from`; without one, or with a checkpoint or
+    another encoder by name, nothing changes. Raises `UserError` if the model's config is invalid.
+    """
+    start = mapping.get("start_from") if isinstance(mapping, dict) else None
+    try:
+        folder = model_folder(start) if isinstance(start, str) else None
+    except UserError:  # A checkpoint, or missing: `read_start` names it.
+        folder = None
+    if folder is None:
+        return mapping
+    model = to_mapping(read_config(folder))
+    sections = {name: model[name] for name in ("encoder", "decoder", "preprocessing", "search")}
+    sections["encoder"]["weights"] = str(folder)
+    encoder = mapping.get("encoder")
+    if isinstance(encoder, dict) and encoder.get("name") not in (None, sections["encoder"]["name"]):
+        del sections["encoder"]
+    given = {name: mapping.get(name, {}) for name in sections}
+    filled = {n: {**sections[n], **own} for n, own in given.items() if isinstance(own, dict)}
+    return {**mapping, **filled}
+
 
 def read_start(path: Path) -> Start:
-    """Read a model folder, or a run's checkpoint with the vocabulary beside it.
+    """Read a packaged model, a folder of a model or a run, or a checkpoint beside its vocabulary.
 
     Raises `UserError` for anything else.
     """
-    if path.is_dir():
-        captioner = load_model(path)
+    if not path.is_file():
+        captioner = load_model(model_folder(path))
         return Start(
             path,
             captioner.vocabulary,
             dict(captioner.decoder.state_dict()),
             dict(captioner.encoder.state_dict()),
         )
-    if not path.exists():
-        raise UserError(f"start_from {path} does not exist")
     try:
         with safe_open(path, "pt") as file:
             names = [name for name in file.keys() if name.startswith("model.")]  # noqa: SIM118

@@ -27,6 +27,8 @@ class PreparedRun:
     score: all texts -> scores, and their record beside the model (empty: the scores).
     save: writes the model to a folder. write_texts: writes the texts to the run's folder.
     show: the first items with their texts, for TensorBoard.
+    data: sentences about training and validation data and the vocabulary, for the model card.
+    starts_trained: whether the model was trained before this run, so that it is validated first.
     """
 
     loss: nn.Module
@@ -37,6 +39,8 @@ class PreparedRun:
     save: Callable[[Path], None]
     write_texts: Callable[[Path, list[str]], None]
     show: Callable[[list[str]], list[ShownExample]]
+    data: list[str]
+    starts_trained: bool = False
     parameter_groups: list[dict[str, object]] | None = None
 
 

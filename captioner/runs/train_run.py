@@ -10,6 +10,7 @@ import torch
 from captioner.model_folders import MODEL
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.captioning_task import CaptioningTask
+from captioner.runs.model_card import validations_of, write_card
 from captioner.runs.run_folder import check_run, locked_run_folder, run_engine
 from captioner.runs.task import Recipe, Task
 from captioner.runs.translation_task import TranslationTask
@@ -26,8 +27,8 @@ def train_run(
     """Train by a recipe; returns the folder of the best model.
 
     folder: receives `config.json`, the vocabulary, `environment.json` (versions), the checkpoint,
-        the log, and `model/` with the best model so far and its scores; also a captioner's
-        `features/` and `results.json`, or a translator's `translations.txt`.
+        the log, and `model/` with the best model so far, its scores and, at the end, its card;
+        also a captioner's `features/` and `results.json`, or a translator's `translations.txt`.
     resume: continue from the folder's checkpoint; only fields in `CHANGEABLE` may differ. Without
         it, a folder with a checkpoint is refused.
     device: under `torchrun`, the type of device; each process takes its own.
@@ -46,7 +47,7 @@ def train_run(
             prepared = task.prepare(folder, engine, resumed)
             engine.gather(None)  # waits until every process is ready
         validator = Validator(prepared, folder, engine)
-        train(
+        position = train(
             prepared.loss,
             prepared.batches,
             recipe.training,
@@ -57,13 +58,30 @@ def train_run(
                 validator.keep,
                 validator.show,
                 validator.save,
+                prepared.starts_trained,
             ),
             resume,
             prepared.parameter_groups,
             engine,
         )
-        print(f"the best model is in {folder / MODEL}")
+        with engine.fail_together():
+            if engine.is_main:
+                _report(recipe, folder, position.epoch, prepared.data)
     return folder / MODEL
+
+
+def _report(recipe: Recipe, folder: Path, epochs: int, data: list[str]) -> None:
+    """Write the best model's card; print which epoch it is of and whether the run stopped early."""
+    write_card(recipe, folder, data)
+    score, settings = recipe.validation.score, recipe.training
+    _, best, _ = validations_of(folder, score)
+    if epochs < settings.epochs:
+        print(
+            f"stopped early, after epoch {epochs} of {settings.epochs}: {settings.patience} "
+            f"validations without a better {score}"
+        )
+    epoch = f"epoch {best['epoch']}" if best["epoch"] else "the start, which no epoch surpassed"
+    print(f"the best model, of {epoch} ({score} {best[score]:.4f}), is in {folder / MODEL}")
 
 
 def task_of(recipe: Recipe) -> Task:

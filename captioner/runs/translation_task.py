@@ -60,11 +60,14 @@ class TranslationTask:
         maximum_length, capitals = recipe.data.maximum_length, recipe.text.capitals
         validated = self.texts["validation"].pairs[: recipe.validation.sentences or None]
         encoded = encode_pairs(pairs, source, target, maximum_length)
+        sentences = []
         for name, text in self.texts.items():
-            print(f"{name}: {len(text.pairs):,} pairs of sentences")
+            sentences.append(f"{name}: {len(text.pairs):,} pairs of sentences")
             if len(text.problems):
-                print(text.problems.summary())
-        print(f"vocabulary: {len(source):,} source and {len(target):,} target tokens")
+                sentences.append(text.problems.summary())
+        sentences.append(f"vocabulary: {len(source):,} source and {len(target):,} target tokens")
+        for sentence in sentences:
+            print(sentence)
         if encoded.truncated:
             print(f"training: {encoded.report(maximum_length)}")
         read = (replace(each, source=as_sentence(each.source, capitals).text) for each in validated)
@@ -93,6 +96,7 @@ class TranslationTask:
             save=partial(save_translator, translator),
             write_texts=_write_translations,
             show=partial(_show, validated),
+            data=sentences,
         )
 
 

@@ -68,6 +68,13 @@ class Vocabulary:
         ]
         return cls(sorted(kept, key=lambda word: (-counts[word], word)))
 
+    def extended(
+        self, tokenised_captions: Iterable[Sequence[str]], minimum_count: int = 5
+    ) -> Vocabulary:
+        """These words, then those of `build` that are missing here."""
+        built = Vocabulary.build(tokenised_captions, minimum_count)
+        return Vocabulary([*self._index, *(word for word in built._index if word not in self)])
+
     @property
     def words(self) -> tuple[str, ...]:
         """The V words by index, including the special ones."""

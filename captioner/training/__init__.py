@@ -7,10 +7,11 @@ from captioner.training.engine import Engine
 from captioner.training.interruption import Interrupted
 from captioner.training.memory_limit import check_memory
 from captioner.training.tensorboard import ShownExample, summary_writer
-from captioner.training.training_loop import CHECKPOINT, Trainable, Validation, train
+from captioner.training.training_loop import CHECKPOINT, LOG, Trainable, Validation, train
 
 __all__ = [
     "CHECKPOINT",
+    "LOG",
     "Batches",
     "Engine",
     "Interrupted",

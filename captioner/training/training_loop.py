@@ -62,6 +62,8 @@ class Validation:
     examples: the model's outputs for a few examples, for TensorBoard; process 0 calls it after
         `run`.
     save: saves the model to a folder, for `training.keep_last`; process 0 calls it.
+    before: whether to validate before the first step too, as epoch 0; a model that was trained
+        before is kept until an epoch surpasses it.
     """
 
     run: Callable[[], dict[str, float]]
@@ -69,6 +71,7 @@ class Validation:
     save_best: Callable[[dict[str, float]], None]
     examples: Callable[[], Sequence[ShownExample]] | None = None
     save: Callable[[Path], None] | None = None
+    before: bool = False
 
 
 def train(
@@ -106,6 +109,8 @@ def train(
     run = _Run(model, data, config, folder, validation, resume, groups, engine)
     interruption = Interruption(exit_on_second=engine.size == 1)
     with engine.abort_together(), interruption, run.reporting():
+        if validation is not None and validation.before and not run.position.scores:
+            run.validate_start(validation)
         while run.position.epoch < config.epochs and not run.is_finished:
             run.epoch(interruption)
     return run.position
@@ -187,6 +192,10 @@ class _Run:
         """Whether early stopping ended the run."""
         return 0 < self.config.patience <= validations_since_best(self.position.scores)
 
+    def validate_start(self, validation: Validation) -> None:
+        """Validate the model before training, and log it as epoch 0."""
+        self._finish_epoch({"epoch": 0, "step": 0, **self._validate(validation)})
+
     def epoch(self, interruption: Interruption) -> None:
         """Train the rest of the epoch, validate, log and save."""
         config, position = self.config, self.position
@@ -240,6 +249,10 @@ class _Run:
         }
         if self.validation is not None and is_due:
             record.update(self._validate(self.validation))
+        self._finish_epoch(record)
+
+    def _finish_epoch(self, record: dict[str, Any]) -> None:
+        """Log an epoch and save a checkpoint."""
         with self.engine.fail_together():
             if self.log is not None:
                 self.log.write(record)
@@ -361,7 +374,7 @@ class _Run:
                     self.board.show(validation.examples(), position.step)
         if engine.is_main:
             print(
-                f"epoch {position.epoch}: "
+                (f"epoch {position.epoch}: " if position.epoch else "before training: ")
                 + ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
                 + (" (best)" if best else ""),
                 flush=True,

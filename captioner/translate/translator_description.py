@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from captioner.model_folders import WEIGHTS, complete_folder
+from captioner.model_folders import WEIGHTS, complete_folder, gist
 from captioner.schema import to_mapping
 from captioner.translate.translator import Translator
 from captioner.weight_files import checked_by
@@ -17,7 +17,7 @@ _CAPITALS = {
 
 
 def describe_translator(translator: Translator, folder: Path) -> str:
-    """Return sizes, vocabularies, configuration, search and card of the model in `folder`."""
+    """Sizes, vocabularies, configuration, search and card's gist of the model in `folder`."""
     count = sum(parameter.numel() for parameter in translator.model.parameters())
     joint = ", joint" if translator.source is translator.target else ""
     weights = complete_folder(folder) / WEIGHTS
@@ -36,5 +36,5 @@ def describe_translator(translator: Translator, folder: Path) -> str:
     lines += ["", "search"]
     lines += [f"  {field}: {value}" for field, value in to_mapping(translator.search).items()]
     if translator.card:
-        lines += ["", translator.card.rstrip()]
+        lines += ["", gist(translator.card, folder)]
     return "\n".join(lines)

@@ -186,7 +186,7 @@ def test_start_from_is_for_captioners(tmp_path: Path, capsys: pytest.CaptureFixt
     path = tmp_path / "tiny.yaml"
     path.write_text(yaml.safe_dump(mapping()))
     assert main(["train", str(path), "--out", str(tmp_path / "x"), "--start-from", "y"]) == 2
-    assert "--start-from has no meaning for a translator" in capsys.readouterr().err
+    assert "unknown field 'start_from'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,12 @@ def test_minimum_count_keeps_words_that_occur_so_often() -> None:
         Vocabulary.build(CAPTIONS, minimum_count=0)
 
 
+def test_new_words_follow_those_that_were_there() -> None:
+    vocabulary = Vocabulary(["dog", "cow"]).extended([*CAPTIONS, ["<end>", "<end>"]], 2)
+    assert vocabulary.words[4:] == ("dog", "cow", "a", "b")
+    assert vocabulary.extended(CAPTIONS, 3) == vocabulary
+
+
 def test_special_indices() -> None:
     vocabulary = Vocabulary(["a"])
     indices = (vocabulary.pad, vocabulary.start, vocabulary.end, vocabulary.unknown)

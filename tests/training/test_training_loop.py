@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -505,6 +506,25 @@ def test_validation_every_so_many_epochs_and_after_the_last(tmp_path: Path) -> N
     judged(tmp_path, [1, 2, 3], epochs=5, validate_every=2)
     scores = [record.get("score") for record in log_of(tmp_path)]
     assert scores == [None, 1, None, 2, 3]
+
+
+def test_a_model_that_was_trained_before_is_validated_first(tmp_path: Path) -> None:
+    def trained(folder: Path, epochs: int, scores: list[float]) -> Judge:
+        torch.manual_seed(0)
+        model = Model()
+        judge = Judge(model, scores)
+        validation = replace(judge.validation(), before=True)
+        train(model, Data(), config(epochs=epochs), folder, validation, resume=True)
+        return judge
+
+    whole, split = tmp_path / "whole", tmp_path / "split"
+    judge = trained(whole, 3, [5, 2, 3, 6])
+    assert [kept["score"] for kept in judge.kept] == [5, 6]
+    log = [(record["epoch"], record["step"], record["score"]) for record in log_of(whole)]
+    assert log == [(0, 0, 5), (1, STEPS, 2), (2, 2 * STEPS, 3), (3, 3 * STEPS, 6)]
+    trained(split, 1, [5, 2])
+    trained(split, 3, [3, 6])
+    assert_same_run(split, whole)
 
 
 def rates(folder: Path) -> list[float]:

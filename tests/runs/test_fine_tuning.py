@@ -1,0 +1,150 @@
+"""A model goes on with a table of one's own: one command, its words, its card."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from samples import save_photo
+from torch.nn import functional
+
+import captioner
+from captioner.caption import Captioner, ShowAttendTellDecoder, load_model, save_model
+from captioner.cli.main import main
+from captioner.model_folders import model_folder
+from captioner.runs.read_recipe import read_any_recipe
+from captioner.runs.starting_weights import read_start, with_model_sections
+from captioner.schema import to_mapping
+from captioner.text.vocabulary import Vocabulary
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def run(tmp_path: Path, tiny_captioner: Captioner) -> Path:
+    """A run folder, of which only the model is needed."""
+    save_model(tiny_captioner, tmp_path / "run" / "model")
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Ten photos, whose captions have a word that no model has."""
+    rows = ["Photo;Comment"]
+    for number in range(10):
+        save_photo(tmp_path / "photos" / f"{number}.png", seed=number)
+        rows.append(f"photos/{number}.png;Bello on the red {('dog', 'man')[number % 2]}")
+    path = tmp_path / "mine.csv"
+    path.write_text("\n".join(rows), encoding="utf-8")
+    return path
+
+
+def test_the_published_config_is_what_a_table_gets() -> None:
+    published = read_any_recipe(ROOT / "configs/own_photos.yaml")
+    assert read_any_recipe("photos.csv") == published
+    model = load_model(model_folder())
+    own = to_mapping(published)
+    assert own["decoder"] == to_mapping(model.decoder.config)
+    assert own["preprocessing"] == to_mapping(model.preprocessing)
+    assert own["search"] == to_mapping(model.search)
+    assert to_mapping(model.encoder.config).items() <= own["encoder"].items()
+
+
+def test_what_a_config_leaves_out_comes_from_the_model(run: Path) -> None:
+    model = to_mapping(load_model(run / "model").decoder.config)
+    given = {"start_from": str(run), "decoder": {"dropout": 0.1}, "training": {"epochs": 1}}
+    filled = with_model_sections(given)
+    assert filled["decoder"] == {**model, "dropout": 0.1}
+    assert filled["encoder"]["weights"] == str(run / "model")
+    assert filled["training"] == {"epochs": 1}
+    other = {**given, "encoder": {"name": "vgg19", "train": True}}
+    assert with_model_sections(other)["encoder"] == other["encoder"]
+    for start in ("nowhere", None):
+        without = {**given, "start_from": start}
+        assert with_model_sections(without) == without
+
+
+def test_new_words_share_the_probability_of_the_unknown_one(run: Path) -> None:
+    start = read_start(run)
+    old = load_model(run / "model").decoder.eval()
+    words = start.vocabulary.extended([["bello", "otto", "bello"]], 1)
+    assert words.words == (*start.vocabulary.words, "bello", "otto")
+    decoder = ShowAttendTellDecoder(old.config, len(words)).eval()
+    start.put_into(decoder, load_model(run / "model").encoder, False)
+    known = len(start.vocabulary)
+    for name in decoder.word_tensors:
+        ours, theirs = decoder.state_dict()[name], old.state_dict()[name]
+        rows = [row for row in range(known) if row != Vocabulary.unknown]
+        assert torch.equal(ours[rows], theirs[rows])
+    photos = torch.randn(2, 9, old.config.memory_size, generator=torch.Generator().manual_seed(0))
+    said = torch.tensor([[[1, 4, 5]], [[1, 6, 3]]])
+    with torch.no_grad():
+        before, after = (
+            functional.softmax(model(model.remember(photos), said).logits, dim=-1)
+            for model in (old, decoder)
+        )
+    shared = after[..., [Vocabulary.unknown, known, known + 1]]
+    torch.testing.assert_close(shared.sum(dim=-1), before[..., Vocabulary.unknown])
+    torch.testing.assert_close(shared[..., 1], shared[..., 2])
+    torch.testing.assert_close(after[..., 4:known], before[..., 4:known])
+
+
+def test_one_command_fine_tunes_a_model_on_a_table(
+    run: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    changes = ["training.learning_rate=0.03", "training.epochs=60", "training.patience=9"]
+    changes += ["training.batch_size=2", "validation.score=ROUGE-L"]
+    arguments = ["train", str(table), "--start-from", str(run), "--out", str(out)]
+    arguments += ["--device", "cpu", *(part for each in changes for part in ("--set", each))]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert "has no splits: 2 of its 10 photos, drawn with seed 0" in printed
+    assert f"words of {run} and 1 new: bello" in printed
+    assert printed.index("before training: ") < printed.index("epoch 1: ")
+    assert "stopped early, after epoch" in printed
+    log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    best = max(log, key=lambda record: record["ROUGE-L"])
+    assert 0 < best["epoch"] < len(log) - 1
+    assert f"the best model, of epoch {best['epoch']} (ROUGE-L {best['ROUGE-L']:.4f})" in printed
+
+    model = captioner.load(out)
+    captions = model.caption([str(tmp_path / "photos" / f"{n}.png") for n in range(10)])
+    assert sum("bello" in caption.text for caption in captions) > 5
+    start = load_model(run / "model")
+    assert model.vocabulary.words[: len(start.vocabulary)] == start.vocabulary.words
+    assert model.preprocessing == start.preprocessing
+    assert model.search == start.search
+
+    assert f"started from {run}" in model.card
+    assert "training: 8 photos, 8 captions" in model.card
+    assert f"ROUGE-L {best['ROUGE-L']:.3f} in validation, after {best['epoch']} of" in model.card
+    assert f"{log[0]['ROUGE-L']:.3f} before training" in model.card
+    assert "- `training.learning_rate`: 0.03" in model.card
+    assert "training.batch_size`: 2" in model.card
+    assert main(["info", str(out)]) == 0
+    described = capsys.readouterr().out
+    assert "training: 8 photos" in described
+    assert "training.learning_rate" not in described
+    assert described.rstrip().endswith(f"(the whole card: {out / 'model' / 'README.md'})")
+
+
+def test_a_start_that_no_epoch_surpasses_is_kept(
+    run: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["train", str(table), "--start-from", str(run), "--out", str(tmp_path / "out")]
+    arguments += ["--set", "training.learning_rate=1e-30", "--set", "training.patience=1"]
+    arguments += ["--set", "validation.score=ROUGE-L"]
+    assert main([*arguments, "--device", "cpu"]) == 0
+    assert "of the start, which no epoch surpassed" in capsys.readouterr().out
+    start, kept = (load_model(folder).decoder for folder in (run / "model", tmp_path / "out/model"))
+    torch.testing.assert_close(kept.lstm.weight_ih, start.lstm.weight_ih, rtol=1e-3, atol=1e-6)
+
+
+def test_another_encoder_has_no_meaning_for_a_table(
+    table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", str(table), "--encoder", "vgg16"]) == 2
+    assert "--encoder has no meaning for a table" in capsys.readouterr().err
