@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -118,8 +119,9 @@ def read_card(folder: Path) -> str:
 
 
 def gist(card: str, folder: Path) -> str:
-    """A model card up to its first section, and where the rest is."""
-    start, section, _ = card.partition("\n## ")
+    """A model card up to its first section, without the fields for hubs, and where the rest is."""
+    text = re.sub(r"\A---\n.*?\n---\n", "", card, flags=re.DOTALL).lstrip()
+    start, section, _ = text.partition("\n## ")
     rest = f"\n\n(the whole card: {folder / CARD})" if section else ""
     return start.rstrip() + rest
 

@@ -10,8 +10,7 @@ from captioner.cli.shared_options import Commands, add_device, add_parser, refus
 
 DESCRIPTION = """\
 Trains the captioner of a config or, with `task: translate`, the translator. docs/configuration.md
-documents every field. A table of photos and captions (.csv, .tsv or .jsonl) adapts a model to them,
-by default the packaged one.
+documents every field. A table of photos and captions adapts a model to them.
 
   captioner train mine.csv --start-from default --out runs/mine
   captioner train configs/shapes_soft.yaml --out runs/shapes
@@ -35,7 +34,7 @@ def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
     parser = add_parser(commands, "train", "train a captioner or a translator", DESCRIPTION)
     parser.add_argument(
-        "config", metavar="CONFIG", help="a YAML file, or a table of photos and captions"
+        "config", metavar="CONFIG", help="a YAML file; or a .csv, .tsv or .jsonl table"
     )
     parser.add_argument(
         "--out", metavar="FOLDER", help="the run's folder (default: runs/ and the config's name)"
@@ -44,8 +43,7 @@ def add_command(commands: Commands) -> None:
     parser.add_argument(
         "--start-from",
         metavar="MODEL",
-        help="a packaged model, the folder of a model or a run, or a checkpoint: initial weights "
-        "and vocabulary; sizes, encoder and preprocessing too, where the config leaves them out",
+        help="a packaged model, a folder or a checkpoint: initial weights, words, sizes",
     )
     parser.add_argument(
         "--encoder",

@@ -37,7 +37,9 @@ def write_card(recipe: Recipe, folder: Path, data: Sequence[str]) -> None:
     score = recipe.validation.score
     first, best, last = validations_of(folder, score)
     start = recipe.start_from if isinstance(recipe, CaptioningRecipe) else None
-    kind = "captioner" if isinstance(recipe, CaptioningRecipe) else "translator"
+    kind, tag = "translator", "translation"
+    if isinstance(recipe, CaptioningRecipe):
+        kind, tag = "captioner", "image-to-text"
     summary = (
         f"{score} {best[score]:.3f} in validation, after {best['epoch']} of {last['epoch']} epochs"
     )
@@ -48,6 +50,7 @@ def write_card(recipe: Recipe, folder: Path, data: Sequence[str]) -> None:
     scores = [name for name, value in best.items() if _is_score(name) and isinstance(value, float)]
     version = sys.modules[__name__.partition(".")[0]].__version__
     lines = [
+        *("---", "library_name: captioner", f"pipeline_tag: {tag}", "---", ""),
         f"# A {kind}" + (f", started from {start}" if start is not None else ""),
         "",
         f"{summary}.",

@@ -28,8 +28,10 @@ def test_a_model_is_described_with_its_sizes_and_card(tiny_model: Path) -> None:
 
 
 def test_of_a_long_card_the_start_is_shown(tiny_model: Path) -> None:
-    (tiny_model / "README.md").write_text("# A model\n\nIt sees.\n\n## Data\n\nMany photos.\n")
+    card = "---\nlicense: mit\n---\n\n# A model\n\nIt sees.\n\n## Data\n\nMany photos.\n"
+    (tiny_model / "README.md").write_text(card)
     described = describe(load_model(tiny_model), tiny_model)
+    assert "license" not in described
     assert described.endswith(
         f"\n\n# A model\n\nIt sees.\n\n(the whole card: {tiny_model / 'README.md'})"
     )

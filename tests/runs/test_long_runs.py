@@ -328,7 +328,7 @@ def test_hard_attention_starts_from_soft_and_is_resumed_without_it(
             "does not fit this decoder: tensor .* (missing|belong)",
         ),
         ({"training": {"seed": 3}}, "was trained on another encoder than this recipe's: tensor"),
-        ({"start_from": "nowhere"}, "start_from nowhere does not exist"),
+        ({"start_from": "nowhere"}, "model 'nowhere' is neither a folder nor one of the"),
     ],
 )
 def test_a_start_that_does_not_fit(
