@@ -1,0 +1,132 @@
+"""Captioners on a GPU: they agree with the CPU, train and decode."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from gpu_samples import DEVICE, exact_products, losses_of_ten_steps, needs_gpu, precisions
+from torch import nn
+
+from captioner.caption import (
+    CaptioningBatch,
+    CaptioningLoss,
+    DecoderConfig,
+    HardAttentionLoss,
+    ObjectiveConfig,
+    SelfCriticalConfig,
+    SelfCriticalLoss,
+    ShowAttendTellDecoder,
+)
+from captioner.decoding import BeamSearch, Constraints, Sampling, decode
+from captioner.runs.feature_extraction import encode
+from captioner.vision.vgg import VGGConfig, VGGEncoder
+
+pytestmark = needs_gpu
+
+WORDS = 50
+
+
+def make_decoder(selection: str = "soft", dropout: float = 0.0) -> ShowAttendTellDecoder:
+    torch.manual_seed(0)
+    sizes = {"embedding_size": 32, "hidden_size": 48, "attention_size": 32, "memory_size": 24}
+    decoder = ShowAttendTellDecoder(
+        DecoderConfig(selection=selection, dropout=dropout, **sizes),  # type: ignore[arg-type]
+        WORDS,
+    )
+    with torch.no_grad():
+        for parameter in decoder.parameters():
+            parameter.mul_(2.0)
+    return decoder
+
+
+def make_batch() -> CaptioningBatch:
+    generator = torch.Generator().manual_seed(1)
+    source = torch.randn(6, 16, 24, generator=generator)
+    tokens = torch.randint(4, WORDS, (6, 8), generator=generator)
+    mask = torch.arange(8) < torch.tensor([8, 7, 5, 5, 3, 1]).unsqueeze(1)
+    return CaptioningBatch(source, tokens, tokens.roll(-1, 1), mask, rows=torch.arange(6))
+
+
+def test_the_loss_and_its_gradient_are_those_of_the_cpu() -> None:
+    here = CaptioningLoss(make_decoder(), ObjectiveConfig(map_divergence=0.1))
+    there = copy.deepcopy(here).to(DEVICE)
+    with exact_products():
+        for loss, device in ((here, "cpu"), (there, DEVICE)):
+            torch.autograd.backward(loss.loss(make_batch().to(device))["loss"])
+    for one, other in zip(here.parameters(), there.parameters(), strict=True):
+        torch.testing.assert_close(other.grad.cpu(), one.grad, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("selection", ["soft", "hard"])
+def test_teacher_forcing_is_that_of_the_cpu(selection: str) -> None:
+    decoder, batch = make_decoder(selection), make_batch()
+    found = []
+    for device in (torch.device("cpu"), DEVICE):
+        model, on_device = copy.deepcopy(decoder).to(device), batch.to(device)
+        memory = model.remember(on_device.source)
+        with exact_products():  # A generator of the CPU draws the same positions.
+            found.append(model(memory, on_device.inputs.unsqueeze(1), torch.Generator()))
+    here, there = found
+    torch.testing.assert_close(there.logits.cpu(), here.logits, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(there.weights.cpu(), here.weights, rtol=1e-3, atol=1e-4)
+
+
+def test_a_search_finds_the_captions_of_the_cpu() -> None:
+    decoder, batch = make_decoder().eval(), make_batch()
+    found = []
+    for device in (torch.device("cpu"), DEVICE):
+        model = copy.deepcopy(decoder).to(device)
+        with exact_products():
+            memory = model.remember(batch.source.to(device))
+            options = Constraints(maximum_length=9)
+            found.append(decode(model, memory, start=1, end=2, constraints=options))
+    for here, there in zip(*found, strict=True):
+        assert there[0].tokens == here[0].tokens
+        assert there[0].score == pytest.approx(here[0].score, abs=1e-3)
+        torch.testing.assert_close(there[0].attention, here[0].attention, rtol=1e-3, atol=1e-4)
+
+
+def losses() -> dict[str, nn.Module]:
+    critical = ObjectiveConfig(self_critical=SelfCriticalConfig(samples=3, maximum_length=8))
+    return {
+        "soft": CaptioningLoss(make_decoder(dropout=0.1), ObjectiveConfig()),
+        "hard": HardAttentionLoss(
+            make_decoder("hard"), ObjectiveConfig(doubly_stochastic=0.0, draws=2)
+        ),
+        "self-critical": SelfCriticalLoss(make_decoder(), critical, _length_reward),
+    }
+
+
+def _length_reward(rows: Any, captions: Any) -> torch.Tensor:
+    return torch.tensor([[float(len(each)) for each in photo] for photo in captions])
+
+
+@precisions
+@pytest.mark.parametrize("name", ["soft", "hard", "self-critical"])
+def test_ten_steps_of_training_and_a_search(name: str, precision: str) -> None:
+    loss = losses()[name].to(DEVICE)
+    first, last = losses_of_ten_steps(loss, make_batch(), precision)
+    if name != "self-critical":  # The value of its loss means nothing.
+        assert last < first
+    decoder = loss.decoder.eval()
+    assert isinstance(decoder, ShowAttendTellDecoder)
+    memory = decoder.remember(make_batch().source.to(DEVICE))
+    generator = torch.Generator(DEVICE).manual_seed(0)
+    for strategy in (BeamSearch(5), Sampling(generator, 3), Sampling(torch.Generator(), 3)):
+        ranked = decode(decoder, memory, start=1, end=2, strategy=strategy)
+        assert [len(each) for each in ranked] == [strategy.width] * 6
+
+
+def test_annotation_vectors_are_those_of_the_cpu() -> None:
+    torch.manual_seed(0)
+    encoder = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.25)).eval()
+    photos = torch.randn(3, 3, 64, 64)
+    expected = encode(encoder, photos)
+    encoder = encoder.to(DEVICE, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    with exact_products():
+        torch.testing.assert_close(encode(encoder, photos).cpu(), expected, rtol=1e-3, atol=1e-3)
+    narrow = encode(encoder, photos, "bfloat16").float().cpu()
+    assert (narrow - expected).norm() < 0.05 * expected.norm()

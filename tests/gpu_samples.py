@@ -1,0 +1,50 @@
+"""What the tests that need a GPU share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from captioner.training import Engine, Part, Step, TrainingConfig
+from captioner.training.optimizers import make_optimizer
+from captioner.training.step import Stepper
+
+DEVICE = torch.device("cuda")
+
+needs_gpu = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
+]
+
+precisions = pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+
+
+@contextmanager
+def exact_products() -> Iterator[None]:
+    """Within it, a GPU multiplies in float32, without TF32."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.backends.cudnn.flags(allow_tf32=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def losses_of_ten_steps(loss: nn.Module, batch: Any, precision: str) -> tuple[float, float]:
+    """Train on one batch as a run does: the loss of the first step and of the last."""
+    config = TrainingConfig(learning_rate=0.01, precision=precision)  # type: ignore[arg-type]
+    optimizer = make_optimizer(loss, config, None)
+    stepper = Stepper(loss, optimizer, config, Engine(DEVICE), Path("absent"))
+    losses = []
+    for number in range(10):
+        stepper.make(Step([Part(batch, 1)], 1), number, 0)
+        losses.append(stepper.sums()["loss"])
+    stepper.check(0)
+    return losses[0], losses[-1] - losses[-2]
