@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from typing import Any
+from urllib.parse import urlsplit
 
 from captioner.cli.shared_options import Commands, add_device, add_parser, add_precision
 from captioner.errors import UserError
@@ -83,6 +84,12 @@ def add_command(commands: Commands) -> None:
         metavar="NAME",
         help="accept requests to this host name as well; repeatable",
     )
+    net.add_argument(
+        "--public-url",
+        metavar="URL",
+        help="of the page behind a proxy, such as https://example.org/captions/",
+    )
+    net.add_argument("--access-log", action="store_true", help="print a line for each request")
     net.add_argument("--open", action="store_true", help="open the page in a browser")
     limits = parser.add_argument_group("limits")
     for option, (name, unit, value) in _LIMITS.items():
@@ -115,6 +122,9 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner import __version__, load, load_translator
 
     limits = Limits(**_limits(arguments))
+    public = urlsplit(arguments.public_url or "http://localhost")
+    if public.scheme not in ("http", "https") or not public.hostname:
+        raise UserError(f"--public-url {arguments.public_url} is not the address of a page")
     listener = listen(arguments.host, arguments.port)
     try:
         model = load(arguments.model, arguments.device, arguments.precision)
@@ -122,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
         translator = None if name is None else load_translator(name, arguments.device)
         service = Service(model, translator, limits, arguments.batch_size)
         own = socket.gethostname()
-        names = (arguments.host, own, f"{own}.local", *arguments.allow_host)
+        names = (arguments.host, own, f"{own}.local", public.hostname, *arguments.allow_host)
 
         def on_start() -> None:
             print(f"captioner: {listener.address} is open; Ctrl-C ends it", flush=True)
@@ -131,8 +141,8 @@ def run(arguments: argparse.Namespace) -> int:
 
                 webbrowser.open(listener.here)
 
-        app = make_app(service, names, __version__, on_start)
-        serve(app, listener, limits)
+        app = make_app(service, names, __version__, on_start, arguments.public_url)
+        serve(app, listener, limits, arguments.access_log)
     finally:
         listener.socket.close()
     print("captioner: ended", flush=True)

@@ -143,7 +143,9 @@ when it wrote that word. A click pins the word, <kbd>Esc</kbd> releases it. Hatc
 the model.</p>
 <div class="strength"><label for="strength">Strength</label>
 <input id="strength" type="range" min="0" max="100" value="{percent}" autocomplete="off">
-<output id="strength-shown" for="strength">{percent} %</output></div>
+<output id="strength-shown" for="strength">{percent} %</output>
+<input id="search" type="search" placeholder="Search captions" aria-label="Search captions"
+{"hidden" if len(items) == 1 else ""}></div>
 <noscript><p>Without its script this page shows the photos and captions, but no maps.</p></noscript>
 </header>
 <main>
@@ -200,16 +202,12 @@ def _article(item: PageItem, position: int) -> str:
 
 
 def _caption(words: Sequence[str], doubt: str) -> str:
-    buttons = "\n".join(
-        f'<button class="word" type="button" aria-pressed="false">{escaped(word) or "?"}</button>'
-        for word in words
-    )
+    spans = " ".join(f'<span class="word">{escaped(word) or "?"}</span>' for word in words)
     note = f'<span class="doubt">{escaped(doubt)}</span>' if doubt else ""
     return f"""<li class="caption">
-<div class="words" dir="auto">
-{buttons}
-</div>
-<div class="below"><button class="play" type="button">Play</button>{note}</div>
+<p class="words" dir="auto">{spans}</p>
+<div class="below"><button class="play" type="button">Play</button>
+<button class="copy" type="button">Copy</button>{note}</div>
 </li>
 """
 

@@ -34,10 +34,11 @@ def make_app(
     names: Iterable[str] = (),
     version: str = "unknown",
     on_start: Callable[[], None] = lambda: None,
+    public_url: str | None = None,
 ) -> ASGIApp:
     """The application over a service, which it closes when it ends.
 
-    names: of this server; see `SiteGuard`.
+    names, public_url: of this server; see `SiteGuard`.
     version: of the package.
     """
 
@@ -57,9 +58,10 @@ def make_app(
         openapi_url="/api/openapi.json",
         docs_url=None,  # Loads scripts from elsewhere.
         redoc_url=None,
+        servers=[{"url": public_url}] if public_url else None,
         lifespan=lifespan,
         middleware=[
-            Middleware(SiteGuard, names=tuple(names)),
+            Middleware(SiteGuard, names=tuple(names), public_url=public_url),
             Middleware(AdmissionMiddleware, admission=service.admission),
         ],
         exception_handlers={

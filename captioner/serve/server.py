@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import socket
 import warnings
 from collections.abc import Iterable
@@ -61,31 +62,37 @@ def listen(host: str, port: int) -> Listener:
     return Listener(opened, _page(outside, port), _page(inside, port))
 
 
-def configuration(app: ASGIApp, limits: Limits) -> uvicorn.Config:
+def configuration(app: ASGIApp, limits: Limits, access_log: bool = False) -> uvicorn.Config:
     """Settings of the server; at its end, open requests have `limits.seconds`."""
+    if access_log:
+        lines = logging.StreamHandler()
+        lines.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        log = logging.getLogger("uvicorn.access")
+        log.handlers, log.propagate = [lines], False
+        log.setLevel(logging.INFO)
     return uvicorn.Config(
         app,
         http=limited_protocol(limits),
         ws="none",
         lifespan="on",
         log_config=None,
-        access_log=False,
+        access_log=access_log,
         server_header=False,
         backlog=2048,
         timeout_graceful_shutdown=max(1, round(limits.seconds)),
     )
 
 
-def serve(app: ASGIApp, listener: Listener, limits: Limits) -> None:
+def serve(app: ASGIApp, listener: Listener, limits: Limits, access_log: bool = False) -> None:
     """Answer requests until Ctrl-C or SIGTERM, then the open ones.
 
-    A second Ctrl-C ends it immediately.
+    A second Ctrl-C ends it immediately. access_log: a line on standard error for each request.
     """
     # The answer itself says that a sentence was too long.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning, module=r"captioner\.serve\.")
         try:
-            uvicorn.Server(configuration(app, limits)).run(sockets=[listener.socket])
+            uvicorn.Server(configuration(app, limits, access_log)).run(sockets=[listener.socket])
         except KeyboardInterrupt:  # The signal, raised again at the end.
             pass
         finally:

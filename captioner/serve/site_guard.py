@@ -21,10 +21,14 @@ class SiteGuard:
     """Refuses foreign host names everywhere, and other web sites under /api/.
 
     names: of this server, besides `localhost` and numeric addresses.
+    public_url: of the page behind a proxy that rewrites the host name.
     """
 
-    def __init__(self, app: ASGIApp, names: Iterable[str] = ()) -> None:
+    def __init__(
+        self, app: ASGIApp, names: Iterable[str] = (), public_url: str | None = None
+    ) -> None:
         self._app = app
+        self._public = urlsplit(public_url or "").netloc.lower()
         self._names = {"localhost", *(name.lower().rstrip(".") for name in names)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -36,7 +40,7 @@ class SiteGuard:
                 app = _refusal(
                     "this server does not answer to that host name; --allow-host adds one"
                 )
-            elif scope["path"].startswith("/api/") and _is_of_other_site(headers):
+            elif scope["path"].startswith("/api/") and self._is_of_other_site(headers):
                 app = _refusal("other sites may not use this server")
         await app(scope, receive, send)
 
@@ -55,11 +59,11 @@ class SiteGuard:
             return False
         return True
 
-
-def _is_of_other_site(headers: Headers) -> bool:
-    origins, host = headers.getlist("origin"), headers.get("host", "").lower()
-    is_own = [origin.lower().partition("://")[2] == host for origin in origins] in ([], [True])
-    return not is_own or headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+    def _is_of_other_site(self, headers: Headers) -> bool:
+        own = {headers.get("host", "").lower(), self._public} - {""}
+        origins = [each.lower().partition("://")[2] for each in headers.getlist("origin")]
+        is_own = not origins or (len(origins) == 1 and origins[0] in own)
+        return not is_own or headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
 
 
 def _refusal(sentence: str) -> ASGIApp:

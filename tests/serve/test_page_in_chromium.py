@@ -214,6 +214,45 @@ def test_the_example_and_the_way_back(open_page: Open) -> None:
     expect(page.locator("#example")).to_be_visible()
 
 
+def test_a_caption_is_text_that_is_found_and_copied(open_page: Open) -> None:
+    page = open_page()
+    card = add(page, photo_file(1))
+    words = words_of(card)
+    assert page.evaluate(f"window.find({' '.join(words[:3])!r})")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    copy = card.locator(".copy").first
+    copy.click()
+    expect(copy).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == " ".join(words)
+
+
+def test_the_words_of_a_caption_are_one_stop_of_the_tab_key(open_page: Open) -> None:
+    page = open_page()
+    card = add(page, photo_file(1))
+    word = card.locator(".word")
+    word.first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(word.nth(1)).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("Tab")
+    expect(card.locator(".play").first).to_be_focused()
+    page.keyboard.press("Shift+Tab")
+    expect(word.nth(1)).to_be_focused()
+
+
+def test_a_reload_keeps_the_results(open_page: Open) -> None:
+    page = open_page()
+    card = add(page, photo_file(1, "one.png"), photo_file(2, "two.png"))
+    words = words_of(card)
+    page.reload()
+    captioned(page, 2)
+    assert words_of(page.locator(".item").first) == words
+    assert page.locator(".file").all_inner_texts() == ["one.png", "two.png"]
+    page.locator(".item").first.locator(".remove").click()
+    page.reload()
+    captioned(page, 1)
+
+
 def test_downloads_are_the_files_of_the_package(open_page: Open) -> None:
     page = open_page()
     card = add(page, photo_file(1, "my dog.png"))

@@ -87,3 +87,22 @@ def test_other_sites_cannot_use_it(
         assert not any(name.startswith("access-control") for name in answer.headers)
     # A link on another site may lead to the page.
     assert client.get("/", headers=all_headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("https://photos.example", 200),
+        ("http://127.0.0.1:8765", 200),
+        ("https://evil.example", 403),
+        ("https://photos.example.evil.example", 403),
+    ],
+)
+def test_the_public_page_may_use_it_through_a_proxy(origin: str, status: int) -> None:
+    """The proxy sends its own name for this server; the browser says from which page it comes."""
+    app = make_app(Service(make_captioner()), public_url="https://photos.example/captions/")
+    with in_thread(app) as base, httpx.Client(base_url=base) as client:
+        headers = {"Host": "127.0.0.1:8765", "Origin": origin}
+        assert client.get("/api/health", headers=headers).status_code == status
+        described = client.get("/api/openapi.json").json()
+        assert described["servers"] == [{"url": "https://photos.example/captions/"}]

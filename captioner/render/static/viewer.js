@@ -7,7 +7,7 @@ const MAX_SIDE = 1000; // pixels of the canvas
 
 // unit: value of 1 in the maps. slider: range input in percent, the strength of the overlay.
 // Returns `add` and `remove`. Both take an element that holds a ".stage" with an img and a canvas,
-// and for each ".caption" its ".word" buttons and its ".play" button.
+// and for each ".caption" its ".word" spans, which become buttons, its ".play" and its ".copy" button.
 export const captionViewer = (unit, slider) => {
   const style = OVERLAY_STYLE;
   const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
@@ -229,6 +229,22 @@ export const captionViewer = (unit, slider) => {
     }
   };
 
+  // Of the words of a caption one is a stop of the Tab key: the last that had the focus.
+  const rove = (words, stop) => words.forEach((word) => { word.tabIndex = word === stop ? 0 : -1; });
+
+  const copy = async (caption) => {
+    const words = caption.words[0].parentElement;
+    getSelection().selectAllChildren(words);
+    try {
+      await navigator.clipboard.writeText(words.textContent.trim());
+    } catch {
+      document.execCommand("copy"); // On pages without https there is no clipboard.
+    }
+    getSelection().removeAllRanges();
+    caption.copying.textContent = "Copied";
+    setTimeout(() => { caption.copying.textContent = "Copy"; }, 2 * WORD_MS);
+  };
+
   const stop = (figure) => {
     if (!figure.playing) return;
     clearTimeout(figure.timer);
@@ -264,7 +280,7 @@ export const captionViewer = (unit, slider) => {
       current: null, pinned: null, timer: 0, playing: null,
     };
     figure.captions = [...root.querySelectorAll(".caption")].map((caption, row) => ({
-      row, button: caption.querySelector(".play"),
+      row, button: caption.querySelector(".play"), copying: caption.querySelector(".copy"),
       words: [...caption.querySelectorAll(".word")],
     }));
     figures.push(figure);
@@ -280,7 +296,11 @@ export const captionViewer = (unit, slider) => {
           play(figure, caption);
         }
       });
+      caption.copying.addEventListener("click", () => copy(caption));
+      rove(caption.words, caption.words[0]);
       caption.words.forEach((word, number) => {
+        word.setAttribute("role", "button");
+        word.setAttribute("aria-pressed", "false");
         const position = { row: caption.row, word: number };
         word.addEventListener("pointerenter", (event) => {
           if (event.pointerType === "touch") return;
@@ -291,13 +311,20 @@ export const captionViewer = (unit, slider) => {
           if (event.pointerType !== "touch" && !figure.playing) show(figure, figure.pinned);
         });
         word.addEventListener("focus", () => {
+          rove(caption.words, word);
           stop(figure);
           show(figure, position);
         });
         word.addEventListener("blur", () => {
           if (!figure.playing) show(figure, figure.pinned);
         });
+        word.addEventListener("keydown", (event) => {
+          if (event.key !== "Enter" && event.key !== " ") return;
+          event.preventDefault();
+          word.click();
+        });
         word.addEventListener("click", () => {
+          if (!getSelection().isCollapsed) return; // The words are being selected.
           stop(figure);
           const isPinned = isSame(figure.pinned, position);
           pin(figure, isPinned ? null : position);

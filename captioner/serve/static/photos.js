@@ -40,12 +40,10 @@ export const startPhotos = (model) => {
     const row = cloneTemplate("caption-template");
     const words = row.querySelector(".words");
     for (const word of caption.words) {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.className = "word";
-      button.setAttribute("aria-pressed", "false");
-      button.textContent = word;
-      words.append(button);
+      const span = document.createElement("span");
+      span.className = "word";
+      span.textContent = word;
+      words.append(span, " ");
     }
     const confidence = row.querySelector(".confidence");
     confidence.textContent = place === 0 ? capitalise(caption.confidence_in_words ?? "") : "";
@@ -203,13 +201,37 @@ export const startPhotos = (model) => {
     return item;
   };
 
+  const place = (file) => {
+    const item = make(file);
+    items.push(item);
+    results.append(item.root);
+    return item;
+  };
+
   const add = (files) => {
     showError(null);
-    for (const file of files) {
-      const item = make(file);
-      items.push(item);
-      results.append(item.root);
-      enqueue(item);
+    for (const file of files) enqueue(place(file));
+    refresh();
+  };
+
+  // A reload shows the last photos again, as many as the browser keeps for the visit: some 5 MB.
+  const keep = () => {
+    const kept = items.filter((item) => item.answer)
+      .map(({ file, answer }) => JSON.stringify({ name: file.name, answer }));
+    let room = 4_500_000;
+    const fitting = kept.reverse().filter((text) => (room -= text.length) > 0).reverse();
+    sessionStorage.setItem("photos", `[${fitting.join(",")}]`);
+  };
+
+  const restore = async () => {
+    const kept = JSON.parse(sessionStorage.getItem("photos") ?? "[]");
+    sessionStorage.removeItem("photos");
+    for (const { name, answer } of kept) {
+      const bytes = Uint8Array.from(atob(answer.preview.split(",")[1]), (byte) => byte.charCodeAt(0));
+      const item = place(new File([bytes], name, { type: "image/jpeg" }));
+      item.request = new AbortController();
+      await show(item, answer);
+      setState(item, "done", "");
     }
     refresh();
   };
@@ -224,7 +246,8 @@ export const startPhotos = (model) => {
   startCamera(add, showError);
   find("example").addEventListener("click", () =>
     api.example().then((file) => add([file]), showError));
-  refresh();
+  addEventListener("pagehide", keep);
+  restore();
 };
 
 // Adds photos that are chosen, dropped or pasted.
