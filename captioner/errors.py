@@ -1,6 +1,9 @@
-"""The error a user can cause."""
+"""The error a user can cause, and names that may have been meant."""
 
 from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
 
 
 class UserError(Exception):
@@ -8,3 +11,15 @@ class UserError(Exception):
 
     The message is one sentence that names it. The command line prints it and exits with code 2.
     """
+
+
+def near_names(
+    name: object, known: Iterable[str], count: int = 3, cutoff: float = 0.6
+) -> list[str]:
+    """At most `count` of the known names, whose likeness to `name` is at least `cutoff`."""
+    return difflib.get_close_matches(str(name), list(known), count, cutoff)
+
+
+def did_you_mean(names: Sequence[str]) -> str:
+    """The end of a message that suggests these names; "" if there are none."""
+    return f"; did you mean {' or '.join(map(repr, names))}?" if names else ""

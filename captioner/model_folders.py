@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from captioner.errors import UserError
+from captioner.errors import UserError, did_you_mean, near_names
 from captioner.files import (
     atomic_folder,
     atomic_path,
@@ -75,9 +75,10 @@ def model_folder(name_or_path: str | os.PathLike[str] = "default") -> Path:
         return _PACKAGED / str(name_or_path)
     path = Path(name_or_path)
     if not path.is_dir():
+        packaged = packaged_models()
         raise UserError(
             f"model {str(name_or_path)!r} is neither a folder nor one of the packaged models "
-            f"({', '.join(packaged_models()) or 'there are none'})"
+            f"({', '.join(packaged) or 'there are none'}){did_you_mean(near_names(path, packaged))}"
         )
     is_run = (complete_folder(path / MODEL) / CONFIG).is_file() and not (path / WEIGHTS).is_file()
     return path / MODEL if is_run else path

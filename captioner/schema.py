@@ -9,7 +9,6 @@ YAML, saved JSON, the command line's options and `docs/configuration.md` are mad
 
 from __future__ import annotations
 
-import difflib
 import re
 import types
 import typing
@@ -22,7 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 from typing_extensions import Self
 
-from captioner.errors import UserError
+from captioner.errors import UserError, did_you_mean, near_names
 
 SIZE = 65_536
 """The largest size of a layer or a batch."""
@@ -227,9 +226,9 @@ def _sentence(kind: type[Config], error: ValidationError) -> str:
     if code == "literal_error":
         section = _section_at(kind, place[:-1])
         known = choices(section.model_fields[str(place[-1])].annotation) if section else ()
-        return (
-            f"{_dotted(place)} {_show(first['input'])} is not one of {', '.join(map(str, known))}"
-        )
+        names = [str(each) for each in known]
+        near = did_you_mean(near_names(first["input"], names))
+        return f"{_dotted(place)} {_show(first['input'])} is not one of {', '.join(names)}{near}"
     if code == "value_error" and place:
         message, section = str(first["ctx"]["error"]), _section_at(kind, place)
         starts = message.partition(" ")[0].partition(".")[0]
@@ -277,12 +276,12 @@ def _unknown(kind: type[Config], place: tuple[int | str, ...]) -> str:
     everywhere = list(_names(kind))
     meant = [each for each in everywhere if each.rpartition(".")[2] == name]
     if not meant and isinstance(name, str):
-        near = difflib.get_close_matches(name, siblings, 1)
+        near = near_names(name, siblings, 1)
         meant = [f"{prefix}.{each}" if prefix else each for each in near]
         last = {each.rpartition(".")[2]: each for each in reversed(everywhere)}
-        meant = meant or [last[each] for each in difflib.get_close_matches(name, last, 1, 0.75)]
+        meant = meant or [last[each] for each in near_names(name, last, 1, 0.75)]
     if meant:
-        return f"{message}; did you mean {' or '.join(repr(each) for each in meant[:3])}?"
+        return f"{message}{did_you_mean(meant[:3])}"
     return f"{message}; the fields are {', '.join(siblings)}"
 
 

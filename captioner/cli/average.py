@@ -20,9 +20,11 @@ A confidence is dropped; fit a new one with captioner calibrate.
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_parser(commands, "average", "average the weights of models", DESCRIPTION)
-    parser.add_argument("models", nargs="+", metavar="MODEL", help="a model folder")
-    parser.add_argument("--out", required=True, metavar="FOLDER", help="the folder to make")
+    summary, usage = "average the weights of models", "MODEL [MODEL ...] --out FOLDER"
+    parser = add_parser(commands, "average", summary, DESCRIPTION, usage)
+    group = parser.add_argument_group("arguments")
+    group.add_argument("models", nargs="+", metavar="MODEL", help="a model folder")
+    group.add_argument("--out", required=True, metavar="FOLDER", help="the folder to make")
     parser.set_defaults(run=run)
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from captioner.cli.photo_data import FORMATS
-from captioner.cli.shared_options import Commands, add_device, add_parser
+from captioner.cli.shared_options import Commands, add_machine, add_parser
 from captioner.errors import UserError
 from captioner.files import check_output, check_writable, real_path
 
@@ -28,44 +28,56 @@ model folder.
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_parser(commands, "calibrate", "fit a model's confidence", DESCRIPTION)
-    parser.add_argument("--model", required=True, help="a model folder; it is written to")
-    parser.add_argument("--format", required=True, choices=FORMATS[:-1], help="of the data set")
-    parser.add_argument(
+    summary, usage = "fit a model's confidence", "--model MODEL [options]"
+    parser = add_parser(commands, "calibrate", summary, DESCRIPTION, usage)
+    given = parser.add_argument_group("input")
+    given.add_argument("--model", required=True, help="a model folder; it is written to")
+    given.add_argument(
+        "--format",
+        required=True,
+        choices=FORMATS[:-1],
+        metavar="FORMAT",
+        help=f"of the data set: {', '.join(FORMATS[:-1])}",
+    )
+    given.add_argument(
         "--annotations", required=True, metavar="FILE", help="the captions, in that format"
     )
-    parser.add_argument("--images", metavar="FOLDER", help="the photos; optional for a table")
-    parser.add_argument(
+    given.add_argument("--images", metavar="FOLDER", help="the photos; optional for a table")
+    given.add_argument(
         "--split",
         nargs="+",
         default=["val"],
         help="validation photos; splits count alike (default: val)",
     )
-    parser.add_argument("--training-split", default="train", help="default: %(default)s")
-    parser.add_argument(
+    given.add_argument(
+        "--training-split", metavar="SPLIT", default="train", help="default: %(default)s"
+    )
+    given.add_argument(
         "--training-photos",
         type=int,
         default=2000,
         metavar="N",
         help="training photos that define what is familiar (default: %(default)s)",
     )
-    parser.add_argument(
+    fit = parser.add_argument_group("confidence")
+    fit.add_argument(
         "--unsure-below",
         type=float,
         default=0.25,
         metavar="SHARE",
         help="limit of a low confidence (default: %(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the halves (default: %(default)s)")
-    parser.add_argument("--batch-size", type=int, default=50, help="default: %(default)s")
-    parser.add_argument("--json", metavar="FILE", help="write what was measured")
-    add_device(parser)
+    fit.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of the halves (default: %(default)s)"
+    )
+    fit.add_argument("--json", metavar="FILE", help="write what was measured")
+    add_machine(parser, "photos at a time", 50)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit, write to the model folder, print the measurements."""
-    for name, least in (("training_photos", 8), ("batch_size", 1), ("seed", 0)):
+    for name, least in (("training_photos", 8), ("seed", 0)):
         value = getattr(arguments, name)
         if value < least:
             raise UserError(f"--{name.replace('_', '-')} {value} is not at least {least}")

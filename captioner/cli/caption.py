@@ -11,9 +11,9 @@ from collections import Counter
 from captioner.cli.report import report
 from captioner.cli.shared_options import (
     Commands,
-    add_device,
+    add_machine,
+    add_model,
     add_parser,
-    add_precision,
     add_search,
     refuse,
     search_options,
@@ -36,39 +36,24 @@ An unreadable photo is skipped: exit code 2. Ctrl-C keeps finished captions.
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_parser(commands, "caption", "caption photos, draw attention maps", DESCRIPTION)
-    parser.usage = "captioner caption [PATH ...] [options]"
-    parser.add_argument(
-        "paths",
-        nargs="*",
-        metavar="PATH",
-        help="photos, folders, patterns in quotes, or -",
+    summary = "caption photos, draw attention maps"
+    parser = add_parser(commands, "caption", summary, DESCRIPTION, "[PATH ...] [options]")
+    given = parser.add_argument_group("input")
+    given.add_argument(
+        "paths", nargs="*", metavar="PATH", help="photos, folders, patterns in quotes, or -"
     )
-    parser.add_argument(
+    given.add_argument(
         "--demo", action="store_true", help="caption a photo that is on every machine"
     )
-    parser.add_argument(
-        "--model",
-        default="default",
-        help="a model folder or name (default: %(default)s)",
-    )
-    add_device(parser)
-    add_precision(parser)
-    parser.add_argument(
-        "--batch-size",
-        type=int,
-        default=16,
-        metavar="N",
-        help="photos in a batch (default: %(default)s)",
-    )
-    add_search(parser, SearchOptions)
-    out = parser.add_argument_group("output")
-    parser.add_argument(
+    given.add_argument(
         "-0",
         "--null",
         action="store_true",
         help="names read from - and lines printed end in NUL",
     )
+    add_model(given)
+    add_search(parser, SearchOptions)
+    out = parser.add_argument_group("output")
     lines = out.add_mutually_exclusive_group()
     lines.add_argument("--format", metavar="TEXT", help="of a line, such as '{path}\\t{caption}'")
     lines.add_argument("--quiet", action="store_true", help="print nothing but errors")
@@ -92,14 +77,14 @@ def add_command(commands: Commands) -> None:
         "--xmp",
         action="store_const",
         const="lightroom",
-        help="write caption and nouns as XMP: photo.xmp; an existing one is merged",
+        help="write caption and nouns as photo.xmp; an existing one is merged",
     )
     beside.add_argument(
         "--xmp-for",
         dest="xmp",
         choices=("lightroom", "digikam", "darktable"),
         metavar="PROGRAM",
-        help="XMP named as lightroom (photo.xmp), digikam or darktable (photo.jpg.xmp) read it",
+        help="XMP as lightroom, digikam or darktable (photo.jpg.xmp) name it",
     )
     beside.add_argument("--text", action="store_true", help="write the caption as photo.txt")
     beside.add_argument(
@@ -107,6 +92,7 @@ def add_command(commands: Commands) -> None:
         action="store_true",
         help="replace descriptions and texts that captioner did not write",
     )
+    add_machine(parser, "photos in a batch", 16, precision=True)
     parser.set_defaults(run=run)
 
 
@@ -126,8 +112,6 @@ def run(arguments: argparse.Namespace) -> int:
         paths.append(str(DEMO_PHOTO))
     if not paths:
         raise UserError("name a photo, or try --demo")
-    if arguments.batch_size < 1:
-        raise UserError(f"--batch-size {arguments.batch_size} is not at least 1")
 
     from captioner.caption.caption_photos import (
         Failed,

@@ -8,7 +8,13 @@ from captioner.cli.caption_scores import add_scores, check_confidence, write_rep
 from captioner.cli.output_files import check_outputs
 from captioner.cli.photo_data import add_photos, check_photos, load_with_photos
 from captioner.cli.report import report, report_left_out
-from captioner.cli.shared_options import Commands, add_parser, add_search, search_options
+from captioner.cli.shared_options import (
+    Commands,
+    add_machine,
+    add_parser,
+    add_search,
+    search_options,
+)
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 
@@ -27,13 +33,14 @@ The exit code is 2 if a photo or record was skipped.
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_parser(commands, "evaluate", "score a model's captions on data", DESCRIPTION)
-    parser.usage = "captioner evaluate MODEL --format FORMAT [options]"
+    summary, usage = "score a model's captions on data", "MODEL --format FORMAT [options]"
+    parser = add_parser(commands, "evaluate", summary, DESCRIPTION, usage)
     add_photos(parser)
     add_search(parser, SearchOptions, explained_in="caption")
     add_scores(parser).add_argument(
         "--save-results", metavar="FILE", help="write the captions, as COCO does"
     )
+    add_machine(parser, "photos at a time", 50, precision=True)
     parser.set_defaults(run=run)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from captioner.cli.shared_options import Commands, add_device, add_parser
+from captioner.cli.shared_options import Commands, add_machine, add_parser
 from captioner.cli.train import add_changes
 from captioner.errors import UserError
 
@@ -23,26 +23,28 @@ one command a store, since two would compute the same rows.
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_parser(commands, "features", "store the annotation vectors of photos", DESCRIPTION)
-    parser.add_argument("config", metavar="CONFIG", help="a YAML file, as for training")
-    parser.add_argument(
-        "--out", metavar="FOLDER", help="the store's folder (default: the config's features.folder)"
-    )
-    parser.add_argument(
-        "--processes",
-        type=int,
-        metavar="N",
-        help="processes that share the work (default: one for each GPU, or one)",
-    )
-    parser.add_argument(
+    summary = "store the annotation vectors of photos"
+    parser = add_parser(commands, "features", summary, DESCRIPTION, "CONFIG [options]")
+    given = parser.add_argument_group("input")
+    given.add_argument("config", metavar="CONFIG", help="a YAML file, as for training")
+    add_changes(given)
+    given.add_argument(
         "--split",
         action="append",
         default=[],
         metavar="NAME",
         help="another split to store, besides training and validation; may be repeated",
     )
-    add_changes(parser)
-    add_device(parser)
+    out = parser.add_argument_group("output")
+    out.add_argument(
+        "--out", metavar="FOLDER", help="the store's folder (default: the config's features.folder)"
+    )
+    add_machine(parser).add_argument(
+        "--processes",
+        type=int,
+        metavar="N",
+        help="processes that share the work (default: one for each GPU, or one)",
+    )
     parser.set_defaults(run=run)
 
 

@@ -17,8 +17,8 @@ Describes a captioner or translator: its parts, its size, its model card.
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_parser(commands, "info", "describe a model", DESCRIPTION)
-    parser.add_argument(
+    parser = add_parser(commands, "info", "describe a model", DESCRIPTION, "[MODEL]")
+    parser.add_argument_group("input").add_argument(
         "model",
         nargs="?",
         default="default",

@@ -22,6 +22,7 @@ from captioner.cli import (
     translate,
     translation_scores,
 )
+from captioner.cli.completion import SHELLS, PrintCompletion
 from captioner.cli.program import run_program
 from captioner.cli.shared_options import CommandParser, HelpFormatter
 
@@ -39,15 +40,19 @@ Captions photos and shows, for every word, where the model attended.
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="captioner",
         description=DESCRIPTION,
         formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"captioner {captioner.__version__}")
-    commands = parser.add_subparsers(
-        title="commands", metavar="COMMAND", required=True, parser_class=CommandParser
+    parser.add_argument(
+        "--completion",
+        action=PrintCompletion,
+        choices=SHELLS,
+        help="print a script that completes commands, options and files in this shell",
     )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for module in (
         caption,
         translate,

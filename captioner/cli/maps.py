@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 from captioner.cli.output_files import check_outputs
 from captioner.cli.photo_data import add_photos, check_photos, load_with_photos
 from captioner.cli.report import report, report_left_out
-from captioner.cli.shared_options import Commands, add_parser, add_search, refuse, search_options
+from captioner.cli.shared_options import (
+    Commands,
+    add_machine,
+    add_parser,
+    add_search,
+    refuse,
+    search_options,
+)
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 
@@ -35,8 +42,9 @@ INPUTS = ("MODEL", "--annotations", "--images", "--instances", "--synonyms", "--
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_parser(commands, "maps", "score a model's attention maps", DESCRIPTION)
-    parser.usage = "captioner maps MODEL (--format FORMAT | --images FOLDER) [options]"
+    summary = "score a model's attention maps"
+    usage = "MODEL (--format FORMAT | --images FOLDER) [options]"
+    parser = add_parser(commands, "maps", summary, DESCRIPTION, usage)
     data = add_photos(parser)
     data.add_argument("--instances", nargs="+", metavar="FILE", help="COCO's boxes and segments")
     data.add_argument(
@@ -59,9 +67,11 @@ def add_command(commands: Commands) -> None:
         help="own maps moved at random to compare (default: 4)",
     )
     blur.add_argument("--curve-seed", type=int, metavar="N", help="of these (default: 0)")
-    parser.add_argument("--json", metavar="FILE", help="write the scores")
-    parser.add_argument("--csv", metavar="FILE", help="write the scores of every word")
     add_search(parser, SearchOptions, explained_in="caption")
+    out = parser.add_argument_group("output")
+    out.add_argument("--json", metavar="FILE", help="write the scores")
+    out.add_argument("--csv", metavar="FILE", help="write the scores of every word")
+    add_machine(parser, "photos at a time", 50, precision=True)
     parser.set_defaults(run=run)
 
 

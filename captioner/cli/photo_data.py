@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from captioner.cli.report import report
-from captioner.cli.shared_options import add_device, add_precision, refuse
+from captioner.cli.shared_options import Group, refuse
 from captioner.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ GENERATED = ("annotations", "images", "split", "on_problem")
 """Options without meaning for generated pictures."""
 
 
-def add_photos(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Add MODEL, the options of a data set, whose group is returned, and of running a model."""
-    parser.add_argument("model", metavar="MODEL", help="a model folder, or a packaged model")
-    data = parser.add_argument_group("data set")
+def add_photos(parser: argparse.ArgumentParser) -> Group:
+    """Add the group of MODEL and a data set."""
+    data = parser.add_argument_group("input")
+    data.add_argument("model", metavar="MODEL", help="a model folder, or a packaged model")
     data.add_argument(
         "--format",
         choices=FORMATS,
@@ -42,22 +42,11 @@ def add_photos(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         metavar="ACTION",
         help="refuse (default) or skip what cannot be read",
     )
-    parser.add_argument(
-        "--batch-size",
-        type=int,
-        default=50,
-        metavar="N",
-        help="photos at a time (default: %(default)s)",
-    )
-    add_device(parser)
-    add_precision(parser)
     return data
 
 
 def check_photos(arguments: argparse.Namespace) -> None:
     """Raise `UserError` for options of `add_photos` out of range or without meaning."""
-    if arguments.batch_size < 1:
-        raise UserError(f"--batch-size {arguments.batch_size} is not at least 1")
     if arguments.count is not None and arguments.count < 1:
         raise UserError(f"--count {arguments.count} is not at least 1")
     if arguments.format == "shapes":

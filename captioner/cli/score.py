@@ -9,7 +9,7 @@ from captioner.cli.caption_scores import add_scores, check_confidence, write_rep
 from captioner.cli.output_files import check_outputs
 from captioner.cli.photo_data import FORMATS
 from captioner.cli.report import report
-from captioner.cli.shared_options import Commands, add_parser, refuse
+from captioner.cli.shared_options import Commands, Group, add_parser, refuse
 
 if TYPE_CHECKING:
     from captioner.evaluation.caption_scorer import ScoringOptions
@@ -40,10 +40,11 @@ INPUTS = (
 
 def add_command(commands: Commands) -> None:
     """Add both commands to the command line."""
-    parser = add_parser(commands, "score", "score captions in a file", DESCRIPTION)
-    parser.usage = "captioner score RESULTS REFERENCES [options]"
-    parser.add_argument("results", metavar="RESULTS", help="captions, in COCO's result format")
-    _add_references(parser)
+    summary, usage = "score captions in a file", "RESULTS REFERENCES [options]"
+    parser = add_parser(commands, "score", summary, DESCRIPTION, usage)
+    given = parser.add_argument_group("input")
+    given.add_argument("results", metavar="RESULTS", help="captions, in COCO's result format")
+    _add_references(given)
     scores = add_scores(parser)
     scores.add_argument(
         "--document-frequency",
@@ -77,27 +78,24 @@ def add_command(commands: Commands) -> None:
     )
     parser.set_defaults(run=run)
 
-    frequency = add_parser(
-        commands,
-        "document-frequency",
-        "count n-grams for CIDEr-D",
-        FREQUENCY_DESCRIPTION,
-    )
-    _add_references(frequency)
-    frequency.add_argument("file", metavar="FILE", help="the file to write")
+    summary, usage = "count n-grams for CIDEr-D", "REFERENCES FILE [options]"
+    frequency = add_parser(commands, "document-frequency", summary, FREQUENCY_DESCRIPTION, usage)
+    group = frequency.add_argument_group("arguments")
+    _add_references(group)
+    group.add_argument("file", metavar="FILE", help="the file to write")
     frequency.set_defaults(run=run_document_frequency)
 
 
-def _add_references(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("references", metavar="REFERENCES", help="captions, in --format")
-    parser.add_argument(
+def _add_references(group: Group) -> None:
+    group.add_argument("references", metavar="REFERENCES", help="captions, in --format")
+    group.add_argument(
         "--format",
         choices=FORMATS[:-1],
         default="coco",
         metavar="FORMAT",
         help=f"{', '.join(FORMATS[:-1])} (default: coco)",
     )
-    parser.add_argument("--split", help="as the format names it (default: all)")
+    group.add_argument("--split", help="as the format names it (default: all)")
 
 
 def run(arguments: argparse.Namespace) -> int:

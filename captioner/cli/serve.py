@@ -7,7 +7,7 @@ import math
 from typing import Any
 from urllib.parse import urlsplit
 
-from captioner.cli.shared_options import Commands, add_device, add_parser, add_precision
+from captioner.cli.shared_options import Commands, add_machine, add_model, add_parser
 from captioner.errors import UserError
 from captioner.models import DEFAULT_TRANSLATOR
 from captioner.serve.limits import Limits
@@ -39,34 +39,22 @@ _LIMITS = {
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_parser(commands, "serve", "open a page that captions photos", DESCRIPTION)
-    parser.usage = "captioner serve [options]"
-    parser.add_argument(
-        "--model",
-        default="default",
-        help="a model folder or name (default: %(default)s)",
-    )
-    parser.add_argument(
+    summary = "open a page that captions photos"
+    parser = add_parser(commands, "serve", summary, DESCRIPTION, "[options]")
+    models = parser.add_argument_group("models")
+    add_model(models)
+    models.add_argument(
         "--translator",
         metavar="MODEL",
         default=DEFAULT_TRANSLATOR,
         help="likewise, to translate (default: %(default)s)",
     )
-    parser.add_argument(
+    models.add_argument(
         "--no-translator",
         dest="translator",
         action="store_const",
         const=None,
         help="leave out the tab that translates",
-    )
-    add_device(parser)
-    add_precision(parser)
-    parser.add_argument(
-        "--batch-size",
-        type=int,
-        default=32,
-        metavar="N",
-        help="photos in a batch of all requests (default: %(default)s)",
     )
     net = parser.add_argument_group("network")
     net.add_argument(
@@ -100,13 +88,12 @@ def add_command(commands: Commands) -> None:
             metavar=value,
             help=f"{field.description} (default: {field.default / unit:g})",
         )
+    add_machine(parser, "photos in a batch of all requests", 32, precision=True)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until interrupted."""
-    if arguments.batch_size < 1:
-        raise UserError(f"--batch-size {arguments.batch_size} is not at least 1")
     import socket
 
     try:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import sys
 import textwrap
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from captioner.decoding.options import SAMPLING, SearchOptions
-from captioner.errors import UserError
+from captioner.errors import UserError, did_you_mean, near_names
 
 Search = TypeVar("Search", bound=SearchOptions)
 
@@ -17,6 +18,7 @@ SEARCH = tuple(SearchOptions.model_fields)
 """Search options of every model; None if not given."""
 
 Commands = Any  # argparse's private _SubParsersAction
+Group = argparse._ArgumentGroup
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -28,11 +30,16 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A command's parser: its errors show its own usage, and PATHs may stand between options."""
+    """A parser whose errors show its own usage and what may have been meant.
+
+    PATHs may stand between options.
+    """
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse, or end the program for arguments that are not known."""
-        parsed, rest = super().parse_known_args(args, namespace)
+        words = sys.argv[1:] if args is None else list(args)
+        self._check_options(words)
+        parsed, rest = super().parse_known_args(words, namespace)
         end = rest.index("--") if "--" in rest else len(rest)
         unknown = any(word.startswith("-") and word != "-" for word in rest[:end])
         if rest and (unknown or not hasattr(parsed, "paths")):
@@ -41,21 +48,78 @@ class CommandParser(argparse.ArgumentParser):
             parsed.paths += rest[:end] + rest[end + 1 :]
         return parsed, []
 
+    def _check_options(self, words: Sequence[str]) -> None:
+        """Refuse an unknown option before argparse misses what it was to give."""
+        known = self._option_string_actions
+        for word in words:
+            if word == "--" or (self._subparsers and not word.startswith("-")):
+                return  # Paths follow, or a command with options of its own.
+            name = word.partition("=")[0]
+            # argparse takes an abbreviated option, and words with a space as a value.
+            is_option = name.startswith("--") and " " not in word
+            if is_option and not any(each.startswith(name) for each in known):
+                near = did_you_mean(near_names(name, known, cutoff=0.75))
+                self.error(f"unrecognized option {name}{near}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            near = did_you_mean(near_names(value, action.choices))
+            message = f"{value!r} is not one of {', '.join(action.choices)}{near}"
+            raise argparse.ArgumentError(action, message)
+
 
 def add_parser(
-    commands: Commands, name: str, summary: str, description: str
-) -> argparse.ArgumentParser:
-    """Add a command's parser."""
-    parser: argparse.ArgumentParser = commands.add_parser(
+    commands: Commands, name: str, summary: str, description: str, usage: str
+) -> CommandParser:
+    """Add a command's parser. usage: its arguments."""
+    parser: CommandParser = commands.add_parser(
         name,
         help=summary,
         description=description,
+        usage=f"captioner {name} {usage}",
         formatter_class=HelpFormatter,
+        add_help=False,
     )
+    parser.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
     return parser
 
 
-def add_device(parser: argparse.ArgumentParser) -> None:
+def add_model(group: Group, default: str = "default") -> None:
+    """Add --model."""
+    group.add_argument(
+        "--model", default=default, help="a model folder or name (default: %(default)s)"
+    )
+
+
+def add_machine(
+    parser: argparse.ArgumentParser, batch: str = "", batch_size: int = 0, precision: bool = False
+) -> Group:
+    """Add the group of --device and, if wanted, --precision of the encoder and --batch-size.
+
+    batch: what --batch-size counts, "" for no such option. batch_size: its default.
+    """
+    group = parser.add_argument_group("machine")
+    add_device(group)
+    if precision:
+        group.add_argument(
+            "--precision",
+            choices=("auto", "float32", "bfloat16"),
+            default="auto",
+            metavar="PRECISION",
+            help="float32, bfloat16 or auto (default: %(default)s)",
+        )
+    if batch:
+        group.add_argument(
+            "--batch-size",
+            type=_batch_size,
+            default=batch_size,
+            metavar="N",
+            help=f"{batch} (default: %(default)s)",
+        )
+    return group
+
+
+def add_device(parser: argparse.ArgumentParser | Group) -> None:
     """Add --device."""
     parser.add_argument(
         "--device",
@@ -64,13 +128,10 @@ def add_device(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_precision(parser: argparse.ArgumentParser) -> None:
-    """Add --precision, of a captioner's encoder."""
-    parser.add_argument(
-        "--precision",
-        default="auto",
-        help="float32, bfloat16 or auto (default: %(default)s)",
-    )
+def _batch_size(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise UserError(f"--batch-size {text} is not at least 1")
+    return int(text)
 
 
 def add_search(

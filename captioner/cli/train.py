@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from captioner.cli.shared_options import Commands, add_device, add_parser, refuse
+from captioner.cli.shared_options import Commands, Group, add_machine, add_parser, refuse
 
 DESCRIPTION = """\
 Trains the captioner of a config or, with `task: translate`, the translator. docs/configuration.md
@@ -32,33 +32,36 @@ torchrun --nnodes, --node-rank and --master-addr as well, and an OUT on a disk t
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_parser(commands, "train", "train a captioner or a translator", DESCRIPTION)
-    parser.add_argument(
+    summary = "train a captioner or a translator"
+    parser = add_parser(commands, "train", summary, DESCRIPTION, "CONFIG [options]")
+    given = parser.add_argument_group("input")
+    given.add_argument(
         "config", metavar="CONFIG", help="a YAML file; or a .csv, .tsv or .jsonl table"
     )
-    parser.add_argument(
-        "--out", metavar="FOLDER", help="the run's folder (default: runs/ and the config's name)"
-    )
-    parser.add_argument("--resume", action="store_true", help="continue the run in the folder")
-    parser.add_argument(
+    add_changes(given)
+    given.add_argument(
         "--start-from",
         metavar="MODEL",
         help="a packaged model, a folder or a checkpoint: initial weights, words, sizes",
     )
-    parser.add_argument(
+    given.add_argument(
         "--encoder",
         metavar="NAME",
         help="an encoder with ImageNet weights, which torchvision downloads on first use: vgg11, "
         "vgg13, vgg16, vgg19, each also with _bn; stored annotation vectors then lie in OUT",
     )
-    add_changes(parser)
-    add_device(parser)
+    out = parser.add_argument_group("output")
+    out.add_argument(
+        "--out", metavar="FOLDER", help="the run's folder (default: runs/ and the config's name)"
+    )
+    out.add_argument("--resume", action="store_true", help="continue the run in the folder")
+    add_machine(parser)
     parser.set_defaults(run=run)
 
 
-def add_changes(parser: argparse.ArgumentParser) -> None:
+def add_changes(group: Group) -> None:
     """Add --set."""
-    parser.add_argument(
+    group.add_argument(
         "--set",
         dest="changes",
         action="append",

@@ -14,7 +14,8 @@ from typing import BinaryIO, NamedTuple
 from captioner.cli.report import report, report_cut, report_too_long
 from captioner.cli.shared_options import (
     Commands,
-    add_device,
+    add_machine,
+    add_model,
     add_parser,
     add_search,
     refuse,
@@ -40,28 +41,17 @@ exit code 2. Too long lines and translations are cut and reported, exit code 0.
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_parser(commands, "translate", "translate text, and draw alignments", DESCRIPTION)
-    parser.usage = "captioner translate [FILE] [options]"
-    parser.add_argument(
+    summary = "translate text, and draw alignments"
+    parser = add_parser(commands, "translate", summary, DESCRIPTION, "[FILE] [options]")
+    given = parser.add_argument_group("input")
+    given.add_argument(
         "file",
         nargs="?",
         default="-",
         metavar="FILE",
         help="a text file; .gz as well (default: standard input)",
     )
-    parser.add_argument(
-        "--model",
-        default=DEFAULT_TRANSLATOR,
-        help="a model folder or name (default: %(default)s)",
-    )
-    add_device(parser)
-    parser.add_argument(
-        "--batch-size",
-        type=int,
-        default=32,
-        metavar="N",
-        help="sentences in a batch (default: %(default)s)",
-    )
+    add_model(given, DEFAULT_TRANSLATOR)
     add_search(parser, TranslationSearch)
     out = parser.add_argument_group("alignment")
     out.add_argument(
@@ -85,13 +75,12 @@ def add_command(commands: Commands) -> None:
         default=None,
         help="show subwords instead of words",
     )
+    add_machine(parser, "sentences in a batch", 32)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Translate all lines; 2 if one could not be read."""
-    if arguments.batch_size < 1:
-        raise UserError(f"--batch-size {arguments.batch_size} is not at least 1")
     from captioner.cli.alignment_outputs import AlignmentFile
     from captioner.model_folders import model_folder
     from captioner.models import load_translator

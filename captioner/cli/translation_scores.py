@@ -8,7 +8,8 @@ from captioner.cli.output_files import check_outputs
 from captioner.cli.report import report_cut, report_too_long
 from captioner.cli.shared_options import (
     Commands,
-    add_device,
+    Group,
+    add_machine,
     add_parser,
     add_search,
     search_options,
@@ -36,50 +37,46 @@ signatures; with --source also BLEU against the length of the source.
 
 def add_command(commands: Commands) -> None:
     """Add both commands to the command line."""
-    parser = add_parser(
-        commands, "evaluate-translator", "score a model's translations of a text", DESCRIPTION
-    )
-    parser.usage = "captioner evaluate-translator MODEL SOURCE REFERENCES [options]"
-    parser.add_argument("model", metavar="MODEL", help="a model folder, or a packaged model")
-    parser.add_argument("source", metavar="SOURCE", help="text to translate; .gz as well")
-    _add_references(parser)
-    parser.add_argument(
-        "--batch-size",
-        type=int,
-        default=50,
-        metavar="N",
-        help="sentences at a time (default: %(default)s)",
-    )
-    add_device(parser)
+    summary, usage = "score a model's translations of a text", "MODEL SOURCE REFERENCES [options]"
+    parser = add_parser(commands, "evaluate-translator", summary, DESCRIPTION, usage)
+    given = parser.add_argument_group("input")
+    given.add_argument("model", metavar="MODEL", help="a model folder, or a packaged model")
+    given.add_argument("source", metavar="SOURCE", help="text to translate; .gz as well")
+    _add_references(given)
     add_search(parser, TranslationSearch, explained_in="translate")
+    _add_scores(parser)
+    add_machine(parser, "sentences at a time", 50)
     parser.set_defaults(run=run_model)
 
-    files = add_parser(
-        commands, "score-translations", "score translations in a file", FILES_DESCRIPTION
-    )
-    files.add_argument("translations", metavar="TRANSLATIONS", help="text; .gz as well")
-    _add_references(files)
-    files.add_argument("--source", metavar="FILE", help="the text that was translated")
+    summary, usage = "score translations in a file", "TRANSLATIONS REFERENCES [options]"
+    files = add_parser(commands, "score-translations", summary, FILES_DESCRIPTION, usage)
+    given = files.add_argument_group("input")
+    given.add_argument("translations", metavar="TRANSLATIONS", help="text; .gz as well")
+    _add_references(given)
+    given.add_argument("--source", metavar="FILE", help="the text that was translated")
+    _add_scores(files)
     files.set_defaults(run=run_files)
 
 
-def _add_references(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("references", metavar="REFERENCES", help="text, line by line; .gz as well")
-    parser.add_argument("--lower-case", action="store_true", help="score without case")
-    parser.add_argument(
+def _add_references(group: Group) -> None:
+    group.add_argument("references", metavar="REFERENCES", help="text, line by line; .gz as well")
+
+
+def _add_scores(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("scores")
+    group.add_argument("--lower-case", action="store_true", help="score without case")
+    group.add_argument(
         "--length-width",
         type=int,
         metavar="WORDS",
         help="lengths of the source in one group (default: 5)",
     )
-    parser.add_argument("--json", metavar="FILE", help="write the scores")
+    group.add_argument("--json", metavar="FILE", help="write the scores")
 
 
 def run_model(arguments: argparse.Namespace) -> int:
     """Translate, score, print the table, write the file."""
     check_outputs(arguments, ("MODEL", "SOURCE", "REFERENCES"), ("--json",))
-    if arguments.batch_size < 1:
-        raise UserError(f"--batch-size {arguments.batch_size} is not at least 1")
 
     from captioner.devices import choose_device
     from captioner.evaluation.translation_report import WIDTH, score_translator

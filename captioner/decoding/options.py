@@ -44,8 +44,7 @@ class SearchOptions(Config):
         0,
         ge=0,
         le=LENGTH,
-        description="no token again within so many, except a caption's function words; "
-        "0 for no rule",
+        description="no token again within so many, function words aside; 0 for no rule",
     )
     sample: bool = Field(False, description="draw results instead of searching")
     temperature: float = Field(

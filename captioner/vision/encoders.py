@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from captioner.errors import did_you_mean, near_names
 from captioner.schema import choices
 from captioner.vision.encoder import Encoder, EncoderConfig
 from captioner.vision.vgg import VGGConfig, VGGEncoder
@@ -32,9 +32,8 @@ def family_of(name: Any) -> Family:
     }
     if isinstance(name, str) and name in families:
         return families[name]
-    near = difflib.get_close_matches(str(name), families, 3)
-    meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-    raise ValueError(f"name {name!r} is not one of {', '.join(families)}{meant}")
+    near = did_you_mean(near_names(name, families))
+    raise ValueError(f"name {name!r} is not one of {', '.join(families)}{near}")
 
 
 def encoder_config(values: Any) -> Any:

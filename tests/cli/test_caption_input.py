@@ -118,7 +118,10 @@ def test_options_may_stand_between_photos(folder: Path, capsys: Output) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["caption", "a.jpg", "--bean", "3", "b.jpg"], "unrecognized arguments: --bean 3"),
+        (["caption", "a.jpg", "--bean", "3"], "unrecognized option --bean; did you mean '--beam'?"),
+        (["average", "a", "--otu", "b"], "unrecognized option --otu; did you mean '--out'?"),
+        (["caption", "--xmp-for", "digicam"], "did you mean 'digikam'?"),
+        (["caption", "a.jpg", "-q"], "unrecognized arguments: -q"),
         (["caption", "a.jpg", "--beam"], "argument --beam: expected one argument"),
         (["translate", "a.txt", "b.txt"], "unrecognized arguments: b.txt"),
     ],
@@ -130,5 +133,5 @@ def test_an_unknown_option_shows_the_usage_of_its_command(
         main(arguments)
     assert stop.value.code == 2
     usage, error = capsys.readouterr().err.splitlines()
-    assert usage.startswith(f"usage: captioner {arguments[0]} [")
+    assert usage.startswith(f"usage: captioner {arguments[0]} ")
     assert said in error

@@ -139,4 +139,4 @@ def test_the_formats_are_those_of_training(capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit) as stop:
         main(["evaluate", "M", "--format", "csv", "--annotations", "a"])
     assert stop.value.code == 2
-    assert "invalid choice: 'csv'" in capsys.readouterr().err
+    assert "'csv' is not one of coco" in capsys.readouterr().err

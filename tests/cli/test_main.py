@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import os
 import re
 import signal
@@ -70,12 +69,15 @@ def test_every_command_has_help_with_an_example(
 def test_help_fits_on_a_screen(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    columns, rows = 80, 48
+    columns, rows = 100, 55 if command == "caption" else 45
     monkeypatch.setenv("COLUMNS", str(columns))
     with pytest.raises(SystemExit):
         main([command, "--help"])
-    lines = capsys.readouterr().out.splitlines()
-    assert sum(max(1, math.ceil(len(line) / columns)) for line in lines) <= rows
+    text = capsys.readouterr().out
+    lines = text.splitlines()
+    assert len(lines) <= rows
+    assert max(map(len, lines)) <= columns
+    assert "\noptions:" not in text  # Options are grouped by what they are for.
 
 
 @pytest.mark.parametrize("command", ["evaluate", "maps", "evaluate-translator"])
@@ -322,10 +324,28 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     assert len(error.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["captoin", "a.jpg"], "did you mean 'caption'?"),
+        (["--verison"], "unrecognized option --verison; did you mean '--version'?"),
+    ],
+)
+def test_a_mistyped_command_is_suggested(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", [["caption", "photo.jpg", "--model"], ["info"]])
 def test_an_unknown_model_is_named(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "no-such-model"]) == 2
     assert "no-such-model" in capsys.readouterr().err
+    assert main([*command, "english-german"]) == 2
+    assert "did you mean 'english_german'?" in capsys.readouterr().err
 
 
 def test_info_says_what_the_model_is(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
