@@ -50,16 +50,16 @@ class Caption:
         224x224.
     region: left, top, right, bottom of what the model saw, in pixels of the photo; the maps cover
         it. None for captions of annotation vectors.
-    photo: what `overlay`, `gif` and `html` draw on. A path or the content of a file is kept as
-        given and read again; of other photos a small copy is kept.
     alternatives: the other captions (n-best), best first.
     score: log-probability after length normalisation, by which a search ranks; None without search.
     confidence: expected share of the caption's content words that people use for the photo; see
         `captioner.caption.confidence`. None without calibration or search.
     sure: whether the confidence is at least the model's limit. None without confidence.
     familiar: whether the photo is like the training photos. None without confidence.
+    photo: what `overlay`, `gif` and `html` draw on. A path or the content of a file is kept as
+        given and read again; of other photos a small copy is kept.
 
-    Equality ignores the maps.
+    Equality ignores the maps and the photo.
     """
 
     text: str
@@ -68,12 +68,12 @@ class Caption:
     word_log_probabilities: tuple[float, ...]
     attention: Tensor = field(compare=False, repr=False)
     region: Region | None = None
-    photo: ImageSource | None = field(default=None, compare=False, repr=False)
     alternatives: tuple[Caption, ...] = field(default=())
     score: float | None = None
     confidence: float | None = None
     sure: bool | None = None
     familiar: bool | None = None
+    photo: ImageSource | None = field(default=None, compare=False, repr=False)
 
     @property
     def doubt(self) -> str:
