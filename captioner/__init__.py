@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from captioner.models import load, load_translator
     from captioner.translate import Translation, TranslationSearch, Translator
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULES = {
     "Caption": "caption",

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+import captioner
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -39,7 +41,9 @@ def test_the_wheel_captions_the_demo_photo_on_its_own(tmp_path: Path) -> None:
     static = {path for folder in folders for path in folder.iterdir()}
     assert {path.relative_to(ROOT).as_posix() for path in static} <= names
     assert {"index.html", "style.css", "viewer.js", "viewer.css"} <= {path.name for path in static}
-    assert not any(name.startswith(("tests/", "scripts/")) for name in names)
+    info = f"captioner-{captioner.__version__}.dist-info"
+    assert {name.partition("/")[0] for name in names} == {"captioner", info}
+    assert wheel.stat().st_size < 40e6  # docs/captioning.md says 35 MB.
     # The unpacked wheel comes first on the path, before the tree that the tests run from.
     code = "import sys; from captioner.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
