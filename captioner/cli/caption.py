@@ -7,6 +7,8 @@ import os
 import re
 import sys
 from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from captioner.cli.report import report
 from captioner.cli.shared_options import (
@@ -21,12 +23,15 @@ from captioner.cli.shared_options import (
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 
+if TYPE_CHECKING:
+    from captioner.cli.caption_lines import CaptionLines
+    from captioner.cli.caption_outputs import Outputs
+
 DESCRIPTION = """\
 Captions photos. Every word has an attention map, which can be drawn.
 
   captioner caption photo.jpg --overlay maps.png   a panel for each word
-  captioner caption photos/ 'more/*.png' --csv out.csv --html page.html
-  captioner caption photos/ --xmp --text           sidecars for photo managers
+  captioner caption photos/ 'more/*.png' --csv out.csv --resume
   find . -name '*.jpg' | captioner caption - --json -   to standard output
 
 - is standard input, a photo or a list of names. Low confidence is "not sure".
@@ -58,7 +63,16 @@ def add_command(commands: Commands) -> None:
     lines.add_argument("--format", metavar="TEXT", help="of a line, such as '{path}\\t{caption}'")
     lines.add_argument("--quiet", action="store_true", help="print nothing but errors")
     out.add_argument("--json", metavar="FILE", help="write captions, words and log-probabilities")
+    out.add_argument("--jsonl", metavar="FILE", help="the same, a line as each comes")
     out.add_argument("--csv", metavar="FILE", help="write captions as a table")
+    out.add_argument(
+        "--resume", action="store_true", help="keep what the tables have of unchanged photos"
+    )
+    out.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace tables, pages, texts and descriptions that are there already",
+    )
     out.add_argument(
         "--overlay", metavar="PATH", help="draw a panel a word: a .png, or a folder for many"
     )
@@ -87,13 +101,15 @@ def add_command(commands: Commands) -> None:
         help="XMP as lightroom, digikam or darktable (photo.jpg.xmp) name it",
     )
     beside.add_argument("--text", action="store_true", help="write the caption as photo.txt")
-    beside.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="replace descriptions and texts that captioner did not write",
-    )
     add_machine(parser, "photos in a batch", 16, precision=True)
     parser.set_defaults(run=run)
+
+
+_OUTPUTS = (
+    *("json", "jsonl", "csv", "html", "overlay", "gif", "words"),
+    *("strength", "resume", "overwrite"),
+)
+"""The options that are fields of `Outputs`."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -113,12 +129,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not paths:
         raise UserError("name a photo, or try --demo")
 
-    from captioner.caption.caption_photos import (
-        Failed,
-        caption_photos,
-        named_photos,
-        photo_paths,
-    )
+    from captioner.caption.caption_photos import photo_paths
     from captioner.cli.caption_lines import CaptionLines
     from captioner.cli.caption_outputs import Outputs
     from captioner.cli.sidecars import Sidecars
@@ -128,58 +139,76 @@ def run(arguments: argparse.Namespace) -> int:
     photos, failures = photo_paths(paths, passed_over)
     outputs = Outputs(
         photos,
-        arguments.json,
-        arguments.csv,
-        arguments.html,
-        arguments.overlay,
-        arguments.gif,
-        arguments.words,
-        arguments.strength,
-        Sidecars(arguments.xmp, arguments.text, arguments.overwrite),
+        sidecars=Sidecars(arguments.xmp, arguments.text, arguments.overwrite),
+        **{name: getattr(arguments, name) for name in _OUTPUTS},
     )
-    if outputs.takes_standard_output:
+    if outputs.tables.takes_standard_output:
         refuse(arguments, ["format"], "with a table on standard output")
     lines = None
-    if not (arguments.quiet or outputs.takes_standard_output):
+    if not (arguments.quiet or outputs.tables.takes_standard_output):
         is_alone = len(photos) + len(failures) == 1
         lines = CaptionLines(is_alone, arguments.format, arguments.null)
     for failure in failures:
         report(failure.reason)
+        outputs.add(failure)
     if passed_over and not arguments.quiet:
         report(passed_over_in_words(passed_over))
-    if not photos:
+    remaining = [photo for photo in photos if photo not in outputs.finished]
+    if outputs.finished and not arguments.quiet:
+        report(f"{len(photos) - len(remaining):,} of {len(photos):,} photos are captioned already")
+    failed = len(failures)
+    try:
+        if remaining:
+            failed += _caption(remaining, given, arguments, outputs, lines)
+    finally:  # Also when interrupted.
         outputs.finish()
-        return 2
+    if failed and len(photos) > 1:
+        report(f"{failed} of the items named could not be captioned or written")
+    return 2 if failed else 0
 
+
+def _caption(
+    photos: Sequence[str],
+    given: bytes | None,
+    arguments: argparse.Namespace,
+    outputs: Outputs,
+    lines: CaptionLines | None,
+) -> int:
+    """Caption the photos; return how many failed. given: the photo `-`."""
     from captioner import load
+    from captioner.caption.caption_photos import Captioned, Failed, caption_photos, named_photos
+    from captioner.progress import progress_bar
 
     model = load(arguments.model, arguments.device, arguments.precision)
     search = search_options(arguments, model.search)
     side = max(model.preprocessing.sufficient_side, outputs.drawn_side)
-    named = named_photos(photos, side, given)
-    try:
-        batches = caption_photos(
-            model, named, search, arguments.batch_size, drawn_side=outputs.drawn_side
-        )
-        for item in batches:
-            if isinstance(item, Failed):
-                failures.append(item)
-                report(item.reason)
-                continue
-            if lines:
-                lines.print(item.name, item.caption)
-            try:
-                outputs.add(item)
-            except (UserError, MemoryError) as error:
-                reason = str(error) or f"the maps of {item.name} need more memory than there is"
-                failures.append(Failed(item.name, reason))
-                report(reason)
-            outputs.save_so_far()
-    finally:  # Also when interrupted.
-        outputs.finish()
-    if failures and len(photos) > 1:
-        report(f"{len(failures)} of the items named could not be captioned or written")
-    return 2 if failures else 0
+    batch_size = arguments.batch_size
+    items = caption_photos(
+        model,
+        named_photos(photos, side, given),
+        search,
+        batch_size,
+        drawn_side=outputs.drawn_side,
+    )
+    failed = 0
+    shown = len(photos) > batch_size and not arguments.quiet
+    with progress_bar("captioning", len(photos), "photos", shown=shown) as progress:
+        for number, item in enumerate(items, start=1):
+            with progress.external_write_mode():
+                if lines and isinstance(item, Captioned):
+                    lines.print(item.name, item.caption)
+                try:
+                    outputs.add(item)
+                    reason = item.reason if isinstance(item, Failed) else ""
+                except UserError as error:
+                    reason = str(error)
+                if reason:
+                    failed += 1
+                    report(reason)
+            progress.update()
+            if number % batch_size == 0:
+                outputs.tables.save_so_far()
+    return failed
 
 
 def _standard_input() -> bytes:

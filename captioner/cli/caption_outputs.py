@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from captioner.caption.caption_photos import Captioned
+from captioner.caption.caption_photos import Captioned, Failed
 from captioner.caption.written_caption import DRAWN_SIDE
+from captioner.cli.caption_tables import CaptionTables
 from captioner.cli.sidecars import Sidecars
-from captioner.csv_tables import csv_text
 from captioner.errors import UserError
-from captioner.files import (
-    check_writable,
-    file_keys,
-    json_text,
-    real_path,
-    try_all,
-    write_text,
-)
+from captioner.files import check_writable, file_keys, real_path, try_all
 from captioner.render import PageItem, save_html, save_word_images
 from captioner.render.save import PAGE_SUFFIXES, PICTURE_SUFFIXES
 from captioner.render.word_images import WORD_PICTURE
-
-SAVE_SECONDS = 30.0
-"""Shortest time between two writes of `Outputs.save_so_far`."""
 
 _LONGEST_NAME = 200
 """Bytes of a file name before additions; file systems allow 255."""
 
 _SUFFIXES = {
     "json": (".json",),
+    "jsonl": (".jsonl",),
     "csv": (".csv",),
     "html": PAGE_SUFFIXES,
     "overlay": PICTURE_SUFFIXES,
@@ -52,21 +39,23 @@ class Outputs:
     """The output files; None for those not wanted.
 
     paths: the photos to caption.
-    json, csv, html: one file for all photos, written by `finish`; `-` for json or csv is standard
-        output.
+    json, jsonl, csv: tables of all photos, see `CaptionTables`. html: a page of all photos.
     overlay: a picture with a panel a word: a file for one photo, else a folder. gif: likewise,
         animated. words: a folder with a sub-folder a photo, of one PNG a word. A slash at the end
         marks a folder. Files of photos from several folders are in folders like theirs.
     strength: of the overlays, in [0, 1].
     sidecars: the files beside each photo.
+    resume: keep what the tables hold, see `CaptionTables.resume`. overwrite: replace tables and a
+        page that exist.
 
     Raises `UserError`, before anything is written, for a file where a folder is needed or the
-    reverse, a wrong suffix, a path that cannot be written, two outputs in one file, and an output
-    that would replace a photo.
+    reverse, a wrong suffix, a path that cannot be written, two outputs in one file, an output that
+    would replace a photo, and a table or page that exists.
     """
 
     paths: Sequence[str]
     json: str | None = None
+    jsonl: str | None = None
     csv: str | None = None
     html: str | None = None
     overlay: str | None = None
@@ -74,111 +63,112 @@ class Outputs:
     words: str | None = None
     strength: float = 0.8
     sidecars: Sidecars = field(default_factory=Sidecars)
-    _records: list[dict[str, Any]] = field(default_factory=list)
+    resume: bool = False
+    overwrite: bool = False
     _page: list[PageItem] = field(default_factory=list)
     _names: dict[str, str] = field(default_factory=dict)
-    _saved: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         if not 0 <= self.strength <= 1:
             raise UserError(f"strength {self.strength} is not between 0 and 1")
         for option, suffixes in _SUFFIXES.items():
             self._check_kind(option, getattr(self, option), suffixes)
+        if self.resume and self.html:
+            raise UserError("--resume cannot add to the page of --html; give one of the two")
+        self.tables = CaptionTables(self.json, self.jsonl, self.csv)
         self._names = _output_names(self.paths)
         self._check_places()
         self.sidecars.check(list(self._names))
-
-    @property
-    def takes_standard_output(self) -> bool:
-        """Whether a table goes to standard output, where nothing else should go then."""
-        return "-" in (self.json, self.csv)
+        self.finished = self._find_finished()
 
     @property
     def drawn_side(self) -> int:
         """Pixels of a photo's side that suffice for drawings; 0 if nothing is drawn."""
         return DRAWN_SIDE if any((self.html, self.overlay, self.gif, self.words)) else 0
 
-    def add(self, item: Captioned) -> None:
+    def add(self, item: Captioned | Failed) -> None:
         """Write a photo's own files, and collect its record for the common ones.
 
-        Raises `UserError` if something cannot be written, after doing the rest.
+        Raises `UserError` if something cannot be written, after doing the rest; the record has the
+        error then.
         """
-        self._records.append({"image": item.name, **item.caption.as_dict()})
-        name = self._names[item.name]
+        if isinstance(item, Failed):
+            self.tables.add(item.name, {"error": item.reason})
+            return
+        record = item.caption.as_dict()
+        files: dict[str, str] = {}
         if item.caption.words:
-            parts = (self._draw_panels, self._draw_gif, self._draw_words, self._add_to_page)
-            beside = partial(self.sidecars.write, item.name, item.caption)
-            try_all([beside, *(partial(part, item, name) for part in parts)])
-
-    def save_so_far(self) -> None:
-        """Write the tables so far, at most every `SAVE_SECONDS`, in case the process is killed.
-
-        Errors are left to `finish`.
-        """
-        if time.monotonic() - self._saved >= SAVE_SECONDS:
-            with contextlib.suppress(UserError):
-                self._write_tables(is_last=False)
-            self._saved = time.monotonic()
+            parts = [partial(self._add_to_page, item)]
+            for option, path in self._files_of(item.name):
+                parts.append(partial(self._write, option, path, item, files))
+            try:
+                try_all(parts)
+            except UserError as error:
+                record["error"] = str(error)
+            except MemoryError:
+                record["error"] = f"the maps of {item.name} need more memory than there is"
+        if files:
+            record["files"] = files
+        self.tables.add(item.name, record)
+        if "error" in record:
+            raise UserError(record["error"])
 
     def finish(self) -> None:
-        """Write the common files, if anything was captioned; standard output in any case.
+        """Write the common files, if there is anything to write.
 
         Raises `UserError` if one cannot be written, after writing the others.
         """
-        try_all([self._write_tables, self._write_page])
+        try_all([self.tables.finish, self._write_page])
 
-    def _draw_panels(self, item: Captioned, name: str) -> None:
+    def _find_finished(self) -> set[str]:
+        """The photos that need no caption. Raises `UserError` for results that would be lost."""
+        if self.resume:
+            options = {option for photo in self._names for option, _ in self._files_of(photo)}
+            finished = self.tables.resume(self.paths, options)
+            if finished is not None:
+                return finished
+        for option, path in self._common_files():
+            if not self.overwrite and path.is_file() and path.stat().st_size:
+                resume = "" if option == "html" else ", --resume adds to it"
+                raise UserError(f"--{option} {path} exists; --overwrite replaces it{resume}")
+        return set()
+
+    def _files_of(self, photo: str) -> Iterator[tuple[str, Path]]:
+        """A photo's own files, and the folder of its words, with their options."""
+        name = self._names[photo]
         if self.overlay:
-            path = _output_path(self.overlay, name, ".png")
-            item.caption.overlay(path, Path(item.name).name, self.strength)
-
-    def _draw_gif(self, item: Captioned, name: str) -> None:
+            yield "overlay", _output_path(self.overlay, name, ".png")
         if self.gif:
-            item.caption.gif(_output_path(self.gif, name, ".gif"), self.strength)
-
-    def _draw_words(self, item: Captioned, name: str) -> None:
+            yield "gif", _output_path(self.gif, name, ".gif")
         if self.words:
-            folder = Path(self.words) / name
-            save_word_images(folder, *item.caption.drawn(), strength=self.strength)
+            yield "words", Path(self.words) / name
+        yield from self.sidecars.paths(photo)
 
-    def _add_to_page(self, item: Captioned, name: str) -> None:
+    def _write(self, option: str, path: Path, item: Captioned, files: dict[str, str]) -> None:
+        """Write one of `_files_of`, and put its path into `files`."""
+        if option == "overlay":
+            item.caption.overlay(path, Path(item.name).name, self.strength)
+        elif option == "gif":
+            item.caption.gif(path, self.strength)
+        elif option == "words":
+            save_word_images(path, *item.caption.drawn(), strength=self.strength)
+        else:
+            self.sidecars.write(option, path, item.caption)
+        files[option] = os.fspath(path)
+
+    def _add_to_page(self, item: Captioned) -> None:
         if self.html:
             self._page.append(item.caption.page_item(Path(item.name).name))
-
-    def _write_tables(self, is_last: bool = True) -> None:
-        """Write the tables: files if there are records, standard output only as the last time."""
-        writers: list[Callable[[], object]] = []
-        for path, text in ((self.json, self._json_text), (self.csv, self._csv_text)):
-            if path == "-" and is_last:
-                writers.append(partial(sys.stdout.write, text()))
-            elif path and path != "-" and self._records:
-                writers.append(partial(write_text, path, text()))
-        try_all(writers)
 
     def _write_page(self) -> None:
         if self.html and self._page:
             save_html(self.html, self._page, strength=self.strength)
 
-    def _json_text(self) -> str:
-        return json_text(self._records)
-
-    def _csv_text(self) -> str:
-        """One row a caption, with columns of the confidence if the model has one."""
-        columns = ["caption", "log_probability", "score"]
-        if any("confidence" in record for record in self._records):
-            columns += ["confidence", "sure", "familiar"]
-        rows = [
-            [record["image"], rank, *(version.get(name) for name in columns)]
-            for record in self._records
-            for rank, version in enumerate([record, *record.get("alternatives", [])], start=1)
-        ]
-        return csv_text(["image", "rank", *columns], rows)
-
     def _check_kind(self, option: str, path: str | None, suffixes: Sequence[str]) -> None:
         """Raise `UserError` for a path that cannot be the option's file or folder."""
         if path == "":
             raise UserError(f"--{option} is empty; it should name a file or folder")
-        if path is None or (path == "-" and option in ("json", "csv")):
+        if path is None or (path == "-" and option in ("json", "jsonl", "csv")):
             return
         one_a_photo = option in ("overlay", "gif", "words")
         if one_a_photo and not _names_a_file(path):
@@ -192,25 +182,24 @@ class Outputs:
                 "give a folder, with a slash at its end"
             )
 
+    def _common_files(self) -> Iterator[tuple[str, Path]]:
+        """The files of all photos together, with their options."""
+        yield from self.tables.files()
+        if self.html:
+            yield "html", Path(self.html)
+
     def _files(self) -> Iterator[tuple[str, Path]]:
         """Every file whose name is known, with its option."""
-        for option in ("json", "csv", "html"):
-            path = getattr(self, option)
-            if path and (path != "-" or option == "html"):
-                yield option, Path(path)
-        for option, suffix in (("overlay", ".png"), ("gif", ".gif")):
-            if path := getattr(self, option):
-                for name in self._names.values():
-                    yield option, _output_path(path, name, suffix)
+        yield from self._common_files()
         for photo in self._names:
-            yield from self.sidecars.paths(photo)
+            for option, path in self._files_of(photo):
+                if option != "words":
+                    yield option, path
 
     def _check_places(self) -> None:
         photos = {key for path in self.paths for key in file_keys(path)}
         taken: dict[object, str] = {}
         folders: dict[Path, str] = {}
-        if self.json == self.csv == "-":
-            raise UserError("--json and --csv cannot both be standard output")
         for option, file in self._files():
             if file.is_dir():
                 raise UserError(f"--{option} {file} is a folder, not a file")

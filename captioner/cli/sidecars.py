@@ -6,9 +6,8 @@ XMP: Adobe, *XMP Specification Part 1* (ISO 16684-1) for the properties, Part 3 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from lxml import etree
@@ -17,7 +16,7 @@ from captioner import __version__
 from captioner.caption import Caption
 from captioner.cli.report import on_a_line
 from captioner.errors import UserError
-from captioner.files import read_text, real_path, try_all, write_bytes, write_text
+from captioner.files import read_text, real_path, write_bytes, write_text
 from captioner.text.nouns import nouns
 
 _NAMESPACES = {
@@ -79,18 +78,12 @@ class Sidecars:
                         f"them apart{naming}"
                     )
 
-    def write(self, photo: str, caption: Caption) -> None:
-        """Write the files. Raises `UserError` as the writers do, after trying all."""
-        writers: list[Callable[[], None]] = []
-        for option, path in self.paths(photo):
-            if option == "text":
-                writers.append(partial(write_caption_text, path, caption.text, self.overwrite))
-            else:
-                keywords = nouns(caption.words)
-                writers.append(
-                    partial(write_xmp, path, caption.text, keywords, overwrite=self.overwrite)
-                )
-        try_all(writers)
+    def write(self, option: str, path: Path, caption: Caption) -> None:
+        """Write one of `paths`. Raises `UserError` as the functions for both kinds do."""
+        if option == "text":
+            write_caption_text(path, caption.text, self.overwrite)
+        else:
+            write_xmp(path, caption.text, nouns(caption.words), overwrite=self.overwrite)
 
 
 def write_caption_text(path: Path, caption: str, overwrite: bool = False) -> None:

@@ -65,7 +65,7 @@ def test_a_photo_on_standard_input_stands_among_others(
     assert [record["image"] for record in json.loads(Path("o.json").read_text())] == ["b.png", "-"]
     assert {path.name for path in Path("maps").iterdir()} == {"b.png", "standard_input.png"}
     give(Path("a.png").read_bytes()[:60], monkeypatch)
-    assert main(command) == 2
+    assert main([*command, "--overwrite"]) == 2
     assert capsys.readouterr().err.startswith("captioner: standard input is ")
 
 

@@ -252,36 +252,6 @@ def test_one_file_that_fails_does_not_take_the_others_along(tmp_path: Path) -> N
     assert (tmp_path / "out.html").is_file()
 
 
-def test_files_are_left_alone_when_nothing_was_captioned(tmp_path: Path) -> None:
-    (tmp_path / "old.json").write_text("[1]")
-    Outputs(["missing.jpg"], json=str(tmp_path / "old.json")).finish()
-    assert (tmp_path / "old.json").read_text() == "[1]"
-
-
-def test_tables_are_written_while_work_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paths = [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(2)]
-    json_path, csv_path = tmp_path / "out.json", tmp_path / "out.csv"
-    outputs = Outputs(paths, json=str(json_path), csv=str(csv_path))
-    first, second = captioned(paths)
-    outputs.add(first)
-    outputs.save_so_far()
-    assert not json_path.exists()  # Not yet time.
-    monkeypatch.setattr(outputs_module, "SAVE_SECONDS", 0.0)
-    outputs.save_so_far()
-    assert [record["image"] for record in json.loads(json_path.read_text())] == paths[:1]
-    outputs.add(second)
-    outputs.save_so_far()
-    assert [record["image"] for record in json.loads(json_path.read_text())] == paths
-    assert len(csv_path.read_text().splitlines()) == 3
-    json_path.unlink()
-    json_path.mkdir()
-    outputs.save_so_far()  # Left to `finish` to report.
-    with pytest.raises(UserError, match=r"out\.json"):
-        outputs.finish()
-
-
 def test_no_photo_is_kept_for_the_page(tmp_path: Path) -> None:
     photo = str(save_photo(tmp_path / "0.png", size=(2000, 1500)))
     outputs = Outputs([photo], html=str(tmp_path / "out.html"))

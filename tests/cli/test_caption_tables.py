@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from samples import save_photo
+
+from captioner.cli.caption_tables import CaptionTables
+from captioner.cli.main import main
+from captioner.errors import UserError
+
+Output = pytest.CaptureFixture[str]
+OPTIONS = ("json", "jsonl", "csv")
+
+
+@pytest.fixture
+def folder(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with the model and two photos."""
+    monkeypatch.chdir(tiny_model.parent)
+    for number, name in enumerate(("a.png", "=b.png")):
+        save_photo(Path("photos") / name, number)
+    return tiny_model.parent
+
+
+def caption(*options: str) -> int:
+    # One photo a batch: in another batch log-probabilities differ in their last digits.
+    command = ["caption", "photos", "--model", "tiny-model", "--batch-size", "1"]
+    return main([*command, "--format", "{path}", *options])
+
+
+def read(path: str) -> list[dict[str, object]]:
+    text = Path(path).read_text()
+    lines = text.splitlines() if path.endswith("l") else [text]
+    found = [json.loads(line) for line in lines]
+    return found if path.endswith("l") else found[0]
+
+
+def test_lines_are_written_as_they_come_and_tables_now_and_then(tmp_path: Path) -> None:
+    places = {option: str(tmp_path / f"out.{option}") for option in OPTIONS}
+    tables = CaptionTables(**places)
+    tables.add("a.jpg", {"caption": "a dog"})
+    assert read(places["jsonl"]) == [{"image": "a.jpg", "caption": "a dog"}]
+    assert not Path(places["json"]).exists()
+    tables.save_so_far()
+    assert read(places["json"]) == read(places["jsonl"])
+    tables.add("b.jpg", {"error": "b.jpg is not an image"})
+    assert read(places["jsonl"])[1] == {"image": "b.jpg", "error": "b.jpg is not an image"}
+    tables.save_so_far()
+    assert len(read(places["json"])) == 1  # It rests for a time that depends on the last write's.
+    tables._resting_until = 0.0
+    tables.save_so_far()
+    assert read(places["json"]) == read(places["jsonl"])
+    assert Path(places["csv"]).read_text() == (
+        "image,rank,caption,log_probability,score,error\n"
+        "a.jpg,1,a dog,,,\nb.jpg,1,,,,b.jpg is not an image\n"
+    )
+    Path(places["json"]).unlink()
+    Path(places["json"]).mkdir()
+    tables._resting_until = 0.0
+    tables.save_so_far()  # Left to `finish` to report.
+    with pytest.raises(UserError, match=r"out\.json"):
+        tables.finish()
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_only_what_is_missing_or_changed_is_captioned(
+    option: str, folder: Path, capsys: Output
+) -> None:
+    (folder / "photos/bad.png").write_bytes(b"none")
+    table = [f"--{option}", f"out.{option}"]
+    assert caption(*table, "--n-best", "2", "--resume") == 2  # There is nothing to keep yet.
+    before = Path(f"out.{option}").read_text()
+    capsys.readouterr()
+    assert caption(*table, "--n-best", "2", "--resume") == 2  # What failed is tried again.
+    assert capsys.readouterr().out == ""
+    assert sorted(Path(f"out.{option}").read_text()) == sorted(before)
+
+    save_photo(folder / "photos/bad.png", 2)
+    save_photo(folder / "photos/new.png", 3)
+    os.utime("photos/a.png", (1, 1))
+    assert caption(*table, "--n-best", "2", "--resume") == 0
+    printed = capsys.readouterr()
+    assert set(printed.out.splitlines()) == {"photos/a.png", "photos/bad.png", "photos/new.png"}
+    assert "1 of 4 photos are captioned already" in printed.err
+    once = Path(f"out.{option}").read_text()
+    assert caption(f"--{option}", f"again.{option}", "--n-best", "2") == 0
+    again = Path(f"again.{option}").read_text()
+    if option == "json":
+        key = str
+        assert sorted(json.loads(once), key=key) == sorted(json.loads(again), key=key)
+    else:
+        assert sorted(once.splitlines()) == sorted(again.splitlines())
+
+    capsys.readouterr()
+    assert caption(*table, "--resume") == 0
+    assert capsys.readouterr().out == ""
+    assert Path(f"out.{option}").read_text() == once
+
+
+def test_records_of_other_photos_are_kept(folder: Path) -> None:
+    assert caption("--jsonl", "out.jsonl") == 0
+    photo = str(save_photo(Path("other.png"), 5))
+    command = ["caption", photo, "--model", "tiny-model", "--resume", "--json", "out.json"]
+    assert main([*command, "--jsonl", "out.jsonl"]) == 0
+    images = [record["image"] for record in read("out.jsonl")]
+    assert images == ["photos/=b.png", "photos/a.png", "other.png"]
+    assert read("out.json") == read("out.jsonl")
+
+
+def test_a_line_that_a_killed_run_left_is_made_whole(folder: Path, capsys: Output) -> None:
+    assert caption("--jsonl", "out.jsonl") == 0
+    whole = Path("out.jsonl").read_text()
+    Path("out.jsonl").write_text(whole[:-9])
+    capsys.readouterr()
+    assert caption("--jsonl", "out.jsonl", "--resume") == 0
+    assert capsys.readouterr().out == "photos/a.png\n"
+    assert Path("out.jsonl").read_text() == whole
+
+
+def test_a_photo_without_the_drawing_that_is_wanted_is_captioned_again(
+    folder: Path, capsys: Output
+) -> None:
+    table = ["--json", "out.json"]
+    assert caption(*table, "--overlay", "maps/") == 0
+    files = [record["files"] for record in read("out.json")]
+    assert files == [{"overlay": f"maps/{name}.png"} for name in ("=b", "a")]
+    capsys.readouterr()
+    assert caption(*table, "--overlay", "maps/", "--resume") == 0
+    assert capsys.readouterr().out == ""
+    assert caption(*table, "--overlay", "maps/", "--gif", "maps/", "--resume") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert read("out.json")[0]["files"] == {"overlay": "maps/=b.png", "gif": "maps/=b.gif"}
+
+
+@pytest.mark.parametrize("option", [*OPTIONS, "html"])
+def test_results_are_not_replaced_in_silence(option: str, folder: Path, capsys: Output) -> None:
+    path = Path(f"out.{option}")
+    path.write_text("kept")
+    assert caption(f"--{option}", path.name) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert f"--{option} {path} exists; --overwrite replaces it" in printed.err
+    assert ("--resume" in printed.err) == (option != "html")
+    assert path.read_text() == "kept"
+    assert caption(f"--{option}", path.name, "--overwrite") == 0
+    assert path.read_text() != "kept"
+
+
+@pytest.mark.parametrize(
+    ("option", "content", "said"),
+    [
+        ("json", '[{"image_id": 1, "caption": "a dog"}]', "holds no results of `captioner"),
+        ("json", '{"image": "a.png"}', "holds no results of `captioner"),
+        ("json", "[", "is not valid JSON"),
+        ("jsonl", "[1]\n[2]\n", "holds no results of `captioner"),
+        ("jsonl", "{\n}\n", "holds no results of `captioner"),
+        ("csv", "name,price\nbread,2\n", "holds no results of `captioner"),
+        ("csv", "image,rank,caption\na.png,2,a dog\n", "holds no results of `captioner"),
+        ("csv", "image,rank,score\na.png,1,x\n", "holds no results of `captioner"),
+        ("csv", "image,rank\na.png,1,2,3\n", "holds no results of `captioner"),
+    ],
+)
+def test_another_file_is_not_resumed(
+    option: str, content: str, said: str, folder: Path, capsys: Output
+) -> None:
+    Path(f"out.{option}").write_text(content)
+    assert caption(f"--{option}", f"out.{option}", "--resume") == 2
+    assert said in capsys.readouterr().err
+    assert Path(f"out.{option}").read_text() == content
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--json", "-"], "--resume needs a file of --json, --jsonl or --csv"),
+        (["--html", "o.html", "--json", "o.json"], "--resume cannot add to the page of --html"),
+    ],
+)
+def test_what_cannot_be_resumed_is_refused(
+    options: list[str], said: str, folder: Path, capsys: Output
+) -> None:
+    assert caption(*options, "--resume") == 2
+    assert said in capsys.readouterr().err
+
+
+def test_lines_on_standard_output(folder: Path, capsys: Output) -> None:
+    (folder / "photos/bad.png").write_bytes(b"none")
+    command = ["caption", "photos", "--model", "tiny-model", "--jsonl", "-"]
+    assert main(command) == 2
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [record["image"] for record in printed] == [
+        *("photos/=b.png", "photos/a.png", "photos/bad.png")
+    ]
+    assert ["error" in record for record in printed] == [False, False, True]
+
+
+def test_progress_of_several_batches_goes_to_standard_error(folder: Path, capsys: Output) -> None:
+    for options, shown in (
+        (["--batch-size", "1"], True),
+        (["--batch-size", "1", "--quiet"], False),
+        ([], False),
+    ):
+        assert main(["caption", "photos", "--model", "tiny-model", *options]) == 0
+        assert ("captioning: 2/2 photos" in capsys.readouterr().err) == shown
