@@ -74,6 +74,7 @@ def scores() -> MeteorScores:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.java
 @needs_java
 def test_meteor_is_that_of_the_coco_evaluation(scores: MeteorScores) -> None:
@@ -95,6 +96,7 @@ def test_meteor_is_that_of_the_coco_evaluation(scores: MeteorScores) -> None:
     assert scores.per_image[7:].tolist() == [1.0, 0.0, 1.0, 0.0]
 
 
+@pytest.mark.slow
 @pytest.mark.java
 @needs_java
 def test_meteor_of_its_own_counts(scores: MeteorScores) -> None:

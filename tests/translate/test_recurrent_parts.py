@@ -77,16 +77,6 @@ def test_an_encoder_is_torchs_sentence_by_sentence(kind: str, bidirectional: boo
             torch.testing.assert_close(one[row], joined)  # (layers, D)
 
 
-def test_what_stands_in_padding_has_no_effect() -> None:
-    torch.manual_seed(0)
-    encoder = RecurrentEncoder("gru", 5, 8, bidirectional=True)
-    embedded = torch.randn(2, 6, 5)
-    mask = torch.arange(6) < torch.tensor([[4], [6]])
-    other = embedded.masked_fill(~mask.unsqueeze(-1), 100.0)
-    for one, again in zip(encoder(embedded, mask), encoder(other, mask), strict=True):
-        torch.testing.assert_close(one, again)
-
-
 def test_a_source_is_reversed_before_its_padding() -> None:
     given = torch.tensor([[4, 5, 6, 2], [7, 2, 0, 0]])
     mask = given > 0

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from translation_samples import SIZE, make, ragged, tokens
 
 from captioner.attention import MultiHeadAttention
-from captioner.decoding import BeamSearch, Constraints, decode
 from captioner.translate import Transformer, TransformerConfig
 from captioner.translate.positions import sinusoidal_positions
 from captioner.translate.transformer_layers import FeedForward
@@ -93,26 +92,6 @@ def test_it_is_torchs_with_the_same_weights(norm_first: bool, final_norm: bool) 
     assert weights.shape == (3, 1, 5, 6)
 
 
-@pytest.mark.parametrize("name", ["transformer", "transformer, post-norm"])
-def test_cached_keys_give_what_all_tokens_anew_would(name: str) -> None:
-    """Each step sees the newest token alone, and rows that change places in between."""
-    model = make(name)
-    memory = model.remember(*ragged(6, 4))
-    histories = tokens(2, 1, 1, seed=5)
-    state = model.start(memory)
-    for time in range(6):
-        step = model.step(histories[:, :, -1], state)
-        whole = model(memory, histories)
-        torch.testing.assert_close(step.logits, whole.logits[:, :, -1], atol=1e-5, rtol=1e-4)
-        torch.testing.assert_close(step.weights, whole.weights[:, :, -1], atol=1e-5, rtol=1e-4)
-        assert step.state.keys[0].shape[-2] == time + 1
-        generator = torch.Generator().manual_seed(time)
-        rows = torch.randint(0, histories.shape[1], (2, 3), generator=generator)
-        state = model.select(step.state, rows)
-        chosen = histories.gather(1, rows.unsqueeze(-1).expand(-1, -1, time + 1))
-        histories = torch.cat([chosen, tokens(2, 3, 1, seed=10 + time)], dim=-1)
-
-
 def test_alignments_are_of_the_layer_and_head_asked_for() -> None:
     model = make("transformer")
     assert isinstance(model, Transformer)
@@ -131,19 +110,6 @@ def test_alignments_are_of_the_layer_and_head_asked_for() -> None:
     assert not torch.allclose(model(memory, fed).weights, mean.weights)
     model.alignment_layer = 1  # the last
     torch.testing.assert_close(model(memory, fed).weights, mean.weights)
-
-
-def test_the_alignment_of_a_found_translation_is_the_one_it_was_emitted_with() -> None:
-    model = make("transformer, post-norm")
-    memory = model.remember(tokens(1, 5))
-    limits = Constraints(maximum_length=6, forbidden=(0, 1, 3))
-    (found,) = decode(model, memory, start=1, end=2, strategy=BeamSearch(4), constraints=limits)
-    for hypothesis in found:
-        fed = torch.tensor([[[1, *hypothesis.tokens]]])
-        said = model(memory, fed)
-        torch.testing.assert_close(
-            hypothesis.attention, said.weights[0, 0, :-1].detach(), atol=1e-5, rtol=1e-4
-        )
 
 
 def test_positions_by_numbers() -> None:
