@@ -10,7 +10,7 @@ from torch import Tensor
 
 from captioner.data.examples import CaptionExample
 from captioner.errors import UserError
-from captioner.text.vocabulary import Vocabulary
+from captioner.text.token_batches import collate_sources, decoder_inputs
 
 _BATCHES_SORTED_TOGETHER = 100
 """Sorting within this many batches leaves little padding and stays random."""
@@ -23,19 +23,13 @@ class CaptionBatch:
     rows: (B,) long, the image of each caption.
     inputs: (B, T) long, fed to the decoder: start, then the words.
     targets: (B, T) long: the words, then end.
-    lengths: (B,) long, steps of each caption: its words and one.
+    mask: (B, T) boolean, False at the padding.
     """
 
     rows: Tensor
     inputs: Tensor
     targets: Tensor
-    lengths: Tensor
-
-    @property
-    def mask(self) -> Tensor:
-        """(B, T) boolean, False at the padding."""
-        steps = torch.arange(self.inputs.shape[1], device=self.lengths.device)  # (T,)
-        return steps < self.lengths.unsqueeze(1)  # (B, T)
+    mask: Tensor
 
 
 def length_bucketed_batches(
@@ -124,14 +118,6 @@ def collate(examples: Sequence[CaptionExample]) -> CaptionBatch:
 
     Raises `ValueError` without examples.
     """
-    if not examples:
-        raise ValueError("a batch needs at least one example")
-    lengths = [len(example.tokens) + 1 for example in examples]
-    shape = (len(examples), max(lengths))
-    inputs = torch.full(shape, Vocabulary.pad, dtype=torch.long)  # (B, T)
-    targets = torch.full(shape, Vocabulary.pad, dtype=torch.long)  # (B, T)
-    for place, (example, length) in enumerate(zip(examples, lengths, strict=True)):
-        inputs[place, :length] = torch.tensor([Vocabulary.start, *example.tokens])
-        targets[place, :length] = torch.tensor([*example.tokens, Vocabulary.end])
+    targets, mask = collate_sources([example.tokens for example in examples])
     rows = torch.tensor([example.row for example in examples], dtype=torch.long)  # (B,)
-    return CaptionBatch(rows, inputs, targets, torch.tensor(lengths, dtype=torch.long))
+    return CaptionBatch(rows, decoder_inputs(targets, mask), targets, mask)

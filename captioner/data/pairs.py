@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import torch
-
 from captioner.data.parallel import SentencePair
 from captioner.text.text_vocabulary import TextVocabulary, truncate
-from captioner.text.token_batches import TranslationBatch, collate_sources
-from captioner.text.vocabulary import Vocabulary
+from captioner.text.token_batches import TranslationBatch, collate_sources, decoder_inputs
 
 _MOST_LISTED = 10
 """Cut lines that a report lists."""
@@ -97,8 +94,4 @@ def collate_pairs(examples: Sequence[PairExample]) -> TranslationBatch:
     """
     source, source_mask = collate_sources([example.source for example in examples])
     targets, mask = collate_sources([example.target for example in examples])  # (B, T)
-    # The same tokens, one step later: start is fed in for the first, and the end is not fed in.
-    inputs = torch.full_like(targets, Vocabulary.pad)  # (B, T)
-    inputs[:, 0] = Vocabulary.start
-    inputs[:, 1:] = torch.where(mask[:, 1:], targets[:, :-1], inputs[:, 1:])
-    return TranslationBatch(source, source_mask, inputs, targets, mask)
+    return TranslationBatch(source, source_mask, decoder_inputs(targets, mask), targets, mask)

@@ -47,3 +47,11 @@ def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         tokens[place, : len(source) + 1] = torch.tensor([*source, Vocabulary.end])
     lengths = torch.tensor([len(source) + 1 for source in sources])  # (B,)
     return tokens, torch.arange(longest) < lengths.unsqueeze(1)  # (B, S) both
+
+
+def decoder_inputs(targets: Tensor, mask: Tensor) -> Tensor:
+    """What a decoder is fed to say the targets (B, T): `<start>`, then they, one step later."""
+    inputs = torch.full_like(targets, Vocabulary.pad)  # (B, T)
+    inputs[:, 0] = Vocabulary.start
+    inputs[:, 1:] = torch.where(mask[:, 1:], targets[:, :-1], inputs[:, 1:])
+    return inputs

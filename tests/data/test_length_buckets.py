@@ -75,13 +75,12 @@ def test_collate_adds_start_and_end_and_pads() -> None:
     assert batch.rows.tolist() == [7, 2, 7]
     assert batch.inputs.tolist() == [[1, 5, 6, 4], [1, 0, 0, 0], [1, 9, 0, 0]]
     assert batch.targets.tolist() == [[5, 6, 4, 2], [2, 0, 0, 0], [9, 2, 0, 0]]
-    assert batch.lengths.tolist() == [4, 1, 2]
     assert batch.mask.tolist() == [
         [True, True, True, True],
         [True, False, False, False],
         [True, True, False, False],
     ]
-    tensors = (batch.rows, batch.inputs, batch.targets, batch.lengths)
+    tensors = (batch.rows, batch.inputs, batch.targets)
     assert {tensor.dtype for tensor in tensors} == {torch.long}
     with pytest.raises(ValueError, match="at least one example"):
         collate([])
