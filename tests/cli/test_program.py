@@ -139,6 +139,7 @@ def of_a_script(*arguments: str) -> object:
         of_a_script("benchmark.py", "--only", "absent"),
         of_a_script("benchmark_translation.py", "absent.yaml"),
         of_a_script("compare_runs.py", "absent"),
+        of_a_script("gpu_acceptance.py", "--flickr8k", "absent"),
         of_a_script(
             *("default_model/distill.py", "--flickr", "absent", "--everyday", "x"),
             *("--boxes", "x", "--words", "x", "--captions", "x"),

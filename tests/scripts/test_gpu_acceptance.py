@@ -1,0 +1,88 @@
+"""The acceptance of a GPU runs on a CPU in small sizes, and says so."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from scripts_samples import ROOT, run
+
+from captioner.errors import UserError
+from captioner.runs.feature_extraction import fill_with_network
+from captioner.weight_files import read_tensors
+
+
+@pytest.fixture
+def acceptance(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    import gpu_acceptance
+
+    return gpu_acceptance
+
+
+@pytest.mark.slow
+def test_it_runs_on_a_cpu_in_small_sizes(tmp_path: Path) -> None:
+    script = f"{ROOT}/scripts/gpu_acceptance.py"
+    said = run(tmp_path, script, "--small", "--device", "cpu", "--json", "table.json")
+    assert said.splitlines()[0].startswith("the CPU, ")
+    assert said.splitlines()[0].endswith(", small sizes")
+    found = json.loads((tmp_path / "table.json").read_text())
+    assert found["machine"].startswith("the CPU, ")
+    assert found["tests passed"] is True
+    units = [row["unit"] for row in found["table"]]
+    assert units == ["photos"] * 2 + ["captions"] * 4 + ["tokens"] * 6
+    for row in found["table"]:
+        assert row["rate"] > 0
+        assert 0 < row["share"] < 1.5
+        assert (row["launches"], row["memory"]) == (None, None)
+        assert row["name"] in said
+
+
+def test_a_cpu_is_not_measured_as_a_gpu(
+    acceptance: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for options, message in (
+        (["--device", "cpu"], "no CUDA device here: give --small"),
+        (["--flickr8k", str(tmp_path)], "--flickr8k and --features need each other"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["gpu_acceptance.py", *options])
+        with pytest.raises(UserError, match=message):
+            acceptance.main()
+
+
+def test_the_last_of_the_works_is_observed(
+    acceptance: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(acceptance, "observe", lambda device, work: seen.append(work()))
+    machine = acceptance.ObservedMachine(torch.device("cpu"), 1)
+    times, given = machine.best(lambda: "plain", lambda: "ours")
+    assert (len(times), given, seen) == (2, ["plain", "ours"], ["ours"])
+    assert len(machine.observed) == 1
+
+
+def test_the_weights_for_stored_features_are_those_that_stood_in(
+    acceptance: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The store names the encoder by its weights."""
+
+    def train_run(recipe: Any, folder: Path, device: Any) -> Path:
+        found = read_tensors(Path(recipe.encoder.weights))
+        weights = tmp_path / "stand_in.safetensors"
+        encoder = recipe.encoder.replace(weights=str(weights))
+        fill_with_network(recipe.replace(encoder=encoder), {}, lambda photos: photos)
+        expected = read_tensors(weights)
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
+        assert recipe.features.folder == tmp_path / "features"
+        assert recipe.training.precision == "bfloat16"
+        (tmp_path / "scores.json").write_text('{"CIDEr-D": 0.5}')
+        return tmp_path
+
+    monkeypatch.setattr(acceptance, "train_run", train_run)
+    scores = acceptance.train_flickr8k(tmp_path, tmp_path / "features", torch.device("cpu"))
+    assert scores == {"CIDEr-D": 0.5}
