@@ -6,6 +6,7 @@ import io
 import math
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -103,27 +104,14 @@ def encode_gif(
     return buffer.getvalue()
 
 
-def save_gif(
-    path: str | os.PathLike[str],
-    photo: Image.Image,
-    words: Sequence[str],
-    attention: npt.ArrayLike,
-    region: Region,
-    seconds_a_word: float = 0.8,
-    strength: float = 0.8,
-    longest_side: int = 480,
-    doubt: str = "",
-) -> None:
-    """Write `encode_gif` of the same arguments to a file.
+def save_gif(path: str | os.PathLike[str], *drawing: Any, **options: Any) -> None:
+    """Write `encode_gif` of the other arguments to a file.
 
     Raises `ValueError` as `encode_gif` does, and `UserError` unless the path ends in .gif, and if
     the file cannot be written.
     """
     check_suffix(path, (".gif",))
-    content = encode_gif(
-        photo, words, attention, region, seconds_a_word, strength, longest_side, doubt
-    )
-    write_bytes(path, content)
+    write_bytes(path, encode_gif(*drawing, **options))
 
 
 def _frame_width(picture: Image.Image) -> int:
