@@ -42,6 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
     parser = CommandParser(
         prog="captioner",
+        usage="captioner COMMAND [options]",
         description=DESCRIPTION,
         formatter_class=HelpFormatter,
     )
@@ -52,7 +53,9 @@ def build_parser() -> argparse.ArgumentParser:
         choices=SHELLS,
         help="print a script that completes commands, options and files in this shell",
     )
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, prog="captioner"
+    )
     for module in (
         caption,
         translate,
@@ -80,7 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
     def run() -> int:
-        parsed = build_parser().parse_args(arguments)
+        words = sys.argv[1:] if arguments is None else arguments
+        parsed = build_parser().parse_args(words or ["--help"])
         code: int = parsed.run(parsed)
         return code
 

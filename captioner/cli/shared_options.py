@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import textwrap
@@ -63,8 +64,11 @@ class CommandParser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            near = did_you_mean(near_names(value, action.choices))
-            message = f"{value!r} is not one of {', '.join(action.choices)}{near}"
+            options = self._option_string_actions if self._subparsers else ()
+            near = near_names(value, [*action.choices, *options])
+            if self._subparsers and os.path.exists(value):
+                near = [f"captioner caption {value}"]
+            message = f"{value!r} is not one of {', '.join(action.choices)}{did_you_mean(near)}"
             raise argparse.ArgumentError(action, message)
 
 

@@ -158,7 +158,8 @@ def _open(path: str) -> BinaryIO:
     try:
         return open(path, "rb")
     except FileNotFoundError:
-        raise UserError(f"text file {path} does not exist") from None
+        hint = "; a sentence comes from standard input: echo ... | captioner translate"
+        raise UserError(f"text file {path} does not exist{hint * (' ' in path)}") from None
     except OSError as error:
         raise UserError(f"cannot read text file {path}: {error.strerror or error}") from None
 

@@ -327,16 +327,29 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     ("arguments", "said"),
     [
         (["captoin", "a.jpg"], "did you mean 'caption'?"),
+        (["version"], "did you mean '--version'?"),
+        (["README.md"], "did you mean 'captioner caption README.md'?"),
         (["--verison"], "unrecognized option --verison; did you mean '--version'?"),
     ],
 )
 def test_a_mistyped_command_is_suggested(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(Path(__file__).resolve().parents[2])
     with pytest.raises(SystemExit) as stop:
         main(arguments)
     assert stop.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([])
+    assert stop.value.code == 0
+    assert "captioner caption --demo" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [["caption", "photo.jpg", "--model"], ["info"]])

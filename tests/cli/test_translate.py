@@ -307,6 +307,7 @@ DRAWN = "--alignment", "DRAWN"
     ("name", "arguments", "message"),
     [
         ("luong", ["none.txt"], "text file none.txt does not exist"),
+        ("luong", ["A dog runs."], "does not exist; a sentence comes from standard input"),
         ("luong", ["TEXT", "--alignment", "a.doc"], "--alignment a.doc must end in"),
         ("luong", ["TEXT", "--alignment", "FOLDER"], "folder.json is a folder, not a file"),
         ("luong", ["TEXT", "--batch-size", "0"], "--batch-size 0 is not at least 1"),
