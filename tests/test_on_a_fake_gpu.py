@@ -28,7 +28,7 @@ from captioner.caption import (
     ShowAttendTellDecoder,
 )
 from captioner.caption.standardisation import Standardisation
-from captioner.decoding import BeamSearch, Constraints, Sampling, Strategy, decode
+from captioner.decoding import BeamSearch, Constraints, Sampling, SearchOptions, Strategy, decode
 from captioner.decoding.protocol import Decoder
 from captioner.errors import UserError
 from captioner.runs.feature_extraction import encode
@@ -144,6 +144,13 @@ def test_a_translator_is_trained(
             model = CONFIGS[name].make(SIZE, SIZE)
         loss = TranslationLoss(model, TranslationObjective(label_smoothing=0.1))
         make_step(loss, translation_batch(), "adam", monkeypatch)
+
+
+def test_samples_are_drawn_on_the_gpu() -> None:
+    with fake_gpu():
+        strategy = SearchOptions(sample=True, seed=3).strategy(device=DEVICE)
+        assert isinstance(strategy, Sampling)
+        assert strategy.generator.device == DEVICE
 
 
 STRATEGIES: list[Any] = [

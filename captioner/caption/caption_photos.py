@@ -70,9 +70,8 @@ def caption_photos(
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} is not at least 1")
     search = search or captioner.search
-    return _batches(
-        captioner, iter(photos), search, batch_size, generator or search.generator(), drawn_side
-    )
+    generator = generator or search.generator(captioner.device)
+    return _batches(captioner, iter(photos), search, batch_size, generator, drawn_side)
 
 
 def _batches(

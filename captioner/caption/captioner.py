@@ -187,7 +187,7 @@ class Captioner:
             self.decoder.remember(annotations.to(self.device)),
             start=vocabulary.start,
             end=vocabulary.end,
-            strategy=options.strategy(generator),
+            strategy=options.strategy(generator, self.device),
             constraints=options.constraints(
                 (vocabulary.pad, vocabulary.start, vocabulary.unknown),
                 tuple(vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))),

@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     translator.check_search(search)
     if alignment is not None and not translator.attends:
         raise UserError("--alignment has no meaning for a model without attention")
-    generator = search.generator()
+    generator = search.generator(translator.device)
     # At a terminal, each line is translated before the next is read.
     batch_size = 1 if file.isatty() else arguments.batch_size
     lines = _lines(file)

@@ -85,25 +85,31 @@ class SearchOptions(Config):
                 raise UserError(f"{name!r} has no meaning without 'sample'")
         return changed
 
-    def strategy(self, generator: torch.Generator | None = None) -> BeamSearch | Sampling:
+    def strategy(
+        self, generator: torch.Generator | None = None, device: torch.device | str = "cpu"
+    ) -> BeamSearch | Sampling:
         """The search strategy.
 
         generator: what is drawn from, for one that goes on over several calls; by default a new
-            one from `seed`.
+            one from `seed`, of the device.
         """
         from captioner.decoding.strategies import BeamSearch, Sampling
 
         if not self.sample:
             return BeamSearch(self.beam)
         return Sampling(
-            generator or self.generator(), self.n_best, self.temperature, self.top_k, self.top_p
+            generator or self.generator(device),
+            self.n_best,
+            self.temperature,
+            self.top_k,
+            self.top_p,
         )
 
-    def generator(self) -> torch.Generator:
-        """A new generator from `seed`."""
+    def generator(self, device: torch.device | str = "cpu") -> torch.Generator:
+        """A new generator from `seed`, best on the model's device: draws are not copied there."""
         import torch
 
-        return torch.Generator().manual_seed(self.seed)
+        return torch.Generator(device).manual_seed(self.seed)
 
     def constraints(
         self, forbidden: tuple[int, ...], repeatable: tuple[int, ...] = ()

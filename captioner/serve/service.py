@@ -118,7 +118,7 @@ class Service:
 
     def _caption(self, pixels: Sequence[Tensor], search: SearchOptions) -> list[Caption]:
         """A batch of photos, in the one thread that runs the captioner."""
-        generator = search.generator()
+        generator = search.generator(self.captioner.device)
         captions: list[Caption] = []
         for first in range(0, len(pixels), self._batch_size):
             batch = torch.stack(list(pixels[first : first + self._batch_size]))

@@ -152,7 +152,7 @@ class Translator:
             raise UserError(f"batch size {batch_size} is not at least 1")
         options = self.search if search is None else search
         self.check_search(options)
-        generator = generator or options.generator()
+        generator = generator or options.generator(self.device)
         texts = [as_sentence(sentence, self.capitals) for sentence in sentences]
         sources = [
             truncate(self.source.split(text), self.maximum_source_length) for text, _ in texts
