@@ -91,7 +91,7 @@ def read_splits(
         rows, note = _with_drawn_splits(rows, file)
     for split in splits:
         if split is not None:
-            _require_split(rows, split, file)
+            _require_split(rows, split, file, bool(note))
     split_of: dict[str, str | None] = {}
     for row in rows:
         record = f"line {row.line}"
@@ -133,9 +133,11 @@ def _with_drawn_splits(rows: list[_Row], file: Path) -> tuple[list[_Row], str]:
     )
 
 
-def _require_split(rows: list[_Row], split: str, file: Path) -> None:
+def _require_split(rows: list[_Row], split: str, file: Path, is_drawn: bool) -> None:
     present = sorted({row.split for row in rows if row.split is not None})
     if split not in present:
+        if is_drawn and split == VALIDATION and present:
+            raise UserError(f"table {file} has too few photos for validation: it takes 4 at least")
         only = f", only {', '.join(present)}" if present else ': it has no "split" column'
         raise UserError(f"table {file} has no split {split!r}{only}")
 

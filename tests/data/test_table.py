@@ -184,6 +184,15 @@ def test_validation_photos_of_a_table_without_splits_are_drawn(
     assert len(splits["val"] - drawn(file)["val"]) <= 1
 
 
+def test_three_photos_are_too_few_for_validation(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.jpg").touch()
+    file = table(tmp_path, "t.csv", "image,caption\n0.jpg,One\n1.jpg,Two\n2.jpg,Three\n")
+    assert len(read_table(file, split="train").images) == 3
+    with pytest.raises(UserError, match="too few photos for validation: it takes 4"):
+        read_splits(file, None, ["train", "val"])
+
+
 def test_problems_of_all_splits_are_reported_together(tmp_path: Path) -> None:
     text = "image,caption,split\ngone.jpg,One,train\na.jpg,,train\n"
     text += "b.jpg,Two,val\nlost.jpg,x,val\n"
