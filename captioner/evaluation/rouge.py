@@ -9,16 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from captioner.evaluation.corpus import Corpus
-from captioner.evaluation.ngrams import FloatArray, IntArray, Tokens, changes, sorting
+from captioner.evaluation.ngrams import FloatArray, IntArray, Tokens
 
 BETA = 1.2
 """Weight of recall over precision; the COCO evaluation's value."""
-
-_BITS = 64
-"""Words of a caption that fit into one machine integer."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +53,8 @@ def corpus_rouge_l(corpus: Corpus) -> RougeScores:
     return RougeScores(float(per_image.mean()), per_image)
 
 
-def longest_common_subsequence(first: Tokens, second: Tokens) -> int:
-    """Length in words of the longest common subsequence.
+def longest_common_subsequences(first: Tokens, others: Sequence[Tokens]) -> list[int]:
+    """Lengths in words of the longest common subsequence of a sentence with each of others.
 
     Bit-parallel: a row of the dynamic-programming table is one addition.
     Hyyrö 2004, *Bit-parallel LCS-length Computation Revisited*.
@@ -67,62 +63,22 @@ def longest_common_subsequence(first: Tokens, second: Tokens) -> int:
     for index, word in enumerate(first):
         places[word] = places.get(word, 0) | 1 << index
     every = (1 << len(first)) - 1
-    row = every  # a zero bit: the length grows at this word of `first`
-    for word in second:
-        matched = row & places.get(word, 0)
-        row = ((row + matched) | (row - matched)) & every
-    return len(first) - row.bit_count()
+    lengths = []
+    for other in others:
+        row = every  # a zero bit: the length grows at this word of `first`
+        for word in other:
+            if word in places:
+                matched = row & places[word]
+                row = ((row + matched) | (row - matched)) & every
+        lengths.append(len(first) - row.bit_count())
+    return lengths
 
 
 def _common_lengths(corpus: Corpus) -> IntArray:
-    """`longest_common_subsequence` of each reference (S,) with its image's caption; else 0.
-
-    Takes one word of all references at a time.
-    """
-    own = corpus.lengths[corpus.firsts][corpus.image_of]  # (S,)
-    short = corpus.is_reference & (own <= _BITS)
-    rows = np.flatnonzero(short)
-    rows = rows[np.argsort(-corpus.lengths[rows], kind="stable")]  # the longest first
-    lengths, firsts = corpus.lengths[rows], (np.cumsum(corpus.lengths) - corpus.lengths)[rows]
-    places = _places_in_caption(corpus)
-    # Shifts in two steps: NumPy does not define a shift by all 64 bits.
-    every = ~(
-        ~np.uint64(0)
-        << (own[rows] // 2).astype(np.uint64)
-        << (own[rows] - own[rows] // 2).astype(np.uint64)
-    )
-    row = every.copy()
-    for index in range(int(lengths.max(initial=0))):
-        active = int(np.searchsorted(-lengths, -index))  # sentences that long
-        now = row[:active]
-        matched = now & places[firsts[:active] + index]
-        row[:active] = ((now + matched) | (now - matched)) & every[:active]
+    """The longest common subsequence of each reference (S,) with its image's caption; else 0."""
     common = np.zeros(len(corpus.sentences), dtype=np.int64)
-    common[rows] = own[rows] - np.bitwise_count(row)
-    for sentence in np.flatnonzero(corpus.is_reference & (own > _BITS)).tolist():
-        caption = corpus.sentences[corpus.firsts[corpus.image_of[sentence]]]
-        common[sentence] = longest_common_subsequence(caption, corpus.sentences[sentence])
+    ends = [*corpus.firsts[1:].tolist(), len(corpus.sentences)]
+    for first, end in zip(corpus.firsts.tolist(), ends, strict=True):
+        references = corpus.sentences[first + 1 : end]
+        common[first + 1 : end] = longest_common_subsequences(corpus.sentences[first], references)
     return common
-
-
-def _places_in_caption(corpus: Corpus) -> NDArray[np.uint64]:
-    """For every word (W,) its places in its image's caption, a bit each.
-
-    Undefined for captions longer than 64 words.
-    """
-    sentence_of = np.repeat(np.arange(len(corpus.lengths)), corpus.lengths)  # (W,)
-    image = corpus.image_of[sentence_of]
-    index = np.arange(len(corpus.words)) - (np.cumsum(corpus.lengths) - corpus.lengths)[sentence_of]
-    code = image * (int(corpus.words.max(initial=0)) + 1) + corpus.words
-    order = sorting(code)
-    bits = np.where(
-        corpus.is_reference[sentence_of] | (index >= _BITS),
-        np.uint64(0),
-        np.uint64(1) << (index % _BITS).astype(np.uint64),
-    )
-    another = changes(code[order])
-    places = np.zeros(len(code), dtype=np.uint64)
-    if len(code):
-        gathered = np.bitwise_or.reduceat(bits[order], np.flatnonzero(another))
-        places[order] = gathered[np.cumsum(another) - 1]
-    return places
