@@ -32,6 +32,7 @@ from captioner.evaluation.word_precision import (
     word_precision,
     word_precision_of_totals,
 )
+from captioner.text.tokenizer import tokenize_unsplit
 
 WITH_NONE = "captions with none"
 """The share of captions without a content word that a reference has: beside word-precision."""
@@ -190,7 +191,7 @@ class CaptionScores:
 def evaluate_captions(
     hypotheses: Mapping[Image, str] | Sequence[str],
     references: Mapping[Image, Sequence[str]] | Sequence[Sequence[str]],
-    tokenizer: Tokenizer | None = None,
+    tokenizer: Tokenizer = tokenize_unsplit,
     document_frequency: DocumentFrequency | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
 ) -> CaptionScores:

@@ -10,7 +10,7 @@ from itertools import chain, islice
 from captioner.errors import UserError
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.ngrams import Tokens
-from captioner.text.tokenizer import tokenize_all_unsplit
+from captioner.text.tokenizer import tokenize_unsplit
 
 Tokenizer = Callable[[str], list[str]]
 
@@ -36,7 +36,7 @@ class CaptionTexts:
         cls,
         captions: Mapping[Hashable, str] | Sequence[str],
         references: Mapping[Hashable, Sequence[str]] | Sequence[Sequence[str]],
-        tokenizer: Tokenizer | None = None,
+        tokenizer: Tokenizer = tokenize_unsplit,
     ) -> CaptionTexts:
         """Match captions with references and tokenise each once.
 
@@ -55,7 +55,7 @@ class CaptionTexts:
             every = (text, *of_image)
             if {*map(type, every)} != {str} and not all(isinstance(one, str) for one in every):
                 raise UserError(f"a caption of image {name!r} is not a string")
-        words = iter(_tokenized([*texts, *chain.from_iterable(candidates)], tokenizer))
+        words = map(tokenizer, [*texts, *chain.from_iterable(candidates)])
         return cls(
             names,
             texts,
@@ -69,10 +69,10 @@ class CaptionTexts:
         return len(self.images)
 
     def with_captions(
-        self, captions: Sequence[str], tokenizer: Tokenizer | None = None
+        self, captions: Sequence[str], tokenizer: Tokenizer = tokenize_unsplit
     ) -> CaptionTexts:
         """Other captions (I,) of the same images; reuses the tokenised references."""
-        return replace(self, captions=captions, words=_tokenized(captions, tokenizer))
+        return replace(self, captions=captions, words=list(map(tokenizer, captions)))
 
     @cached_property
     def unsplit_corpus(self) -> Corpus:
@@ -83,12 +83,6 @@ class CaptionTexts:
     def corpus(self) -> Corpus:
         """The same with words split at white space; all metrics but ROUGE-L take this."""
         return self.unsplit_corpus.split()
-
-
-def _tokenized(captions: Sequence[str], tokenizer: Tokenizer | None) -> list[list[str]]:
-    if tokenizer is None:
-        return tokenize_all_unsplit(captions)
-    return [tokenizer(caption) for caption in captions]
 
 
 def _aligned(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from captioner.text.abbreviations import ABBREVIATIONS, SPLIT_WORDS
 
@@ -23,8 +22,6 @@ _NOT_PLAIN = frozenset(
     | {*SPLIT_WORDS, *(f"{word}." for word in SPLIT_WORDS)}
 )
 """Words that match `_PLAIN` but keep their period or are split in two."""
-
-_BEFORE_PERIOD = frozenset(word.removesuffix(".") for word in _NOT_PLAIN)
 
 
 def tokenize(caption: str) -> list[str]:
@@ -49,31 +46,6 @@ def tokenize(caption: str) -> list[str]:
     """
     words = _plain_words(caption)
     return words_by_rules(caption) if words is None else words
-
-
-def tokenize_all_unsplit(captions: Sequence[str]) -> list[list[str]]:
-    """Apply `tokenize_unsplit` to each caption, faster for thousands of them.
-
-    Plain captions, nearly all, are lower-cased and stripped of punctuation as one string.
-    """
-    plain = [
-        number
-        for number, caption in enumerate(captions)
-        if _PLAIN.fullmatch(caption) and "\n" not in caption
-    ]
-    text = "\n".join([*(captions[number] for number in plain), ""]).lower()
-    lines = text.replace(",", "").replace("'s", " 's").replace(".\n", "\n").split("\n")
-    plain_words: dict[int, list[str]] = {}
-    for number, line in zip(plain, lines[:-1], strict=True):  # The last line is empty.
-        words = line.split()
-        if (
-            words
-            and "." not in line
-            and words[-1] not in _BEFORE_PERIOD
-            and _NOT_PLAIN.isdisjoint(words)
-        ):
-            plain_words[number] = words
-    return [plain_words.get(n) or tokenize_unsplit(caption) for n, caption in enumerate(captions)]
 
 
 def words_by_rules(caption: str) -> list[str]:
