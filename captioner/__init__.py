@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from captioner.decoding import SearchOptions
     from captioner.models import load, load_translator
     from captioner.translate import Translation, TranslationSearch, Translator
+    from captioner.translate.translated_captions import translate_captions
 
 __version__ = "0.2.0"
 
@@ -34,6 +35,7 @@ _MODULES = {
     "Translator": "translate",
     "load": "models",
     "load_translator": "models",
+    "translate_captions": "translate.translated_captions",
 }
 """The module of every name that is imported when it is first used."""
 
@@ -48,6 +50,7 @@ __all__ = [
     "UserError",
     "load",
     "load_translator",
+    "translate_captions",
 ]
 
 

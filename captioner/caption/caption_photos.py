@@ -58,6 +58,7 @@ def caption_photos(
     batch_size: int = 16,
     generator: torch.Generator | None = None,
     drawn_side: int | None = None,
+    translate: Callable[[list[Caption]], list[Caption]] | None = None,
 ) -> Iterator[Captioned | Failed]:
     """Caption photos in order, one batch in memory at a time.
 
@@ -65,13 +66,16 @@ def caption_photos(
         the search's seed for all batches.
     drawn_side: pixels of the longer side that are needed of the photos in the results, whose pixels
         are otherwise in memory for a whole batch; None: all.
+    translate: applied to the captions of each batch, such as `translate_captions`.
     Raises `UserError`, before it reads any photo, for a batch size below 1.
     """
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} is not at least 1")
     search = search or captioner.search
     generator = generator or search.generator(captioner.device)
-    return _batches(captioner, iter(photos), search, batch_size, generator, drawn_side)
+    return _batches(
+        captioner, iter(photos), search, batch_size, generator, drawn_side, translate or list
+    )
 
 
 def _batches(
@@ -81,6 +85,7 @@ def _batches(
     batch_size: int,
     generator: torch.Generator,
     drawn_side: int | None,
+    translate: Callable[[list[Caption]], list[Caption]],
 ) -> Iterator[Captioned | Failed]:
     while batch := list(islice(photos, batch_size)):
         loaded: list[Failed | tuple[str, Image.Image]] = []
@@ -100,7 +105,8 @@ def _batches(
         captions: Iterator[Caption] = iter(())
         if pixels:
             annotations = captioner.encode(torch.stack(pixels))  # (B, L, D)
-            captions = iter(captioner.caption_annotations(annotations, search, generator))
+            written = captioner.caption_annotations(annotations, search, generator)
+            captions = iter(translate(written))
         for item in loaded:
             if isinstance(item, Failed):
                 yield item

@@ -58,6 +58,8 @@ class Caption:
     familiar: whether the photo is like the training photos. None without confidence.
     photo: what `overlay`, `gif` and `html` draw on. A path or the content of a file is kept as
         given and read again; of other photos a small copy is kept.
+    language: tag of the language of a translated caption, such as "de". None for others.
+    original: what a translated caption was translated from.
 
     Equality ignores the maps and the photo.
     """
@@ -74,6 +76,8 @@ class Caption:
     sure: bool | None = None
     familiar: bool | None = None
     photo: ImageSource | None = field(default=None, compare=False, repr=False)
+    language: str | None = None
+    original: Caption | None = None
 
     @property
     def doubt(self) -> str:
@@ -161,6 +165,9 @@ class Caption:
             plain["confidence"] = self.confidence
             plain["sure"] = self.sure
             plain["familiar"] = self.familiar
+        if self.original is not None:
+            plain["language"] = self.language
+            plain["original"] = self.original.as_dict()
         if self.alternatives:
             plain["alternatives"] = [other.as_dict() for other in self.alternatives]
         return plain

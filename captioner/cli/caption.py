@@ -7,16 +7,19 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from captioner.cli.report import report
 from captioner.cli.shared_options import (
+    LANGUAGES,
     Commands,
     add_machine,
     add_model,
     add_parser,
     add_search,
+    check_language,
     refuse,
     search_options,
 )
@@ -24,6 +27,7 @@ from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 
 if TYPE_CHECKING:
+    from captioner.caption import Caption
     from captioner.cli.caption_lines import CaptionLines
     from captioner.cli.caption_outputs import Outputs
 
@@ -57,6 +61,11 @@ def add_command(commands: Commands) -> None:
         help="names read from - and lines printed end in NUL",
     )
     add_model(given)
+    known = ", ".join(LANGUAGES)
+    given.add_argument("--language", metavar="TAG", help=f"translate captions: {known}")
+    given.add_argument(
+        "--translator", metavar="MODEL", help="to another --language: a model folder or name"
+    )
     add_search(parser, SearchOptions)
     out = parser.add_argument_group("output")
     lines = out.add_mutually_exclusive_group()
@@ -179,6 +188,7 @@ def _caption(
     from captioner.caption.caption_photos import Captioned, Failed, caption_photos, named_photos
     from captioner.progress import progress_bar
 
+    translate = _translation(arguments)
     model = load(arguments.model, arguments.device, arguments.precision)
     search = search_options(arguments, model.search)
     side = max(model.preprocessing.sufficient_side, outputs.drawn_side)
@@ -189,6 +199,7 @@ def _caption(
         search,
         batch_size,
         drawn_side=outputs.drawn_side,
+        translate=translate,
     )
     failed = 0
     shown = len(photos) > batch_size and not arguments.quiet
@@ -209,6 +220,28 @@ def _caption(
             if number % batch_size == 0:
                 outputs.tables.save_so_far()
     return failed
+
+
+def _translation(
+    arguments: argparse.Namespace,
+) -> Callable[[list[Caption]], list[Caption]] | None:
+    """Translates captions to --language; None without it."""
+    language = arguments.language
+    if language is None:
+        refuse(arguments, ["translator"], "without --language")
+        return None
+    check_language(language)
+    name = arguments.translator or LANGUAGES.get(language)
+    if name is None:
+        known = ", ".join(LANGUAGES)
+        raise UserError(f"--language {language} needs a --translator; the package has {known}")
+
+    from captioner import load_translator
+    from captioner.translate.translated_captions import check_aligns, translate_captions
+
+    translator = load_translator(name, arguments.device)
+    check_aligns(translator)
+    return partial(translate_captions, translator=translator, language=language)
 
 
 def _standard_input() -> bytes:

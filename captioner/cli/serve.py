@@ -7,7 +7,14 @@ import math
 from typing import Any
 from urllib.parse import urlsplit
 
-from captioner.cli.shared_options import Commands, add_machine, add_model, add_parser
+from captioner.cli.shared_options import (
+    LANGUAGES,
+    Commands,
+    add_machine,
+    add_model,
+    add_parser,
+    check_language,
+)
 from captioner.errors import UserError
 from captioner.models import DEFAULT_TRANSLATOR
 from captioner.serve.limits import Limits
@@ -55,6 +62,11 @@ def add_command(commands: Commands) -> None:
         action="store_const",
         const=None,
         help="leave out the tab that translates",
+    )
+    models.add_argument(
+        "--language",
+        metavar="TAG",
+        help="what another translator writes: captions are offered in it",
     )
     net = parser.add_argument_group("network")
     net.add_argument(
@@ -112,12 +124,17 @@ def run(arguments: argparse.Namespace) -> int:
     public = urlsplit(arguments.public_url or "http://localhost")
     if public.scheme not in ("http", "https") or not public.hostname:
         raise UserError(f"--public-url {arguments.public_url} is not the address of a page")
+    name = arguments.translator
+    language = arguments.language
+    if language is None:
+        language = next((tag for tag, packaged in LANGUAGES.items() if packaged == name), None)
+    else:
+        check_language(language)
     listener = listen(arguments.host, arguments.port)
     try:
         model = load(arguments.model, arguments.device, arguments.precision)
-        name = arguments.translator
         translator = None if name is None else load_translator(name, arguments.device)
-        service = Service(model, translator, limits, arguments.batch_size)
+        service = Service(model, translator, limits, arguments.batch_size, language)
         own = socket.gethostname()
         names = (arguments.host, own, f"{own}.local", public.hostname, *arguments.allow_host)
 

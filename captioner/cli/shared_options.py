@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -12,11 +13,15 @@ from typing import Any, TypeVar
 
 from captioner.decoding.options import SAMPLING, SearchOptions
 from captioner.errors import UserError, did_you_mean, near_names
+from captioner.models import DEFAULT_TRANSLATOR
 
 Search = TypeVar("Search", bound=SearchOptions)
 
 SEARCH = tuple(SearchOptions.model_fields)
 """Search options of every model; None if not given."""
+
+LANGUAGES = {"de": DEFAULT_TRANSLATOR}
+"""The packaged translator for each language."""
 
 Commands = Any  # argparse's private _SubParsersAction
 Group = argparse._ArgumentGroup
@@ -176,6 +181,12 @@ def search_options(arguments: argparse.Namespace, own: Search) -> Search:
     if not (given["sample"] or own.sample):
         refuse(arguments, SAMPLING, "without --sample")
     return own.override(**given)
+
+
+def check_language(tag: str) -> None:
+    """Raise `UserError` for what is no language tag (RFC 5646), such as "de" or "pt-BR"."""
+    if not re.fullmatch(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*", tag):
+        raise UserError(f"--language {tag!r} is not a language tag such as de or pt-BR")
 
 
 def refuse(arguments: argparse.Namespace, names: Sequence[str], where: str) -> None:

@@ -83,7 +83,8 @@ class Sidecars:
         if option == "text":
             write_caption_text(path, caption.text, self.overwrite)
         else:
-            write_xmp(path, caption.text, nouns(caption.words), overwrite=self.overwrite)
+            keywords = nouns((caption.original or caption).words)  # `nouns` knows English only.
+            write_xmp(path, caption.text, keywords, caption.language or "en", self.overwrite)
 
 
 def write_caption_text(path: Path, caption: str, overwrite: bool = False) -> None:

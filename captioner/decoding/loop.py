@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -37,9 +38,9 @@ def decode(
         the partial ones in a beam. Off by default.
     keep_attention: collect the attention maps of hypotheses, which takes time.
 
-    Returns the hypotheses of each of the B sources, best score first: at least one, at most
-    `strategy.width`. A source decodes alike alone and in a batch, except by sampling, where one
-    generator serves the batch.
+    Returns the hypotheses of each of the B sources, best score first but cut ones last: at least
+    one, at most `strategy.width`. A source decodes alike alone and in a batch, except by sampling,
+    where one generator serves the batch.
     Raises `UserError` when the model's output is NaN.
     """
     strategy = BeamSearch() if strategy is None else strategy
@@ -79,7 +80,9 @@ def decode(
         if not is_live:
             break
         state = decoder.select(step.state, parents)
-    ranked = back_pointers.hypotheses(normalisation, strategy.width, coverage, memory.mask)
+    ranked = back_pointers.hypotheses(
+        normalisation, strategy.width, coverage, memory.mask, constraints.maximum_length
+    )
     if keep_attention:
         return ranked
     return [list(map(_without_attention, each)) for each in ranked]
@@ -144,6 +147,7 @@ class _BackPointers:
         width: int,
         coverage: CoveragePenalty,
         mask: Tensor | None,
+        maximum_length: int,
     ) -> list[list[Hypothesis]]:
         """Build and rank the hypotheses of each source. mask: (B, L), of the memory."""
         parents, tokens, terms = (
@@ -178,8 +182,9 @@ class _BackPointers:
                     token_log_probabilities=path_terms,
                     score=score,
                     attention=attention[:-1],  # (T, L) or (T, 0), without the end token
+                    cut=last >= maximum_length and path_terms[-1] < math.log(0.5),
                 )
                 ranked[source].append(hypothesis)
         for hypotheses in ranked:
-            hypotheses.sort(key=lambda hypothesis: -hypothesis.score)
+            hypotheses.sort(key=lambda hypothesis: (hypothesis.cut, -hypothesis.score))
         return [hypotheses[:width] for hypotheses in ranked]

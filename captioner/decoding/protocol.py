@@ -56,6 +56,9 @@ class Hypothesis:
     score: for ranking: the log-probability after length normalisation, plus the coverage penalty.
     attention: (T, L) on the CPU, float32; row t is the map of token t. (T, 0) with
         `keep_attention=False`.
+    cut: whether the maximum length ended it, although the model gave the end a probability below
+        one half. It ranks behind all that are complete: a loop that normalisation by its length
+        favours.
     """
 
     tokens: list[int]
@@ -63,3 +66,4 @@ class Hypothesis:
     token_log_probabilities: list[float]
     score: float
     attention: Tensor
+    cut: bool = False

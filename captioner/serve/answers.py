@@ -37,6 +37,8 @@ class CaptionAnswer(BaseModel):
     maps: list[list[list[float]]] | None = Field(
         None, description="for each word a map, row by row"
     )
+    language: str | None = Field(None, description="of a translated caption")
+    original: CaptionAnswer | None = Field(None, description="what was translated")
 
     @classmethod
     def all_of(cls, caption: Caption, maps: bool) -> list[CaptionAnswer]:
@@ -141,6 +143,7 @@ class TranslatorAnswer(BaseModel):
     target_tokens: int
     attends: bool
     maximum_source_length: int
+    language: str | None = Field(description="in which captions are offered")
     search: TranslationSearch
 
 

@@ -32,6 +32,10 @@ class _PhotoForm(optional_fields(SearchOptions)):  # type: ignore[misc]
     photo: list[Annotated[UploadFile, BeforeValidator(_file)]] = Field(
         min_length=1, description="image files; /api/model gives the limits"
     )
+    language: str | None = Field(
+        default_factory=lambda: None,  # OpenAPI would show a plain default.
+        description="the translator's, in /api/model: captions are translated into it",
+    )
 
 
 class CaptionForm(_PhotoForm):

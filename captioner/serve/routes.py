@@ -92,12 +92,13 @@ async def caption(
     A photo that cannot be read has an error in its place; where none can, the status is 422.
     """
     search = search_with(form, service.captioner.search, service.limits)
+    language = _language(form, service)
     keep = PagePhoto.of if form.preview else keep_nothing
     read = await _photos(form.photo, service, place, keep)
     photos = [each for each in read if isinstance(each, Prepared)]
     if not photos:
         raise _unreadable(read)
-    captions = iter(await service.caption(photos, search))
+    captions = iter(await service.caption(photos, search, language))
     return CaptionsAnswer(
         photos=[
             each
@@ -131,12 +132,13 @@ async def overlay(
     if form.captions and len(form.captions) != len(form.photo):
         raise field_problem("captions", "should be there once for every photo, or not")
     search = search_with(form, service.captioner.search, service.limits)
+    language = _language(form, service)
     read = await _photos(form.photo, service, place, keep_small)
     photos = [each for each in read if isinstance(each, Prepared)]
     if len(photos) < len(read):
         raise _unreadable(read)
     captions = [DrawnCaption.as_one(each) for each in form.captions]
-    captions = captions or await service.caption(photos, search)
+    captions = captions or await service.caption(photos, search, language)
     if not all(each.words for each in captions):
         raise Problem(422, "the caption has no words to draw")
     drawings = [
@@ -203,10 +205,19 @@ async def model(request: Request, service: OurService) -> ModelsAnswer:
             target_tokens=len(translator.target),
             attends=translator.attends,
             maximum_source_length=translator.maximum_source_length,
+            language=service.language,
             search=translator.search,
         ),
         limits=service.limits,
     )
+
+
+def _language(form: CaptionForm | OverlayForm, service: Service) -> str | None:
+    language: str | None = form.language
+    if language not in (None, service.language):
+        known = service.language or "left out: captions are not translated here"
+        raise field_problem("language", f"should be {known}")
+    return language
 
 
 async def _photos(

@@ -21,6 +21,7 @@ from captioner.serve.limits import Limits
 from captioner.serve.overlays import Format
 from captioner.serve.photos import Kept, Prepared, prepare
 from captioner.translate import Translation, Translator
+from captioner.translate.translated_captions import check_aligns, translate_captions
 from captioner.vision.decoding_process import DecodingPool
 
 _READERS = 2
@@ -31,6 +32,10 @@ class Service:
     """Captions, translates and draws, in separate threads; batches waiting requests.
 
     batch_size: photos or sentences in a batch. `captions` and `translations` are the queues.
+    language: tag of what the translator writes, if captions are offered in it.
+
+    Raises `UserError` for a batch size below 1, and for a language without a translator with
+    attention.
     """
 
     def __init__(
@@ -39,9 +44,15 @@ class Service:
         translator: Translator | None = None,
         limits: Limits | None = None,
         batch_size: int = 32,
+        language: str | None = None,
     ) -> None:
         if batch_size < 1:
             raise UserError(f"batch size {batch_size} is not at least 1")
+        if language is not None:
+            if translator is None:
+                raise UserError(f"captions in {language} need a translator")
+            check_aligns(translator)
+        self.language = language
         self.captioner = captioner
         self.translator = translator
         self.limits = limits or Limits()
@@ -76,14 +87,19 @@ class Service:
         )
 
     async def caption(
-        self, photos: Sequence[Prepared[Kept]], search: SearchOptions
+        self,
+        photos: Sequence[Prepared[Kept]],
+        search: SearchOptions,
+        language: str | None = None,
     ) -> list[Caption]:
         """Caption photos, in order, in batches with those of other requests.
 
+        language: None or the service's, in which the captions then are.
         Sampling runs for these photos alone, so that a seed always gives the same captions.
         """
         pixels = [photo.pixels for photo in photos]
-        return await asyncio.wrap_future(self.captions.submit(pixels, search, search.sample))
+        key = search, language
+        return await asyncio.wrap_future(self.captions.submit(pixels, key, search.sample))
 
     async def translate(
         self, sentences: Sequence[str], search: TranslationSearch
@@ -103,7 +119,7 @@ class Service:
     def _warm_up(self) -> None:
         """Measure how fast this machine is, by the second time that it does something."""
         size = self.captioner.preprocessing.size
-        work = [torch.zeros(3, size, size)], self.captioner.search
+        work = [torch.zeros(3, size, size)], (self.captioner.search, self.language)
         self._caption(*work)
         self.captions.submit(*work).result()
         if self.translations is not None and self.translator is not None:
@@ -116,15 +132,23 @@ class Service:
         """Time for a photo of many, by the last ones."""
         return self.captions.seconds_an_item + self._decoders.seconds_a_photo
 
-    def _caption(self, pixels: Sequence[Tensor], search: SearchOptions) -> list[Caption]:
-        """A batch of photos, in the one thread that runs the captioner."""
+    def _caption(
+        self, pixels: Sequence[Tensor], key: tuple[SearchOptions, str | None]
+    ) -> list[Caption]:
+        """A batch of photos, in the one thread that runs the captioner.
+
+        key: the search and the language.
+        """
+        search, language = key
         generator = search.generator(self.captioner.device)
         captions: list[Caption] = []
         for first in range(0, len(pixels), self._batch_size):
             batch = torch.stack(list(pixels[first : first + self._batch_size]))
             annotations = self.captioner.encode(batch)  # (B, L, D)
             captions += self.captioner.caption_annotations(annotations, search, generator=generator)
-        return captions
+        if language is None or self.translator is None:
+            return captions
+        return translate_captions(captions, self.translator, language)
 
     def _translate(self, sentences: Sequence[str], search: TranslationSearch) -> list[Translation]:
         assert self.translator is not None

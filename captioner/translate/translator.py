@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -203,14 +202,11 @@ class Translator:
         )
         translations = []
         for source, hypotheses in zip(sources, batch, strict=True):
-            n_best = [
-                self._translation(source, each, options.maximum_length)
-                for each in hypotheses[: options.n_best]
-            ]
+            n_best = [self._translation(source, each) for each in hypotheses[: options.n_best]]
             translations.append(replace(n_best[0], alternatives=tuple(n_best[1:])))
         return translations
 
-    def _translation(self, source: list[str], hypothesis: Hypothesis, longest: int) -> Translation:
+    def _translation(self, source: list[str], hypothesis: Hypothesis) -> Translation:
         alignment = hypothesis.attention[:, : len(source) + 1]  # (T, S), without padding
         tokens = self.target.tokens(hypothesis.tokens)
         if self.attends:
@@ -225,7 +221,7 @@ class Translator:
             source_words=(*self.source.words(source), _END),
             words=tuple(self.target.words(tokens)),
             score=hypothesis.score,
-            cut=was_cut(hypothesis, longest),
+            cut=hypothesis.cut,
         )
 
 
@@ -241,15 +237,6 @@ def copy_source_words(
         if index == Vocabulary.unknown and source:
             result[position] = source[int(alignment[position, : len(source)].argmax())]
     return result
-
-
-def was_cut(hypothesis: Hypothesis, longest: int) -> bool:
-    """Whether a hypothesis was ended by the maximum length, in tokens, of its search.
-
-    If the model gave the end a probability of at least one half there, it is complete.
-    """
-    ending = hypothesis.token_log_probabilities[-1]
-    return len(hypothesis.tokens) >= longest and ending < math.log(0.5)
 
 
 def _upper_case(translation: Translation) -> Translation:

@@ -42,9 +42,12 @@ def test_a_wide_beam_is_brute_force(alpha, seed) -> None:
     assert len(sequences) == 1 + 3 + 9 + 27
     ranked = []
     for tokens in sequences:
-        total = sum(decoder.replay(5, tokens))
-        ranked.append((total / ((5 + len(tokens) + 1) / 6) ** alpha, total, tokens))
-    ranked.sort(key=lambda item: -item[0])
+        terms = decoder.replay(5, tokens)
+        total = sum(terms)
+        cut = len(tokens) == maximum_length and terms[-1] < math.log(0.5)
+        ranked.append((total / ((5 + len(tokens) + 1) / 6) ** alpha, total, tokens, cut))
+    assert len({cut for *_, cut in ranked}) == 2
+    ranked.sort(key=lambda item: (item[3], -item[0]))
     # At the maximum length the end is forced, and counts what the model gives it all the same.
     (hypotheses,) = search(
         decoder,
@@ -54,6 +57,7 @@ def test_a_wide_beam_is_brute_force(alpha, seed) -> None:
         alpha,
     )
     assert [hypothesis.tokens for hypothesis in hypotheses] == [item[2] for item in ranked]
+    assert [h.cut for h in hypotheses] == [item[3] for item in ranked]
     assert [h.score for h in hypotheses] == pytest.approx([item[0] for item in ranked], abs=1e-4)
     assert [h.log_probability for h in hypotheses] == pytest.approx(
         [item[1] for item in ranked], abs=1e-4
@@ -88,7 +92,13 @@ def test_a_narrow_beam_equals_the_search_written_plainly(
     for source, hypotheses in zip((3, 8), found, strict=True):
         expected = naive_beam_search(decoder, source, width, constraints)
         assert 1 <= len(expected) <= width
-        expected.sort(key=lambda item: -item[1] / ((6 + len(item[0])) / 6) ** alpha)
+        expected.sort(
+            key=lambda item: (
+                len(item[0]) == minimum + more
+                and decoder.replay(source, item[0])[-1] < math.log(0.5),
+                -item[1] / ((6 + len(item[0])) / 6) ** alpha,
+            )
+        )
         assert [hypothesis.tokens for hypothesis in hypotheses] == [item[0] for item in expected]
         assert [hypothesis.log_probability for hypothesis in hypotheses] == pytest.approx(
             [item[1] for item in expected], abs=1e-3

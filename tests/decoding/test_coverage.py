@@ -95,7 +95,8 @@ def test_it_ranks_what_has_ended() -> None:
             )
             length = ((5 + len(each.tokens) + 1) / 6) ** 0.7
             scores[tuple(each.tokens)] = each.log_probability / length + 2.0 * penalty
-        expected = sorted(scores, key=lambda tokens: -scores[tokens])
+        cut = {tuple(each.tokens) for each in plain[source] if each.cut}
+        expected = sorted(scores, key=lambda tokens: (tokens in cut, -scores[tokens]))
         assert [tuple(each.tokens) for each in ranked[source]] == expected
         assert [each.score for each in ranked[source]] == pytest.approx(
             [scores[tokens] for tokens in expected], abs=1e-3

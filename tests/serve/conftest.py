@@ -19,7 +19,7 @@ from captioner.translate import save_translator
 @pytest.fixture
 def service() -> Service:
     """The tiny captioner and translator; the test or the client closes it."""
-    return Service(make_captioner(), make_translator(), batch_size=8)
+    return Service(make_captioner(), make_translator(), batch_size=8, language="de")
 
 
 @pytest.fixture
@@ -41,7 +41,8 @@ def saved_models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def server(saved_models: tuple[Path, Path]) -> Iterator[Running]:
     """A server of its own process, with both models."""
     captioner, translator = saved_models
-    with running("--model", str(captioner), "--translator", str(translator)) as server:
+    models = ("--model", str(captioner), "--translator", str(translator), "--language", "de")
+    with running(*models) as server:
         yield server
 
 

@@ -157,6 +157,22 @@ def test_beam_captions_and_temperature_are_used(open_page: Open) -> None:
     captioned(page, 1)
 
 
+def test_captions_are_shown_in_another_language(open_page: Open) -> None:
+    page = open_page()
+    card = add(page, photo_file(1))
+    words = card.locator(".words")
+    english = words.text_content()
+    choice = page.get_by_label("Language")
+    assert choice.locator("option").all_text_contents() == ["English", "Deutsch"]
+    choice.select_option("de")
+    expect(words).to_have_attribute("lang", "de")
+    expect(card.locator(".score")).to_contain_text("“")  # What was translated.
+    assert words.text_content() != english
+    choice.select_option("")
+    expect(words).to_have_attribute("lang", "en")
+    expect(words).to_have_text(english or "")
+
+
 def test_photos_are_dropped_and_pasted(open_page: Open) -> None:
     page = open_page()
     encoded = base64.b64encode(photo_bytes(1)).decode()

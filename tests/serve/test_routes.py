@@ -14,6 +14,7 @@ from PIL import Image
 from serve_asking import as_directly, caption, files, problem
 from serve_samples import SENTENCES, in_thread, make_captioner, make_translator, photo_bytes
 
+from captioner.errors import UserError
 from captioner.serve.app import make_app
 from captioner.serve.limits import Limits
 from captioner.serve.service import Service
@@ -61,6 +62,26 @@ def test_a_seed_gives_the_same_samples(client: httpx.Client) -> None:
     as_directly(alone, direct)
     assert caption(client, files(0), **asked)[0] == alone
     assert caption(client, files(0), **{**asked, "seed": "8"})[0] != alone
+
+
+def test_captions_are_translated_and_keep_the_original(client: httpx.Client) -> None:
+    plain, other = caption(client, files(0, 1), n_best="2")
+    (photo, _) = caption(client, files(0, 1), n_best="2", language="de")
+    assert len(photo["captions"]) == 2
+    for found, original in zip(photo["captions"], plain["captions"], strict=True):
+        assert found["language"] == "de"
+        assert found["original"] == {name: original[name] for name in original if name != "maps"}
+        assert found["caption"] == " ".join(found["words"]) != original["caption"]
+        assert np.array(found["maps"]).shape == (len(found["words"]), 4, 4)
+        assert np.array(found["maps"]).sum(axis=(1, 2)) == pytest.approx(1, abs=0.001)
+    assert "language" not in other["captions"][0]
+    for kind in ("png", "html"):
+        sent = {"data": {"format": kind, "language": "de"}, "files": files(0)}
+        german = client.post("/api/overlay", **sent).content
+        del sent["data"]["language"]
+        assert german != client.post("/api/overlay", **sent).content
+    asked = {"data": {"language": "fr"}, "files": files(0)}
+    assert "field 'language' should be de" in problem(client.post("/api/caption", **asked), 422)
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "HEIF"])
@@ -276,8 +297,13 @@ def test_without_a_translator_there_is_none() -> None:
     service = Service(make_captioner())
     with in_thread(make_app(service)) as address, httpx.Client(base_url=address) as client:
         assert client.get("/api/model").json()["translator"] is None
+        asked = {"data": {"language": "de"}, "files": files(0)}
+        assert "not translated here" in problem(client.post("/api/caption", **asked), 422)
         answer = client.post("/api/translate", json={"sentences": ["A man runs."]})
         assert "no translation model" in problem(answer, 404)
+    for translator in (None, make_translator(attends=False)):
+        with pytest.raises(UserError, match="need a translator"):
+            Service(make_captioner(), translator, language="de")
 
 
 def test_the_models_are_described(client: httpx.Client) -> None:
@@ -286,6 +312,7 @@ def test_the_models_are_described(client: httpx.Client) -> None:
     assert found["captioner"]["search"]["beam"] == 3
     assert found["limits"]["photos"] == 16
     assert found["translator"]["search"]["maximum_length"] == 7
+    assert found["translator"]["language"] == "de"
 
 
 @pytest.mark.parametrize(

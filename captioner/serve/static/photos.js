@@ -39,6 +39,7 @@ export const startPhotos = (model) => {
   const captionRow = (item, caption, place) => {
     const row = cloneTemplate("caption-template");
     const words = row.querySelector(".words");
+    words.lang = caption.language ?? "en";
     for (const word of caption.words) {
       const span = document.createElement("span");
       span.className = "word";
@@ -50,7 +51,9 @@ export const startPhotos = (model) => {
     confidence.hidden = !confidence.textContent;
     confidence.classList.toggle("unsure", caption.sure === false);
     const score = `score ${caption.score.toFixed(2)}, log-probability ${caption.log_probability.toFixed(2)}`;
-    row.querySelector(".score").textContent = item.answer.captions.length > 1 ? score : "";
+    const notes = item.answer.captions.length > 1 ? [score] : [];
+    if (caption.original) notes.unshift(`“${caption.original.caption}”`);
+    row.querySelector(".score").textContent = notes.join(", ");
     row.querySelector(".play").setAttribute("aria-label", `Play caption ${place + 1}`);
     return row;
   };

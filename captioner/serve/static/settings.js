@@ -25,6 +25,15 @@ export const settings = (model, changed) => {
   beam.value = defaults.beam;
   captions.value = defaults.n_best;
 
+  const tag = model.translator?.language;
+  const language = document.getElementById("language");
+  if (tag) {
+    const name = new Intl.DisplayNames([tag], { type: "language" }).of(tag);
+    language.append(new Option(name, tag));
+    language.addEventListener("change", changed);
+    document.getElementById("language-setting").hidden = false;
+  }
+
   const isSampling = () => ways.find((each) => each.checked).value === "sample";
   for (const way of ways) {
     way.addEventListener("change", () => {
@@ -39,8 +48,10 @@ export const settings = (model, changed) => {
   });
   document.getElementById("settings").addEventListener("submit", (event) => event.preventDefault());
 
-  return () =>
-    isSampling()
-      ? { sample: true, n_best: captions.value, temperature: temperature.value, seed }
-      : { sample: false, n_best: captions.value, beam: beam.value };
+  return () => ({
+    ...(language.value && { language: language.value }),
+    n_best: captions.value,
+    sample: isSampling(),
+    ...(isSampling() ? { temperature: temperature.value, seed } : { beam: beam.value }),
+  });
 };

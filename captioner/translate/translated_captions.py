@@ -1,0 +1,87 @@
+"""Translates captions; each word of the translation gets a map from the alignment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from captioner.caption.written_caption import Caption
+from captioner.errors import UserError
+from captioner.translate.translation import Translation
+from captioner.translate.translator import Translator
+
+
+def translate_captions(
+    captions: Sequence[Caption], translator: Translator, language: str
+) -> list[Caption]:
+    """Translate captions and their alternatives, in order.
+
+    language: the tag of the language that the translator writes, such as "de".
+
+    The map of a word is the mean of the caption's maps, weighted by the word's alignment. Weights
+    are renormalised over the caption's words: what the alignment gives to the end and to full stops
+    is dropped, and a word aligned to nothing else has the mean of all maps. So each map sums to
+    one. Log-probabilities are the translation's; score and confidence stay the caption's.
+
+    Raises `UserError` for a translator without attention, and as `Translator.translate` does.
+    """
+    check_aligns(translator)
+    versions = [each for caption in captions for each in (caption, *caption.alternatives)]
+    translations = translator.translate([each.text for each in versions])
+    translated = map(_translated, versions, translations, [language] * len(versions))
+    found = []
+    for caption in captions:
+        best, *others = (next(translated) for _ in (caption, *caption.alternatives))
+        found.append(replace(best, alternatives=tuple(others)))
+    return found
+
+
+def check_aligns(translator: Translator) -> None:
+    """Raise `UserError` for a translator without attention."""
+    if not translator.attends:
+        raise UserError("captions need a translator with attention, and this one has none")
+
+
+def _translated(caption: Caption, translation: Translation, language: str) -> Caption:
+    source, target, weights = translation.by_word()  # (T', S')
+    text = translation.text.removesuffix(".").rstrip()
+    words = tuple(text.split())  # W; punctuation is written with the word before it.
+    read = _overlap(source[:-1], caption.words)  # (S' - 1, T), without the end
+    written = _overlap(words, target)  # (W, T')
+    alignment = written @ weights[:, :-1] @ read  # (W, T)
+    sums = alignment.sum(dim=1, keepdim=True)  # (W, 1)
+    alignment = torch.where(sums > 0, alignment / sums, 1 / max(1, len(caption.words)))
+    attention = alignment @ caption.attention.flatten(start_dim=1)  # (W, rows * columns)
+    tokens = iter(translation.token_log_probabilities)
+    terms = torch.tensor([sum(islice(tokens, word.size)) for word in translation.words])  # (T',)
+    return replace(
+        caption,
+        text=text,
+        words=words,
+        log_probability=translation.log_probability,
+        word_log_probabilities=tuple(((written > 0).float() @ terms).tolist()),
+        attention=attention.view(len(words), *caption.attention.shape[1:]),
+        alternatives=(),
+        language=language,
+        original=replace(caption, alternatives=()),
+    )
+
+
+def _overlap(rows: Sequence[str], columns: Sequence[str]) -> Tensor:
+    """Shares of the letters of R words in each of C words, which are another cut of one text.
+
+    A translator cuts "man's" where a caption does not, and adds punctuation, which has no letters.
+    Digits count as letters. Rows of (R, C) sum to one, or to zero without letters.
+    """
+    sizes, column_sizes = (
+        torch.tensor([sum(map(str.isalnum, word)) for word in words], dtype=torch.float32)
+        for words in (rows, columns)
+    )
+    sizes = sizes.unsqueeze(1)  # (R, 1)
+    ends, column_ends = sizes.cumsum(0), column_sizes.cumsum(0)
+    starts = torch.maximum(ends - sizes, column_ends - column_sizes)  # (R, C)
+    return (torch.minimum(ends, column_ends) - starts).clamp(min=0) / sizes.clamp(min=1)

@@ -1,0 +1,91 @@
+"""`captioner caption --language`: captions in German, in every output."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from samples import make_captioner, save_photo
+
+from captioner.caption import save_model
+from captioner.cli.main import main
+from captioner.decoding import TranslationSearch
+from captioner.text.word_vocabulary import WordVocabulary
+from captioner.translate import (
+    SequenceToSequenceConfig,
+    TranslationModelConfig,
+    Translator,
+    save_translator,
+)
+
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a captioner of a few words and two photos."""
+    monkeypatch.chdir(tmp_path)
+    save_model(make_captioner(words=["a", "dog", "man", "red", "water"]), tmp_path / "model")
+    for number, name in enumerate(("a.png", "b.png")):
+        save_photo(tmp_path / name, number)
+    return tmp_path
+
+
+def caption(*arguments: str) -> int:
+    return main(["caption", *arguments, "--model", "model", "--device", "cpu"])
+
+
+def test_captions_are_german_in_every_output(folder: Path, capsys: Output) -> None:
+    outputs = ("--overlay", "maps/", "--html", "page.html", "--xmp", "--text")
+    german = ("--language", "de", "--n-best", "2", "--json", "de.json", *outputs)
+    assert caption("a.png", "b.png", *german) == 0
+    lines = capsys.readouterr().out
+    assert caption("a.png", "b.png", "--quiet", "--n-best", "2", "--json", "en.json") == 0
+    english = json.loads(Path("en.json").read_text())
+    found = json.loads(Path("de.json").read_text(encoding="utf-8"))
+    assert len(found) == len(english) == 2
+    for record, of in zip(found, english, strict=True):
+        name, text = record["image"], record["caption"]
+        versions = zip([record, *record["alternatives"]], [of, *of["alternatives"]], strict=True)
+        for version, original in versions:
+            assert version["language"] == "de"
+            assert version["original"]["words"] == original["words"]
+            assert version["score"] == original["score"]
+            assert version["caption"] == " ".join(version["words"])
+            assert version["caption"] in lines
+        assert Path(name).with_suffix(".txt").read_text(encoding="utf-8") == f"{text}\n"
+        sidecar = Path(name).with_suffix(".xmp").read_text(encoding="utf-8")
+        assert f'xml:lang="de">{text}<' in sidecar
+        assert 'xml:lang="en"' not in sidecar
+        assert (Path("maps") / name).is_file()
+        assert all(
+            word in Path("page.html").read_text(encoding="utf-8") for word in record["words"]
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--language", "fr"), "--language fr needs a --translator; the package has de"),
+        (("--language", "de_DE"), "--language 'de_DE' is not a language tag such as de"),
+        (("--translator", "plain"), "--translator has no meaning without --language"),
+        (
+            ("--language", "fr", "--translator", "plain"),
+            "captions need a translator with attention",
+        ),
+    ],
+)
+def test_what_cannot_be_translated_is_refused(
+    options: tuple[str, ...], said: str, folder: Path, capsys: Output
+) -> None:
+    vocabulary = WordVocabulary.learn(["A man sees a dog."], 1)
+    plain = SequenceToSequenceConfig(cell="gru", embedding_size=8, hidden_size=8, layers=1)
+    config = TranslationModelConfig(sequence_to_sequence=plain)
+    model = config.make(len(vocabulary), len(vocabulary))
+    search = TranslationSearch(beam=2, maximum_length=5)
+    save_translator(Translator(config, model, vocabulary, vocabulary, 6, search), "plain")
+    assert caption("a.png", *options) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.out == ""

@@ -1,0 +1,120 @@
+"""Translated captions: each word's map is its alignment times the maps of the caption's words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from captioner.caption import Caption
+from captioner.errors import UserError
+from captioner.models import load_translator
+from captioner.text.text_vocabulary import Word
+from captioner.translate import Translation
+from captioner.translate.translated_captions import translate_captions
+
+END = Word("<end>", 1)
+WORDS = ("a", "man", "'s", "dog")
+
+
+def caption(words: tuple[str, ...] = WORDS, text: str = "a man's dog") -> Caption:
+    """The map of word n is all on cell n of 2x2."""
+    attention = torch.eye(4)[: len(words)].view(-1, 2, 2)
+    terms = (-0.5,) * len(words)
+    return Caption(text, words, -2.5, terms, attention, score=-1.5, confidence=0.4, sure=True)
+
+
+def translated(translation: Translation, of: Caption | None = None) -> Caption:
+    class Fixed:
+        attends = True
+
+        def translate(self, sentences: list[str]) -> list[Translation]:
+            return [translation for _ in sentences]
+
+    (found,) = translate_captions([of or caption()], Fixed(), "de")  # type: ignore[arg-type]
+    return found
+
+
+def translation_of(
+    target: list[Word], weights: list[list[float]], source: list[str], text: str
+) -> Translation:
+    tokens = tuple(str(n) for word in target for n in range(word.size))
+    terms = tuple(-float(n + 1) for n in range(len(tokens)))
+    source_words = (*(Word(word, 1) for word in source), END)
+    return Translation(
+        text,
+        tuple(word.text for word in source_words),
+        tokens,
+        sum(terms) - 0.5,
+        terms,
+        torch.tensor(weights),
+        source_words,
+        tuple(target),
+    )
+
+
+def test_a_map_is_the_alignment_times_the_maps() -> None:
+    source = ["a", "man", "'", "s", "dog", "."]
+    target = [Word("Der", 1), Word("Hund", 2), Word(",", 1), Word("Manns", 1), Word(".", 1)]
+    weights = [
+        [0.25, 0.0, 0.0, 0.0, 0.25, 0.0, 0.5],  # Half of it to the end: dropped.
+        [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0],
+        [0.5, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0],
+        [0.9, 0.0, 0.0, 0.0, 0.0, 0.1, 0.0],  # The comma's, which has no map.
+        [0.0, 0.5, 0.1, 0.25, 0.0, 0.15, 0.0],
+        [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0],
+    ]
+    found = translated(translation_of(target, weights, source, "Der Hund, Manns."))
+    assert found.text == "Der Hund, Manns"
+    assert found.words == ("Der", "Hund,", "Manns")
+    expected = torch.tensor([[0.5, 0.0, 0.0, 0.5], [0.25, 0.0, 0.0, 0.75], [0, 2 / 3, 1 / 3, 0.0]])
+    torch.testing.assert_close(found.attention, expected.view(3, 2, 2))
+    assert found.word_log_probabilities == (-1.0, -5.0, -5.0)
+    assert found.log_probability == -21.5
+    assert (found.score, found.confidence, found.sure) == (-1.5, 0.4, True)
+    assert found.original == caption()
+    plain = found.as_dict()
+    assert plain["language"] == "de"
+    assert plain["original"]["caption"] == "a man's dog"
+    assert "language" not in plain["original"]
+
+
+def test_a_word_aligned_to_the_end_alone_has_the_mean_map() -> None:
+    weights = [[0.0, 0.0, 0.0, 1.0]]
+    found = translated(translation_of([Word("Ja", 1)], weights, ["a", "man's", "dog"], "Ja"))
+    torch.testing.assert_close(found.attention, torch.full((1, 2, 2), 0.25))
+
+
+def test_a_word_of_two_parts_and_one_of_signs_have_maps() -> None:
+    target = [Word("T", 1), Word("-", 1), Word("Shirt", 1), Word("&", 1)]
+    weights = [[1.0, 0, 0, 0], [0, 0, 0, 1.0], [0, 0, 1.0, 0], [0, 0, 0, 1.0]]
+    found = translated(translation_of(target, weights, ["a", "man's", "dog"], "T-Shirt &"))
+    assert found.words == ("T-Shirt", "&")
+    expected = torch.tensor([[1 / 6, 0, 0, 5 / 6], [0.25] * 4])
+    torch.testing.assert_close(found.attention, expected.view(2, 2, 2))
+
+
+def test_the_packaged_translator_gives_maps_that_sum_to_one() -> None:
+    other = caption(("a", "brown", "dog"), "a brown dog")
+    with_other = replace(caption(), alternatives=(other,))
+    found = translate_captions([with_other, caption((), ""), other], load_translator(), "de")
+    assert [len(each.alternatives) for each in found] == [1, 0, 0]
+    assert found[0].alternatives[0] == found[2]
+    assert found[0].original == caption()
+    assert found[1].words == ()
+    assert found[2].words == ("Ein", "brauner", "Hund")
+    looked = found[2].attention.flatten(start_dim=1).argmax(dim=1)
+    assert looked.tolist()[1:] == [1, 2]
+    for each in (found[0], found[2]):
+        assert len(each.words) == len(each.word_log_probabilities)
+        sums = each.attention.sum(dim=(1, 2))
+        torch.testing.assert_close(sums, torch.ones(len(each.words)))
+
+
+def test_without_attention_there_are_no_maps() -> None:
+    class Plain:
+        attends = False
+
+    with pytest.raises(UserError, match="captions need a translator with attention"):
+        translate_captions([caption()], Plain(), "de")  # type: ignore[arg-type]
