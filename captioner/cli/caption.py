@@ -62,9 +62,9 @@ def add_command(commands: Commands) -> None:
     )
     add_model(given)
     known = ", ".join(LANGUAGES)
-    given.add_argument("--language", metavar="TAG", help=f"translate captions: {known}")
+    given.add_argument("--language", metavar="TAG", help=f"of captions: {known}")
     given.add_argument(
-        "--translator", metavar="MODEL", help="to another --language: a model folder or name"
+        "--translator", metavar="MODEL", help="for --language: a model folder or name"
     )
     add_search(parser, SearchOptions)
     out = parser.add_argument_group("output")
