@@ -62,7 +62,7 @@ def add_command(commands: Commands) -> None:
     )
     add_model(given)
     known = ", ".join(LANGUAGES)
-    given.add_argument("--language", metavar="TAG", help=f"of captions: {known}")
+    given.add_argument("--language", metavar="TAG", help=f"translate captions: {known}")
     given.add_argument(
         "--translator", metavar="MODEL", help="for --language: a model folder or name"
     )
@@ -95,21 +95,22 @@ def add_command(commands: Commands) -> None:
         metavar="X",
         help="of the overlays, 0 to 1 (default: %(default)s)",
     )
-    beside = parser.add_argument_group("beside each photo")
-    beside.add_argument(
+    out.add_argument(
         "--xmp",
         action="store_const",
         const="lightroom",
-        help="write caption and nouns as photo.xmp; an existing one is merged",
+        help="beside each photo, write or merge caption and nouns as photo.xmp",
     )
-    beside.add_argument(
+    out.add_argument(
         "--xmp-for",
         dest="xmp",
         choices=("lightroom", "digikam", "darktable"),
         metavar="PROGRAM",
-        help="XMP as lightroom, digikam or darktable (photo.jpg.xmp) name it",
+        help="the same, named as lightroom, digikam or darktable name it",
     )
-    beside.add_argument("--text", action="store_true", help="write the caption as photo.txt")
+    out.add_argument(
+        "--text", action="store_true", help="beside each photo, write the caption as photo.txt"
+    )
     add_machine(parser, "photos in a batch", 16, precision=True)
     parser.set_defaults(run=run)
 
