@@ -106,7 +106,7 @@ def add_command(commands: Commands) -> None:
         dest="xmp",
         choices=("lightroom", "digikam", "darktable"),
         metavar="PROGRAM",
-        help="the same, named as lightroom, digikam or darktable name it",
+        help="the same, named for lightroom, digikam or darktable",
     )
     out.add_argument(
         "--text", action="store_true", help="beside each photo, write the caption as photo.txt"
