@@ -315,6 +315,13 @@ def test_every_page_of_docs_is_read() -> None:
     assert len(README.splitlines()) <= 220
 
 
+def test_the_extras_are_listed() -> None:
+    section = (ROOT / "pyproject.toml").read_text().partition("[project.optional-dependencies]")[2]
+    extras = re.findall(r"^(\w+) = \[", section.partition("\n[")[0], re.M)
+    page = (ROOT / "docs/captioning.md").read_text("utf-8").partition("| extra |")[2]
+    assert sorted(re.findall(r"^\| `(\w+)` \|", page.partition("\n\n")[0], re.M)) == sorted(extras)
+
+
 def test_the_lines_beside_the_equations_are_the_package_s() -> None:
     sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "captioner").rglob("*.py"))
     source_lines = {line.strip() for line in sources.splitlines()}
