@@ -36,6 +36,7 @@ Translates text line by line, from standard input or a file.
 --n-best prints tab-separated rows: number of the line, rank, score, which ranks
 them, log-probability, text. A line that is not UTF-8 yields an empty one, and
 exit code 2. Too long lines and translations are cut and reported, exit code 0.
+Of the lines that captioner caption prints, only the sentence is translated.
 """
 
 
@@ -82,6 +83,7 @@ def add_command(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Translate all lines; 2 if one could not be read."""
     from captioner.cli.alignment_outputs import AlignmentFile
+    from captioner.cli.caption_lines import split_line
     from captioner.model_folders import model_folder
     from captioner.models import load_translator
     from captioner.translate.translator_folder import model_files
@@ -112,11 +114,14 @@ def run(arguments: argparse.Namespace) -> int:
     done = 0
     try:
         while batch := list(islice(lines, batch_size)):
-            sentences = ["" if isinstance(line, _Unreadable) else line for line in batch]
+            parts = [split_line("" if isinstance(line, _Unreadable) else line) for line in batch]
+            sentences = [sentence for _, sentence, _ in parts]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # Reported below, with the line.
                 translations = translator.translate(sentences, search, batch_size, generator)
-            for line, translation in zip(batch, translations, strict=True):
+            for line, (path, sentence, notes), translation in zip(
+                batch, parts, translations, strict=True
+            ):
                 done += 1
                 if isinstance(line, _Unreadable):
                     failed = True
@@ -132,8 +137,8 @@ def run(arguments: argparse.Namespace) -> int:
                     if each.cut:
                         report_cut(shown, done, search.maximum_length, rank)
                     numbers = f"{done}\t{rank}\t{each.score:.4f}\t{each.log_probability:.4f}\t"
-                    print(f"{numbers if search.n_best > 1 else ''}{each.text}")
-                if alignment is not None and (lacking := alignment.add(line, translation)):
+                    print(f"{numbers if search.n_best > 1 else ''}{path}{each.text}{notes}")
+                if alignment is not None and (lacking := alignment.add(sentence, translation)):
                     report(lacking)
             sys.stdout.flush()
     finally:  # Also when interrupted.

@@ -97,6 +97,26 @@ def test_the_best_few(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         assert float(best[2]) >= float(other[2])
 
 
+def test_paths_and_notes_of_captions_are_kept_and_not_translated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sentences = ["A dog.", "The dog runs!", "A man.", "A man: the dog.", "A dog (not sure)"]
+    before = ["", "my photos/a b.JPG: ", "c.png: ", "", ""]
+    notes = ["  (not sure)", "  (not sure: unlike the photos this model was trained on)"]
+    after = [*notes, "  (score -1.20, log-probability -3.40, not sure)", "", ""]
+    model = make_model(tmp_path)
+    give(monkeypatch, "\n".join(sentences).encode())
+    assert translate("--model", model) == 0
+    plain = capsys.readouterr().out.splitlines()
+    lines = map("".join, zip(before, sentences, after, strict=True))
+    give(monkeypatch, "\n".join(lines).encode())
+    out = tmp_path / "out.json"
+    assert translate("--model", model, "--alignment", str(out)) == 0
+    expected = list(map("".join, zip(before, plain, after, strict=True)))
+    assert capsys.readouterr().out.splitlines() == expected
+    assert [record["source"] for record in json.loads(out.read_text())] == sentences
+
+
 def test_a_line_that_cannot_be_read_is_not_taken_for_an_empty_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
