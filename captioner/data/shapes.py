@@ -103,17 +103,13 @@ def generate(count: int, seed: int, config: ShapesConfig | None = None) -> list[
 
     Different seeds share no picture, so train, validation and test take a seed each.
 
-    Raises `UserError` for a negative count or seed, and a config that leaves objects no room.
+    Raises `UserError` for a config that leaves objects no room.
     """
-    if count < 0:
-        raise UserError(f"shapes count {count} is negative")
     return [generate_example(index, seed, config) for index in range(count)]
 
 
 def generate_example(index: int, seed: int, config: ShapesConfig | None = None) -> ShapesExample:
     """Example `index` (from 0) of a seed; raises `UserError` as `generate` does."""
-    if index < 0 or seed < 0:
-        raise UserError(f"shapes index {index} or seed {seed} is negative")
     config = ShapesConfig() if config is None else config
     random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(index,)))
     fewest, most = config.objects

@@ -168,10 +168,3 @@ def test_objects_without_room_are_refused() -> None:
     crowded = ShapesConfig(objects=(4, 4), object_size=(0.5, 0.5))
     with pytest.raises(UserError, match="no room"):
         generate_example(0, seed=0, config=crowded)
-
-
-def test_negative_numbers_are_refused() -> None:
-    with pytest.raises(UserError, match="count -1"):
-        generate(-1, seed=0)
-    with pytest.raises(UserError, match="seed -3"):
-        generate(1, seed=-3)
