@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from captioner.data.records import CaptionedImage
-from captioner.errors import UserError
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
 
@@ -49,11 +48,7 @@ def encode_captions(
 
     words: of every image, in feature store order, from `caption_words`.
     maximum_length: longer captions are cut to so many words; None: none is cut.
-
-    Raises `UserError` if `maximum_length` is below 1.
     """
-    if maximum_length is not None and maximum_length < 1:
-        raise UserError(f"maximum caption length {maximum_length} is not at least 1")
     examples: list[CaptionExample] = []
     truncated = 0
     for row, captions in enumerate(words):

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from captioner.data.examples import CaptionExample
-from captioner.errors import UserError
 from captioner.text.token_batches import collate_sources, decoder_inputs
 
 _BATCHES_SORTED_TOGETHER = 100
@@ -42,10 +41,8 @@ def length_bucketed_batches(
     generator: a CPU generator.
 
     Returns one epoch's batches, as indices into `lengths`: shuffled, sorted by length within 100
-    batches, cut, and shuffled again. Raises `UserError` if `batch_size` is below 1.
+    batches, cut, and shuffled again.
     """
-    if batch_size < 1:
-        raise UserError(f"batch size {batch_size} is not at least 1")
     shuffled: list[int] = torch.randperm(len(lengths), generator=generator).tolist()
     bucket_size = batch_size * _BATCHES_SORTED_TOGETHER
     batches: list[list[int]] = []
@@ -69,11 +66,8 @@ def batches_by_photo(
     rows: the photo of each example. batch_size: examples a batch; one batch may have fewer.
     generator: a CPU generator.
 
-    Returns one epoch's batches, as indices into `rows`. Raises `UserError` if `batch_size` is
-    below 1.
+    Returns one epoch's batches, as indices into `rows`.
     """
-    if batch_size < 1:
-        raise UserError(f"batch size {batch_size} is not at least 1")
     of_photo: dict[int, list[int]] = {}
     for example, row in enumerate(rows):
         of_photo.setdefault(row, []).append(example)
@@ -97,10 +91,7 @@ def batches_by_tokens(
 
     Returns one epoch's batches, as indices into `lengths`: shuffled, sorted by length, cut, and
     shuffled again. The cuts depend on the lengths alone, so every epoch has as many batches.
-    Raises `UserError` if `tokens` is below 1.
     """
-    if tokens < 1:
-        raise UserError(f"batch size {tokens} in tokens is not at least 1")
     shuffled: list[int] = torch.randperm(len(lengths), generator=generator).tolist()
     shuffled.sort(key=lambda example: lengths[example])
     batches: list[list[int]] = []

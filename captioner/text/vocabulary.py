@@ -56,10 +56,8 @@ class Vocabulary:
         """Keep every word that occurs at least `minimum_count` times in the captions.
 
         Words are sorted by falling count, then alphabetically, independent of the order of the
-        captions. Raises `UserError` if `minimum_count` is below 1.
+        captions.
         """
-        if minimum_count < 1:
-            raise UserError(f"minimum count {minimum_count} of a word is not at least 1")
         counts = Counter(word for caption in tokenised_captions for word in caption)
         kept = [
             word

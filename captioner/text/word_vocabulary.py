@@ -98,7 +98,7 @@ class WordVocabulary:
     ) -> WordVocabulary:
         """Keep every token that occurs at least `minimum_count` times in the texts.
 
-        Independent of the order of the texts. Raises `UserError` if the count is below 1.
+        Independent of the order of the texts.
         """
         inside: Counter[str] = Counter()
         first: Counter[str] = Counter()

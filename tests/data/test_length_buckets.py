@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from captioner.data.examples import CaptionExample
 from captioner.data.length_buckets import batches_by_photo, collate, length_bucketed_batches
-from captioner.errors import UserError
 
 
 def seeded(seed: int) -> torch.Generator:
@@ -63,11 +62,6 @@ def test_photos_come_in_another_order_every_time() -> None:
     generator = seeded(0)
     rows = [number // 5 for number in range(500)]
     assert batches_by_photo(rows, 20, generator) != batches_by_photo(rows, 20, generator)
-
-
-def test_a_batch_size_below_one_is_refused() -> None:
-    with pytest.raises(UserError, match="batch size 0"):
-        length_bucketed_batches([1], 0, seeded(0))
 
 
 def test_collate_adds_start_and_end_and_pads() -> None:

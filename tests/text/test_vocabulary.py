@@ -32,8 +32,6 @@ def test_minimum_count_keeps_words_that_occur_so_often() -> None:
     assert Vocabulary.build(CAPTIONS, minimum_count=2).words[4:] == ("a", "b", "dog")
     assert Vocabulary.build(CAPTIONS, minimum_count=3).words[4:] == ("a",)
     assert Vocabulary.build([["x"] * 4, ["y"] * 5]).words[4:] == ("y",)
-    with pytest.raises(UserError, match="minimum count 0"):
-        Vocabulary.build(CAPTIONS, minimum_count=0)
 
 
 def test_new_words_follow_those_that_were_there() -> None:
