@@ -15,10 +15,10 @@ class MultiHeadAttention(nn.Module):
     """Scaled dot-product attention in N heads. Vaswani et al. 2017, section 3.2.2.
 
     query_size: H, also the size of the result. memory_size: D of the memory's values.
-    heads: N, a divisor of `attention_size` (the query size by default), which they share.
+    heads: N, a divisor of the query size, which they share.
     dropout: probability, of the attention weights.
 
-    Raises `UserError` when N does not divide the attention size.
+    Raises `UserError` when N does not divide the query size.
     """
 
     def __init__(
@@ -26,29 +26,27 @@ class MultiHeadAttention(nn.Module):
         query_size: int,
         memory_size: int,
         heads: int,
-        attention_size: int | None = None,
         bias: bool = True,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        size = query_size if attention_size is None else attention_size
-        if heads < 1 or size % heads:
-            raise UserError(f"attention size {size} cannot be divided among {heads} heads")
+        if heads < 1 or query_size % heads:
+            raise UserError(f"query size {query_size} cannot be divided among {heads} heads")
         self.heads = heads
-        self.query_projection = nn.Linear(query_size, size, bias=bias)
-        self.key_projection = nn.Linear(memory_size, size, bias=bias)
-        self.value_projection = nn.Linear(memory_size, size, bias=bias)
-        self.output_projection = nn.Linear(size, query_size, bias=bias)
+        self.query_projection = nn.Linear(query_size, query_size, bias=bias)
+        self.key_projection = nn.Linear(memory_size, query_size, bias=bias)
+        self.value_projection = nn.Linear(memory_size, query_size, bias=bias)
+        self.output_projection = nn.Linear(query_size, query_size, bias=bias)
         self.score = ScaledDotProductScore()
         self.dropout = nn.Dropout(dropout)
 
     def remember(self, values: Tensor, mask: Tensor | None = None) -> Memory:
-        """Project values (B, L, D), mask (B, L) to keys and values (B, N, L, A / N), once.
+        """Project values (B, L, D), mask (B, L) to keys and values (B, N, L, H / N), once.
 
         Raises `UserError` when a row has no position that may be attended.
         """
-        keys = self._split(self.key_projection(values))  # (B, N, L, A / N)
-        return Memory(self._split(self.value_projection(values)), keys, mask)  # (B, N, L, A / N)
+        keys = self._split(self.key_projection(values))  # (B, N, L, H / N)
+        return Memory(self._split(self.value_projection(values)), keys, mask)  # (B, N, L, H / N)
 
     def forward(self, query: Tensor, memory: Memory, mask: Tensor | None = None) -> Attended:
         """Queries (B, Q, H) -> contexts (B, Q, H), weights and scores (B, N, Q, L).
@@ -56,16 +54,16 @@ class MultiHeadAttention(nn.Module):
         mask: mask of these queries, boolean, broadcastable to (B, N, Q, L), for example
             `causal_mask`. Raises `UserError` when a query has nothing to attend.
         """
-        split = self._split(self.query_projection(query))  # (B, N, Q, A / N)
+        split = self._split(self.query_projection(query))  # (B, N, Q, H / N)
         scores = self.score(split, memory.keys)  # (B, N, Q, L)
         weights = masked_softmax(scores, combined_mask(memory, mask))  # (B, N, Q, L)
         shares = self.dropout(weights).to(memory.values.dtype)  # (B, N, Q, L)
-        context = shares @ memory.values  # (B, N, Q, A / N)
-        joined = context.transpose(1, 2).flatten(start_dim=2)  # (B, Q, A)
+        context = shares @ memory.values  # (B, N, Q, H / N)
+        joined = context.transpose(1, 2).flatten(start_dim=2)  # (B, Q, H)
         return Attended(self.output_projection(joined), weights, scores)  # context (B, Q, H)
 
     def _split(self, projected: Tensor) -> Tensor:
-        """(B, L, A) -> (B, N, L, A / N)."""
+        """(B, L, H) -> (B, N, L, H / N)."""
         batch_size, length, size = projected.shape
         split = projected.view(batch_size, length, self.heads, size // self.heads)
-        return split.transpose(1, 2)  # (B, N, L, A / N)
+        return split.transpose(1, 2)  # (B, N, L, H / N)

@@ -11,34 +11,19 @@ from numpy.typing import NDArray
 
 from captioner.data.boxes import Box
 from captioner.data.records import ImageId
-from captioner.errors import UserError
 
 
 @dataclass(frozen=True)
 class Target:
-    """The part of a picture that a word names: the union of its boxes and its mask.
+    """The part of a picture that a word names: the union of its boxes and its mask, one or both.
 
     size: width and height in pixels of the annotated picture; the model may see a resized one.
     boxes: edges in pixels of that picture. mask: (height, width), True inside.
-
-    Raises `UserError` for an empty picture, a mask of another size, and no boxes and no mask.
     """
 
     size: tuple[int, int]
     boxes: tuple[Box, ...] = ()
     mask: NDArray[np.bool_] | None = None
-
-    def __post_init__(self) -> None:
-        width, height = self.size
-        if width < 1 or height < 1:
-            raise UserError(f"a target's picture of {width}x{height} pixels has no area")
-        if self.mask is not None and self.mask.shape != (height, width):
-            raise UserError(
-                f"a target's mask is of shape {self.mask.shape}, but its picture has "
-                f"{height} rows and {width} columns"
-            )
-        if not self.boxes and self.mask is None:
-            raise UserError("a target has neither boxes nor a mask")
 
 
 class Grounding(Protocol):

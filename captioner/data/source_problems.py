@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from captioner.errors import UserError
 
@@ -42,14 +42,9 @@ class Problem:
 
 
 class Problems:
-    """The problems of one source, in order.
-
-    Raises `UserError` if `on_problem` is neither "refuse" nor "skip".
-    """
+    """The problems of one source, in order."""
 
     def __init__(self, source: str, on_problem: OnProblem) -> None:
-        if on_problem not in get_args(OnProblem):
-            raise UserError(f'on_problem is {on_problem!r}, not "refuse" or "skip"')
         self.source = source
         self.on_problem = on_problem
         self._problems: list[Problem] = []

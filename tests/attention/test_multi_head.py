@@ -71,13 +71,6 @@ def test_scores_become_the_weights() -> None:
     torch.testing.assert_close(attended.weights, expected)
 
 
-def test_an_attention_size_of_its_own() -> None:
-    attention = MultiHeadAttention(H, D, heads=3, attention_size=12)
-    memory = attention.remember(random(B, L, D))
-    assert memory.keys.shape == memory.values.shape == (B, 3, L, 4)
-    assert attention(random(B, Q, H), memory).context.shape == (B, Q, H)
-
-
 def test_a_mask_for_each_head() -> None:
     ours, _ = pair(D, True)
     mask = torch.ones(B, N, Q, L, dtype=torch.bool)

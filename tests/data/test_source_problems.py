@@ -42,12 +42,6 @@ def test_without_a_problem_nothing_is_raised() -> None:
     assert problems.summary() == "table t.csv: nothing left out"
 
 
-def test_an_unknown_policy_is_refused() -> None:
-    policy: Any = "ignore"
-    with pytest.raises(UserError, match="on_problem is 'ignore'"):
-        Problems("table t.csv", policy)
-
-
 def test_a_sentence_can_always_be_written() -> None:
     problems = Problems("s", "skip")
     problems.add("missing image", "image \ud800", "image \ud800 has no file")
