@@ -47,9 +47,9 @@ class CommandParser(argparse.ArgumentParser):
         self._check_options(words)
         parsed, rest = super().parse_known_args(words, namespace)
         end = rest.index("--") if "--" in rest else len(rest)
-        unknown = any(word.startswith("-") and word != "-" for word in rest[:end])
+        unknown = [word for word in rest[:end] if word.startswith("-") and word != "-"]
         if rest and (unknown or not hasattr(parsed, "paths")):
-            self.error(f"unrecognized arguments: {' '.join(rest)}")
+            self.error(f"unrecognized arguments: {' '.join(rest)}{self._near(*unknown[:1])}")
         if rest:  # argparse fills PATH ... once.
             parsed.paths += rest[:end] + rest[end + 1 :]
         return parsed, []
@@ -64,8 +64,10 @@ class CommandParser(argparse.ArgumentParser):
             # argparse takes an abbreviated option, and words with a space as a value.
             is_option = name.startswith("--") and " " not in word
             if is_option and not any(each.startswith(name) for each in known):
-                near = did_you_mean(near_names(name, known, cutoff=0.75))
-                self.error(f"unrecognized option {name}{near}")
+                self.error(f"unrecognized option {name}{self._near(name)}")
+
+    def _near(self, option: str = "") -> str:
+        return did_you_mean(near_names(option, self._option_string_actions, cutoff=0.75))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

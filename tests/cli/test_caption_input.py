@@ -122,6 +122,7 @@ def test_options_may_stand_between_photos(folder: Path, capsys: Output) -> None:
         (["average", "a", "--otu", "b"], "unrecognized option --otu; did you mean '--out'?"),
         (["caption", "--xmp-for", "digicam"], "did you mean 'digikam'?"),
         (["caption", "a.jpg", "-q"], "unrecognized arguments: -q"),
+        (["caption", "-demo"], "unrecognized arguments: -demo; did you mean '--demo'?"),
         (["caption", "a.jpg", "--beam"], "argument --beam: expected one argument"),
         (["translate", "a.txt", "b.txt"], "unrecognized arguments: b.txt"),
     ],
