@@ -8,15 +8,19 @@ penalises a difference in length, as CIDEr-D does.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field, model_validator
+from typing_extensions import Self
 
 from captioner.errors import UserError
 from captioner.evaluation.corpus import Corpus, ImageNgrams
 from captioner.evaluation.ngrams import MAXIMUM_ORDER, FloatArray, IntArray, Tokens, sum_by
 from captioner.files import read_json, write_json
+from captioner.schema import Config, from_mapping, to_mapping
 
 SIGMA = 6.0
 """Width, in words, of the Gaussian penalty on a difference in length."""
@@ -33,65 +37,49 @@ class CiderScores:
     per_image: FloatArray
 
 
-@dataclass(frozen=True)
-class DocumentFrequency:
-    """The number of images in whose references each n-gram occurs.
+class DocumentFrequency(Config):
+    """The number of images in whose references each n-gram of one to four words occurs."""
 
-    images: number of images, at least 2: with one, every n-gram weighs log(1) = 0.
-    counts: of n-grams of one to four words; an absent one counts as occurring in one image.
+    images: int = Field(ge=2, description="with one, every n-gram would weigh log(1) = 0")
+    counts: dict[str, Annotated[int, Field(ge=1)]] = Field(
+        description="by the n-gram's words, joined by a space; absent ones count as in one image"
+    )
 
-    Raises `UserError` for fewer than two images or a count outside 1 to `images`.
-    """
-
-    images: int
-    counts: Mapping[tuple[str, ...], int]
-
-    def __post_init__(self) -> None:
-        if self.images < 2:
-            raise UserError(
-                f"the document frequency of CIDEr-D needs at least 2 images, not {self.images}"
-            )
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         for ngram, count in self.counts.items():
-            if not 1 <= count <= self.images:
-                raise UserError(
-                    f"the document frequency of {' '.join(ngram)!r} is {count}, "
-                    f"not from 1 to the {self.images} images"
-                )
+            if count > self.images:
+                raise ValueError(f"counts of {ngram!r} is {count}, more than {self.images} images")
+        return self
 
     @classmethod
     def from_references(cls, references: Sequence[Sequence[Tokens]]) -> DocumentFrequency:
-        """Count over the tokenised references of each image. Raises `UserError` as the class.
+        """Count over the tokenised references of each image.
 
         N-grams of one image, four of five, are left out: they count as such anyway.
+        Raises `UserError` for fewer than two images.
         """
+        if len(references) < 2:
+            raise UserError(
+                f"the document frequency of CIDEr-D needs at least 2 images, not {len(references)}"
+            )
         corpus = Corpus.of([()] * len(references), references)
-        counts: dict[tuple[str, ...], int] = {}
+        counts: dict[str, int] = {}
         for ngrams in corpus.ngrams:
-            words = ngrams.counts.words(corpus.sentences)
+            words = map(" ".join, ngrams.counts.words(corpus.sentences))
             found = zip(words, _image_counts(ngrams).tolist(), strict=True)
             counts.update((ngram, count) for ngram, count in found if count > 1)
-        return cls(len(references), counts)
+        return cls(images=len(references), counts=counts)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write as JSON: `images`, and `counts` by the n-gram's words joined with a space."""
-        counts = {" ".join(ngram): count for ngram, count in self.counts.items()}
-        write_json(path, {"images": self.images, "counts": counts}, indent=None)
+        """Write as JSON."""
+        write_json(path, to_mapping(self), indent=None)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> DocumentFrequency:
         """Read what `write` wrote. Raises `UserError`, naming the file, for anything else."""
         content = read_json(path, "document frequency")
-        if not isinstance(content, dict):
-            raise UserError(f"document frequency {path} is not an object")
-        images, counts = content.get("images"), content.get("counts")
-        if type(images) is not int:
-            raise UserError(f"document frequency {path}: images is not a whole number")
-        if not isinstance(counts, dict) or any(type(count) is not int for count in counts.values()):
-            raise UserError(f"document frequency {path}: counts is not an object of whole numbers")
-        try:
-            return cls(images, {tuple(ngram.split(" ")): n for ngram, n in counts.items()})
-        except UserError as error:
-            raise UserError(f"document frequency {path}: {error}") from None
+        return from_mapping(cls, content, f"document frequency {path}")
 
 
 def cider_d(
@@ -126,7 +114,7 @@ def corpus_cider_d(
             images = corpus.images
         else:
             known = document_frequency.counts
-            words = ngrams.counts.words(corpus.sentences)
+            words = map(" ".join, ngrams.counts.words(corpus.sentences))
             frequency = np.array([known.get(ngram, 1) for ngram in words], dtype=np.int64)
             images = document_frequency.images
         rarity = np.log(images / np.maximum(1, frequency))  # (n-grams,), 0 if in every image

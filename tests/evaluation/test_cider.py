@@ -45,8 +45,10 @@ def test_a_single_image_needs_a_document_frequency() -> None:
 def test_counting_document_frequency() -> None:
     frequency = DocumentFrequency.from_references([*REFERENCES, [["a", "red", "cat"], ["red"]]])
     assert frequency.images == 3
+    with pytest.raises(UserError, match="needs at least 2 images, not 1"):
+        DocumentFrequency.from_references(REFERENCES[:1])
     # Those of one image alone are left out, also where it has them twice.
-    assert frequency.counts == {("a",): 3, ("red",): 2, ("cat",): 2, ("a", "red"): 2}
+    assert frequency.counts == {"a": 3, "red": 2, "cat": 2, "a red": 2}
 
 
 def test_document_frequency_is_written_and_read(tmp_path) -> None:
@@ -58,13 +60,13 @@ def test_document_frequency_is_written_and_read(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ([], "is not an object"),
-        ({"counts": {}}, "images is not a whole number"),
-        ({"images": True, "counts": {}}, "images is not a whole number"),
-        ({"images": 3}, "counts is not an object"),
-        ({"images": 3, "counts": {"a": 1.5}}, "counts is not an object of whole numbers"),
-        ({"images": 3, "counts": {"a dog": 4}}, "'a dog' is 4, not from 1 to the 3 images"),
-        ({"images": 1, "counts": {}}, "at least 2 images, not 1"),
+        ([], "expected fields with values"),
+        ({"counts": {}}, "field 'images' is missing"),
+        ({"images": True, "counts": {}}, "images should be a whole number"),
+        ({"images": 3}, "field 'counts' is missing"),
+        ({"images": 3, "counts": {"a": 1.5}}, "counts.a should be a whole number"),
+        ({"images": 3, "counts": {"a dog": 4}}, "counts of 'a dog' is 4, more than 3 images"),
+        ({"images": 1, "counts": {}}, "images 1 is not at least 2"),
     ],
 )
 def test_ill_formed_document_frequency_is_refused(tmp_path, content, sentence) -> None:

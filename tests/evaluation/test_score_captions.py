@@ -257,7 +257,7 @@ def test_document_frequency_is_stored_and_used(references: Path, tmp_path: Path)
     stored = tmp_path / "frequency.json"
     assert store_document_frequency(references, stored).images == 5
     frequency = DocumentFrequency.read(stored)
-    assert frequency.counts == {("a",): 3, ("one",): 2}
+    assert frequency.counts == {"a": 3, "one": 2}
     one = write_results(tmp_path / "one.json", {2: CAPTIONS[2]})
     with pytest.raises(UserError, match="single image"):
         score_results(one, references)
