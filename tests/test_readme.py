@@ -83,10 +83,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         save_photo(tmp_path / "photos" / f"{number}.jpg", number)
     (tmp_path / "list.txt").write_text("photo.jpg\nphotos/0.jpg\n")
     (tmp_path / "configs").symlink_to(ROOT / "configs")
+    write_table(tmp_path)
     write_captions(tmp_path)
     write_sentences(tmp_path / "data/multi30k")
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def write_table(folder: Path) -> None:
+    """mine.csv with photos of its own."""
+    rows = ["filename;text"]
+    for number, kind in enumerate(["dog", "cat", "red ball", "man"] * 3):
+        save_photo(folder / "mine" / f"{number}.jpg", number)
+        rows.append(f"mine/{number}.jpg;a {kind} on the beach")
+    (folder / "mine.csv").write_text("\n".join(rows))
 
 
 def write_captions(folder: Path) -> None:
@@ -194,6 +204,7 @@ SMALLER = {
         *("search.beam=2", "search.maximum_length=10"),
     ),
     "shapes": ("data.shapes.train=64", "data.shapes.validation=8", "training.epochs=1"),
+    "mine": ("training.epochs=1",),
     "numbers": ("data.numbers.train=64", "data.numbers.validation=8"),
 }
 """What makes the set of a config small; the model stays as it is."""

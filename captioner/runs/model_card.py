@@ -40,11 +40,11 @@ def write_card(recipe: Recipe, folder: Path, data: Sequence[str]) -> None:
     kind, tag = "translator", "translation"
     if isinstance(recipe, CaptioningRecipe):
         kind, tag = "captioner", "image-to-text"
-    summary = (
-        f"{score} {best[score]:.3f} in validation, after {best['epoch']} of {last['epoch']} epochs"
-    )
-    compared = [best]
-    if first["epoch"] == 0 < best["epoch"]:
+    value, epochs = f"{score} {best[score]:.3f} in validation", last["epoch"]
+    summary, compared = f"{value}, after {best['epoch']} of {epochs} epochs", [best]
+    if best["epoch"] == 0:
+        summary = f"{value} before training, which none of {epochs} epochs surpassed"
+    elif first["epoch"] == 0:
         summary += f"; {first[score]:.3f} before training"
         compared = [first, best]
     scores = [name for name, value in best.items() if _is_score(name) and isinstance(value, float)]
@@ -82,4 +82,7 @@ def _is_score(name: str) -> bool:
 
 def _settings(recipe: Recipe) -> dict[str, Any]:
     """The fields of a recipe that differ from their defaults, by dotted name."""
-    return flat(recipe.model_dump(mode="json", exclude_defaults=True))
+    settings = flat(recipe.model_dump(mode="json", exclude_defaults=True))
+    if "start_from" in settings:  # They are its own, and their path is of this machine.
+        settings.pop("encoder.weights", None)
+    return settings

@@ -22,9 +22,9 @@ FINE_TUNING: dict[str, Any] = {
     "training": {
         "epochs": 5,
         "batch_size": 8,
-        "learning_rate": 3e-4,
+        "learning_rate": 2e-4,
         "schedule": "cosine",
-        "patience": 2,
+        "patience": 3,
     },
 }
 """Adapts a model to a table of photos, as `configs/own_photos.yaml` does."""

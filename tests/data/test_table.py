@@ -159,7 +159,7 @@ def drawn(file: Path) -> dict[str, set[str]]:
     }
 
 
-@pytest.mark.parametrize(("photos", "share"), [(8, 2), (100, 20), (300, 30)])
+@pytest.mark.parametrize(("photos", "share"), [(8, 2), (100, 25), (600, 60)])
 def test_validation_photos_of_a_table_without_splits_are_drawn(
     tmp_path: Path, photos: int, share: int
 ) -> None:

@@ -124,6 +124,7 @@ def test_one_command_fine_tunes_a_model_on_a_table(
     assert f"{log[0]['ROUGE-L']:.3f} before training" in model.card
     assert "- `training.learning_rate`: 0.03" in model.card
     assert "training.batch_size`: 2" in model.card
+    assert "encoder.weights" not in model.card
     assert main(["info", str(out)]) == 0
     described = capsys.readouterr().out
     assert "training: 8 photos" in described
@@ -139,6 +140,8 @@ def test_a_start_that_no_epoch_surpasses_is_kept(
     arguments += ["--set", "validation.score=ROUGE-L"]
     assert main([*arguments, "--device", "cpu"]) == 0
     assert "of the start, which no epoch surpassed" in capsys.readouterr().out
+    card = (tmp_path / "out" / "model" / "README.md").read_text(encoding="utf-8")
+    assert "in validation before training, which none of 1 epochs surpassed" in card
     start, kept = (load_model(folder).decoder for folder in (run / "model", tmp_path / "out/model"))
     torch.testing.assert_close(kept.lstm.weight_ih, start.lstm.weight_ih, rtol=1e-3, atol=1e-6)
 
