@@ -14,6 +14,7 @@ from captioner.render.typography import (
     BACKGROUND,
     DOUBT_INK,
     INK,
+    Font,
     Paragraph,
     font_for,
     lay_out,
@@ -38,7 +39,7 @@ MOST_COLUMNS = 5
 FLATTEST = 0.6
 """Smallest shorter side of a panel, as a fraction of `panel_size`, as far as the sheet allows."""
 
-LEGEND = "%: how likely the model found the word, given the photo and the words before it."
+LEGEND = "%: how likely the model found the word, given the words before it."
 
 
 def panels(
@@ -104,6 +105,8 @@ def panels(
     height += sum(each.height + below for each, _, below in [*lines, *legend])
     height += GAP * (bool(lines) + bool(legend))
 
+    sizes = range(WORD_SIZE, SMALLEST_WORD_SIZE - 1, -2)
+    fonts = [font_for(printable("".join(words)), size) for size in sizes]  # One for all words.
     canvas = Image.new("RGB", (width, height), BACKGROUND)
     pen = ImageDraw.Draw(canvas)
     top = MARGIN
@@ -120,7 +123,7 @@ def panels(
             canvas.paste(picture, (centre, top + label_height))
             word, note = labels[place]
             if word:
-                _write_word(pen, word, left, top, cell_width)
+                _write_word(pen, word, fonts, left, top, cell_width)
                 font = font_for(note, NOTE_SIZE)
                 middle = left + (cell_width - text_width(note, font)) / 2
                 pen.text((middle, top + round(WORD_SIZE * 1.35)), note, fill=PALE_INK, font=font)
@@ -190,11 +193,11 @@ def _write_paragraph(
     return top + paragraph.height + below
 
 
-def _write_word(pen: ImageDraw.ImageDraw, word: str, left: int, top: int, width: int) -> None:
-    """Write a word centred in its cell; a word too wide is drawn smaller, then shortened."""
+def _write_word(
+    pen: ImageDraw.ImageDraw, word: str, fonts: Sequence[Font], left: int, top: int, width: int
+) -> None:
+    """Write a word centred in its cell, in the first of the fonts that fits, or shortened."""
     text = printable(word)
-    sizes = range(WORD_SIZE, SMALLEST_WORD_SIZE - 1, -2)
-    fonts = [font_for(text, size) for size in sizes]
     font = next((font for font in fonts if text_width(text, font) <= width), fonts[-1])
     text = shortened(text, font, width)
     middle = left + (width - text_width(text, font)) / 2

@@ -68,6 +68,17 @@ def test_word_is_written_above_its_panel(photo: Image.Image, attention: Attentio
     assert ((changed[:, 1] >= left) & (changed[:, 1] < left + 260)).all()
 
 
+def test_words_are_in_one_font(photo: Image.Image, attention: Attention) -> None:
+    maps = attention(2)
+    large, region = fit(photo, REGION, 260)
+    names = []
+    for other in ("Strasse", "собака", "кошка"):  # Pillow's font has no Cyrillic letters.
+        drawn = panels(photo, ["dog", other], maps, REGION, caption="")
+        ((left, top),) = _find(drawn, overlay(large, maps[0], region))
+        names.append(drawn.crop((left, top - 40, left + 260, top)).tobytes())
+    assert names[0] != names[1] == names[2]
+
+
 @pytest.mark.parametrize(("count", "columns"), [(3, 4), (4, 5), (5, 3), (9, 5), (10, 4), (14, 5)])
 def test_rows_are_evenly_filled(
     photo: Image.Image, attention: Attention, count: int, columns: int
