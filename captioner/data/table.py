@@ -89,8 +89,9 @@ def read_splits(
     note = ""
     if {TRAIN, VALIDATION} & set(splits) and not any(row.split for row in rows):
         rows, note = _with_drawn_splits(rows, file)
+    is_refused = on_problem == "refuse" and len(collector.problems) > 0  # `finish` says why.
     for split in splits:
-        if split is not None:
+        if split is not None and not is_refused:
             _require_split(rows, split, file, bool(note))
     split_of: dict[str, str | None] = {}
     for row in rows:

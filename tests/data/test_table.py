@@ -206,6 +206,8 @@ def test_problems_of_all_splits_are_reported_together(tmp_path: Path) -> None:
         "gone.jpg",
     ):
         assert sentence in str(caught.value)
+    with pytest.raises(UserError, match=r"has 2 ill-formed lines \(line 2 has 1 cells.*; line 3 "):
+        read_splits(table(tmp_path, "t.csv", "image,text\nx\na,b,c\na.jpg,y"), None, ["val"])
 
 
 ANY_TEXT = st.text() | st.lists(st.sampled_from('ab,"\n\r{}:[]')).map("".join)

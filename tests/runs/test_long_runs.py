@@ -97,7 +97,7 @@ def test_two_processes_of_the_command_line(
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment())
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert ended.stdout.count("training: 5 photos") == 1
-    assert ended.stdout.count("the best model is in") == 1
+    assert ended.stdout.count("the best model, of epoch") == 1
     results = json.loads((tmp_path / "two" / "results.json").read_text())
     assert [each["image_id"] for each in results] == ["5.png", "6.png", "7.png"]
     (record,) = json.loads((tmp_path / "two" / "environment.json").read_text())
