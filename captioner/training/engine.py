@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
@@ -81,6 +82,9 @@ class Engine:
     def __exit__(self, *error: object) -> None:
         if self.size > 1:
             distributed.destroy_process_group()
+            # gloo's threads outlive it where a module was wrapped. They need the interpreter to
+            # free the tensors of their last work; if it ends before, the process aborts.
+            time.sleep(0.2)
 
     def wrap(self, module: nn.Module) -> nn.Module:
         """A module whose gradients are averaged over all processes, each of which calls it.
