@@ -121,7 +121,7 @@ def test_nothing_changes_without_a_confidence(
     (record,) = json.loads((folder / "o.json").read_text())
     assert not {"confidence", "sure", "familiar"} & record.keys()
     header = (folder / "o.csv").read_text().splitlines()[0]
-    assert header == "image,rank,caption,log_probability,score"
+    assert header == "image,rank,caption,log_probability,score,bytes,modified"
 
 
 @pytest.mark.parametrize(
