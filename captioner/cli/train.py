@@ -47,8 +47,9 @@ def add_command(commands: Commands) -> None:
     given.add_argument(
         "--encoder",
         metavar="NAME",
-        help="an encoder with ImageNet weights, which torchvision downloads on first use: vgg11, "
-        "vgg13, vgg16, vgg19, each also with _bn; stored annotation vectors then lie in OUT",
+        help="an encoder with its published weights, downloaded on first use: vgg11, vgg13, vgg16, "
+        "vgg19, each also with _bn, timm/NAME or torchvision/NAME; stored annotation vectors then "
+        "lie in OUT",
     )
     out = parser.add_argument_group("output")
     out.add_argument(
@@ -102,5 +103,5 @@ def _encoder_change(arguments: argparse.Namespace) -> str:
     old = mapping.get("encoder") if isinstance(mapping, dict) else None
     fields = old.items() if isinstance(old, dict) else ()
     kept = {name: value for name, value in fields if name in EncoderRecipe.model_fields}
-    new = {**kept, "name": arguments.encoder, "weights": "imagenet"}
+    new = {**kept, "name": arguments.encoder, "weights": "pretrained"}
     return f"encoder={json.dumps(new, default=str)}"

@@ -16,6 +16,7 @@ from captioner.data.shapes import ShapesConfig
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.files import read_text
+from captioner.runs.encoder_sections import with_encoder_sections
 from captioner.runs.starting_weights import with_model_sections
 from captioner.schema import COUNT, LENGTH, SEED, SIZE, Config, FilePath, from_mapping
 from captioner.training import TrainingConfig
@@ -94,7 +95,8 @@ class EncoderRecipe(Config):
     weights: str = Field(
         "imagenet",
         min_length=1,
-        description="imagenet (torchvision's, downloaded on first use), random, or a path",
+        description="pretrained (the library's, downloaded on first use; imagenet is the same), "
+        "random, or a path",
     )
     train: bool = Field(False, description="train it along with the decoder")
     train_from: int = Field(
@@ -102,7 +104,8 @@ class EncoderRecipe(Config):
         ge=1,
         le=1_000,
         description="first of its stages that is trained, for a VGG one of five blocks of "
-        "convolutions; those before stay as they are",
+        "convolutions, for other networks one of ten groups of layers; those before stay as they "
+        "are",
     )
     freeze_batch_norm: bool | None = Field(
         None,
@@ -277,8 +280,13 @@ def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> CaptioningReci
     changes: `section.field=value` overrides, with values in YAML.
     Raises `UserError` naming the file and the field that is unknown, ill-typed or out of range.
     """
-    mapping = with_model_sections(read_mapping(path, changes))
-    return from_mapping(CaptioningRecipe, mapping, f"config {path}")
+    return captioning_recipe(read_mapping(path, changes), f"config {path}")
+
+
+def captioning_recipe(mapping: Any, where: str) -> CaptioningRecipe:
+    """Fill the plain values of a config from its model and its encoder, and validate them."""
+    filled = with_encoder_sections(with_model_sections(mapping))
+    return from_mapping(CaptioningRecipe, filled, where)
 
 
 def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Any:

@@ -33,7 +33,7 @@ from captioner.vision.feature_store import (
     read_states,
 )
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.weights import IMAGENET, RANDOM, build_encoder
+from captioner.vision.weights import NAMED, build_encoder
 from captioner.weight_files import write_tensors
 
 _POLL_SECONDS = 0.5
@@ -181,7 +181,8 @@ def store_folder(recipe: CaptioningRecipe, run: Path, encoder: Encoder) -> Path:
         return recipe.features.folder
     origin = json.dumps(_origin(recipe, encoder), sort_keys=True)
     digest = hashlib.sha256(origin.encode()).hexdigest()[:8]
-    return run / "features" / f"{recipe.encoder.name}-{recipe.preprocessing.size}-{digest}"
+    name = recipe.encoder.name.replace("/", "-")
+    return run / "features" / f"{name}-{recipe.preprocessing.size}-{digest}"
 
 
 def _origin(recipe: CaptioningRecipe, encoder: Encoder) -> dict[str, dict[str, Any]]:
@@ -251,7 +252,7 @@ def fill_with_network(
     for the network.
     Raises `UserError` if `encoder.weights` names no file, and as `source_stores` does.
     """
-    if recipe.encoder.weights in (IMAGENET, RANDOM):
+    if recipe.encoder.weights in NAMED:
         raise UserError("encoder.weights must name a file, to stand in for the network")
     weights = Path(recipe.encoder.weights)
     if not weights.exists():

@@ -9,8 +9,12 @@ from typing import Any
 
 from captioner.data.table import SUFFIXES
 from captioner.errors import UserError
-from captioner.runs.captioning_recipe import CaptioningRecipe, read_mapping, with_changes
-from captioner.runs.starting_weights import with_model_sections
+from captioner.runs.captioning_recipe import (
+    CaptioningRecipe,
+    captioning_recipe,
+    read_mapping,
+    with_changes,
+)
 from captioner.runs.translation_recipe import TASK, TranslationRecipe
 from captioner.schema import from_mapping
 
@@ -45,7 +49,7 @@ def read_any_recipe(
     else:
         mapping, where = read_mapping(path, changes), f"config {path}"
     if not isinstance(mapping, dict) or "task" not in mapping:
-        return from_mapping(CaptioningRecipe, with_model_sections(mapping), where)
+        return captioning_recipe(mapping, where)
     if mapping["task"] == TASK:
         return from_mapping(TranslationRecipe, mapping, where)
     raise UserError(

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from itertools import pairwise
 from typing import ClassVar
 
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from typing_extensions import Self
 
 from captioner.schema import Config
+from captioner.vision.preprocessing import Preprocessing
 
 
 class EncoderConfig(Config):
@@ -35,17 +40,19 @@ class Encoder(nn.Module, ABC):
 
     Each family is a subclass in a separate module, and a row of `captioner.vision.encoders`.
 
-    annotation_size: D. stages: how many parts `freeze` counts.
+    annotation_size: D; set on the class where all of the family have the same.
+    stages: how many parts `freeze` counts.
     config: its name and sizes, as a model's `config.json` holds them.
     """
 
-    annotation_size: ClassVar[int]
+    annotation_size: int
     stages: ClassVar[int]
     config: EncoderConfig
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.config = config
+        self._frozen: list[nn.Module] = []
 
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:
@@ -59,12 +66,51 @@ class Encoder(nn.Module, ABC):
         """Rows and columns of the map of an image of this size in pixels; 0 if it is too small."""
 
     @abstractmethod
-    def freeze(self, stages: int, batch_norm: bool) -> None:
-        """Freeze the first stages, and the batch normalisation of the others."""
-
-    @abstractmethod
-    def imagenet_weights(self) -> dict[str, Tensor]:
+    def pretrained_weights(self) -> dict[str, Tensor]:
         """The published weights. Raises `UserError` when there are none or they cannot be had."""
+
+    @classmethod
+    def published_preprocessing(cls, config: EncoderConfig) -> Preprocessing | None:
+        """The preprocessing of the published weights; None where a config gives its own."""
+        return None
+
+    def stage_layers(self) -> list[list[nn.Module]]:
+        """The layers of each stage: as many in each, in order."""
+        layers = [
+            layer
+            for layer in self.modules()
+            if not list(layer.children()) or list(layer.parameters(recurse=False))
+        ]
+        ends = [len(layers) * stage // self.stages for stage in range(self.stages + 1)]
+        return [layers[start:end] for start, end in pairwise(ends)]
+
+    def freeze(self, stages: int, batch_norm: bool) -> None:
+        """Freeze the first stages: no gradient, and always evaluation mode.
+
+        batch_norm: freeze the batch normalisation of the other stages too, whose statistics would
+            drift with small batches.
+        """
+        self._frozen = [layer for stage in self.stage_layers()[:stages] for layer in stage]
+        if batch_norm:
+            self._frozen += [layer for layer in self.modules() if isinstance(layer, _BatchNorm)]
+        self.requires_grad_(True)
+        for layer in self._frozen:
+            for parameter in layer.parameters(recurse=False):
+                parameter.requires_grad_(False)
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode of the layers that are not frozen."""
+        super().train(mode)
+        for layer in self._frozen:
+            layer.training = False
+        return self
+
+    def own_tensors(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of a file that are the encoder's, not a classifier's or a decoder's."""
+        names = {name: name.removeprefix("encoder.") for name in state}
+        modules = {name for name, _ in self.named_children()}
+        return {new: state[old] for old, new in names.items() if new.partition(".")[0] in modules}
 
     def fold_batch_norm(self) -> Encoder:
         """The encoder for inference: batch normalisation is part of its convolutions' weights.

@@ -8,23 +8,34 @@ from typing import Any, NamedTuple
 from captioner.errors import did_you_mean, near_names
 from captioner.schema import choices
 from captioner.vision.encoder import Encoder, EncoderConfig
+from captioner.vision.timm_encoder import TimmConfig, TimmEncoder
+from captioner.vision.torchvision_encoder import TorchvisionConfig, TorchvisionEncoder
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 
 class Family(NamedTuple):
-    """An encoder and the fields of its config, whose `name` lists the names of the family."""
+    """An encoder and the fields of its config.
+
+    The config's `name` lists the names of the family, or all of them begin with `prefix`.
+    """
 
     encoder: type[Encoder]
     config: type[EncoderConfig]
+    prefix: str = ""
 
 
 FAMILIES = [
     Family(VGGEncoder, VGGConfig),
+    Family(TimmEncoder, TimmConfig, "timm/"),
+    Family(TorchvisionEncoder, TorchvisionConfig, "torchvision/"),
 ]
 
 
 def family_of(name: Any) -> Family:
-    """The family that lists a name. Raises `ValueError` with the nearest names if none does."""
+    """The family of a name. Raises `ValueError` with the nearest names if there is none."""
+    for family in FAMILIES:
+        if isinstance(name, str) and family.prefix and name.startswith(family.prefix):
+            return family
     families = {
         each: family
         for family in FAMILIES
@@ -33,7 +44,8 @@ def family_of(name: Any) -> Family:
     if isinstance(name, str) and name in families:
         return families[name]
     near = did_you_mean(near_names(name, families))
-    raise ValueError(f"name {name!r} is not one of {', '.join(families)}{near}")
+    known = [*families, *(f"{family.prefix}NAME" for family in FAMILIES if family.prefix)]
+    raise ValueError(f"name {name!r} is not one of {', '.join(known)}{near}")
 
 
 def encoder_config(values: Any) -> Any:

@@ -24,7 +24,7 @@ def torchvision_weights(name: str) -> dict[str, Tensor]:
     # Imported here: torchvision takes about as long to import as torch.
     from torchvision.models import get_model_weights
 
-    entry: Any = get_model_weights(name).IMAGENET1K_V1
+    entry: Any = get_model_weights(name).DEFAULT
     place = Path(torch.hub.get_dir()) / "checkpoints" / Path(entry.url).name
     if place.exists():  # Torch checks only what it downloads itself.
         _check_digest(place, name, entry.url)

@@ -6,6 +6,7 @@ table 1; used as the source of annotation vectors by Xu et al. 2015, section 3.1
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, Literal
 
 import torch
@@ -68,32 +69,12 @@ class VGGEncoder(Encoder):
     def __init__(self, config: VGGConfig) -> None:
         super().__init__(config)
         self.features = nn.Sequential(*_layers(config))
-        self._frozen_layers = 0
-        self._frozen: list[nn.Module] = []  # layers that stay in evaluation mode
 
-    def freeze(self, stages: int, batch_norm: bool) -> None:
-        """Freeze the first of the five blocks: no gradient, and always evaluation mode.
-
-        batch_norm: freeze the batch normalisation of the other blocks too, whose statistics would
-            drift with small batches.
-        """
+    def stage_layers(self) -> list[list[nn.Module]]:
+        """The layers of each of the five blocks, with the pooling behind it."""
         pools = [i for i, layer in enumerate(self.features) if isinstance(layer, nn.MaxPool2d)]
         ends = [0, *(place + 1 for place in pools), len(self.features)]
-        self._frozen_layers = ends[stages]
-        self._frozen = list(self.features[: self._frozen_layers])
-        if batch_norm:
-            self._frozen += [layer for layer in self.features if isinstance(layer, nn.BatchNorm2d)]
-        self.requires_grad_(True)
-        for layer in self._frozen:
-            layer.requires_grad_(False)
-        self.train(self.training)
-
-    def train(self, mode: bool = True) -> VGGEncoder:
-        """Set the mode of the layers that are not frozen."""
-        super().train(mode)
-        for layer in self._frozen:
-            layer.eval()
-        return self
+        return [list(self.features[start:end]) for start, end in pairwise(ends)]
 
     def forward(self, images: Tensor) -> Tensor:
         """Images (B, 3, height, width), preprocessed -> annotation vectors (B, L, 512).
@@ -101,15 +82,7 @@ class VGGEncoder(Encoder):
         L = (height // 16) * (width // 16), row by row from the top left: 196 for 224x224.
         Xu et al. 2015, equation before (1): a = {a_1, ..., a_L}.
         """
-        first = self._frozen_layers
-        feature_map: Tensor
-        if first == 0:
-            feature_map = self.features(images)  # (B, 512, height / 16, width / 16)
-        else:
-            with torch.no_grad():
-                # (B, C, height / 2**n, width / 2**n), behind n frozen blocks and their poolings.
-                feature_map = self.features[:first](images)
-            feature_map = self.features[first:](feature_map)  # (B, 512, height / 16, width / 16)
+        feature_map: Tensor = self.features(images)  # (B, 512, height / 16, width / 16)
         return feature_map.flatten(start_dim=2).transpose(1, 2)  # (B, L, 512)
 
     def map_shape(self, height: int, width: int) -> tuple[int, int]:
@@ -141,7 +114,7 @@ class VGGEncoder(Encoder):
             )
         return folded.eval()
 
-    def imagenet_weights(self) -> dict[str, Tensor]:
+    def pretrained_weights(self) -> dict[str, Tensor]:
         """Torchvision's. Raises `UserError` for a network narrower than the published one."""
         if self.config.width != 1.0:
             raise UserError(

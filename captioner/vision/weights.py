@@ -1,4 +1,4 @@
-"""Builds an encoder with torchvision's ImageNet weights, a file's, or random ones."""
+"""Builds an encoder with published weights, a file's, or random ones."""
 
 from __future__ import annotations
 
@@ -14,24 +14,29 @@ from captioner.vision.encoders import make_encoder
 from captioner.vision.torchvision_weights import damage
 from captioner.weight_files import fill, read_tensors
 
+PRETRAINED = "pretrained"
+"""Instead of a path: the published weights."""
+
 IMAGENET = "imagenet"
-"""Instead of a path: torchvision's ImageNet weights."""
+"""The same: those of a VGG are of ImageNet."""
 
 RANDOM = "random"
 """Instead of a path: random weights."""
+
+NAMED = (PRETRAINED, IMAGENET, RANDOM)
+"""Weights without a path."""
 
 
 def build_encoder(config: EncoderConfig, weights: str) -> Encoder:
     """An encoder with its weights, in evaluation mode.
 
-    weights: `imagenet`, `random`, a `.safetensors` or `.pth` file with torchvision's names
-        (`features.0.weight`, ...; others are ignored), or a model folder.
+    weights: `pretrained`, `imagenet`, `random`, a `.safetensors` or `.pth` file with the library's
+        names (`features.0.weight`, ...; others are ignored), or a model folder.
     Raises `UserError` if the weights cannot be read or do not fit.
     """
     encoder = make_encoder(config)
-    if weights == IMAGENET:
-        state = encoder.imagenet_weights()
-        _fill_encoder(encoder, state, "ImageNet weights")
+    if weights in (PRETRAINED, IMAGENET):
+        _fill_encoder(encoder, encoder.pretrained_weights(), "the published weights")
     elif weights != RANDOM:
         path = Path(weights)
         if path.is_dir():
@@ -63,14 +68,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def _fill_encoder(encoder: Encoder, state: dict[str, Tensor], source: str) -> None:
-    """Fill an encoder from the tensors of a state that are its own. Raises `UserError` as `fill`.
-
-    Other modules of the state, such as a classifier or a decoder, are ignored.
-    """
-    names = {name: name.removeprefix("encoder.") for name in state}
-    modules = {name for name, _ in encoder.named_children()}
-    features = {new: state[old] for old, new in names.items() if new.partition(".")[0] in modules}
+    """Fill an encoder from a state's own tensors. Raises `UserError` as `fill`."""
     sizes = encoder.config.model_dump(exclude={"name"}).items()
     of_sizes = ", ".join(f"{name} {value}" for name, value in sizes)
     description = f"{encoder.config.name} of {of_sizes}" if sizes else encoder.config.name
-    fill(encoder, features, f"{source} does not fit {description}")
+    fill(encoder, encoder.own_tensors(state), f"{source} does not fit {description}")

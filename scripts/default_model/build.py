@@ -39,7 +39,7 @@ from teachers import SCALES, add_precision
 from captioner.cli.program import run_program
 from captioner.errors import UserError
 from captioner.files import atomic_folder, read_json, read_text, real_path, write_bytes, write_text
-from captioner.vision.weights import IMAGENET, RANDOM
+from captioner.vision.weights import IMAGENET, NAMED
 
 SCRIPTS = Path(__file__).resolve().parent
 CONFIGS = SCRIPTS.parents[1] / "configs"
@@ -86,7 +86,7 @@ class Inputs:
 
     def resolved(self) -> Inputs:
         """The same with whole paths."""
-        named = self.start_from in (IMAGENET, RANDOM)
+        named = self.start_from in NAMED
         return replace(
             self,
             flickr=Path(real_path(self.flickr)),

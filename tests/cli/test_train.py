@@ -113,7 +113,7 @@ def test_another_encoder_leaves_the_rest_of_a_config_as_it_is(
         config = str(ROOT / f"configs/{name}.yaml")
         assert main(["train", config, "--encoder", "vgg16", "--device", "cpu"]) == 0
         plain = read_recipe(config)
-        expected = plain.encoder.replace(name="vgg16", width=1.0, weights="imagenet")
+        expected = plain.encoder.replace(name="vgg16", width=1.0, weights="pretrained")
         assert given[-1].encoder == expected
         assert given[-1].features.folder is None  # The config's is of another encoder.
         assert given[-1].replace(encoder=plain.encoder, features=plain.features) == plain

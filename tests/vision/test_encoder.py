@@ -46,10 +46,7 @@ class PatchEncoder(Encoder):
     def map_shape(self, height: int, width: int) -> tuple[int, int]:
         return height // self.config.patch, width // self.config.patch
 
-    def freeze(self, stages: int, batch_norm: bool) -> None:
-        self.requires_grad_(stages == 0)
-
-    def imagenet_weights(self) -> dict[str, Tensor]:
+    def pretrained_weights(self) -> dict[str, Tensor]:
         raise UserError("patches have no ImageNet weights")
 
 

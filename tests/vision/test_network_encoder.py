@@ -1,0 +1,254 @@
+"""Networks of timm and torchvision, from config to overlay, with random weights."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+from samples import publish_weights, save_photo
+
+import captioner
+from captioner.caption import load_model
+from captioner.errors import UserError
+from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
+from captioner.runs.encoder_sections import with_encoder_sections
+from captioner.runs.train_run import train_run
+from captioner.vision.encoders import encoder_config, make_encoder
+from captioner.vision.preprocessing import Preprocessing
+from captioner.vision.weights import build_encoder
+
+CONFIG = """
+data: {format: shapes, shapes: {train: 3, validation: 2}}
+minimum_count: 1
+preprocessing: {size: 64}
+encoder: {name: NAME, weights: random}
+decoder: {embedding_size: 8, hidden_size: 8, attention_size: 8}
+training: {epochs: 1, batch_size: 20}
+search: {beam: 2, maximum_length: 4, minimum_length: 1}
+"""
+
+
+def recipe_of(folder: Path, name: str, *changes: str) -> CaptioningRecipe:
+    path = folder / "config.yaml"
+    path.write_text(CONFIG.replace("NAME", name), encoding="utf-8")
+    return read_recipe(path, changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "map_shape", "annotation_size"),
+    [
+        ("timm/test_resnet", 64, (2, 2), 96),
+        ("timm/test_convnext", 96, (3, 3), 64),
+        ("timm/test_vit", 64, (4, 4), 64),
+        ("timm/test_efficientnet", 64, (2, 2), 64),
+        ("torchvision/resnet18", 96, (3, 3), 512),
+        pytest.param("torchvision/efficientnet_b0", 64, (2, 2), 1280, marks=pytest.mark.slow),
+        pytest.param("timm/vgg11", 64, (2, 2), 512, marks=pytest.mark.slow),
+        pytest.param("torchvision/vgg11", 64, (2, 2), 512, marks=pytest.mark.slow),
+        pytest.param("torchvision/convnext_tiny", 64, (2, 2), 768, marks=pytest.mark.slow),
+        pytest.param("torchvision/vit_b_16", 224, (14, 14), 768, marks=pytest.mark.slow),
+    ],
+)
+def test_a_network_is_trained_saved_loaded_and_drawn(
+    tmp_path: Path, name: str, size: int, map_shape: tuple[int, int], annotation_size: int
+) -> None:
+    changes = [f"preprocessing.size={size}", "encoder.train=true", "encoder.train_from=8"]
+    recipe = recipe_of(tmp_path, name, *changes)
+    assert recipe.decoder.memory_size == annotation_size
+    torch.manual_seed(recipe.training.seed)
+    before = build_encoder(recipe.encoder.config, "random").state_dict()
+    folder = train_run(recipe, tmp_path / "run")
+    saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    assert saved["encoder"] == {"name": name}
+    assert saved["preprocessing"]["size"] == size
+    after = load_model(folder).encoder.named_parameters()
+    changed = [not torch.equal(before[name].half().float(), each) for name, each in after]
+    assert changed[-1]
+    assert not any(changed[: len(changed) // 2])
+    model = captioner.load(folder)
+    assert model.map_shape == map_shape
+    caption = model.caption(save_photo(tmp_path / "photo.png"), beam=2)
+    assert caption.attention.shape == (len(caption.words), *map_shape)
+    caption.overlay(tmp_path / "overlay.png")
+    assert Image.open(tmp_path / "overlay.png").width > 0
+
+
+@pytest.mark.parametrize("name", ["timm/test_vit", "torchvision/resnet18"])
+def test_stored_features_belong_to_one_network(tmp_path: Path, name: str) -> None:
+    model = load_model(train_run(recipe_of(tmp_path, name), tmp_path / "run"))
+    (store,) = (tmp_path / "run" / "features").iterdir()
+    assert store.name.startswith(f"{name.replace('/', '-')}-64-")
+    record = json.loads((store / "train" / "record.json").read_text(encoding="utf-8"))
+    assert record["encoder"]["name"] == name
+    assert record["encoder"]["weights"] == model.encoder.digest()
+    assert record["preprocessing"]["mean"] == list(model.preprocessing.mean)
+    rows, columns = model.map_shape
+    assert record["shape"] == [rows * columns, model.encoder.annotation_size]
+
+
+def test_preprocessing_and_sizes_come_from_the_library() -> None:
+    clip = {"encoder": {"name": "timm/vit_base_patch16_clip_224.openai"}}
+    decoder = {"memory_size": 768}
+    filled = with_encoder_sections({**clip, "decoder": decoder})
+    assert filled["preprocessing"] == {
+        "size": 224,
+        "resize": "crop",
+        "resize_shorter": 248,
+        "mean": [0.48145466, 0.4578275, 0.40821073],
+        "standard_deviation": [0.26862954, 0.26130258, 0.27577711],
+        "interpolation": "bicubic",
+    }
+    given = {
+        **clip,
+        "decoder": decoder,
+        "preprocessing": {"size": 112, "interpolation": "bilinear"},
+    }
+    filled = with_encoder_sections(given)["preprocessing"]
+    assert (filled["resize_shorter"], filled["interpolation"]) == (124, "bilinear")
+    filled = with_encoder_sections({"encoder": {"name": "torchvision/resnet18"}})
+    assert filled["decoder"] == {"memory_size": 512}
+    expected = Preprocessing(interpolation="bilinear")
+    assert Preprocessing.model_validate(filled["preprocessing"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "map_shape"),
+    [
+        ("timm/test_resnet", (100, 224), (4, 7)),
+        ("timm/test_convnext", (64, 96), (2, 3)),
+        ("timm/test_vit", (48, 80), (3, 5)),
+        ("torchvision/resnet18", (64, 96), (2, 3)),
+        ("timm/test_vit", (224, 224), (14, 14)),
+    ],
+)
+def test_maps_of_any_shape(name: str, size: tuple[int, int], map_shape: tuple[int, int]) -> None:
+    encoder = make_encoder(encoder_config({"name": name})).eval()
+    assert encoder.map_shape(*size) == map_shape
+    with torch.no_grad():
+        annotations = encoder(torch.randn(2, 3, *size))
+    assert annotations.shape == (2, map_shape[0] * map_shape[1], encoder.annotation_size)
+
+
+def test_the_class_token_is_left_out_and_cells_are_row_by_row() -> None:
+    torch.manual_seed(0)
+    encoder: Any = make_encoder(encoder_config({"name": "timm/test_vit"})).eval()
+    photo = torch.randn(1, 3, 64, 64)
+    with torch.no_grad():
+        tokens = encoder.network.forward_features(photo)  # the class token first
+        torch.testing.assert_close(encoder(photo), tokens[:, 1:])
+
+
+def test_frozen_layers_stay_in_evaluation_mode() -> None:
+    encoder = make_encoder(encoder_config({"name": "timm/test_resnet"}))
+    encoder.freeze(0, batch_norm=True)
+    norms = [each for each in encoder.modules() if isinstance(each, torch.nn.BatchNorm2d)]
+    assert norms
+    assert not any(each.training for each in norms)
+    encoder.freeze(10, batch_norm=False)
+    before = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
+    assert not encoder(torch.randn(2, 3, 64, 64)).requires_grad
+    assert all(torch.equal(before[name], each) for name, each in encoder.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("timm/convnext_bse", "timm has no network 'convnext_bse'; did you mean 'timm/convnext_b"),
+        ("torchvision/resnet100", "did you mean 'torchvision/resnet101' or "),
+        ("torchvision/googlenet", "torchvision has no network 'googlenet'"),
+        ("torchvision/squeezenet1_0", "has no spatial feature map before a pooling"),
+    ],
+)
+def test_a_name_that_cannot_be_used_is_refused(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        recipe_of(tmp_path, name)
+    if "did you mean" in str(error.value):
+        assert str(error.value).count(" or ") == 4
+
+
+def test_a_network_without_a_map_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import timm
+
+    monkeypatch.setattr(timm, "create_model", lambda *_, **__: torch.nn.Linear(3, 3))
+    with pytest.raises(UserError, match="timm/test_vit has no spatial feature map"):
+        make_encoder(encoder_config({"name": "timm/test_vit"}))
+
+
+def test_an_image_of_a_size_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    encoder = make_encoder(encoder_config({"name": "timm/test_vit"}))
+    with pytest.raises(UserError, match=r"makes 40 x 40 annotation vectors .* 204,800 bytes in a"):
+        encoder.map_shape(640, 640)
+    with pytest.raises(UserError, match="timm/test_vit cannot read images of 50 x 50 pixels"):
+        encoder.map_shape(50, 50)
+    with pytest.raises(UserError, match="memory_size 7 is not 64, the size of the encoder's"):
+        train_run(recipe_of(tmp_path, "timm/test_vit", "decoder.memory_size=7"), tmp_path / "run")
+
+
+def test_without_timm_a_model_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = train_run(recipe_of(tmp_path, "timm/test_resnet"), tmp_path / "run")
+    monkeypatch.setitem(sys.modules, "timm", None)
+    sentence = r'timm/test_resnet needs the package timm: pip install "captioner\[timm\]"'
+    with pytest.raises(UserError, match=sentence):
+        captioner.load(folder)
+
+
+# Published weights.
+
+
+def test_timms_weights_are_taken_and_their_absence_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import timm
+
+    config = encoder_config({"name": "timm/test_vit"})
+    published = timm.create_model("test_vit").state_dict()
+
+    def download(*_: object, **__: object) -> dict[str, torch.Tensor]:
+        return dict(published)
+
+    monkeypatch.setattr("timm.models._builder.load_state_dict_from_hf", download)
+    encoder = build_encoder(config, "pretrained")
+    own = encoder.state_dict()
+    assert all(
+        torch.equal(own[f"network.{name}"], published[name])
+        for name in published
+        if "head" not in name
+    )
+    save_file(published, tmp_path / "file.safetensors")
+    assert build_encoder(config, str(tmp_path / "file.safetensors")).digest() == encoder.digest()
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("Name or service not known.\nRetry")
+
+    monkeypatch.setattr("timm.models._builder.load_state_dict_from_hf", fail)
+    with pytest.raises(UserError) as error:
+        build_encoder(config, "pretrained")
+    assert str(error.value).startswith(
+        "the weights of timm/test_vit could not be downloaded (Name or service not known); "
+    )
+    assert "\n" not in str(error.value)
+
+
+def test_torchvisions_weights_are_checked_by_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torchvision.models import get_model
+
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    config = encoder_config({"name": "torchvision/resnet18"})
+    published = get_model("resnet18").state_dict()
+    place = publish_weights(monkeypatch, tmp_path / "hub" / "checkpoints", "resnet18", published)
+    own = build_encoder(config, "pretrained").state_dict()
+    assert all(torch.equal(own[key], published[key.removeprefix("network.")]) for key in own)
+    with place.open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(UserError, match="its SHA-256 begins with"):
+        build_encoder(config, "pretrained")
