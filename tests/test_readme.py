@@ -286,11 +286,13 @@ def test_the_commands_that_need_large_data_are_understood(folder: Path) -> None:
         (2, "CIDEr-D"),
         (3, "torch.Size([1, 1, 512]) tensor(1."),
         (4, "torch.Size([1, 49, 256]) (7, 7)"),
+        (5, "5 True\n5 True"),
+        (6, "0.jpg ('a dog runs', 'a brown dog')"),
     ],
 )
 def test_the_python_examples_run(folder: Path, number: int, said: str) -> None:
     codes = blocks("python")
-    assert len(codes) == 5
+    assert len(codes) == 7
     done = subprocess.run(
         [sys.executable, "-c", codes[number]],
         capture_output=True,
@@ -322,7 +324,7 @@ def test_every_page_of_docs_is_read() -> None:
         path.relative_to(ROOT / "docs").with_suffix("").as_posix()
         for path in ROOT.glob("docs/**/*.md")
     }
-    assert pages - set(PAGES) == {"index", "configuration", "results/default_model"}
+    assert pages - set(PAGES) == {"index", "commands", "configuration", "results/default_model"}
     assert len(README.splitlines()) <= 220
 
 

@@ -1,7 +1,8 @@
-"""The page of all fields is the one that the declarations give."""
+"""The pages of all fields and of all options are those that the declarations give."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -13,15 +14,27 @@ from captioner.schema import Range, plain_type, section_of
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    import write_configuration_page
+    import write_reference_pages
 
-    return write_configuration_page
+    return write_reference_pages
 
 
 def test_the_committed_page_is_what_the_declarations_give(script: Any) -> None:
-    assert script.PAGE.read_text(encoding="utf-8") == script.render(), (
-        "run python scripts/write_configuration_page.py"
-    )
+    page = (script.DOCS / "configuration.md").read_text(encoding="utf-8")
+    assert page == script.configuration(), "run python scripts/write_reference_pages.py"
+
+
+def test_the_page_of_commands_has_every_option_and_its_help(
+    script: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Word by word: versions of Python lay help out in different ways."""
+    monkeypatch.setenv("COLUMNS", "100")
+    page = (script.DOCS / "commands.md").read_text(encoding="utf-8")
+    sections = page.split("\n## captioner ")[1:]
+    assert [section.split("\n")[0] for section in sections] == list(script.parsers())
+    for section, parser in zip(sections, script.parsers().values(), strict=True):
+        words = [set(re.findall(r"[\w-]+", text)) for text in (parser.format_help(), section)]
+        assert not words[0] - words[1], "run python scripts/write_reference_pages.py"
 
 
 def test_every_field_has_a_description(script: Any) -> None:
