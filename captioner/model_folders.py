@@ -6,9 +6,9 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from captioner.errors import UserError, did_you_mean, near_names
 from captioner.files import (
@@ -17,11 +17,12 @@ from captioner.files import (
     read_json,
     read_text,
     remove_folder,
-    remove_temporaries,
 )
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 _SAVED = ".saved"
+
+T = TypeVar("T")
 
 
 @contextlib.contextmanager
@@ -32,7 +33,6 @@ def saving(folder: Path) -> Iterator[Path]:
     folder becomes `.saved` in one step, and is removed when its files are copied.
     Raises `UserError` if the folder cannot be written.
     """
-    remove_temporaries(folder)
     saved = folder / _SAVED
     if saved.is_dir():
         _replace_by(saved)
@@ -45,6 +45,28 @@ def complete_folder(folder: str | Path) -> Path:
     """The folder with the files of a model: `folder`, or `.saved` in it if saving was stopped."""
     saved = Path(folder) / _SAVED
     return saved if saved.is_dir() else Path(folder)
+
+
+def read_whole(folder: str | Path, read: Callable[[Path], T]) -> T:
+    """What `read` makes of `complete_folder`, read again if the files were replaced meanwhile."""
+    while True:
+        found = complete_folder(folder)
+        state = _state(found)
+        try:
+            result = read(found)
+        except UserError:
+            if (found, state) == (complete_folder(folder), _state(found)):
+                raise
+        else:
+            if (found, state) == (complete_folder(folder), _state(found)):
+                return result
+
+
+def _state(folder: Path) -> object:
+    """The files of a folder with their times of change."""
+    with contextlib.suppress(OSError):
+        return {(path.name, path.stat().st_mtime_ns) for path in folder.iterdir()}
+    return None
 
 
 def _replace_by(saved: Path) -> None:

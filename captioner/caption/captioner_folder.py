@@ -7,7 +7,6 @@ confidence in `model.safetensors` and its numbers in `config.json`.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +19,7 @@ from captioner.caption.confidence import Confidence, ConfidenceConfig, Familiari
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
-from captioner.files import read_json, write_json, write_text
+from captioner.files import read_json, write_bytes, write_json, write_text
 from captioner.model_folders import (
     CARD,
     CONFIG,
@@ -28,6 +27,7 @@ from captioner.model_folders import (
     complete_folder,
     read_card,
     read_model_config,
+    read_whole,
     saving,
 )
 from captioner.schema import Config, from_mapping, to_mapping
@@ -98,7 +98,10 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
 
     Raises `UserError` naming the file, and the field or tensor that is missing or does not fit.
     """
-    folder = complete_folder(folder)
+    return read_whole(folder, _load).to(device)
+
+
+def _load(folder: Path) -> Captioner:
     path = folder / CONFIG
     config = read_config(folder)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
@@ -125,7 +128,7 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     fill(nn.ModuleDict(modules), tensors, folder / WEIGHTS)
     card = read_card(folder)
     try:
-        captioner = Captioner(
+        return Captioner(
             encoder,
             decoder,
             vocabulary,
@@ -136,7 +139,6 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
         )
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    return captioner.to(device)
 
 
 def save_confidence(confidence: Confidence, folder: str | Path) -> None:
@@ -152,10 +154,10 @@ def save_confidence(confidence: Confidence, folder: str | Path) -> None:
     tensors = _without_confidence(read_tensors(old / WEIGHTS))
     # Copies: Windows cannot replace a file that is open.
     tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+    kept = {n: (old / n).read_bytes() for n in (VOCABULARY, CARD) if (old / n).is_file()}
     with saving(Path(folder)) as files:
-        for name in (VOCABULARY, CARD):
-            if (old / name).is_file():
-                shutil.copyfile(old / name, files / name)
+        for name, content in kept.items():
+            write_bytes(files / name, content)
         write_tensors(files / WEIGHTS, tensors | _stored_confidence(confidence))
         write_json(files / CONFIG, {**mapping, "confidence": to_mapping(confidence.config)})
 

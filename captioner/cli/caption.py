@@ -150,6 +150,7 @@ def run(arguments: argparse.Namespace) -> int:
     outputs = Outputs(
         photos,
         sidecars=Sidecars(arguments.xmp, arguments.text, arguments.overwrite),
+        language=arguments.language,
         **{name: getattr(arguments, name) for name in _OUTPUTS},
     )
     if outputs.tables.takes_standard_output:

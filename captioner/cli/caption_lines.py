@@ -97,6 +97,7 @@ def _checked(line_format: str) -> str:
             if conversion or (form and "{" in form):
                 raise ValueError("a field takes a width or precision only, as {score:.2f}")
         replaced.format_map(FIELDS)
-    except ValueError as error:
-        raise UserError(f"{shown} is not understood: {error}") from None
+    except (ValueError, MemoryError) as error:
+        reason = str(error) or "a width is too large"
+        raise UserError(f"{shown} is not understood: {reason}") from None
     return replaced

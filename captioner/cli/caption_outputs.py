@@ -45,7 +45,8 @@ class Outputs:
         marks a folder. Files of photos from several folders are in folders like theirs.
     strength: of the overlays, in [0, 1].
     sidecars: the files beside each photo.
-    resume: keep what the tables hold, see `CaptionTables.resume`. overwrite: replace tables and a
+    language: of translated captions. resume: keep what the tables hold, see `CaptionTables.resume`.
+    overwrite: replace tables and a
         page that exist.
 
     Raises `UserError`, before anything is written, for a file where a folder is needed or the
@@ -63,6 +64,7 @@ class Outputs:
     words: str | None = None
     strength: float = 0.8
     sidecars: Sidecars = field(default_factory=Sidecars)
+    language: str | None = None
     resume: bool = False
     overwrite: bool = False
     _page: list[PageItem] = field(default_factory=list)
@@ -124,7 +126,7 @@ class Outputs:
         """The photos that need no caption. Raises `UserError` for results that would be lost."""
         if self.resume:
             options = {option for photo in self._names for option, _ in self._files_of(photo)}
-            finished = self.tables.resume(self.paths, options)
+            finished = self.tables.resume(self.paths, options, self.language)
             if finished is not None:
                 return finished
         for option, path in self._common_files():

@@ -23,7 +23,7 @@ Record = dict[str, Any]
 """A photo's `image`, `Caption.as_dict`, `files` by option, `bytes` and `modified`, or `error`."""
 
 _NUMBERS = ("log_probability", "score", "confidence")
-_OF_CAPTION = ("caption", *_NUMBERS, "sure", "familiar")
+_OF_CAPTION = ("caption", *_NUMBERS, "sure", "familiar", "language")
 _FILES = ("overlay", "gif", "words", "xmp", "text")
 _OF_PHOTO = ("bytes", "modified", "error")
 _COLUMNS = ("image", "rank", *_OF_CAPTION, *_FILES, *_OF_PHOTO)
@@ -60,11 +60,14 @@ class CaptionTables:
             if path and path != "-":
                 yield option, Path(path)
 
-    def resume(self, photos: Sequence[str], files: Collection[str]) -> set[str] | None:
+    def resume(
+        self, photos: Sequence[str], files: Collection[str], language: str | None = None
+    ) -> set[str] | None:
         """Keep the records of an earlier run; return the photos that need no new caption.
 
-        These have a record without an error, of the photo's size and time of change. Records of
-        other photos are kept as well. None if there is no table to read.
+        These have a record without an error, of the photo's size and time of change and in the
+        language. Records of other photos are kept as well. Of several tables all are read; the
+        first that has a photo's caption counts. None if there is no table to read.
 
         files: the options of the files that a photo's record has to name.
         Raises `UserError` if no file is given, or it holds anything else.
@@ -72,21 +75,28 @@ class CaptionTables:
         given = dict(self.files())
         if not given:
             raise UserError("--resume needs a file of --json, --jsonl or --csv")
-        whole = {option: path for option, path in given.items() if option != "csv"} or given
-        source = next((option for option, path in whole.items() if path.exists()), None)
-        if source is None:
+        tables = {option: path for option, path in given.items() if path.exists()}
+        if not tables:
             return None
+        records: dict[str, Record] = {}
+        for option, path in tables.items():
+            for record in _read(option, path):
+                kept = records.setdefault(real_path(record["image"]), record)
+                if "error" in kept and "error" not in record:
+                    records[real_path(record["image"])] = record
         by_path = {real_path(photo): photo for photo in photos}
         captioned = set()
-        for record in _read(source, whole[source]):
-            photo = by_path.get(real_path(record["image"]))
+        for place, record in records.items():
+            photo = by_path.get(place)
             if photo is not None:
                 if "error" in record or not set(files) <= set(record.get("files", ())):
                     continue
                 state = _state(photo)
                 if not state or any(str(record.get(key)) != str(state[key]) for key in state):
                     continue
-                captioned.add(real_path(photo))
+                if record.get("language") != language:
+                    continue
+                captioned.add(place)
             self._records.append(record)
         return {photo for photo in photos if real_path(photo) in captioned}
 

@@ -121,9 +121,9 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner import __version__, load, load_translator
 
     limits = Limits(**_limits(arguments))
-    public = urlsplit(arguments.public_url or "http://localhost")
-    if public.scheme not in ("http", "https") or not public.hostname:
-        raise UserError(f"--public-url {arguments.public_url} is not the address of a page")
+    public = arguments.public_url
+    if public is not None and not _is_page(public):
+        raise UserError(f"--public-url {public} is not the address of a page")
     name = arguments.translator
     language = arguments.language
     if language is None:
@@ -136,7 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
         translator = None if name is None else load_translator(name, arguments.device)
         service = Service(model, translator, limits, arguments.batch_size, language)
         own = socket.gethostname()
-        names = (arguments.host, own, f"{own}.local", public.hostname, *arguments.allow_host)
+        names = (arguments.host, own, f"{own}.local", *arguments.allow_host)
 
         def on_start() -> None:
             print(f"captioner: {listener.address} is open; Ctrl-C ends it", flush=True)
@@ -145,12 +145,21 @@ def run(arguments: argparse.Namespace) -> int:
 
                 webbrowser.open(listener.here)
 
-        app = make_app(service, names, __version__, on_start, arguments.public_url)
+        app = make_app(service, names, __version__, on_start, public)
         serve(app, listener, limits, arguments.access_log)
     finally:
         listener.socket.close()
     print("captioner: ended", flush=True)
     return 0
+
+
+def _is_page(address: str) -> bool:
+    """Whether it is the address of a page."""
+    try:
+        parts = urlsplit(address)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # A port without sense.
+        return False
 
 
 def _limits(arguments: argparse.Namespace) -> dict[str, Any]:

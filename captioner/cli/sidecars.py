@@ -27,6 +27,7 @@ _NAMESPACES = {
 }
 _RDF, _DC, _XMP, _OWN = (f"{{{uri}}}" for uri in _NAMESPACES.values())
 """Prefixes of names. `_OWN` holds copies of what captioner wrote, to know it again."""
+_ITEM = f"{_RDF}li"
 
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
@@ -117,35 +118,39 @@ def write_xmp(
     """
     rdf = _read(path)
     caption = on_a_line(caption)
-    own_caption = _property(rdf, f"{_OWN}description")
+    own_captions = _items(rdf, f"{_OWN}description", "Bag")
+    own_texts = {item.text for item in own_captions.findall(_ITEM)}
     descriptions = _items(rdf, f"{_DC}description", "Alt")
-    for item in list(descriptions):
+    for item in descriptions.findall(_ITEM):
         if item.get(_LANGUAGE, "x-default").lower() not in ("x-default", language):
             continue
         text = (item.text or "").strip()
-        if not overwrite and text not in ("", caption, own_caption.text):
+        if not overwrite and text not in ("", caption, *own_texts):
             raise UserError(
                 f"{path} has a description that captioner did not write; --overwrite replaces it"
             )
         descriptions.remove(item)
     for place, tag in enumerate(("x-default", language)):
-        item = etree.Element(f"{_RDF}li", {_LANGUAGE: tag})
+        item = etree.Element(_ITEM, {_LANGUAGE: tag})
         item.text = caption
         descriptions.insert(place, item)
-    own_caption.text = caption
+    own_captions.clear()
+    for text in dict.fromkeys(item.text for item in descriptions.findall(_ITEM)):
+        if text in {caption, *own_texts}:
+            etree.SubElement(own_captions, _ITEM).text = text
 
     own_subjects = _items(rdf, f"{_OWN}subject", "Bag")
     subjects = _items(rdf, f"{_DC}subject", "Bag")
-    own = {item.text for item in own_subjects}
+    own = {item.text for item in own_subjects.findall(_ITEM)}
     own_subjects.clear()
-    for item in list(subjects):
+    for item in subjects.findall(_ITEM):
         if item.text in own:
             subjects.remove(item)
-    others = {item.text for item in subjects}
+    others = {item.text for item in subjects.findall(_ITEM)}
     for word in keywords:
         if word not in others:
             for bag in (own_subjects, subjects):
-                etree.SubElement(bag, f"{_RDF}li").text = word
+                etree.SubElement(bag, _ITEM).text = word
 
     creator = _property(rdf, f"{_XMP}CreatorTool")
     if not creator.text or creator.text.startswith("captioner "):
@@ -199,5 +204,5 @@ def _items(rdf: etree._Element, name: str, kind: str) -> etree._Element:
     text, parent.text = (parent.text or "").strip(), None
     array = etree.SubElement(parent, f"{_RDF}{kind}")
     if text:
-        etree.SubElement(array, f"{_RDF}li").text = text
+        etree.SubElement(array, _ITEM).text = text
     return array

@@ -89,6 +89,9 @@ def read_splits(
     note = ""
     if {TRAIN, VALIDATION} & set(splits) and not any(row.split for row in rows):
         rows, note = _with_drawn_splits(rows, file)
+    if splits != [None] and any(row.split for row in rows):
+        for record in (f"line {row.line}" for row in rows if row.split is None):
+            collector.problems.add("row without a split", record, f"{record} has no split")
     is_refused = on_problem == "refuse" and len(collector.problems) > 0  # `finish` says why.
     for split in splits:
         if split is not None and not is_refused:
@@ -230,5 +233,5 @@ def _add_row(
             problems.add("ill-formed line", f"line {line}", sentence)
             return
     split = (values["split"] or "").strip() or None
-    image = str(Path(values["image"].strip()))
+    image = os.path.normpath(values["image"].strip())
     rows.append(_Row(line, image, values["caption"], split))

@@ -7,6 +7,7 @@ rebinding), a host name that is not this server's.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 from collections.abc import Iterable
 from urllib.parse import urlsplit
@@ -28,7 +29,8 @@ class SiteGuard:
         self, app: ASGIApp, names: Iterable[str] = (), public_url: str | None = None
     ) -> None:
         self._app = app
-        self._public = urlsplit(public_url or "").netloc.lower()
+        self._public = _place(public_url) if public_url else None
+        names = [*names, self._public[1]] if self._public else names
         self._names = {"localhost", *(name.lower().rstrip(".") for name in names)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,10 +62,24 @@ class SiteGuard:
         return True
 
     def _is_of_other_site(self, headers: Headers) -> bool:
-        own = {headers.get("host", "").lower(), self._public} - {""}
-        origins = [each.lower().partition("://")[2] for each in headers.getlist("origin")]
-        is_own = not origins or (len(origins) == 1 and origins[0] in own)
+        host, origins = headers.get("host", "").lower(), headers.getlist("origin")
+        is_own = not origins or (
+            len(origins) == 1
+            and (origins[0].lower().partition("://")[2] == host or self._is_public(origins[0]))
+        )
         return not is_own or headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+
+    def _is_public(self, origin: str) -> bool:
+        with contextlib.suppress(ValueError):
+            return self._public is not None and _place(origin) == self._public
+        return False
+
+
+def _place(address: str) -> tuple[str, str, int | None]:
+    """Scheme, host and port of an address. Raises `ValueError` for one without sense."""
+    parts = urlsplit(address.lower())
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, (parts.hostname or "").rstrip("."), port
 
 
 def _refusal(sentence: str) -> ASGIApp:

@@ -37,7 +37,10 @@ def translate_captions(
     translated = map(_translated, versions, translations, [language] * len(versions))
     found = []
     for caption in captions:
-        best, *others = (next(translated) for _ in (caption, *caption.alternatives))
+        different: dict[str, Caption] = {}
+        for each in islice(translated, 1 + len(caption.alternatives)):
+            different.setdefault(each.text, each)
+        best, *others = different.values()
         found.append(replace(best, alternatives=tuple(others)))
     return found
 

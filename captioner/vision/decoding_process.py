@@ -21,6 +21,9 @@ from PIL import Image
 from captioner.errors import UserError
 from captioner.vision.images import load_image, original_size, with_original_size
 
+_START = 60.0
+"""Seconds in which a process has to start."""
+
 MEMORY = 2 * 1024**3
 """Bytes that a process may allocate, where the system can limit it (Linux)."""
 
@@ -86,7 +89,10 @@ class _DecodingProcess:
         process, is_late = self._process, threading.Event()
         if not self._is_ready:
             assert process.stdout is not None
+            start = threading.Timer(_START, process.kill)
+            start.start()
             process.stdout.readline()  # Its start does not count.
+            start.cancel()
             self._is_ready = True
 
         def kill() -> None:

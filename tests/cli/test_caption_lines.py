@@ -66,6 +66,7 @@ def test_a_format_takes_fields_and_leaves_those_without_a_value_empty(
         ("{caption:{rank}}", "a field takes a width or precision only"),
         ("{caption!r}", "a field takes a width or precision only"),
         ("{caption:.2f}", "--format {caption:.2f} is not understood"),
+        ("{caption:>99999999999}", "is not understood: a width is too large"),
         ("{caption", "--format {caption is not understood"),
     ],
 )

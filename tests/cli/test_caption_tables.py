@@ -110,6 +110,27 @@ def test_records_of_other_photos_are_kept(folder: Path) -> None:
     assert read("out.json") == read("out.jsonl")
 
 
+def test_records_that_only_one_of_two_tables_has_are_kept(folder: Path) -> None:
+    command = ["caption", "--model", "tiny-model", "--quiet"]
+    assert main([*command, "photos/a.png", "--jsonl", "o.jsonl", "--json", "o.json"]) == 0
+    assert main([*command, "photos", "--json", "o.json", "--resume"]) == 0
+    both = ["--jsonl", "o.jsonl", "--json", "o.json", "--resume"]
+    assert main([*command, "photos/a.png", *both]) == 0
+    for path in ("o.json", "o.jsonl"):
+        assert {record["image"] for record in read(path)} == {"photos/a.png", "photos/=b.png"}
+
+
+def test_captions_in_another_language_are_not_kept(tmp_path: Path) -> None:
+    photo = str(save_photo(tmp_path / "a.png", 0))
+    for option in OPTIONS:
+        paths = {**dict.fromkeys(OPTIONS), option: str(tmp_path / f"out.{option}")}
+        tables = CaptionTables(**paths)
+        tables.add(photo, {"caption": "ein Hund", "language": "de"})
+        tables.finish()
+        assert CaptionTables(**paths).resume([photo], ()) == set()
+        assert CaptionTables(**paths).resume([photo], (), "de") == {photo}
+
+
 def test_a_line_that_a_killed_run_left_is_made_whole(folder: Path, capsys: Output) -> None:
     assert caption("--jsonl", "out.jsonl") == 0
     whole = Path("out.jsonl").read_text()

@@ -109,6 +109,25 @@ def test_writing_twice_changes_nothing(tmp_path: Path) -> None:
     assert path.read_bytes() == once
 
 
+def test_a_comment_among_the_items_stays(tmp_path: Path) -> None:
+    path = tmp_path / "photo.xmp"
+    text = LIGHTROOM.replace("<rdf:Bag>", "<rdf:Bag><!-- one -->")
+    path.write_text(text.replace("<rdf:Alt>", "<rdf:Alt><!-- two --><?three?>"))
+    write_xmp(path, "a dog", ["dog"])
+    write_xmp(path, "a cat", ["cat"])
+    assert all(f"<{kept}>" in path.read_text() for kept in ("!-- one --", "!-- two --", "?three?"))
+
+
+def test_captions_in_several_languages_are_all_known_again(tmp_path: Path) -> None:
+    path = tmp_path / "photo.xmp"
+    write_xmp(path, "a dog", ["dog"])
+    write_xmp(path, "ein Hund", ["dog"], "de")
+    write_xmp(path, "a brown dog", ["dog"])
+    write_xmp(path, "ein brauner Hund", ["dog"], "de")
+    assert ">a dog<" not in path.read_text()
+    assert ">ein Hund<" not in path.read_text()
+
+
 def test_a_description_by_hand_is_kept_unless_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "photo.xmp"
     write_xmp(path, "a dog", ["dog"])

@@ -254,3 +254,19 @@ def test_what_is_written_is_read_again(
                 stream.write(line + "\n")
     result = read_table(file, check_files=False)
     assert {image.image_id: list(image.captions) for image in result.images} == captions
+
+
+def test_two_spellings_of_a_path_are_one_photo(tmp_path: Path) -> None:
+    content = "image,caption,split\na.jpg,a dog,train\nb/../a.jpg,a dog,val\nb.jpg,a cat,val\n"
+    path = table(tmp_path, "t.csv", content)
+    with pytest.raises(UserError, match=r"b\.jpg|a\.jpg .*in split 'val', but was in 'train'"):
+        read_table(path, split="train", check_files=False)
+
+
+def test_a_row_without_a_split_is_named_where_others_have_one(tmp_path: Path) -> None:
+    path = table(tmp_path, "t.csv", "image,caption,split\na.jpg,a dog,train\nb.jpg,a cat,\n")
+    with pytest.raises(UserError, match=r"1 row without a split .*line 3"):
+        read_table(path, split="train", check_files=False)
+    found = read_table(path, split="train", on_problem="skip", check_files=False)
+    assert [image.image_id for image in found.images] == ["a.jpg"]
+    assert len(read_table(path, check_files=False).images) == 2

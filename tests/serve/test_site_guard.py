@@ -93,7 +93,11 @@ def test_other_sites_cannot_use_it(
     ("origin", "status"),
     [
         ("https://photos.example", 200),
+        ("https://photos.example:443", 200),
         ("http://127.0.0.1:8765", 200),
+        ("http://photos.example", 403),
+        ("https://photos.example:444", 403),
+        ("https://[", 403),
         ("https://evil.example", 403),
         ("https://photos.example.evil.example", 403),
     ],
@@ -104,5 +108,7 @@ def test_the_public_page_may_use_it_through_a_proxy(origin: str, status: int) ->
     with in_thread(app) as base, httpx.Client(base_url=base) as client:
         headers = {"Host": "127.0.0.1:8765", "Origin": origin}
         assert client.get("/api/health", headers=headers).status_code == status
+        # A proxy may also keep the name that the browser asked for.
+        assert client.get("/", headers={"Host": "photos.example"}).status_code == 200
         described = client.get("/api/openapi.json").json()
         assert described["servers"] == [{"url": "https://photos.example/captions/"}]
