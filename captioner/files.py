@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -102,13 +103,18 @@ def remove_folder(folder: Path) -> None:
     shutil.rmtree(temporary, ignore_errors=True)
 
 
-def remove_temporaries(folder: Path) -> None:
-    """Remove temporary files and folders that killed processes left in a folder."""
+def remove_temporaries(folder: Path, age: float = 3600.0) -> None:
+    """Remove temporary files and folders that killed processes left in a folder.
+
+    age: seconds since they were changed; 0 where no other process can be writing.
+    """
     for path in sorted(folder.glob(f"{_TEMPORARY}*")):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            with contextlib.suppress(OSError):  # They harm nobody.
+        with contextlib.suppress(OSError):  # They harm nobody.
+            if time.time() - path.stat().st_mtime < age:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
                 path.unlink()
 
 

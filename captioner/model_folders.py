@@ -17,6 +17,7 @@ from captioner.files import (
     read_json,
     read_text,
     remove_folder,
+    remove_temporaries,
 )
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
@@ -33,6 +34,7 @@ def saving(folder: Path) -> Iterator[Path]:
     folder becomes `.saved` in one step, and is removed when its files are copied.
     Raises `UserError` if the folder cannot be written.
     """
+    remove_temporaries(folder)
     saved = folder / _SAVED
     if saved.is_dir():
         _replace_by(saved)

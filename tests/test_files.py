@@ -286,5 +286,10 @@ def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
     left.touch()  # As if the process had been killed in the block.
     (tmp_path / ".captioner-folder-1" / "inner").mkdir(parents=True)
     (tmp_path / "kept.json").touch()
+    remove_temporaries(tmp_path)  # Another process may be writing them.
+    assert len(list(tmp_path.iterdir())) == 4
+    os.utime(left, (1, 1))
     remove_temporaries(tmp_path)
+    assert not left.exists()
+    remove_temporaries(tmp_path, age=0)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "kept.json"]

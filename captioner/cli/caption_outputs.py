@@ -14,7 +14,7 @@ from captioner.caption.written_caption import DRAWN_SIDE
 from captioner.cli.caption_tables import CaptionTables
 from captioner.cli.sidecars import Sidecars
 from captioner.errors import UserError
-from captioner.files import check_writable, file_keys, real_path, try_all
+from captioner.files import check_writable, file_keys, real_path, remove_temporaries, try_all
 from captioner.render import PageItem, save_html, save_word_images
 from captioner.render.save import PAGE_SUFFIXES, PICTURE_SUFFIXES
 from captioner.render.word_images import WORD_PICTURE
@@ -82,6 +82,8 @@ class Outputs:
         self._check_places()
         self.sidecars.check(list(self._names))
         self.finished = self._find_finished()
+        for folder in {path.parent for _, path in self._files()}:
+            remove_temporaries(folder)
 
     @property
     def drawn_side(self) -> int:

@@ -48,6 +48,8 @@ def unpack_missing(archives: Mapping[str, str | os.PathLike[str]]) -> None:
 
 
 def _unpack(archive: Path, folder: Path) -> None:
+    for left in folder.parent.glob(f".{folder.name}-*"):  # By a killed process.
+        shutil.rmtree(left, ignore_errors=True)
     try:
         temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     except OSError as error:

@@ -61,7 +61,7 @@ def locked_run_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine
             if engine.is_main:
                 kept.enter_context(folder_lock(folder, "run"))
                 for place in (folder, folder / MODEL):
-                    remove_temporaries(place)
+                    remove_temporaries(place, age=0)
                 # Again: another run may have ended since `check_run`.
                 check_folder(recipe, folder, resume, engine.size)
                 write_record(folder, recipe.training.seed, engine, resume)

@@ -349,7 +349,7 @@ def test_a_power_loss_leaves_the_old_model_or_the_new(
         found.append(loaded.card)
         save_model(old, state / "model")  # The next run goes on.
         assert load_model(state / "model").vocabulary == old.vocabulary
-        remove_temporaries(state / "model")  # As a run does where it begins.
+        remove_temporaries(state / "model", age=0)  # As a run does where it begins.
         assert {path.name for path in (state / "model").iterdir()} == FILES
     assert found[0] == old.card
     assert found[-1] == new.card

@@ -260,3 +260,13 @@ def test_no_photo_is_kept_for_the_page(tmp_path: Path) -> None:
     (kept,) = outputs._page
     assert not any(isinstance(value, Image.Image) for value in vars(kept).values())
     assert len(kept.photo.jpeg) < 300_000 < len(item.photo.tobytes())
+
+
+def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
+    photo = str(save_photo(tmp_path / "photo.png"))
+    left = tmp_path / "maps" / ".captioner-photo-x.png"
+    left.parent.mkdir()
+    left.touch()
+    os.utime(left, (1, 1))
+    Outputs(paths=[photo], overlay=f"{tmp_path / 'maps'}/")
+    assert not left.exists()

@@ -34,6 +34,7 @@ def test_archives_as_flickr8k_has_them(tmp_path: Path) -> None:
     text = make_archive(tmp_path / "text.zip", {"tokens.txt": b"a", "sub/list.txt": b"b"})
     data = tmp_path / "data"
     data.mkdir()
+    (data / ".photos-left" / "by a killed process").mkdir(parents=True)
     unpack_missing({str(data / "photos"): photos, str(data / "text"): text})
     assert files_of(data / "photos") == {"1.jpg": b"one"}
     assert files_of(data / "text") == {"tokens.txt": b"a", "sub/list.txt": b"b"}
