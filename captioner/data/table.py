@@ -121,14 +121,14 @@ def read_splits(
 def _with_drawn_splits(rows: list[_Row], file: Path) -> tuple[list[_Row], str]:
     """The rows with a tenth of the photos for validation, and a sentence that says so.
 
-    At least 50 photos, but at most a quarter, are for validation. They are drawn by a hash of
+    At least 50 photos, but at most a quarter or two photos, are for validation. They are drawn by a hash of
     their path, so that most keep their split when others are added.
     """
     photos = sorted(
         {row.image for row in rows},
         key=lambda image: hashlib.sha256(f"{_SEED} {image}".encode("utf-8", "replace")).digest(),
     )
-    count = max(len(photos) // 10, min(50, len(photos) // 4))
+    count = max(len(photos) // 10, min(50, max(2, len(photos) // 4))) if len(photos) >= 4 else 0
     drawn = set(photos[:count])
     rows = [replace(row, split=VALIDATION if row.image in drawn else TRAIN) for row in rows]
     return rows, (

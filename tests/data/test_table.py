@@ -270,3 +270,11 @@ def test_a_row_without_a_split_is_named_where_others_have_one(tmp_path: Path) ->
     found = read_table(path, split="train", on_problem="skip", check_files=False)
     assert [image.image_id for image in found.images] == ["a.jpg"]
     assert len(read_table(path, check_files=False).images) == 2
+
+
+def test_of_a_few_photos_two_are_for_validation(tmp_path: Path) -> None:
+    """CIDEr-D needs two."""
+    rows = "".join(f"{number}.jpg,a dog\n" for number in range(5))
+    path = table(tmp_path, "t.csv", f"image,caption\n{rows}")
+    assert len(read_table(path, split="val", check_files=False).images) == 2
+    assert len(read_table(path, split="train", check_files=False).images) == 3
