@@ -98,7 +98,7 @@ def model_folder(name_or_path: str | os.PathLike[str] = "default") -> Path:
     if str(name_or_path) in packaged_models():
         return _PACKAGED / str(name_or_path)
     path = Path(name_or_path)
-    if not path.is_dir():
+    if not os.path.isdir(path):  # Unlike `Path.is_dir`, False for names too long.
         packaged = packaged_models()
         raise UserError(
             f"model {str(name_or_path)!r} is neither a folder nor one of the packaged models "

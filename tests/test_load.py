@@ -58,3 +58,8 @@ def test_the_folder_of_a_training_run_stands_for_its_model(tiny_model: Path) -> 
     # A model with a folder named model in it is itself.
     (run / "model" / "model").mkdir()
     assert model_folder(run / "model") == run / "model"
+
+
+def test_a_name_that_is_too_long_for_a_file_is_no_model() -> None:
+    with pytest.raises(UserError, match="is neither a folder nor one of the packaged models"):
+        model_folder("x" * 5_000)

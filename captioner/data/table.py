@@ -121,8 +121,8 @@ def read_splits(
 def _with_drawn_splits(rows: list[_Row], file: Path) -> tuple[list[_Row], str]:
     """The rows with a tenth of the photos for validation, and a sentence that says so.
 
-    At least 50 photos, but at most a quarter or two photos, are for validation. They are drawn by a hash of
-    their path, so that most keep their split when others are added.
+    At least 50 photos, but at most a quarter, and two in any case, are for validation. They are
+    drawn by a hash of their path, so that most keep their split when others are added.
     """
     photos = sorted(
         {row.image for row in rows},

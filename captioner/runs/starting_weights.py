@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,7 @@ def read_start(path: Path) -> Start:
 
     Raises `UserError` for anything else.
     """
-    if not path.is_file():
+    if not os.path.isfile(path):
         captioner = load_model(model_folder(path))
         return Start(
             path,
