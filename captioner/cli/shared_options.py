@@ -17,9 +17,6 @@ from captioner.models import DEFAULT_TRANSLATOR
 
 Search = TypeVar("Search", bound=SearchOptions)
 
-SEARCH = tuple(SearchOptions.model_fields)
-"""Search options of every model; None if not given."""
-
 LANGUAGES = {"de": DEFAULT_TRANSLATOR}
 """The packaged translator for each language."""
 
@@ -59,7 +56,7 @@ class CommandParser(argparse.ArgumentParser):
         known = self._option_string_actions
         for word in words:
             if word == "--" or (self._subparsers and not word.startswith("-")):
-                return  # Paths follow, or a command with options of its own.
+                return  # Paths follow, or a command, which has other options.
             name = word.partition("=")[0]
             # argparse takes an abbreviated option, and words with a space as a value.
             is_option = name.startswith("--") and " " not in word

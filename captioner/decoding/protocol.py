@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
 from captioner.attention import Memory
-
-State = TypeVar("State")
 
 
 class Step(NamedTuple):

@@ -46,8 +46,8 @@ class DataConfig(Config):
 
     format: Literal["coco", "karpathy", "flickr8k", "table", "shapes"] = Field(
         description="coco (captions_*.json), karpathy (dataset_*.json), flickr8k (a token file, "
-        "also of Flickr30k), table (.csv, .tsv or .jsonl, a row a caption; without a split of its "
-        "own its validation photos are drawn), or shapes (generated, no files)"
+        "also of Flickr30k), table (.csv, .tsv or .jsonl, a row a caption; without a split column "
+        "validation photos are drawn), or shapes (generated, no files)"
     )
     annotations: FilePath | None = Field(None, description="the captions")
     images: FilePath | None = Field(None, description="the folder of the photos")
