@@ -9,15 +9,13 @@ YAML, saved JSON, the command line's options and `docs/configuration.md` are mad
 
 from __future__ import annotations
 
-import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
-from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 from typing_extensions import Self
 
@@ -114,33 +112,6 @@ def _path(value: Any) -> Any:
 
 FilePath = Annotated[Path, BeforeValidator(_path)]
 """A path, from text that is not empty."""
-
-
-class Range(NamedTuple):
-    """The limits of a number; None where there is none."""
-
-    least: float | None = None
-    most: float | None = None
-    above: float | None = None
-    below: float | None = None
-
-    @classmethod
-    def of(cls, field: FieldInfo) -> Range:
-        """The limits that a field declares."""
-        limits: dict[str, float] = {}
-        for mark in field.metadata:
-            for name, own in (("ge", "least"), ("le", "most"), ("gt", "above"), ("lt", "below")):
-                if getattr(mark, name, None) is not None:
-                    limits[own] = getattr(mark, name)
-        return cls(**limits)
-
-    def __str__(self) -> str:
-        names = {"least": "at least", "most": "at most", "above": "above", "below": "below"}
-        if self.least is not None and self.most is not None:
-            return f"{_number(self.least)} to {_number(self.most)}"
-        limits = self._asdict().items()
-        words = [f"{names[name]} {_number(limit)}" for name, limit in limits if limit is not None]
-        return ", ".join(sorted(words))
 
 
 def plain_type(annotation: Any) -> Any:
@@ -321,57 +292,3 @@ def _show(value: Any) -> str:
     except (ValueError, RecursionError):  # A number of 5,000 digits; a thousand brackets.
         return "something too large to show"
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def first_line(kind: type[Config]) -> str:
-    """The first line of a section's docstring; empty where it has none."""
-    return (kind.__doc__ or "").strip().partition("\n")[0]
-
-
-def markdown_table(kind: type[Config]) -> str:
-    """The fields of a section as a Markdown table: type, default, range and description."""
-    lines = ["| field | type | default | range | description |", "|---|---|---|---|---|"]
-    for name, field in kind.model_fields.items():
-        section = section_of(field.annotation)
-        about = field.description or ""
-        if section is not None:
-            about = about or first_line(section)
-            kind_name, default, limits = "section", "", ""
-        else:
-            kind_name, default = _type_name(field.annotation), _default_text(field)
-            limits = ", ".join(map(str, choices(field.annotation))) or str(Range.of(field))
-        cells = (f"`{name}`", kind_name, default, limits, re.sub(r"([|*])", r"\\\1", about))
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-_TYPE_NAMES = {
-    bool: "true or false",
-    int: "whole number",
-    float: "number",
-    str: "text",
-    Path: "path",
-}
-
-
-def _type_name(annotation: Any) -> str:
-    kind = plain_type(annotation)
-    if choices(kind):
-        return "choice"
-    if typing.get_origin(kind) in (list, tuple):
-        items = [each for each in typing.get_args(kind) if each is not Ellipsis]
-        return f"list of {len(items)}" if len(items) > 1 else f"list of {_type_name(items[0])}"
-    if typing.get_origin(kind) is dict:
-        return f"names with {_type_name(typing.get_args(kind)[1])}"
-    return _TYPE_NAMES.get(kind, "section")
-
-
-def _default_text(field: FieldInfo) -> str:
-    if field.is_required():
-        return "required"
-    default = field.get_default(call_default_factory=True)
-    if isinstance(default, bool):
-        return f"`{str(default).lower()}`"
-    if isinstance(default, tuple):
-        return f"`{list(default)}`"
-    return "" if default in (None, {}, []) else f"`{default}`"

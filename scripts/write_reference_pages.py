@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
+import typing
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic.fields import FieldInfo
 
 from captioner.cli.main import build_parser
 from captioner.cli.program import run_program
 from captioner.files import write_text
 from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
 from captioner.runs.translation_recipe import TranslationRecipe
-from captioner.schema import Config, first_line, markdown_table, section_of
+from captioner.schema import Config, choices, plain_type, section_of
 from captioner.vision.encoders import FAMILIES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -47,6 +52,94 @@ def configuration() -> str:
             lines += ["", f"### `{name}`" if name else "### Top level", ""]
             lines += [first_line(section), "", markdown_table(section)]
     return "\n".join(lines) + "\n"
+
+
+class Range(NamedTuple):
+    """The limits of a number; None where there is none."""
+
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+    @classmethod
+    def of(cls, field: FieldInfo) -> Range:
+        """The limits that a field declares."""
+        limits: dict[str, float] = {}
+        for mark in field.metadata:
+            for name, own in (("ge", "least"), ("le", "most"), ("gt", "above"), ("lt", "below")):
+                if getattr(mark, name, None) is not None:
+                    limits[own] = getattr(mark, name)
+        return cls(**limits)
+
+    def __str__(self) -> str:
+        names = {"least": "at least", "most": "at most", "above": "above", "below": "below"}
+        if self.least is not None and self.most is not None:
+            return f"{number(self.least)} to {number(self.most)}"
+        limits = self._asdict().items()
+        words = [f"{names[name]} {number(limit)}" for name, limit in limits if limit is not None]
+        return ", ".join(sorted(words))
+
+
+def first_line(kind: type[Config]) -> str:
+    """The first line of a section's docstring; empty where it has none."""
+    return (kind.__doc__ or "").strip().partition("\n")[0]
+
+
+def markdown_table(kind: type[Config]) -> str:
+    """The fields of a section as a Markdown table: type, default, range and description."""
+    lines = ["| field | type | default | range | description |", "|---|---|---|---|---|"]
+    for name, field in kind.model_fields.items():
+        section = section_of(field.annotation)
+        about = field.description or ""
+        if section is not None:
+            about = about or first_line(section)
+            kind_name, default, limits = "section", "", ""
+        else:
+            kind_name, default = type_name(field.annotation), default_text(field)
+            limits = ", ".join(map(str, choices(field.annotation))) or str(Range.of(field))
+        cells = (f"`{name}`", kind_name, default, limits, re.sub(r"([|*])", r"\\\1", about))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+TYPE_NAMES = {
+    bool: "true or false",
+    int: "whole number",
+    float: "number",
+    str: "text",
+    Path: "path",
+}
+
+
+def type_name(annotation: Any) -> str:
+    """A field's type in words."""
+    kind = plain_type(annotation)
+    if choices(kind):
+        return "choice"
+    if typing.get_origin(kind) in (list, tuple):
+        items = [each for each in typing.get_args(kind) if each is not Ellipsis]
+        return f"list of {len(items)}" if len(items) > 1 else f"list of {type_name(items[0])}"
+    if typing.get_origin(kind) is dict:
+        return f"names with {type_name(typing.get_args(kind)[1])}"
+    return TYPE_NAMES.get(kind, "section")
+
+
+def default_text(field: FieldInfo) -> str:
+    """A field's default as Markdown; "" for nothing."""
+    if field.is_required():
+        return "required"
+    default = field.get_default(call_default_factory=True)
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    if isinstance(default, tuple):
+        return f"`{list(default)}`"
+    return "" if default in (None, {}, []) else f"`{default}`"
+
+
+def number(value: float) -> str:
+    """A number as a person writes it."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def commands() -> str:

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from captioner.errors import UserError
-from captioner.schema import Config, FilePath, from_mapping, markdown_table, to_mapping
+from captioner.schema import Config, FilePath, from_mapping, to_mapping
 
 
 class Inner(Config):
@@ -265,14 +265,3 @@ def test_a_copy_with_other_values_is_checked() -> None:
 def test_a_section_stays_as_it_is() -> None:
     with pytest.raises(Exception, match="frozen"):
         Inner(size=3).size = 4  # type: ignore[misc]
-
-
-def test_the_table_of_a_section() -> None:
-    lines = markdown_table(Outer).splitlines()
-    assert "| `name` | text | required |  |  |" in lines
-    assert "| `flag` | true or false | `false` |  |  |" in lines
-    assert "| `level` | number | `0.5` | above 0, below 1 |  |" in lines
-    assert "| `kind` | choice | `one` | one, two |  |" in lines
-    assert "| `numbers` | list of whole number |  |  |  |" in lines
-    assert "| `triple` | list of 3 | `[0.0, 0.0, 0.0]` |  |  |" in lines
-    assert "| `size` | whole number | required | 1 to 99 | how large |" in markdown_table(Inner)

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from pydantic import Field
 from scripts_samples import ROOT
 
-from captioner.schema import Range, plain_type, section_of
+from captioner.schema import Config, FilePath, plain_type, section_of
+
+
+class Inner(Config):
+    size: int = Field(ge=1, le=99, description="how large")
+
+
+class Outer(Config):
+    name: str
+    flag: bool = False
+    level: float = Field(0.5, gt=0, lt=1)
+    kind: Literal["one", "two"] = "one"
+    place: FilePath | None = None
+    inner: Inner
+    numbers: list[int] = Field(default_factory=list)
+    triple: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 @pytest.fixture
@@ -50,6 +66,20 @@ def test_every_number_has_limits(script: Any) -> None:
         for name, section in script.sections(recipe):
             for field, info in section.model_fields.items():
                 if plain_type(info.annotation) in (int, float):
-                    limits = Range.of(info)
+                    limits = script.Range.of(info)
                     assert limits.least is not None or limits.above is not None, f"{name}.{field}"
                     assert limits.most is not None or limits.below is not None, f"{name}.{field}"
+
+
+def test_the_table_of_a_section(script: Any) -> None:
+    lines = script.markdown_table(Outer).splitlines()
+    assert "| `name` | text | required |  |  |" in lines
+    assert "| `flag` | true or false | `false` |  |  |" in lines
+    assert "| `level` | number | `0.5` | above 0, below 1 |  |" in lines
+    assert "| `kind` | choice | `one` | one, two |  |" in lines
+    assert "| `place` | path |  |  |  |" in lines
+    assert "| `inner` | section |  |  |  |" in lines
+    assert "| `numbers` | list of whole number |  |  |  |" in lines
+    assert "| `triple` | list of 3 | `[0.0, 0.0, 0.0]` |  |  |" in lines
+    row = "| `size` | whole number | required | 1 to 99 | how large |"
+    assert row in script.markdown_table(Inner)
