@@ -103,13 +103,13 @@ class Scorer:
         options = self.options
         frequency_name = str(options.document_frequency or "")
         scores = score_texts(texts, options.metrics, self._frequency, frequency_name)
-        terms = scores.terms()
+        terms = list(scores.metrics.values())
         intervals = confidence_intervals(terms, options.resampling) if options.intervals else None
         comparison = None
         if self._against is not None:
             others = texts.with_captions([self._against[str(image_id)] for image_id in image_ids])
             against = score_texts(others, options.metrics, self._frequency, frequency_name)
-            found = compare(terms, against.terms(), options.resampling)
+            found = compare(terms, list(against.metrics.values()), options.resampling)
             comparison = Comparisons(name, str(options.against), found)
         return ScoreReport(
             scores,

@@ -2,64 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
 from captioner.data.records import ImageId
 from captioner.errors import UserError
-from captioner.evaluation.bleu import BleuScores, BleuStatistics, bleu_of_totals, bleu_statistics
-from captioner.evaluation.cider import CiderScores, DocumentFrequency, corpus_cider_d
-from captioner.evaluation.java_metrics import (
-    MeteorScores,
-    SpiceScores,
-    check_meteor,
-    check_spice,
-    meteor,
-    meteor_of_totals,
-    spice,
-)
+from captioner.evaluation.bleu import BLEU_NAMES, Bleu, corpus_bleu
+from captioner.evaluation.cider import DocumentFrequency, corpus_cider_d
+from captioner.evaluation.java_metrics import check_meteor, check_spice, meteor, spice
+from captioner.evaluation.metric import Metric
 from captioner.evaluation.metric_names import DEFAULT_METRICS, METRICS
-from captioner.evaluation.ngrams import MAXIMUM_ORDER, FloatArray
-from captioner.evaluation.rouge import RougeScores, corpus_rouge_l
-from captioner.evaluation.significance import ImageTerms, Interval, mean_terms
+from captioner.evaluation.ngrams import FloatArray
+from captioner.evaluation.rouge import corpus_rouge_l
+from captioner.evaluation.significance import Interval
 from captioner.evaluation.texts import CaptionTexts, Tokenizer
-from captioner.evaluation.word_precision import (
-    WordPrecision,
-    word_precision,
-    word_precision_of_totals,
-)
+from captioner.evaluation.word_precision import WITH_NONE, word_precision
 from captioner.text.tokenizer import tokenize_unsplit
-
-WITH_NONE = "captions with none"
-"""The share of captions without a content word that a reference has: beside word-precision."""
-
-BLEU_NAMES = tuple(f"BLEU-{order}" for order in range(1, MAXIMUM_ORDER + 1))
 
 Image = TypeVar("Image", bound=ImageId)
 
 
 @dataclass(frozen=True)
 class CaptionScores:
-    """The scores of I captions against their references; None for metrics not asked for.
+    """The scores of I captions against their references.
 
-    texts: the captions. Each metric holds the score of the corpus and, as `per_image`, that of
-        every image in their order. bleu_counts: the counts behind BLEU.
+    texts: the captions. metrics: by name, those asked for, in the order of `METRICS`.
     document_frequency: the stored one behind CIDEr-D; None if counted over the references.
     document_frequency_name: of its file.
     """
 
     texts: CaptionTexts
-    bleu: BleuScores | None = None
-    bleu_counts: BleuStatistics | None = None
-    rouge_l: RougeScores | None = None
-    cider_d: CiderScores | None = None
-    word_precision: WordPrecision | None = None
-    meteor: MeteorScores | None = None
-    spice: SpiceScores | None = None
+    metrics: Mapping[str, Metric]
     document_frequency: DocumentFrequency | None = None
     document_frequency_name: str = ""
 
@@ -74,12 +50,11 @@ class CaptionScores:
         `BLEU-1` to `BLEU-4`, `ROUGE-L`, `CIDEr-D`, `word-precision` with `captions with none`,
         `METEOR`, `SPICE`.
         """
-        scores = {} if self.bleu is None else dict(zip(BLEU_NAMES, self.bleu.scores, strict=True))
-        for name, metric in self._single().items():
-            scores[name] = metric.score
-            if isinstance(metric, WordPrecision):
-                scores[WITH_NONE] = metric.captions_with_none
-        return scores
+        return {
+            name: score
+            for metric in self.metrics.values()
+            for name, score in zip(metric.names, metric.scores.tolist(), strict=True)
+        }
 
     def per_image_by_name(self) -> dict[str, FloatArray]:
         """The scores (I,) of every image on its own, by the names of `score_names`.
@@ -87,10 +62,8 @@ class CaptionScores:
         NaN for a caption without content words.
         """
         columns: dict[str, FloatArray] = {}
-        if self.bleu is not None:
-            columns.update(zip(BLEU_NAMES, self.bleu.per_image.T, strict=True))
-        for name, metric in self._single().items():
-            columns[name] = metric.per_image
+        for metric in self.metrics.values():
+            columns.update(zip(metric.names, np.atleast_2d(metric.per_image.T), strict=False))
         return columns
 
     def per_image(self) -> list[dict[str, Any]]:
@@ -108,23 +81,6 @@ class CaptionScores:
             for index in range(self.images)
         ]
 
-    def terms(self) -> list[ImageTerms]:
-        """The scores for `confidence_intervals` and `compare`, in the same order."""
-        terms = []
-        if self.bleu_counts is not None:
-            terms.append(ImageTerms(BLEU_NAMES, self.bleu_counts.terms(), bleu_of_totals))
-        for name, metric in self._single().items():
-            if isinstance(metric, MeteorScores):
-                score = lambda totals: meteor_of_totals(totals)[..., None]  # noqa: E731
-                terms.append(ImageTerms((name,), metric.terms, score))
-            elif isinstance(metric, WordPrecision):
-                names = (name, WITH_NONE)
-                of_totals = partial(word_precision_of_totals, images=self.images)
-                terms.append(ImageTerms(names, metric.terms, of_totals))
-            else:
-                terms.append(mean_terms(name, metric.per_image))
-        return terms
-
     def as_dict(self) -> dict[str, Any]:
         """The scores of `by_name` with their circumstances.
 
@@ -133,10 +89,10 @@ class CaptionScores:
         `document_frequency` its `file` and its number of `images`.
         """
         found: dict[str, Any] = dict(self.by_name())
-        if self.bleu is not None:
-            found["brevity_penalty"] = self.bleu.brevity_penalty
-            found["hypothesis_length"] = self.bleu.hypothesis_length
-            found["reference_length"] = self.bleu.reference_length
+        if bleu := self._bleu:
+            found["brevity_penalty"] = bleu.brevity_penalty
+            found["hypothesis_length"] = bleu.hypothesis_length
+            found["reference_length"] = bleu.reference_length
         found["images"] = self.images
         found["references_without_caption"] = self.texts.references_without_caption
         if self.document_frequency is not None:
@@ -154,11 +110,11 @@ class CaptionScores:
             beside = "" if interval is None else f"  [{interval.low:.4f}, {interval.high:.4f}]"
             label = "with none" if name == WITH_NONE else name
             lines.append(f"{label:<16}{score:.4f}{beside}")
-        if self.bleu is not None:
-            lines.append(f"{'brevity penalty':<16}{self.bleu.brevity_penalty:.4f}")
+        if bleu := self._bleu:
+            lines.append(f"{'brevity penalty':<16}{bleu.brevity_penalty:.4f}")
             lines.append(
-                f"{'words':<16}{self.bleu.hypothesis_length:,} "
-                f"(closest references: {self.bleu.reference_length:,})"
+                f"{'words':<16}{bleu.hypothesis_length:,} "
+                f"(closest references: {bleu.reference_length:,})"
             )
         lines.append(f"{'images':<16}{self.images:,}")
         if self.texts.references_without_caption:
@@ -174,18 +130,10 @@ class CaptionScores:
             )
         return "\n".join(lines)
 
-    def _single(
-        self,
-    ) -> dict[str, RougeScores | CiderScores | WordPrecision | MeteorScores | SpiceScores]:
-        """The metrics with one score an image, by name; those that were asked for."""
-        metrics = {
-            "ROUGE-L": self.rouge_l,
-            "CIDEr-D": self.cider_d,
-            "word-precision": self.word_precision,
-            "METEOR": self.meteor,
-            "SPICE": self.spice,
-        }
-        return {name: metric for name, metric in metrics.items() if metric is not None}
+    @property
+    def _bleu(self) -> Bleu | None:
+        bleu = self.metrics.get("BLEU")
+        return bleu if isinstance(bleu, Bleu) else None
 
 
 def evaluate_captions(
@@ -207,7 +155,6 @@ def evaluate_captions(
 
     Raises `UserError`, naming the image, for one without references, and as `score_texts` does.
     """
-    check_metrics(metrics)
     texts = CaptionTexts.of(hypotheses, references, tokenizer)  # type: ignore[arg-type]
     return score_texts(texts, metrics, document_frequency)
 
@@ -224,27 +171,19 @@ def score_texts(
     for CIDEr-D of a single image without a document frequency.
     """
     check_metrics(metrics)
-    with_cider = "CIDEr-D" in metrics
-    if with_cider and document_frequency is None and len(texts) == 1:
-        raise UserError(
-            "CIDEr-D of a single image needs a stored document frequency: make one of references "
-            "with captioner document-frequency and give it to captioner score as "
-            "--document-frequency FILE, or leave CIDEr-D out of the metrics"
-        )
-    with_words = "word-precision" in metrics
-    counts = bleu_statistics(texts.corpus) if "BLEU" in metrics else None
-    return CaptionScores(
-        texts,
-        bleu=None if counts is None else counts.scores(),
-        bleu_counts=counts,
-        rouge_l=corpus_rouge_l(texts.unsplit_corpus) if "ROUGE-L" in metrics else None,
-        cider_d=corpus_cider_d(texts.corpus, document_frequency) if with_cider else None,
-        word_precision=word_precision(texts.words, texts.reference_words) if with_words else None,
-        meteor=meteor(texts.words, texts.reference_words) if "METEOR" in metrics else None,
-        spice=spice(texts.words, texts.reference_words) if "SPICE" in metrics else None,
-        document_frequency=document_frequency if with_cider else None,
-        document_frequency_name=document_frequency_name if with_cider else "",
-    )
+    words, reference_words = texts.words, texts.reference_words
+    scorers: dict[str, Callable[[], Metric]] = {
+        "BLEU": lambda: corpus_bleu(texts.corpus),
+        "ROUGE-L": lambda: corpus_rouge_l(texts.unsplit_corpus),
+        "CIDEr-D": lambda: corpus_cider_d(texts.corpus, document_frequency),
+        "word-precision": lambda: word_precision(words, reference_words),
+        "METEOR": lambda: meteor(words, reference_words),
+        "SPICE": lambda: spice(words, reference_words),
+    }
+    found = {name: score() for name, score in scorers.items() if name in metrics}
+    if "CIDEr-D" not in metrics:
+        return CaptionScores(texts, found)
+    return CaptionScores(texts, found, document_frequency, document_frequency_name)
 
 
 def check_metrics(metrics: Sequence[str]) -> None:

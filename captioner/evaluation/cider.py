@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -18,23 +17,13 @@ from typing_extensions import Self
 
 from captioner.errors import UserError
 from captioner.evaluation.corpus import Corpus, ImageNgrams
+from captioner.evaluation.metric import Metric
 from captioner.evaluation.ngrams import MAXIMUM_ORDER, FloatArray, IntArray, Tokens, sum_by
 from captioner.files import read_json, write_json
 from captioner.schema import Config, from_mapping, to_mapping
 
 SIGMA = 6.0
 """Width, in words, of the Gaussian penalty on a difference in length."""
-
-
-@dataclass(frozen=True)
-class CiderScores:
-    """CIDEr-D of a corpus: the mean over the images, and each image's (I,), both from 0 to 10.
-
-    This is the scale of the COCO evaluation: 1.0 is what papers print as 100.
-    """
-
-    score: float
-    per_image: FloatArray
 
 
 class DocumentFrequency(Config):
@@ -86,8 +75,10 @@ def cider_d(
     hypotheses: Sequence[Tokens],
     references: Sequence[Sequence[Tokens]],
     document_frequency: DocumentFrequency | None = None,
-) -> CiderScores:
-    """CIDEr-D of tokenised captions.
+) -> Metric:
+    """CIDEr-D of tokenised captions, from 0 to 10 as in the COCO evaluation.
+
+    1.0 is what papers print as 100.
 
     hypotheses: one caption an image. references: one or more captions an image, in the same order.
     document_frequency: by default counted over these references, as the COCO evaluation does.
@@ -98,14 +89,13 @@ def cider_d(
     return corpus_cider_d(Corpus.of(hypotheses, references), document_frequency)
 
 
-def corpus_cider_d(
-    corpus: Corpus, document_frequency: DocumentFrequency | None = None
-) -> CiderScores:
+def corpus_cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None = None) -> Metric:
     """CIDEr-D of a corpus; `document_frequency` and errors as in `cider_d`."""
     if document_frequency is None and corpus.images == 1:
         raise UserError(
-            "CIDEr-D of a single image needs a stored document frequency: "
-            "one image does not tell rare words from common ones"
+            "CIDEr-D of a single image needs a stored document frequency: make one of references "
+            "with captioner document-frequency and give it to captioner score as "
+            "--document-frequency FILE, or leave CIDEr-D out of the metrics"
         )
     similarity = np.zeros(len(corpus.sentences))  # of each reference to its image's caption
     for ngrams in corpus.ngrams:
@@ -127,7 +117,7 @@ def corpus_cider_d(
     sums = sum_by(corpus.image_of, similarity, corpus.images)  # (I,)
     references = np.bincount(corpus.image_of) - 1
     per_image = 10.0 * sums / references
-    return CiderScores(float(per_image.mean()), per_image)
+    return Metric.mean("CIDEr-D", per_image)
 
 
 def _image_counts(ngrams: ImageNgrams) -> IntArray:

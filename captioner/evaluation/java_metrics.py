@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ import numpy as np
 
 from captioner.errors import UserError
 from captioner.evaluation.corpus import check_corpus
+from captioner.evaluation.metric import Metric
 from captioner.evaluation.ngrams import FloatArray, Tokens
 
 METEOR_TERMS = 23
@@ -37,27 +37,6 @@ _JAVA_OPTIONS = "-Dfile.encoding=UTF-8 -Duser.language=en -Duser.country=US"
 # METEOR 1.5 for English, "-l en": Denkowski and Lavie 2014, table 2.
 _ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
 _WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])  # exact, stem, synonym, paraphrase
-
-
-@dataclass(frozen=True)
-class MeteorScores:
-    """METEOR of a corpus, a fraction of one.
-
-    score: of the corpus; not the mean over images. per_image: (I,).
-    terms: (I, 23) the counts of each image; see `meteor_of_totals`.
-    """
-
-    score: float
-    per_image: FloatArray
-    terms: FloatArray
-
-
-@dataclass(frozen=True)
-class SpiceScores:
-    """SPICE of a corpus, a fraction of one: the mean over the images, and each image's (I,)."""
-
-    score: float
-    per_image: FloatArray
 
 
 def check_meteor() -> None:
@@ -81,8 +60,10 @@ def check_spice() -> None:
         )
 
 
-def meteor(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> MeteorScores:
+def meteor(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> Metric:
     """METEOR 1.5, English, of tokenised captions; arguments as in `bleu`.
+
+    Not the mean over images; see `meteor_of_totals`.
 
     Raises `UserError` as `check_corpus` and `check_meteor` do, and if the program fails.
     """
@@ -106,7 +87,7 @@ def meteor(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -
     except OSError as error:
         raise UserError(f"METEOR's Java program cannot be started: {error}") from None
     try:
-        score, per_image = scorer.compute_score(*_as_coco_has_them(captions, references))
+        _, per_image = scorer.compute_score(*_as_coco_has_them(captions, references))
         terms = np.array([[float(number) for number in line.split()] for line in lines])
         if terms.shape != (len(captions), METEOR_TERMS):
             raise ValueError("its counts are not those of METEOR 1.5")
@@ -117,11 +98,12 @@ def meteor(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -
         raise _failed("METEOR", _end(scorer) or str(error)) from None
     finally:
         _end(scorer)
-    return MeteorScores(float(score), np.array(per_image, dtype=np.float64), terms)
+    scores = np.array(per_image, dtype=np.float64)
+    return Metric(("METEOR",), scores, terms, lambda totals: meteor_of_totals(totals)[..., None])
 
 
 def meteor_of_totals(totals: FloatArray) -> FloatArray:
-    """METEOR (...) of the sums (..., 23) of `MeteorScores.terms` over images.
+    """METEOR (...) of the sums (..., 23) of METEOR's terms over images.
 
     The terms: words of caption and reference, function words of both; then for exact, stem,
     synonym and paraphrase matches each the matched content words of both and the matched function
@@ -144,7 +126,7 @@ def meteor_of_totals(totals: FloatArray) -> FloatArray:
     return np.where((caption_matches > 0) & (reference_matches > 0), score, 0.0)
 
 
-def spice(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> SpiceScores:
+def spice(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> Metric:
     """SPICE of tokenised captions; arguments as in `bleu`.
 
     Raises `UserError` as `check_corpus` and `check_spice` do, and if the program fails.
@@ -162,13 +144,11 @@ def spice(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) ->
         ):
             # By default its files stay among the installed Python packages.
             module.TEMP_DIR = module.CACHE_DIR = folder
-            score, by_category = module.Spice().compute_score(
-                *_as_coco_has_them(captions, references)
-            )
+            _, by_category = module.Spice().compute_score(*_as_coco_has_them(captions, references))
     except (subprocess.CalledProcessError, OSError, ValueError) as error:
         raise _failed("SPICE", _told(printed) or str(error)) from None
     per_image = np.array([scores["All"]["f"] for scores in by_category], dtype=np.float64)
-    return SpiceScores(float(score), per_image)
+    return Metric.mean("SPICE", per_image)
 
 
 def _weighted(words: FloatArray, function_words: FloatArray) -> FloatArray:

@@ -6,27 +6,19 @@ Lin 2004, *ROUGE: A Package for Automatic Evaluation of Summaries*, section 3.1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from captioner.evaluation.corpus import Corpus
-from captioner.evaluation.ngrams import FloatArray, IntArray, Tokens
+from captioner.evaluation.metric import Metric
+from captioner.evaluation.ngrams import IntArray, Tokens
 
 BETA = 1.2
 """Weight of recall over precision; the COCO evaluation's value."""
 
 
-@dataclass(frozen=True)
-class RougeScores:
-    """ROUGE-L of a corpus, a fraction of one: the mean over the images, and each image's (I,)."""
-
-    score: float
-    per_image: FloatArray
-
-
-def rouge_l(hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> RougeScores:
-    """ROUGE-L of tokenised captions: an F-measure of the longest common subsequence.
+def rouge_l(hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> Metric:
+    """ROUGE-L of tokenised captions: an F-measure of the longest common subsequence, 0 to 1.
 
     hypotheses: one caption an image. references: one or more captions an image, in the same order.
     The best precision and the best recall count, even of different references. An empty caption
@@ -37,7 +29,7 @@ def rouge_l(hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]
     return corpus_rouge_l(Corpus.of(hypotheses, references))
 
 
-def corpus_rouge_l(corpus: Corpus) -> RougeScores:
+def corpus_rouge_l(corpus: Corpus) -> Metric:
     """ROUGE-L of a corpus, as `rouge_l`."""
     common = _common_lengths(corpus)  # (S,), 0 for the captions themselves
     # The COCO evaluation reads an empty sentence as one empty word.
@@ -50,7 +42,7 @@ def corpus_rouge_l(corpus: Corpus) -> RougeScores:
     per_image = np.divide(
         (1 + BETA**2) * precision * recall, below, out=np.zeros_like(below), where=below > 0
     )
-    return RougeScores(float(per_image.mean()), per_image)
+    return Metric.mean("ROUGE-L", per_image)
 
 
 def longest_common_subsequences(first: Tokens, others: Sequence[Tokens]) -> list[int]:

@@ -13,13 +13,14 @@ Corpus scores that are not means, such as BLEU, are recomputed from the sums of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from pydantic import Field
 
 from captioner.errors import UserError
+from captioner.evaluation.metric import Metric
 from captioner.evaluation.ngrams import FloatArray, IntArray
 from captioner.schema import Config
 
@@ -47,19 +48,6 @@ class Resampling(Config):
     resamples: int = Field(1000, ge=1, description="their number")
     confidence: float = Field(0.95, gt=0, lt=1, description="the share of them in an interval")
     seed: int = Field(0, ge=0, description="the same seed gives the same figures")
-
-
-@dataclass(frozen=True)
-class ImageTerms:
-    """Scores of I images that depend only on a sum over the images.
-
-    names: of the M scores. terms: (I, C) of each image.
-    scores: sums (..., C) over I images -> scores (..., M).
-    """
-
-    names: tuple[str, ...]
-    terms: IntArray | FloatArray
-    scores: Callable[[FloatArray], FloatArray]
 
 
 @dataclass(frozen=True)
@@ -106,14 +94,8 @@ def too_few_images(images: int) -> str | None:
     )
 
 
-def mean_terms(name: str, per_image: FloatArray) -> ImageTerms:
-    """A score that is the mean of `per_image` (I,)."""
-    images = len(per_image)
-    return ImageTerms((name,), per_image[:, None], lambda totals: totals / images)
-
-
 def confidence_intervals(
-    scores: Sequence[ImageTerms], resampling: Resampling | None = None
+    scores: Sequence[Metric], resampling: Resampling | None = None
 ) -> dict[str, Interval]:
     """The bootstrap interval of every score, by name. Raises `UserError` for a single image."""
     resampling = resampling or Resampling()
@@ -125,8 +107,8 @@ def confidence_intervals(
 
 
 def compare(
-    first: Sequence[ImageTerms],
-    second: Sequence[ImageTerms],
+    first: Sequence[Metric],
+    second: Sequence[Metric],
     resampling: Resampling | None = None,
 ) -> dict[str, Comparison]:
     """Compare two systems by every score, by name.
@@ -182,22 +164,22 @@ def compare(
     }
 
 
-def _names(scores: Sequence[ImageTerms]) -> list[str]:
+def _names(scores: Sequence[Metric]) -> list[str]:
     return [name for score in scores for name in score.names]
 
 
-def _together(scores: Sequence[ImageTerms]) -> tuple[FloatArray, list[int]]:
+def _together(scores: Sequence[Metric]) -> tuple[FloatArray, list[int]]:
     """The terms of all scores side by side, and how many each has."""
     terms = [np.asarray(score.terms, dtype=np.float64) for score in scores]
     return np.concatenate(terms, axis=1), [part.shape[1] for part in terms]
 
 
-def _scores(scores: Sequence[ImageTerms], totals: FloatArray) -> FloatArray:
+def _scores(scores: Sequence[Metric], totals: FloatArray) -> FloatArray:
     """All scores (..., M) of sums (..., C) of their terms side by side."""
     found, first = [], 0
     for score in scores:
         width = score.terms.shape[1]
-        found.append(score.scores(totals[..., first : first + width]))
+        found.append(score.of_totals(totals[..., first : first + width]))
         first += width
     return np.concatenate(found, axis=-1)
 

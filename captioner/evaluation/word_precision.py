@@ -7,57 +7,38 @@ Content words are those outside `FUNCTION_WORDS`. They are compared by stem, so 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from captioner.evaluation.corpus import check_corpus
+from captioner.evaluation.metric import Metric
 from captioner.evaluation.ngrams import FloatArray, Tokens
 from captioner.text.function_words import FUNCTION_WORDS
 
-
-@dataclass(frozen=True)
-class WordPrecision:
-    """Word precision of I captions.
-
-    score: the mean over captions that have content words; 0 where none has.
-    captions_with_none: the share of all captions without a content word that a reference has.
-    per_image: (I,), NaN for a caption without content words.
-    """
-
-    score: float
-    captions_with_none: float
-    per_image: FloatArray
-
-    @property
-    def terms(self) -> FloatArray:
-        """What each image adds to the sums (I, 3) that `word_precision_of_totals` takes."""
-        has_content = ~np.isnan(self.per_image)
-        share = np.where(has_content, self.per_image, 0.0)
-        return np.stack((share, has_content, share == 0), axis=1).astype(np.float64)
+WITH_NONE = "captions with none"
+"""The share of all captions without a content word that a reference has."""
 
 
-def word_precision(
-    captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]
-) -> WordPrecision:
+def word_precision(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> Metric:
     """Score one tokenised caption an image against the image's references.
 
+    The mean over captions that have content words, 0 where none has; and `WITH_NONE`.
     Raises `UserError` as `check_corpus` does.
     """
     check_corpus(captions, references)
     shares = [content_share(*pair) for pair in zip(captions, references, strict=True)]
-    per_image = np.array([np.nan if share is None else share for share in shares])
-    scores = WordPrecision(0.0, 0.0, per_image)
-    score, none = word_precision_of_totals(scores.terms.sum(axis=0), len(captions)).tolist()
-    return WordPrecision(score, none, per_image)
+    per_image = np.array([np.nan if share is None else share for share in shares])  # (I,)
+    has_content = ~np.isnan(per_image)
+    share = np.where(has_content, per_image, 0.0)
+    terms = np.stack((share, has_content, share == 0), axis=1).astype(np.float64)  # (I, 3)
 
+    def of_totals(totals: FloatArray) -> FloatArray:
+        precise, with_content, without_match = np.moveaxis(totals, -1, 0)
+        precision = precise / np.maximum(1, with_content)
+        return np.stack((precision, without_match / len(captions)), axis=-1)
 
-def word_precision_of_totals(totals: FloatArray, images: int) -> FloatArray:
-    """Sums (..., 3) of `WordPrecision.terms` -> score and captions with none (..., 2)."""
-    share, with_content, without_match = np.moveaxis(totals, -1, 0)
-    score = share / np.maximum(1, with_content)
-    return np.stack((score, without_match / images), axis=-1)
+    return Metric(("word-precision", WITH_NONE), per_image, terms, of_totals)
 
 
 def content_share(caption: Tokens, references: Sequence[Tokens]) -> float | None:

@@ -8,15 +8,12 @@ import pytest
 
 from captioner.errors import UserError
 from captioner.evaluation import significance
-from captioner.evaluation.bleu import bleu, bleu_of_totals, bleu_statistics
-from captioner.evaluation.captions import BLEU_NAMES
-from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.bleu import bleu, bleu_of_totals
+from captioner.evaluation.metric import Metric
 from captioner.evaluation.significance import (
-    ImageTerms,
     Resampling,
     compare,
     confidence_intervals,
-    mean_terms,
     too_few_images,
 )
 
@@ -32,18 +29,13 @@ def corpus(seed: int, images: int) -> tuple[list[Words], list[list[Words]]]:
     return [sentence() for _ in range(images)], [[sentence(), sentence()] for _ in range(images)]
 
 
-def bleu_terms(hypotheses: list[Words], references: list[list[Words]]) -> ImageTerms:
-    counts = bleu_statistics(Corpus.of(hypotheses, references))
-    return ImageTerms(BLEU_NAMES, counts.terms(), bleu_of_totals)
-
-
 def test_bleu_of_a_resample_is_bleu_of_the_repeated_captions() -> None:
     hypotheses, references = corpus(1, 6)
-    terms = bleu_terms(hypotheses, references)
+    terms = bleu(hypotheses, references)
     for drawn in itertools.islice(itertools.product(range(6), repeat=6), 0, 6**6, 4001):
         times = np.bincount(drawn, minlength=6)
         expected = bleu([hypotheses[i] for i in drawn], [references[i] for i in drawn]).scores
-        np.testing.assert_allclose(terms.scores(times @ terms.terms), expected, rtol=1e-12)
+        np.testing.assert_allclose(terms.of_totals(times @ terms.terms), expected, rtol=1e-12)
 
 
 def test_images_are_drawn_with_replacement_and_evenly() -> None:
@@ -57,8 +49,8 @@ def test_images_are_drawn_with_replacement_and_evenly() -> None:
 
 def test_few_draws_at_a_time_are_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     hypotheses, references = corpus(3, 9)
-    terms = [bleu_terms(hypotheses, references), mean_terms("length", np.arange(9.0))]
-    others = [bleu_terms(hypotheses[::-1], references), mean_terms("length", np.arange(9.0) ** 2)]
+    terms = [bleu(hypotheses, references), Metric.mean("length", np.arange(9.0))]
+    others = [bleu(hypotheses[::-1], references), Metric.mean("length", np.arange(9.0) ** 2)]
     at_once = confidence_intervals(terms), compare(terms, others)
     monkeypatch.setattr(significance, "_CELLS", 90)
     assert (confidence_intervals(terms), compare(terms, others)) == at_once
@@ -68,7 +60,7 @@ def test_interval_of_a_mean_by_full_enumeration() -> None:
     values = np.array([0.0, 0.2, 0.3, 1.0])
     means = [np.mean(drawn) for drawn in itertools.product(values, repeat=4)]
     found = confidence_intervals(
-        [mean_terms("x", values)], Resampling(resamples=20_000, confidence=0.8)
+        [Metric.mean("x", values)], Resampling(resamples=20_000, confidence=0.8)
     )
     assert found["x"].low == pytest.approx(np.quantile(means, 0.1), abs=0.02)
     assert found["x"].high == pytest.approx(np.quantile(means, 0.9), abs=0.02)
@@ -80,7 +72,7 @@ def test_p_values_of_a_mean_by_full_enumeration() -> None:
     drawn = [np.mean(d) for d in itertools.product(differences, repeat=4)]
     signs = [np.mean(differences * s) for s in itertools.product((-1, 1), repeat=4)]
     found = compare(
-        [mean_terms("x", first)], [mean_terms("x", second)], Resampling(resamples=20_000, seed=5)
+        [Metric.mean("x", first)], [Metric.mean("x", second)], Resampling(resamples=20_000, seed=5)
     )["x"]
     assert found.difference == pytest.approx(differences.mean())
     assert (found.first, found.second) == pytest.approx((first.mean(), second.mean()))
@@ -105,8 +97,8 @@ def test_p_value_of_bleu_by_full_enumeration() -> None:
         difference = bleu(here, references).scores[1] - bleu(there, references).scores[1]
         as_large += abs(difference) >= abs(observed) - 1e-12
     found = compare(
-        [bleu_terms(first, references)],
-        [bleu_terms(second, references)],
+        [bleu(first, references)],
+        [bleu(second, references)],
         Resampling(resamples=20_000),
     )["BLEU-2"]
     assert found.difference == pytest.approx(observed)
@@ -117,7 +109,7 @@ def test_p_value_of_bleu_by_full_enumeration() -> None:
 def test_a_system_beside_itself() -> None:
     hypotheses, references = corpus(2, 30)
     lengths = np.random.default_rng(0).random(30)
-    terms = [bleu_terms(hypotheses, references), mean_terms("length", lengths)]
+    terms = [bleu(hypotheses, references), Metric.mean("length", lengths)]
     for each in compare(terms, terms, Resampling(resamples=200)).values():
         assert each.difference == 0
         assert (each.interval.low, each.interval.high) == (0, 0)
@@ -131,7 +123,7 @@ def test_bleu_of_no_match_at_all_is_a_tie() -> None:
     second = [["x", "b", "c", "x", "e", "x", "x"]] * 5
     scores = bleu(first, references).scores, bleu(second, references).scores
     assert 0 < scores[1][3] < scores[0][3] < significance.NOTHING
-    terms = [bleu_terms(first, references)], [bleu_terms(second, references)]
+    terms = [bleu(first, references)], [bleu(second, references)]
     found = compare(*terms, Resampling(resamples=200))
     four = found["BLEU-4"]
     assert (four.first, four.second) == pytest.approx((scores[0][3], scores[1][3]))
@@ -157,7 +149,7 @@ def test_few_images_are_said_to_be_few() -> None:
     assert too_few_images(30) is None
     # Why: the paired bootstrap of four images, against the exact test of all 2**4 exchanges.
     better, worse = np.array([0.5, 0.6, 0.7, 0.9]), np.array([0.4, 0.3, 0.5, 0.8])
-    found = compare([mean_terms("x", better)], [mean_terms("x", worse)])["x"]
+    found = compare([Metric.mean("x", better)], [Metric.mean("x", worse)])["x"]
     assert found.p_bootstrap < 0.01
     assert found.p_randomisation == pytest.approx(2 / 2**4, abs=0.03)
 
@@ -165,20 +157,20 @@ def test_few_images_are_said_to_be_few() -> None:
 def test_a_system_that_is_better_on_every_image() -> None:
     worse = np.random.default_rng(0).random(40)
     better = worse + 0.1
-    found = compare([mean_terms("x", better)], [mean_terms("x", worse)], Resampling(resamples=999))[
-        "x"
-    ]
+    found = compare(
+        [Metric.mean("x", better)], [Metric.mean("x", worse)], Resampling(resamples=999)
+    )["x"]
     assert found.p_randomisation == 1 / 1000
     assert found.p_bootstrap == 2 / 1000
     assert found.interval.low == pytest.approx(0.1)
-    other = compare([mean_terms("x", worse)], [mean_terms("x", better)], Resampling(resamples=999))[
-        "x"
-    ]
+    other = compare(
+        [Metric.mean("x", worse)], [Metric.mean("x", better)], Resampling(resamples=999)
+    )["x"]
     assert (other.difference, other.p_randomisation) == (-found.difference, 1 / 1000)
 
 
 def test_the_seed_decides() -> None:
-    terms = [mean_terms("x", np.random.default_rng(1).random(20))]
+    terms = [Metric.mean("x", np.random.default_rng(1).random(20))]
     first, again, other = (confidence_intervals(terms, Resampling(seed=s)) for s in (1, 1, 2))
     assert first == again != other
 
@@ -199,7 +191,7 @@ def test_values_out_of_range_are_refused(values, sentence) -> None:
 
 
 def test_a_single_image_is_refused() -> None:
-    alone = [mean_terms("x", np.array([0.5]))]
+    alone = [Metric.mean("x", np.array([0.5]))]
     with pytest.raises(UserError, match="a single image"):
         confidence_intervals(alone)
     with pytest.raises(UserError, match="a single image"):
@@ -208,6 +200,6 @@ def test_a_single_image_is_refused() -> None:
 
 def test_what_cannot_be_compared_is_refused() -> None:
     with pytest.raises(ValueError, match="different scores"):
-        compare([mean_terms("x", np.zeros(3))], [mean_terms("y", np.zeros(3))])
+        compare([Metric.mean("x", np.zeros(3))], [Metric.mean("y", np.zeros(3))])
     with pytest.raises(ValueError, match="different images"):
-        compare([mean_terms("x", np.zeros(3))], [mean_terms("x", np.zeros(4))])
+        compare([Metric.mean("x", np.zeros(3))], [Metric.mean("x", np.zeros(4))])

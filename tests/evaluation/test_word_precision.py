@@ -41,12 +41,12 @@ def test_scores_worked_out_by_hand() -> None:
     scores = word_precision(CAPTIONS, REFERENCES)
     np.testing.assert_array_equal(scores.per_image, [0.75, 0.0, math.nan, 0.75])
     assert scores.score == pytest.approx((0.75 + 0 + 0.75) / 3)
-    assert scores.captions_with_none == 2 / 4
+    assert scores.scores[1] == 2 / 4
 
 
 def test_no_content_words_at_all_score_zero() -> None:
     scores = word_precision([["the"], []], [[["the"]], [["a", "dog"]]])
-    assert (scores.score, scores.captions_with_none) == (0, 1)
+    assert scores.scores.tolist() == [0, 1]
 
 
 def test_a_caption_that_is_not_tokenised_is_refused() -> None:
@@ -60,9 +60,7 @@ def test_among_the_scores_of_captions() -> None:
     scores = evaluate_captions(captions, references, metrics=["word-precision"])
     assert scores.by_name() == {"word-precision": pytest.approx(0.5), "captions with none": 0.5}
     assert [row["word-precision"] for row in scores.per_image()] == [0.75, 0.0, None, 0.75]
-    (terms,) = scores.terms()
-    assert terms.names == ("word-precision", "captions with none")
-    np.testing.assert_allclose(terms.scores(terms.terms.sum(axis=0)), [0.5, 0.5])
-    resampled = terms.scores(4 * terms.terms[[2, 0]])  # The third image only, then the first.
+    metric = scores.metrics["word-precision"]
+    resampled = metric.of_totals(4 * metric.terms[[2, 0]])  # The third image only, then the first.
     np.testing.assert_allclose(resampled, [[0, 1], [0.75, 0]])
     assert "word-precision  0.5000" in scores.table().splitlines()
