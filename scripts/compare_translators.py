@@ -24,7 +24,8 @@ from captioner.evaluation.translation_report import TranslationReport, score_tra
 from captioner.files import check_output, write_json
 from captioner.model_folders import model_folder
 from captioner.models import load_translator
-from captioner.render.curves import check_curves_path, write_figure
+from captioner.render.curves import write_figure
+from captioner.render.save import PLOT_SUFFIXES, check_suffix
 from captioner.translate import TranslationSearch, Translator
 from captioner.translate.translator_folder import model_files
 
@@ -200,7 +201,7 @@ def main() -> None:
         if names.count(name) > 1:
             raise UserError(f"two of the models are called {name}")
     if arguments.picture:
-        check_curves_path(arguments.picture)
+        check_suffix(arguments.picture, PLOT_SUFFIXES)
         if len(names) > len(LINES):
             raise UserError(f"--picture can tell {len(LINES)} models apart, not {len(names)}")
     check_outputs(arguments)

@@ -12,16 +12,10 @@ import numpy as np
 import torch
 
 from captioner.errors import UserError
-from captioner.files import check_output, write_json
-from captioner.render.alignment import (
-    HEAT_MAP_SUFFIXES,
-    AlignmentItem,
-    save_alignment_page,
-    save_heat_map,
-)
+from captioner.files import check_output, write_json, write_text
+from captioner.render.alignment import AlignmentItem, alignment_page, save_heat_map
+from captioner.render.save import PAGE_SUFFIXES, PLOT_SUFFIXES
 from captioner.translate import Translation
-
-PAGE_SUFFIXES = (".html", ".htm")
 
 
 @dataclass
@@ -43,7 +37,7 @@ class AlignmentFile:
     _items: list[AlignmentItem] = field(default_factory=list)
 
     def __post_init__(self, read: Mapping[str, Iterable[Path]] | None) -> None:
-        known = (".json", *PAGE_SUFFIXES, *HEAT_MAP_SUFFIXES)
+        known = (".json", *PAGE_SUFFIXES, *PLOT_SUFFIXES)
         if self._suffix not in known:
             raise UserError(f"--alignment {self.path} must end in {', '.join(known)}")
         check_output("--alignment", self.path, read)
@@ -56,7 +50,7 @@ class AlignmentFile:
 
     def _numbered(self) -> Iterator[Path]:
         """Existing files with the names of numbered pictures."""
-        if self._suffix not in HEAT_MAP_SUFFIXES or not self.path.parent.is_dir():
+        if self._suffix not in PLOT_SUFFIXES or not self.path.parent.is_dir():
             return
         stem, suffix = map(re.escape, (self.path.stem, self.path.suffix))
         name = re.compile(f"{stem}-[1-9][0-9]*{suffix}")
@@ -92,7 +86,7 @@ class AlignmentFile:
         unknown = {"score": None, "log_probability": None}
         self._records.append({"source": "", **nothing.as_dict(), **unknown, "error": error})
         self._items.append(AlignmentItem([], [], np.empty((0, 0)), f"({error})"))
-        return self._without_picture(error) if self._suffix in HEAT_MAP_SUFFIXES else ""
+        return self._without_picture(error) if self._suffix in PLOT_SUFFIXES else ""
 
     @property
     def _picture(self) -> Path:
@@ -113,4 +107,4 @@ class AlignmentFile:
         if self._suffix == ".json":
             write_json(self.path, self._records)
         elif self._suffix in PAGE_SUFFIXES:
-            save_alignment_page(self.path, self._items)
+            write_text(self.path, alignment_page(self._items))

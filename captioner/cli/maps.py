@@ -135,9 +135,9 @@ def _check(arguments: argparse.Namespace) -> None:
         named = ("annotations", "split", "instances", "entities")
         refuse(arguments, named, "without --format")
     if arguments.curves:
-        from captioner.render.curves import check_curves_path
+        from captioner.render.save import PLOT_SUFFIXES, check_suffix
 
-        check_curves_path(arguments.curves)
+        check_suffix(arguments.curves, PLOT_SUFFIXES)
 
 
 def _curve_options(arguments: argparse.Namespace) -> CurveOptions | None:
@@ -168,29 +168,17 @@ def _read_grounding(arguments: argparse.Namespace) -> Grounding | None:
 
 
 def _draw(path: str, scores: MapScores) -> None:
-    from captioner.render.curves import CurvePanel, save_curves
+    from captioner.render.curves import save_curves
 
     curves = scores.curves
     if curves is None:
         raise UserError(f"{path} is not written: not one caption has a content word")
     bands = "; bands: 95 % intervals" if curves.photos > 1 else ""
-    panels = [
-        CurvePanel(
-            title,
-            doing,
-            score.shares,
-            score.curve,
-            score.band,
-            score.random_curve,
-            score.random_band,
-        )
-        for title, doing, score in (
-            ("Deletion", "blurred", curves.deletion),
-            ("Insertion", "shown, the rest blurred", curves.insertion),
-        )
-    ]
     save_curves(
         path,
-        panels,
+        [
+            ("Deletion", "blurred", curves.deletion),
+            ("Insertion", "shown, the rest blurred", curves.insertion),
+        ],
         f"mean of {curves.words:,} content words of {curves.photos:,} photos{bands}",
     )

@@ -22,7 +22,7 @@ from captioner.evaluation.significance import (
     too_few_images,
 )
 from captioner.files import write_text
-from captioner.render.score_page import ScoredCaption, save_score_page, small_jpeg
+from captioner.render.score_page import ScoredCaption, score_page, small_jpeg
 from captioner.schema import to_mapping
 
 
@@ -151,7 +151,7 @@ class ScoreReport:
         worst = order[max(half, len(order) - count) :][::-1]
         problems: list[str] = []
         shown = [[self._shown(index, problems) for index in part] for part in (best, worst)]
-        save_score_page(path, shown[0], shown[1], by, len(order))
+        write_text(path, score_page(shown[0], shown[1], by, len(order)))
         return problems
 
     def _shown(self, index: int, problems: list[str]) -> ScoredCaption:

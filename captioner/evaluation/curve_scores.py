@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from captioner.errors import UserError
 from captioner.evaluation.deletion import Curves, area_under
+from captioner.render.curves import CurvePair
 
 RESAMPLES = 2000
 """Bootstrap resamples of the photos for an interval."""
@@ -22,7 +23,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class CurveScore:
+class CurveScore(CurvePair):
     """One of deletion and insertion over W words.
 
     attended, random: mean area under the words' curves, in probability; if the score is `relative`,
@@ -30,8 +31,7 @@ class CurveScore:
     difference: attended less random; for good maps below 0 in deletion, above 0 in insertion.
     low, high: its `LEVEL` percentile interval by bootstrap over photos; None for a single photo.
     better: the share of words for which attended places count more than random ones; a tie is half.
-    curve, random_curve: (S + 1,) mean curves over `shares`. band, random_band: (2, S + 1) their
-        intervals, None as `low` and `high`.
+    band, random_band: the intervals of the mean curves, None as `low` and `high`.
     """
 
     attended: float
@@ -40,11 +40,6 @@ class CurveScore:
     low: float | None
     high: float | None
     better: float
-    shares: Floats
-    curve: Floats
-    band: Floats | None
-    random_curve: Floats
-    random_band: Floats | None
 
     def as_dict(self) -> dict[str, Any]:
         """The figures by name, the curves as lists."""

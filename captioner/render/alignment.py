@@ -6,20 +6,17 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from captioner.errors import UserError
-from captioner.files import atomic_path, write_text
+from captioner.files import atomic_path
 from captioner.render.families import families_for
 from captioner.render.heat_map import draw_heat_map
+from captioner.render.save import PLOT_SUFFIXES, check_suffix
 from captioner.render.typography import printable
 from captioner.render.web_page import escaped, web_page
-
-HEAT_MAP_SUFFIXES = (".png", ".pdf", ".svg")
-"""File name endings that `save_heat_map` accepts."""
 
 _CELL_INCHES = 0.32
 _LONGEST_INCHES = 60.0
@@ -53,10 +50,10 @@ def save_heat_map(path: str | os.PathLike[str], item: AlignmentItem) -> str:
     """Draw a heat map with words on both axes; white is 0, full colour is 1.
 
     Returns the distinct letters that no installed font has, which are drawn as boxes.
-    Raises `UserError` if the name does not end in one of `HEAT_MAP_SUFFIXES`, if the translation
+    Raises `UserError` if the name does not end in one of `PLOT_SUFFIXES`, if the translation
     is empty, and if the file cannot be written.
     """
-    check_heat_map_path(path)
+    check_suffix(path, PLOT_SUFFIXES)
     if not item.target or not item.source:
         raise UserError(f"cannot draw {path}: the translation is empty")
     # Imported here: matplotlib takes half a second. Its pyplot would need a display.
@@ -78,21 +75,13 @@ def save_heat_map(path: str | os.PathLike[str], item: AlignmentItem) -> str:
     return missing
 
 
-def check_heat_map_path(path: str | os.PathLike[str]) -> None:
-    """Raise `UserError` unless the file name ends in one of `HEAT_MAP_SUFFIXES`."""
-    if Path(path).suffix.lower() not in HEAT_MAP_SUFFIXES:
-        raise UserError(f"cannot write {path}: its name must end in {', '.join(HEAT_MAP_SUFFIXES)}")
+def alignment_page(items: Sequence[AlignmentItem]) -> str:
+    """Return a standalone page with a heat map for each item; a tooltip shows a cell's weight.
 
-
-def alignment_page(items: Sequence[AlignmentItem], title: str = "Alignments") -> str:
-    """Return a standalone page with a heat map for each item; a tooltip shows a cell's weight."""
+    To be stored as UTF-8.
+    """
     sections = [_section(number, item) for number, item in enumerate(items, start=1)]
-    return web_page(title, ("alignment_page.css",), "\n".join(sections) + "\n")
-
-
-def save_alignment_page(path: str | os.PathLike[str], items: Sequence[AlignmentItem]) -> None:
-    """Write `alignment_page` to a file. Raises `UserError` if it cannot be written."""
-    write_text(path, alignment_page(items))
+    return web_page("Alignments", ("alignment_page.css",), "\n".join(sections) + "\n")
 
 
 def _section(number: int, item: AlignmentItem) -> str:

@@ -5,52 +5,47 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from captioner.errors import UserError
 from captioner.files import atomic_path
+from captioner.render.save import PLOT_SUFFIXES, check_suffix
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-CURVE_SUFFIXES = (".png", ".pdf", ".svg")
-"""File name endings of plots."""
 
 ATTENDED_COLOUR = "#c2410c"
 RANDOM_COLOUR = "#4b5563"
 
 
 @dataclass(frozen=True)
-class CurvePanel:
-    """One plot: attended cells against random ones.
+class CurvePair:
+    """Mean curves of attended places and of random ones.
 
-    title: above the plot. doing: what happens to a growing fraction of the cells, as in "deleted".
-    shares: (S + 1,), fractions from 0 to 1. attended, random: (S + 1,), mean probabilities.
-    attended_band, random_band: (2, S + 1), lower and upper edges; None draws no band.
+    shares: (S + 1,), of the places, from 0 to 1. curve, random_curve: (S + 1,), mean probabilities.
+    band, random_band: (2, S + 1), lower and upper edges; None draws no band.
     """
 
-    title: str
-    doing: str
-    shares: npt.ArrayLike
-    attended: npt.ArrayLike
-    attended_band: npt.ArrayLike | None
-    random: npt.ArrayLike
-    random_band: npt.ArrayLike | None
+    shares: npt.NDArray[np.float64]
+    curve: npt.NDArray[np.float64]
+    band: npt.NDArray[np.float64] | None
+    random_curve: npt.NDArray[np.float64]
+    random_band: npt.NDArray[np.float64] | None
 
 
 def save_curves(
-    path: str | os.PathLike[str], panels: Sequence[CurvePanel], caption: str = ""
+    path: str | os.PathLike[str], panels: Sequence[tuple[str, str, CurvePair]], caption: str = ""
 ) -> None:
     """Draw panels side by side with one scale, and write them to a file.
 
-    caption: a line below the panels. Raises `UserError` as `check_curves_path` does and if the file
-    cannot be written, and `ValueError` if there are no panels.
+    panels: the title of each, what happens to a growing share of the places, as in "blurred", and
+        the curves. caption: a line below them.
+    Raises `UserError` unless the path ends in one of `PLOT_SUFFIXES` and if the file cannot be
+    written, and `ValueError` if there are no panels.
     """
-    check_curves_path(path)
+    check_suffix(path, PLOT_SUFFIXES)
     if not panels:
         raise ValueError("there must be at least one panel to draw")
     # Imported here: matplotlib takes half a second. Its pyplot would need a display.
@@ -60,18 +55,17 @@ def save_curves(
     figure = Figure(figsize=(4.6 * len(panels), 4.0), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axis, panel in zip(axes, panels, strict=True):
-        shares = np.asarray(panel.shares) * 100
+    for axis, (title, doing, curves) in zip(axes, panels, strict=True):
+        shares = curves.shares * 100
         for name, colour, style, curve, band in (
-            ("attended places", ATTENDED_COLOUR, "-", panel.attended, panel.attended_band),
-            ("random places", RANDOM_COLOUR, "--", panel.random, panel.random_band),
+            ("attended places", ATTENDED_COLOUR, "-", curves.curve, curves.band),
+            ("random places", RANDOM_COLOUR, "--", curves.random_curve, curves.random_band),
         ):
             if band is not None:
-                low, high = np.asarray(band)
-                axis.fill_between(shares, low, high, color=colour, alpha=0.16, linewidth=0)
+                axis.fill_between(shares, *band, color=colour, alpha=0.16, linewidth=0)
             axis.plot(shares, curve, style, color=colour, linewidth=2, label=name)
-        axis.set_title(panel.title, loc="left")
-        axis.set_xlabel(f"% of the places {panel.doing}")
+        axis.set_title(title, loc="left")
+        axis.set_xlabel(f"% of the places {doing}")
         axis.set_xlim(0, 100)
         axis.grid(alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
@@ -82,7 +76,7 @@ def save_curves(
 
 
 def write_figure(figure: Figure, path: str | os.PathLike[str], caption: str = "") -> None:
-    """Write a figure to a file atomically; `path` ends in one of `CURVE_SUFFIXES`.
+    """Write a figure to a file atomically; `path` ends in one of `PLOT_SUFFIXES`.
 
     caption: a line below the figure. Raises `UserError` if the file cannot be written.
     """
@@ -90,9 +84,3 @@ def write_figure(figure: Figure, path: str | os.PathLike[str], caption: str = ""
         figure.supxlabel(caption, fontsize=9, color="#4b5563")
     with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=150)
-
-
-def check_curves_path(path: str | os.PathLike[str]) -> None:
-    """Raise `UserError` unless the file name ends in one of `CURVE_SUFFIXES`."""
-    if Path(path).suffix.lower() not in CURVE_SUFFIXES:
-        raise UserError(f"cannot write {path}: its name must end in {', '.join(CURVE_SUFFIXES)}")

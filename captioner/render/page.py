@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 from collections.abc import Sequence
@@ -18,7 +17,14 @@ from captioner.render.attention_checks import check_attention, check_strength
 from captioner.render.region import Region, fit
 from captioner.render.save import PAGE_SUFFIXES, check_suffix
 from captioner.render.typography import printable
-from captioner.render.web_page import escaped, jpeg_address, static_file, viewer_script, web_page
+from captioner.render.web_page import (
+    encode_jpeg,
+    escaped,
+    jpeg_address,
+    static_file,
+    viewer_script,
+    web_page,
+)
 
 UNIT = 1e-5
 """Value of 1 in the maps of the page, which are whole numbers to keep the page small."""
@@ -61,10 +67,8 @@ class PagePhoto:
         """
         fitted, (left, top, right, bottom) = fit(photo, region, _LONGEST_SIDE, enlarge=False)
         width, height = fitted.size
-        buffer = io.BytesIO()
-        fitted.save(buffer, format="JPEG", quality=_JPEG_QUALITY)
         fractions = (left / width, top / height, right / width, bottom / height)
-        return cls(buffer.getvalue(), fitted.size, fractions)
+        return cls(encode_jpeg(fitted, _JPEG_QUALITY), fitted.size, fractions)
 
     @property
     def address(self) -> str:

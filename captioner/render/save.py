@@ -19,6 +19,10 @@ PAGE_SUFFIXES = (".html", ".htm")
 """File name endings of web pages."""
 
 
+PLOT_SUFFIXES = (".png", ".pdf", ".svg")
+"""File name endings of plots."""
+
+
 def save_picture(path: str | os.PathLike[str], picture: Image.Image) -> None:
     """Write a picture in the format of the file name's ending.
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from PIL import Image
 
-from captioner.files import write_text
-from captioner.render.region import fit
-from captioner.render.web_page import escaped, jpeg_address, web_page
+from captioner.render.web_page import encode_jpeg, escaped, jpeg_address, web_page
 
+_TITLE = "The best and the worst captions"
 _LONGEST_SIDE = 480
 _JPEG_QUALITY = 80
 
@@ -38,19 +35,13 @@ class ScoredCaption:
 
 def small_jpeg(photo: Image.Image) -> bytes:
     """Encode a photo as a JPEG of at most 480 pixels a side."""
-    whole = (0.0, 0.0, float(photo.width), float(photo.height))
-    fitted, _ = fit(photo, whole, _LONGEST_SIDE, enlarge=False)
-    buffer = io.BytesIO()
-    fitted.save(buffer, format="JPEG", quality=_JPEG_QUALITY)
-    return buffer.getvalue()
+    small = photo.convert("RGB")
+    small.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE))
+    return encode_jpeg(small, _JPEG_QUALITY)
 
 
 def score_page(
-    best: Sequence[ScoredCaption],
-    worst: Sequence[ScoredCaption],
-    by: str,
-    total: int,
-    title: str = "The best and the worst captions",
+    best: Sequence[ScoredCaption], worst: Sequence[ScoredCaption], by: str, total: int
 ) -> str:
     """Return one HTML page without scripts, to be stored as UTF-8.
 
@@ -67,7 +58,7 @@ def score_page(
     links = "".join(f'<a href="#{key}">The {key}</a>' for key, _ in parts)
     sections = "".join(_section(key, items, by) for key, items in parts)
     body = f"""<header>
-<h1>{escaped(title)}</h1>
+<h1>{_TITLE}</h1>
 <p>Of {total:,} captions, {counts}, by {escaped(by)} of each image on its own. Below each caption
 are its scores and the references.</p>
 <nav>{links}</nav>
@@ -75,22 +66,7 @@ are its scores and the references.</p>
 <main>
 {sections}</main>
 """
-    return web_page(title, ("viewer.css", "page.css", "score_page.css"), body)
-
-
-def save_score_page(
-    path: str | os.PathLike[str],
-    best: Sequence[ScoredCaption],
-    worst: Sequence[ScoredCaption],
-    by: str,
-    total: int,
-    title: str = "The best and the worst captions",
-) -> None:
-    """Write `score_page` to a file.
-
-    Raises `ValueError` as `score_page` does, and `UserError` if the file cannot be written.
-    """
-    write_text(path, score_page(best, worst, by, total, title))
+    return web_page(_TITLE, ("viewer.css", "page.css", "score_page.css"), body)
 
 
 def _section(key: str, items: Sequence[ScoredCaption], by: str) -> str:

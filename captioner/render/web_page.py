@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import io
 import json
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
+
+from PIL import Image
 
 from captioner.render.overlay import STYLE
 from captioner.render.typography import printable
@@ -59,6 +62,13 @@ def web_page(title: str, styles: tuple[str, ...], body: str, script: str = "") -
 def escaped(text: str) -> str:
     """Return text as one line of HTML without markup."""
     return html.escape(printable(text))
+
+
+def encode_jpeg(photo: Image.Image, quality: int) -> bytes:
+    """The photo as a JPEG file. quality: Pillow's, 0 to 95."""
+    buffer = io.BytesIO()
+    photo.save(buffer, format="JPEG", quality=quality)
+    return buffer.getvalue()
 
 
 def jpeg_address(jpeg: bytes) -> str:

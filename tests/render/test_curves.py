@@ -7,21 +7,19 @@ import pytest
 from PIL import Image
 
 from captioner.errors import UserError
-from captioner.render.curves import CurvePanel, save_curves
+from captioner.render.curves import CurvePair, save_curves
 
 
-def panel(**changes: object) -> CurvePanel:
+def panel(title: str = "Deletion", **changes: object) -> tuple[str, str, CurvePair]:
     shares = np.linspace(0, 1, 6)
     fields = {
-        "title": "Deletion",
-        "doing": "blurred",
         "shares": shares,
-        "attended": 1 - shares,
-        "attended_band": np.stack([0.9 - 0.9 * shares, 1 - 0.9 * shares]),
-        "random": 1 - 0.5 * shares,
+        "curve": 1 - shares,
+        "band": np.stack([0.9 - 0.9 * shares, 1 - 0.9 * shares]),
+        "random_curve": 1 - 0.5 * shares,
         "random_band": np.stack([0.9 - 0.5 * shares, 1 - 0.4 * shares]),
     }
-    return CurvePanel(**{**fields, **changes})  # type: ignore[arg-type]
+    return title, "blurred", CurvePair(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 def test_panels_stand_beside_each_other(tmp_path: Path) -> None:
@@ -36,7 +34,7 @@ def test_panels_stand_beside_each_other(tmp_path: Path) -> None:
 
 def test_what_is_drawn_depends_on_the_curves(tmp_path: Path) -> None:
     drawn = []
-    for number, given in enumerate((panel(), panel(attended=np.full(6, 0.5)), panel())):
+    for number, given in enumerate((panel(), panel(curve=np.full(6, 0.5)), panel())):
         path = tmp_path / f"{number}.png"
         save_curves(path, [given])
         with Image.open(path) as picture:
@@ -49,8 +47,8 @@ def test_curves_without_bands_are_lines_only(tmp_path: Path) -> None:
     bands = []
     for number, given in enumerate(
         (
-            panel(attended_band=None, random_band=None),
-            panel(attended_band=None),
+            panel(band=None, random_band=None),
+            panel(band=None),
             panel(),
         )
     ):
