@@ -122,6 +122,11 @@ class TranslationRecipe(Config):
     )
     data: ParallelData
     model: TranslationModelConfig
+    start_from: FilePath | None = Field(
+        None,
+        description="a translator of the same sizes, by name or folder: initial weights; tokens "
+        "that its vocabulary lacks begin with random ones",
+    )
     text: TextConfig = Field(default_factory=TextConfig)
     objective: TranslationObjective = Field(default_factory=TranslationObjective)
     training: TrainingConfig = Field(default_factory=TrainingConfig)

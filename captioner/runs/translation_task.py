@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from torch import nn
 
 from captioner.data.loading import loading_workers
 from captioner.data.numbers import number_pairs
@@ -18,15 +19,18 @@ from captioner.data.parallel import ParallelText, SentencePair, read_parallel
 from captioner.data.source_problems import Problems
 from captioner.evaluation.translations import evaluate_translations, sacrebleu_metrics
 from captioner.files import write_text
+from captioner.model_folders import model_folder
 from captioner.runs.task import PreparedRun, batches_of
 from captioner.runs.translation_batches import TranslationBatches
 from captioner.runs.translation_recipe import ParallelData, TextConfig, TranslationRecipe
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.capitals import as_sentence
+from captioner.text.vocabulary import Vocabulary
 from captioner.text.vocabulary_files import load_text_vocabulary, save_text_vocabulary
 from captioner.training import Engine, ShownExample, check_memory
-from captioner.translate import TranslationLoss, Translator, save_translator
+from captioner.translate import TranslationLoss, Translator, load_translator, save_translator
 from captioner.translate.translator_folder import JOINT, SOURCE, TARGET
+from captioner.weight_files import fill
 
 TRANSLATIONS = "translations.txt"
 """In a run's folder: the best model's translations of the validation sources, one a line."""
@@ -76,7 +80,11 @@ class TranslationTask:
         torch.manual_seed(recipe.training.seed)
         make = partial(recipe.model.make, len(source), len(target))
         check_memory(make, engine.device)
-        model = make().to(engine.device)
+        model = make()
+        if recipe.start_from is not None and not resumed:
+            start = load_translator(model_folder(recipe.start_from))
+            _copy_weights(start, model, source, target, recipe.start_from)
+        model.to(engine.device)
         translator = Translator(
             recipe.model, model, source, target, maximum_length, recipe.search, capitals=capitals
         )
@@ -97,7 +105,30 @@ class TranslationTask:
             write_texts=_write_translations,
             show=partial(_show, validated),
             data=sentences,
+            starts_trained=recipe.start_from is not None,
         )
+
+
+def _copy_weights(
+    start: Translator, model: nn.Module, source: TextVocabulary, target: TextVocabulary, path: Path
+) -> None:
+    """Fill a model from a translator: rows of tokens by their text, all other tensors whole.
+
+    Rows of tokens that the translator lacks stay as they are. Raises `UserError` for the first
+    tensor that does not fit.
+    """
+    own, tensors = model.state_dict(), dict(start.model.state_dict())
+    sides = {"source": (start.source, source), "target": (start.target, target)}
+    for name in own.keys() & tensors.keys():
+        if not name.startswith("embeddings.") or own[name].shape[1:] != tensors[name].shape[1:]:
+            continue
+        old, new = sides["source" if "source" in name else "target"]
+        rows = torch.tensor(old.indices(new.tokens(range(len(new)))))  # (V,)
+        is_shared = (rows != Vocabulary.unknown).index_fill(0, torch.tensor(Vocabulary.unknown), 1)
+        values = own[name].clone()
+        values[is_shared] = tensors[name][rows[is_shared]]
+        tensors[name] = values
+    fill(model, tensors, f"start_from {path} does not fit this model")
 
 
 def _generate(

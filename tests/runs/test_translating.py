@@ -182,11 +182,46 @@ def test_the_last_models_of_a_run_and_their_mean(tmp_path: Path) -> None:
     assert load_translator(tmp_path / "average").translate(["one hundred"])[0].tokens
 
 
-def test_start_from_is_for_captioners(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "tiny.yaml"
-    path.write_text(yaml.safe_dump(mapping()))
-    assert main(["train", str(path), "--out", str(tmp_path / "x"), "--start-from", "y"]) == 2
-    assert "unknown field 'start_from'" in capsys.readouterr().err
+@pytest.mark.parametrize("tie", ["none", "target", "all"])
+def test_a_run_starts_from_a_translator_by_its_tokens(tmp_path: Path, tie: str) -> None:
+    model = {"luong": {**mapping()["model"]["luong"], "tie_embeddings": tie, "embedding_size": 8}}
+    text = {"minimum_count": 1, "joint": True}
+    train_run(recipe(model=model, text=text), tmp_path / "first")
+    fewer = {**mapping()["data"], "numbers": {"train": 8, "validation": 3, "largest": 12}}
+    still = {**mapping()["training"], "learning_rate": 1e-30, "epochs": 1}
+    changes = {"model": model, "text": text, "data": fewer, "training": still}
+    train_run(recipe(**changes, start_from=str(tmp_path / "first")), tmp_path / "second")
+    first, second = (load_translator(tmp_path / name / "model") for name in ("first", "second"))
+    words = list(second.source.tokens(range(4, len(second.source))))
+    assert 0 < len(words) < len(first.source) - 4
+    with torch.no_grad():
+        for old, new in zip(
+            *(
+                (
+                    each.model.embeddings.source(torch.tensor([each.source.indices(words)])),
+                    each.model.embeddings.target(torch.tensor(each.target.indices(words))),
+                    each.model.embeddings.logits(torch.ones(8))[each.target.indices(words)],
+                )
+                for each in (first, second)
+            ),
+            strict=True,
+        ):
+            torch.testing.assert_close(old, new, atol=2e-3, rtol=2e-3)  # Saved in float16.
+    log = (tmp_path / "second" / "log.jsonl").read_text().splitlines()
+    assert json.loads(log[0])["epoch"] == 0  # Validated before training.
+
+
+def test_new_tokens_begin_at_random_and_other_sizes_are_refused(tmp_path: Path) -> None:
+    train_run(recipe(), tmp_path / "first")
+    more = {**mapping()["data"], "numbers": {"train": 60, "validation": 5, "largest": 9_999}}
+    start = str(tmp_path / "first" / "model")
+    folder = train_run(recipe(data=more, start_from=start), tmp_path / "second")
+    assert "thousand" in load_translator(folder).source.tokens(
+        range(len(load_translator(folder).source))
+    )
+    wide = {"luong": {**mapping()["model"]["luong"], "embedding_size": 7}}
+    with pytest.raises(UserError, match=r"start_from .*first/model does not fit this model"):
+        train_run(recipe(model=wide, start_from=start), tmp_path / "third")
 
 
 @pytest.mark.parametrize(
