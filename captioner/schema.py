@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, InstanceOf, ValidationError
 from pydantic_core import PydanticCustomError
 from typing_extensions import Self
 
@@ -65,6 +65,22 @@ class Config(BaseModel):
     def replace(self, **changes: Any) -> Self:
         """A copy with other values, checked anew. Raises `UserError` naming the field."""
         return type(self)(**{**dict(self), **changes})
+
+
+class Records(Config):
+    """Base of JSON files that others write: fields that are not declared are ignored.
+
+    Their many records are `TypedDict`s in a list that ends at its first error (`FailFast`), with
+    `pydantic.with_config(RECORD)`.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+
+RECORD = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+
+Text = InstanceOf[str]
+"""A string, also one with half a character, which pydantic's `str` refuses."""
 
 
 def from_mapping(
@@ -174,7 +190,7 @@ _WANTED = {
     "string_type": "text",
     "string_unicode": "text",
     "path_type": "a path",
-    "is_instance_of": "a path",
+    "is_instance_of": "text",
     "list_type": "a list",
     "tuple_type": "a list",
     "dict_type": "names with values",

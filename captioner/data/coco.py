@@ -10,17 +10,39 @@ import contextlib
 import io
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import FailFast, with_config
+from typing_extensions import TypedDict
 
 from captioner.data.collector import CaptionCollector, image_folder, require_folder
-from captioner.data.record_fields import records, required
 from captioner.data.records import CaptionSet
 from captioner.data.source_problems import OnProblem
 from captioner.errors import UserError
 from captioner.files import read_json
+from captioner.schema import RECORD, Records, Text, from_mapping
 
 _FOLDER = re.compile(r"(?:train|val|test)20\d\d")
+
+
+@with_config(RECORD)
+class _Image(TypedDict):
+    id: int
+    file_name: Text
+
+
+@with_config(RECORD)
+class _Caption(TypedDict):
+    id: int
+    image_id: int
+    caption: Text
+
+
+class _CaptionFile(Records):
+    images: Annotated[list[_Image], FailFast()]
+    annotations: Annotated[list[_Caption], FailFast()]
 
 
 def read_coco(
@@ -48,19 +70,19 @@ def read_coco(
     file_split = _matched(_FOLDER.search(file.name))
     if split is not None and file_split is not None and split not in (file_split, file_split[:-4]):
         raise UserError(f"{where} is of the split {file_split!r}, not {split!r}")
-    document = _well_formed(read_json(file, "caption file"), where)
+    document = from_mapping(_CaptionFile, read_json(file, "caption file"), where)
     if check_files:
         require_folder(Path(images))
     folders: dict[str | None, Path] = {}
     collector = CaptionCollector(where, on_problem, check_files)
-    for image in document["images"]:
+    for image in document.images:
         folder = _matched(_FOLDER.search(image["file_name"]))
         if folder not in folders:
             folders[folder] = image_folder(Path(images), folder, split, file_split)
         image_id = str(image["id"])
         path = folders[folder] / image["file_name"]
         collector.add_image(image_id, path, f"image {image_id}", image["id"])
-    for image_id, entries in coco_index(document).imgToAnns.items():
+    for image_id, entries in coco_index(dict(document)).imgToAnns.items():
         for entry in entries:
             record = f"annotation {entry['id']}"
             collector.add_caption(str(image_id), entry["caption"], record, key=entry["id"])
@@ -80,21 +102,7 @@ def _annotation_file(annotations: Path, split: str | None) -> Path:
     raise UserError(f"there is neither {candidates[0]} nor {candidates[1]}")
 
 
-def _well_formed(document: Any, where: str) -> dict[str, list[dict[str, Any]]]:
-    # pycocotools raises a bare KeyError for a missing field.
-    images = records(document, "images", where)
-    for number, image in enumerate(images):
-        required(image, "id", int, f"image record {number} in {where}")
-        required(image, "file_name", str, f"image record {number} in {where}")
-    annotations = records(document, "annotations", where)
-    for number, annotation in enumerate(annotations):
-        required(annotation, "id", int, f"annotation record {number} in {where}")
-        required(annotation, "image_id", int, f"annotation record {number} in {where}")
-        required(annotation, "caption", str, f"annotation record {number} in {where}")
-    return {"images": images, "annotations": annotations}
-
-
-def coco_index(document: dict[str, list[dict[str, Any]]]) -> Any:
+def coco_index(document: Mapping[str, Any]) -> Any:
     """A `pycocotools.coco.COCO` of a checked document."""
     from pycocotools.coco import COCO  # Imported here: few commands need it.
 

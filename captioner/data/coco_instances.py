@@ -9,22 +9,70 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import AfterValidator, FailFast, Field, with_config
+from pydantic_core import PydanticCustomError
+from typing_extensions import NotRequired, TypedDict
 
 from captioner.data.boxes import Box, area
 from captioner.data.coco import coco_index
 from captioner.data.grounding import Grounding, Target
-from captioner.data.record_fields import checked, optional, records, required
 from captioner.data.records import ImageId
 from captioner.data.run_lengths import decode_run_lengths
 from captioner.data.synonyms import Synonyms
 from captioner.errors import UserError
 from captioner.files import read_json
+from captioner.schema import RECORD, Records, Text, from_mapping
 
 Record = dict[str, Any]
+
+_Side = Annotated[int, Field(ge=1, le=20_000)]
+"""Pixels; masks are as large as the photo."""
+
+_Number = Annotated[float, Field(gt=-1e9, lt=1e9)]
+_Box = Annotated[tuple[_Number, _Number, _Number, _Number], Field(strict=False)]
+
+
+def _outline(value: Any) -> Any:
+    if not isinstance(value, (list, dict, type(None))):
+        raise PydanticCustomError("outline", "neither a list nor an object")
+    return value
+
+
+_Outline = Annotated[Any, AfterValidator(_outline)]
+"""Polygons or run lengths, which are checked when they are drawn."""
+
+
+@with_config(RECORD)
+class _Category(TypedDict):
+    id: int
+    name: Text
+
+
+@with_config(RECORD)
+class _Image(TypedDict):
+    id: int
+    width: _Side
+    height: _Side
+    file_name: NotRequired[Text]
+
+
+@with_config(RECORD)
+class _Thing(TypedDict):
+    id: int
+    image_id: int
+    category_id: int
+    bbox: NotRequired[_Box]
+    segmentation: NotRequired[_Outline]
+
+
+class _InstanceFile(Records):
+    categories: Annotated[list[_Category], FailFast()]
+    images: Annotated[list[_Image], FailFast()]
+    annotations: Annotated[list[_Thing], FailFast()]
 
 
 class CocoInstances:
@@ -168,7 +216,7 @@ def read_instances(
     merged: dict[str, list[Record]] = {"images": [], "annotations": [], "categories": []}
     image_files: dict[int, Path] = {}
     for file in paths:
-        document = _well_formed(read_json(file, "instance file"), f"instance file {file}")
+        document = _checked(read_json(file, "instance file"), f"instance file {file}")
         for image in document["images"]:
             if image["id"] in image_files:
                 first = image_files[image["id"]]
@@ -187,54 +235,25 @@ def _by_number(document: dict[str, list[Record]]) -> dict[int, str]:
     return {record["id"]: record["name"] for record in document["categories"]}
 
 
-def _well_formed(document: Any, where: str) -> dict[str, list[Record]]:
-    # pycocotools raises a bare KeyError for a missing field.
-    categories = records(document, "categories", where)
-    for number, category in enumerate(categories):
-        required(category, "id", int, f"category record {number} in {where}")
-        required(category, "name", str, f"category record {number} in {where}")
-    images = records(document, "images", where)
-    for number, image in enumerate(images):
-        record = f"image record {number} in {where}"
-        required(image, "id", int, record)
-        optional(image, "file_name", str, record)
-        for side in ("width", "height"):
-            if not 1 <= required(image, side, int, record) <= _LONGEST_SIDE:
-                raise UserError(f'field "{side}" of {record} is not from 1 to {_LONGEST_SIDE}')
-    known_images = {image["id"] for image in images}
-    known_categories = {category["id"] for category in categories}
-    annotations = records(document, "annotations", where)
-    for number, annotation in enumerate(annotations):
-        record = f"annotation record {number} in {where}"
-        required(annotation, "id", int, record)
-        if required(annotation, "image_id", int, record) not in known_images:
-            raise UserError(f"{record} is of image {annotation['image_id']}, which is not there")
-        if required(annotation, "category_id", int, record) not in known_categories:
-            raise UserError(
-                f"{record} is of category {annotation['category_id']}, which is not there"
-            )
-        _check_place(annotation, record)
-    return {"images": images, "annotations": annotations, "categories": categories}
-
-
-_LONGEST_SIDE = 20_000  # pixels; masks are as large as the photo
-
-
-def _check_place(annotation: Record, where: str) -> None:
-    """Refuse an annotation without a valid box or an outline; outlines are decoded later."""
-    box = optional(annotation, "bbox", list, where)
-    if box is not None and (len(box) != 4 or not all(map(_is_number, box))):
-        raise UserError(f'field "bbox" of {where} is not four numbers')
-    segmentation = annotation.get("segmentation")
-    if segmentation is not None and not isinstance(segmentation, (list, dict)):
-        raise UserError(f'field "segmentation" of {where} is neither a list nor an object')
-    if not segmentation and box is None:
-        raise UserError(f"{where} has neither a segmentation nor a bbox")
+def _checked(document: Any, where: str) -> dict[str, list[Record]]:
+    """A document as pycocotools takes it, which raises a bare KeyError for a missing field."""
+    file = from_mapping(_InstanceFile, document, where)
+    images = {image["id"] for image in file.images}
+    categories = {category["id"] for category in file.categories}
+    for number, thing in enumerate(file.annotations):
+        record = f"annotations[{number}] of {where}"
+        if thing["image_id"] not in images:
+            raise UserError(f"{record} is of image {thing['image_id']}, which is not there")
+        if thing["category_id"] not in categories:
+            raise UserError(f"{record} is of category {thing['category_id']}, which is not there")
+        if not thing.get("segmentation") and "bbox" not in thing:
+            raise UserError(f"{record} has neither a segmentation nor a bbox")
+    return dict(file)
 
 
 def _check_polygon(polygon: Any, width: int, height: int, where: str) -> None:
     """Refuse a polygon that pycocotools would misread, or crash on: points far outside."""
-    corners = checked(polygon, list, f"a polygon of {where}")
+    corners = polygon if isinstance(polygon, list) else []
     if len(corners) < 6 or len(corners) % 2 or not all(map(_is_number, corners)):
         raise UserError(f"a polygon of {where} is not three or more pairs of numbers")
     for side, values in ((width, corners[::2]), (height, corners[1::2])):

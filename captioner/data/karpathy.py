@@ -8,14 +8,36 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import FailFast, with_config
+from typing_extensions import NotRequired, TypedDict
 
 from captioner.data.collector import CaptionCollector, image_folder, require_folder
-from captioner.data.record_fields import checked, optional, records, required
 from captioner.data.records import CaptionSet
 from captioner.data.source_problems import OnProblem
 from captioner.errors import UserError
 from captioner.files import read_json
+from captioner.schema import RECORD, Records, Text, from_mapping
+
+
+@with_config(RECORD)
+class _Sentence(TypedDict):
+    raw: Text
+    tokens: NotRequired[list[Text]]
+
+
+@with_config(RECORD)
+class _Entry(TypedDict):
+    filename: Text
+    split: Text
+    sentences: list[_Sentence]
+    cocoid: NotRequired[int]
+    filepath: NotRequired[Text]
+
+
+class _SplitFile(Records):
+    images: Annotated[list[_Entry], FailFast()]
 
 
 def read_karpathy(
@@ -39,19 +61,14 @@ def read_karpathy(
     `CaptionCollector.finish` does.
     """
     where = f"split file {annotations}"
-    entries = records(read_json(annotations, "split file"), "images", where)
+    entries = from_mapping(_SplitFile, read_json(annotations, "split file"), where).images
     wanted = _wanted(entries, split, where)
     if check_files:
         require_folder(Path(images))
     folders: dict[str | None, Path] = {}
     collector = CaptionCollector(where, on_problem, check_files)
     for number, entry in enumerate(entries):
-        record = f"image record {number} in {where}"
-        file_name = required(entry, "filename", str, record)
-        coco_id = optional(entry, "cocoid", int, record)
-        folder = optional(entry, "filepath", str, record)
-        sentences = records(entry, "sentences", record)
-        captions = [_caption(sentence, record) for sentence in sentences]
+        file_name, coco_id, folder = entry["filename"], entry.get("cocoid"), entry.get("filepath")
         image_id = file_name if coco_id is None else str(coco_id)
         record = f"image {file_name} (record {number})"
         if not collector.is_in_split(image_id, entry["split"], record):
@@ -61,28 +78,16 @@ def read_karpathy(
         if folder not in folders:
             folders[folder] = image_folder(Path(images), folder)
         if collector.add_image(image_id, folders[folder] / file_name, record, coco_id):
-            for place, (text, tokens) in enumerate(captions):
-                sentence = f"sentence {place} of {record}"
-                collector.add_caption(image_id, text, sentence, tokens=tokens)
+            for place, sentence in enumerate(entry["sentences"]):
+                name = f"sentence {place} of {record}"
+                collector.add_caption(image_id, sentence["raw"], name, None, sentence.get("tokens"))
     return collector.finish()
 
 
-def _wanted(entries: list[dict[str, Any]], split: str | None, where: str) -> set[str]:
-    present = {
-        required(entry, "split", str, f"image record {number} in {where}")
-        for number, entry in enumerate(entries)
-    }
+def _wanted(entries: list[_Entry], split: str | None, where: str) -> set[str]:
+    present = {entry["split"] for entry in entries}
     if split is None:
         return present
     if split not in present:
         raise UserError(f"{where} has no split {split!r}, only {', '.join(sorted(present))}")
     return {"train", "restval"} if split == "train" else {split}
-
-
-def _caption(sentence: dict[str, Any], record: str) -> tuple[str, list[str] | None]:
-    where = f"a sentence of {record}"
-    text = required(sentence, "raw", str, where)
-    tokens = optional(sentence, "tokens", list, where)
-    if tokens is not None:
-        tokens = [checked(token, str, f"a token of {where}") for token in tokens]
-    return text, tokens

@@ -122,18 +122,24 @@ def changed(name: str, value: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([], "is not an object"),
-        ({}, 'has no field "images"'),
-        ({"images": [{}]}, 'image record 0 in .* has no field "split"'),
-        (changed("split", 1), 'field "split" of image record 2 .* is not a string'),
-        (changed("filename", None), 'field "filename" of image record 2 .* is not a string'),
-        (changed("filepath", 1), 'field "filepath" of image record 2 .* is not a string'),
-        (changed("cocoid", "1"), 'field "cocoid" of image record 2 .* is not a whole number'),
-        (changed("sentences", {}), 'field "sentences" of image record 2 .* is not a list'),
-        (changed("sentences", ["x"]), 'entry 0 of "sentences" in image record 2'),
-        (changed("sentences", [{}]), 'a sentence of image record 2 .* has no field "raw"'),
-        (changed("sentences", [{"raw": "x", "tokens": "x"}]), 'field "tokens" .* not a list'),
-        (changed("sentences", [{"raw": "x", "tokens": [1]}]), "a token of .* is not a string"),
+        ([], "expected fields with values, found"),
+        ({}, "field 'images' is missing"),
+        ({"images": [{}]}, r"field 'images\[0\].filename' is missing"),
+        (changed("split", 1), r"images\[2\].split should be text, found 1"),
+        (changed("filename", None), r"images\[2\].filename should be text, found nothing"),
+        (changed("filepath", 1), r"images\[2\].filepath should be text, found 1"),
+        (changed("cocoid", "1"), r"images\[2\].cocoid should be a whole number, found '1'"),
+        (changed("sentences", {}), r"images\[2\].sentences should be a list"),
+        (changed("sentences", ["x"]), r"images\[2\].sentences\[0\] should be names with values"),
+        (changed("sentences", [{}]), r"field 'images\[2\].sentences\[0\].raw' is missing"),
+        (
+            changed("sentences", [{"raw": "x", "tokens": "x"}]),
+            r"tokens should be a list",
+        ),
+        (
+            changed("sentences", [{"raw": "x", "tokens": [1]}]),
+            r"tokens\[0\] should be text",
+        ),
     ],
 )
 def test_ill_formed_files_are_refused_by_name(tmp_path: Path, value: Any, message: str) -> None:
