@@ -92,9 +92,8 @@ class CaptionCollector:
         elif not _has_words(text) or (tokens is not None and not any(map(_has_words, tokens))):
             self.problems.add("empty caption", record, f"{record} has no words")
         elif not all(map(_is_valid_unicode, (text, *(tokens or ())))):
-            self.problems.add(
-                "caption that is not valid Unicode", record, f"{record} has half a character"
-            )
+            sentence = f"{record} has half a character"
+            self.problems.add("caption of invalid Unicode", record, sentence)
         else:
             image.captions.append(text)
             image.tokens.append(None if tokens is None else tuple(tokens))

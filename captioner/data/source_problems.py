@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,19 +12,6 @@ from captioner.errors import UserError
 
 OnProblem = Literal["refuse", "skip"]
 """Refuse the whole source, or skip the records with a problem."""
-
-_PLURALS = {
-    "missing image": "missing images",
-    "empty caption": "empty captions",
-    "caption that is not valid Unicode": "captions that are not valid Unicode",
-    "caption without an image": "captions without an image",
-    "image without captions": "images without captions",
-    "duplicate image": "duplicate images",
-    "duplicate caption": "duplicate captions",
-    "image in two splits": "images in two splits",
-    "ill-formed line": "ill-formed lines",
-    "empty sentence": "empty sentences",
-}
 
 _LISTED_OF_EACH_KIND = 10
 
@@ -76,7 +64,7 @@ class Problems:
             listed = "; ".join(sentences[:_LISTED_OF_EACH_KIND])
             if count > _LISTED_OF_EACH_KIND:
                 listed += f"; and {count - _LISTED_OF_EACH_KIND:,} more"
-            parts.append(f"{count:,} {kind if count == 1 else _PLURALS[kind]} ({listed})")
+            parts.append(f"{count:,} {kind if count == 1 else _plural(kind)} ({listed})")
         return ", ".join(parts)
 
     def __len__(self) -> int:
@@ -84,6 +72,11 @@ class Problems:
 
     def __iter__(self) -> Iterator[Problem]:
         return iter(self._problems)
+
+
+def _plural(kind: str) -> str:
+    """The kind with its noun, the first, in the plural: "rows without a split"."""
+    return re.sub("image|caption|line|sentence|row", r"\g<0>s", kind, count=1)
 
 
 def _printable(text: str) -> str:

@@ -64,7 +64,7 @@ def test_every_problem_is_named_and_left_out(tmp_path: Path) -> None:
         ("empty caption", "caption 3"),
         ("empty caption", "caption 4"),
         ("empty caption", "caption 5"),
-        ("caption that is not valid Unicode", "caption 6"),
+        ("caption of invalid Unicode", "caption 6"),
         ("caption without an image", "caption 7"),
         ("image in two splits", "image a later"),
         ("image without captions", "image bare"),

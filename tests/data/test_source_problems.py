@@ -48,3 +48,18 @@ def test_a_sentence_can_always_be_written() -> None:
     assert problems.summary().encode("utf-8") == (
         b"s: left out 1 missing image (image \\ud800 has no file)"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "plural"),
+    [
+        ("row without a split", "2 rows without a split"),
+        ("image without captions", "2 images without captions"),
+        ("duplicate caption", "2 duplicate captions"),
+    ],
+)
+def test_two_of_a_kind_are_in_the_plural(kind: str, plural: str) -> None:
+    problems = Problems("s", "skip")
+    problems.add(kind, "one", "one")
+    problems.add(kind, "two", "two")
+    assert problems.summary() == f"s: left out {plural} (one; two)"

@@ -93,7 +93,7 @@ def test_problems_of_a_jsonl_are_counted_and_skipped_or_refused(tmp_path: Path) 
     assert [problem.record for problem in result.problems if problem.kind == "ill-formed line"] == [
         f"line {number}" for number in range(3, 10)
     ]
-    assert result.problems.counts()["caption that is not valid Unicode"] == 1
+    assert result.problems.counts()["caption of invalid Unicode"] == 1
     with pytest.raises(
         UserError, match=r"7 ill-formed lines \(line 3 is not valid JSON; line 4 is not a"
     ):
