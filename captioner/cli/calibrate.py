@@ -6,8 +6,10 @@ import argparse
 from pathlib import Path
 
 from captioner.cli.photo_data import FORMATS
-from captioner.cli.shared_options import Commands, add_machine, add_parser
+from captioner.cli.report import report_scores
+from captioner.cli.shared_options import Commands, add_fields, add_machine, add_parser, read_fields
 from captioner.errors import UserError
+from captioner.evaluation.options import CalibrationOptions
 from captioner.files import check_output, check_writable, real_path
 
 DESCRIPTION = """\
@@ -24,6 +26,9 @@ The model captions the validation photos. The confidence is fitted to all of
 them, measured on each split by two-fold cross-validation, and written to the
 model folder.
 """
+
+OPTIONS = {name: f"--{name.replace('_', '-')}" for name in CalibrationOptions.model_fields}
+"""By field of `CalibrationOptions`."""
 
 
 def add_command(commands: Commands) -> None:
@@ -52,24 +57,8 @@ def add_command(commands: Commands) -> None:
     given.add_argument(
         "--training-split", metavar="SPLIT", default="train", help="default: %(default)s"
     )
-    given.add_argument(
-        "--training-photos",
-        type=int,
-        default=2000,
-        metavar="N",
-        help="training photos that define what is familiar (default: %(default)s)",
-    )
     fit = parser.add_argument_group("confidence")
-    fit.add_argument(
-        "--unsure-below",
-        type=float,
-        default=0.25,
-        metavar="SHARE",
-        help="limit of a low confidence (default: %(default)s)",
-    )
-    fit.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of the halves (default: %(default)s)"
-    )
+    add_fields(fit, CalibrationOptions, OPTIONS)
     fit.add_argument("--json", metavar="FILE", help="write what was measured")
     add_machine(parser, "photos at a time", 50)
     parser.set_defaults(run=run)
@@ -77,12 +66,7 @@ def add_command(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit, write to the model folder, print the measurements."""
-    for name, least in (("training_photos", 8), ("seed", 0)):
-        value = getattr(arguments, name)
-        if value < least:
-            raise UserError(f"--{name.replace('_', '-')} {value} is not at least {least}")
-    if not 0 <= arguments.unsure_below <= 1:
-        raise UserError(f"--unsure-below {arguments.unsure_below} is not between 0 and 1")
+    options = read_fields(arguments, CalibrationOptions, OPTIONS)
 
     from captioner.model_folders import model_folder
     from captioner.models import load
@@ -92,7 +76,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     from captioner.caption.captioner_folder import save_confidence
     from captioner.evaluation.calibration import calibrate
-    from captioner.files import write_json
     from captioner.runs.read_sources import read_split
 
     sources = {
@@ -105,19 +88,15 @@ def run(arguments: argparse.Namespace) -> int:
         model,
         sources[arguments.training_split],
         {split: sources[split] for split in arguments.split},
-        arguments.training_photos,
-        arguments.unsure_below,
-        arguments.seed,
+        options,
         arguments.batch_size,
     )
     confidence = model.confidence
     assert confidence is not None  # Just fitted.
     del model  # Windows cannot replace a file that is open, as that of its weights may be.
     save_confidence(confidence, folder)
-    print(report.table())
+    report_scores(report, arguments.json)
     print(f"written into {folder}", flush=True)
-    if arguments.json:
-        write_json(arguments.json, report.as_dict())
     return 0
 
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import argparse
 
-from captioner.cli.caption_scores import add_scores, check_confidence, write_report
+from captioner.cli.caption_scores import add_scores
 from captioner.cli.output_files import check_outputs
 from captioner.cli.photo_data import add_photos, check_photos, load_with_photos
-from captioner.cli.report import report, report_left_out
+from captioner.cli.report import report, report_left_out, report_scores
 from captioner.cli.shared_options import (
     Commands,
     add_machine,
     add_parser,
     add_search,
+    read_fields,
     search_options,
 )
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
+from captioner.evaluation.options import Resampling
 
 DESCRIPTION = """\
 Captions the photos of a data set and scores the captions: BLEU-1 to BLEU-4,
@@ -51,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.format is None:
         raise UserError("give the data set: --format and --annotations, or --format shapes")
     check_photos(arguments)
-    resampling = check_confidence(arguments)
+    resampling = read_fields(arguments, Resampling, {"confidence": "--confidence"})
 
     from captioner.evaluation.caption_scorer import Scorer, ScoringOptions
     from captioner.evaluation.score_captions import score_model
@@ -85,5 +87,5 @@ def run(arguments: argparse.Namespace) -> int:
         report_left_out(left_out, len(source))
         for sentence in unsaved:
             report(sentence)
-    write_report(scores, arguments)
+    report_scores(scores, arguments.json, (arguments.csv, scores.write_csv))
     return 2 if left_out or unsaved or source.report else 0

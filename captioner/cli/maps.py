@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from captioner.cli.output_files import check_outputs
 from captioner.cli.photo_data import add_photos, check_photos, load_with_photos
-from captioner.cli.report import report, report_left_out
+from captioner.cli.report import report, report_left_out, report_scores
 from captioner.cli.shared_options import (
     Commands,
+    add_fields,
     add_machine,
     add_parser,
     add_search,
+    read_fields,
     refuse,
     search_options,
 )
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
+from captioner.evaluation.options import CurveOptions
 
 if TYPE_CHECKING:
     from captioner.data.grounding import Grounding
-    from captioner.evaluation.map_scores import CurveOptions, MapScores
+    from captioner.evaluation.map_scores import MapScores
 
 DESCRIPTION = """\
 Scores a model's attention maps: width, movement and, given boxes or segments,
@@ -35,7 +37,13 @@ If a photo or record was skipped, the exit code is 2.
   captioner maps runs/shapes/model --format shapes --curves curves.png
 """
 
-CURVE_OPTIONS = ("curve_photos", "curve_steps", "random_orders", "curve_seed")
+CURVE_OPTIONS = {
+    "photos": "--curve-photos",
+    "steps": "--curve-steps",
+    "random_orders": "--random-orders",
+    "seed": "--curve-seed",
+}
+"""By field of `CurveOptions`."""
 
 INPUTS = ("MODEL", "--annotations", "--images", "--instances", "--synonyms", "--entities")
 
@@ -54,19 +62,7 @@ def add_command(commands: Commands) -> None:
     blur = parser.add_argument_group("deletion and insertion")
     blur.add_argument("--deletion", action="store_true", help="blur what a word attended")
     blur.add_argument("--curves", metavar="FILE", help="likewise, drawn: a .png, .pdf or .svg")
-    blur.add_argument(
-        "--curve-photos", type=int, metavar="N", help="blur the first N photos (default: 30)"
-    )
-    blur.add_argument(
-        "--curve-steps", type=int, metavar="N", help="points of a curve after 0 (default: 10)"
-    )
-    blur.add_argument(
-        "--random-orders",
-        type=int,
-        metavar="N",
-        help="own maps moved at random to compare (default: 4)",
-    )
-    blur.add_argument("--curve-seed", type=int, metavar="N", help="of these (default: 0)")
+    add_fields(blur, CurveOptions, CURVE_OPTIONS)
     add_search(parser, SearchOptions, explained_in="caption")
     out = parser.add_argument_group("output")
     out.add_argument("--json", metavar="FILE", help="write the scores")
@@ -81,9 +77,9 @@ def run(arguments: argparse.Namespace) -> int:
     _check(arguments)
 
     from captioner.evaluation.map_scores import score_maps
-    from captioner.files import try_all, write_json
 
-    curves = _curve_options(arguments)
+    is_blurred = arguments.deletion or arguments.curves
+    curves = read_fields(arguments, CurveOptions, CURVE_OPTIONS) if is_blurred else None
     grounding = _read_grounding(arguments)
     model, source, examples = load_with_photos(arguments)
     if examples:
@@ -106,15 +102,12 @@ def run(arguments: argparse.Namespace) -> int:
         )
     finally:
         report_left_out(left_out, len(source))
-    print(scores.table(), flush=True)
-    writers: list[Callable[[], None]] = []
-    if arguments.json:
-        writers.append(partial(write_json, arguments.json, scores.as_dict()))
-    if arguments.csv:
-        writers.append(partial(scores.save_csv, arguments.csv))
-    if arguments.curves:
-        writers.append(partial(_draw, arguments.curves, scores))
-    try_all(writers)
+    report_scores(
+        scores,
+        arguments.json,
+        (arguments.csv, scores.write_csv),
+        (arguments.curves, partial(_draw, scores)),
+    )
     return 2 if left_out or source.report else 0
 
 
@@ -125,7 +118,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if not arguments.instances:
         refuse(arguments, ("synonyms",), "without --instances")
     if not (arguments.deletion or arguments.curves):
-        refuse(arguments, CURVE_OPTIONS, "without --deletion or --curves")
+        refuse(arguments, CURVE_OPTIONS.values(), "without --deletion or --curves")
     check_photos(arguments)
     if arguments.format == "shapes":
         refuse(arguments, ("instances", "entities"), "with --format shapes, which are generated")
@@ -138,20 +131,6 @@ def _check(arguments: argparse.Namespace) -> None:
         from captioner.render.save import PLOT_SUFFIXES, check_suffix
 
         check_suffix(arguments.curves, PLOT_SUFFIXES)
-
-
-def _curve_options(arguments: argparse.Namespace) -> CurveOptions | None:
-    from captioner.evaluation.map_scores import CurveOptions
-
-    if not (arguments.deletion or arguments.curves):
-        return None
-    given = {
-        "photos": arguments.curve_photos,
-        "steps": arguments.curve_steps,
-        "random_orders": arguments.random_orders,
-        "seed": arguments.curve_seed,
-    }
-    return CurveOptions(**{name: value for name, value in given.items() if value is not None})
 
 
 def _read_grounding(arguments: argparse.Namespace) -> Grounding | None:
@@ -167,7 +146,7 @@ def _read_grounding(arguments: argparse.Namespace) -> Grounding | None:
     return None
 
 
-def _draw(path: str, scores: MapScores) -> None:
+def _draw(scores: MapScores, path: str) -> None:
     from captioner.render.curves import save_curves
 
     curves = scores.curves

@@ -1,10 +1,12 @@
-"""Reports bad items of a batch on standard error."""
+"""Reports bad items of a batch on standard error, and scores."""
 
 from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
 
 _TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 """Bidirectional classes of the characters that turn the direction of writing."""
@@ -52,3 +54,29 @@ def report_left_out(left_out: Mapping[str, str] | None, total: int) -> None:
         for reason in left_out.values():
             report(reason)
         report(f"{len(left_out):,} of {total:,} photos could not be read and do not count")
+
+
+class Scores(Protocol):
+    """Scores as lines of text, and by name."""
+
+    def table(self) -> str:
+        """Lines of text."""
+        ...
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        ...
+
+
+def report_scores(
+    scores: Scores, json: str | None, *files: tuple[str | None, Callable[[str], object]]
+) -> None:
+    """Print the table, write the JSON and the files that are wanted.
+
+    files: paths, each with what writes to it. One that fails does not stop the rest.
+    """
+    from captioner.files import try_all, write_json
+
+    print(scores.table(), flush=True)
+    writers = [(json, lambda path: write_json(path, scores.as_dict())), *files]
+    try_all([partial(write, path) for path, write in writers if path])

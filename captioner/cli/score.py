@@ -5,11 +5,19 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from captioner.cli.caption_scores import add_scores, check_confidence, write_report
+from captioner.cli.caption_scores import add_scores
 from captioner.cli.output_files import check_outputs
 from captioner.cli.photo_data import FORMATS
-from captioner.cli.report import report
-from captioner.cli.shared_options import Commands, Group, add_parser, refuse
+from captioner.cli.report import report, report_scores
+from captioner.cli.shared_options import (
+    Commands,
+    Group,
+    add_fields,
+    add_parser,
+    read_fields,
+    refuse,
+)
+from captioner.evaluation.options import Resampling
 
 if TYPE_CHECKING:
     from captioner.evaluation.caption_scorer import ScoringOptions
@@ -37,6 +45,9 @@ INPUTS = (
     *("--training-captions", "--instances", "--synonyms"),
 )
 
+RESAMPLING = {"resamples": "--resamples", "seed": "--resampling-seed"}
+"""By field of `Resampling`."""
+
 
 def add_command(commands: Commands) -> None:
     """Add both commands to the command line."""
@@ -53,10 +64,7 @@ def add_command(commands: Commands) -> None:
     )
     more = parser.add_argument_group("comparison")
     more.add_argument("--against", metavar="FILE", help="compare with captions of another system")
-    more.add_argument(
-        "--resamples", type=int, metavar="N", help="of --confidence, --against (default: 1000)"
-    )
-    more.add_argument("--resampling-seed", type=int, metavar="N", help="of these (default: 0)")
+    add_fields(more, Resampling, RESAMPLING)
     more.add_argument(
         "--training-captions",
         metavar="FILE",
@@ -115,12 +123,14 @@ def run(arguments: argparse.Namespace) -> int:
     )
     unread: list[str] = []
 
-    def write_page() -> None:
+    def write_page(path: str) -> None:
         count = 20 if arguments.page_count is None else arguments.page_count
-        unread.extend(scores.write_page(arguments.page, arguments.page_by, count))
+        unread.extend(scores.write_page(path, arguments.page_by, count))
 
     try:
-        write_report(scores, arguments, [write_page] if arguments.page else [])
+        report_scores(
+            scores, arguments.json, (arguments.csv, scores.write_csv), (arguments.page, write_page)
+        )
     finally:
         for sentence in unread:
             report(sentence)
@@ -151,7 +161,7 @@ def _scoring_options(arguments: argparse.Namespace) -> ScoringOptions:
     if not arguments.instances:
         refuse(arguments, ("synonyms",), "without --instances")
     if arguments.confidence is None and not arguments.against:
-        refuse(arguments, ("resamples", "resampling_seed"), "without --confidence or --against")
+        refuse(arguments, RESAMPLING.values(), "without --confidence or --against")
     if arguments.page:
         check_page(score_names(arguments.metrics), arguments.page_by, arguments.page_count)
     else:
@@ -160,7 +170,7 @@ def _scoring_options(arguments: argparse.Namespace) -> ScoringOptions:
         metrics=arguments.metrics,
         document_frequency=arguments.document_frequency,
         intervals=arguments.confidence is not None,
-        resampling=check_confidence(arguments, arguments.resamples, arguments.resampling_seed),
+        resampling=read_fields(arguments, Resampling, {"confidence": "--confidence", **RESAMPLING}),
         against=arguments.against,
         training=arguments.training_captions,
         training_format=arguments.format,

@@ -8,14 +8,18 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
+
+from pydantic.fields import FieldInfo
 
 from captioner.decoding.options import SAMPLING, SearchOptions
 from captioner.errors import UserError, did_you_mean, near_names
 from captioner.models import DEFAULT_TRANSLATOR
+from captioner.schema import Config
 
 Search = TypeVar("Search", bound=SearchOptions)
+Section = TypeVar("Section", bound=Config)
 
 LANGUAGES = {"de": DEFAULT_TRANSLATOR}
 """The packaged translator for each language."""
@@ -162,13 +166,41 @@ def add_search(
             group.add_argument(flag, action="store_true", default=None, help=about)
             listed.append(flag)
         else:
-            number = int if field.annotation is int else float
-            letter = "N" if number is int else "X"
-            group.add_argument(flag, type=number, metavar=letter, help=about)
+            letter = _add_field(group, flag, field, about)
             listed.append(f"{flag}\0{letter}")
     if explained_in:
         lines = textwrap.fill(" ".join(listed), 76, break_on_hyphens=False)
         group.description = lines.replace("\0", " ")
+
+
+def add_fields(group: Group, kind: type[Config], options: Mapping[str, str]) -> None:
+    """Add an option, by default None, for fields of a section. options: by field."""
+    for name, option in options.items():
+        field = kind.model_fields[name]
+        _add_field(group, option, field, f"{field.description} (default: {field.default})")
+
+
+def _add_field(group: Group, option: str, field: FieldInfo, about: str | None) -> str:
+    """Add the option of a number; returns its letter."""
+    number, letter = (int, "N") if field.annotation is int else (float, "X")
+    group.add_argument(option, type=number, metavar=letter, help=about)
+    return letter
+
+
+def read_fields(
+    arguments: argparse.Namespace, kind: type[Section], options: Mapping[str, str]
+) -> Section:
+    """The section that options of `add_fields` give. Raises `UserError` naming the option."""
+    given = {name: getattr(arguments, _attribute(option)) for name, option in options.items()}
+    try:
+        return kind(**{name: value for name, value in given.items() if value is not None})
+    except UserError as error:
+        name, _, reason = str(error).partition(" ")
+        raise UserError(f"{options[name]} {reason}") from None
+
+
+def _attribute(option: str) -> str:
+    return option.lstrip("-").replace("-", "_")
 
 
 def search_options(arguments: argparse.Namespace, own: Search) -> Search:
@@ -188,8 +220,8 @@ def check_language(tag: str) -> None:
         raise UserError(f"--language {tag!r} is not a language tag such as de or pt-BR")
 
 
-def refuse(arguments: argparse.Namespace, names: Sequence[str], where: str) -> None:
-    """Raise `UserError` for the first of these options that was given."""
-    for name in names:
+def refuse(arguments: argparse.Namespace, options: Iterable[str], where: str) -> None:
+    """Raise `UserError` for the first of these options that was given: `--top-k` or `top_k`."""
+    for name in map(_attribute, options):
         if getattr(arguments, name) is not None:
             raise UserError(f"--{name.replace('_', '-')} has no meaning {where}")

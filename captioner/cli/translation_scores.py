@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from captioner.cli.output_files import check_outputs
-from captioner.cli.report import report_cut, report_too_long
+from captioner.cli.report import report_cut, report_scores, report_too_long
 from captioner.cli.shared_options import (
     Commands,
     Group,
@@ -80,7 +80,6 @@ def run_model(arguments: argparse.Namespace) -> int:
 
     from captioner.devices import choose_device
     from captioner.evaluation.translation_report import WIDTH, score_translator
-    from captioner.files import write_json
     from captioner.model_folders import model_folder
     from captioner.translate import load_translator
 
@@ -99,9 +98,7 @@ def run_model(arguments: argparse.Namespace) -> int:
         report_too_long(arguments.source, line, lost, translator.maximum_source_length)
     for line in scores.cut:
         report_cut(arguments.source, line, search.maximum_length)
-    print(scores.table(), flush=True)
-    if arguments.json:
-        write_json(arguments.json, scores.as_dict())
+    report_scores(scores, arguments.json)
     return 0
 
 
@@ -112,7 +109,6 @@ def run_files(arguments: argparse.Namespace) -> int:
         raise UserError("--length-width has no meaning without --source")
 
     from captioner.evaluation.translation_report import WIDTH, score_hypotheses
-    from captioner.files import write_json
 
     scores = score_hypotheses(
         arguments.translations,
@@ -121,7 +117,5 @@ def run_files(arguments: argparse.Namespace) -> int:
         arguments.lower_case,
         WIDTH if arguments.length_width is None else arguments.length_width,
     )
-    print(scores.table(), flush=True)
-    if arguments.json:
-        write_json(arguments.json, scores.as_dict())
+    report_scores(scores, arguments.json)
     return 0

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from captioner.caption import Caption, Captioner
 from captioner.caption.confidence import (
-    UNSURE_BELOW,
     Confidence,
     ConfidenceConfig,
     Familiarity,
@@ -28,11 +27,9 @@ from captioner.caption.confidence import (
 )
 from captioner.data.source import Source
 from captioner.errors import UserError
+from captioner.evaluation.options import LEAST_PHOTOS, CalibrationOptions
 from captioner.evaluation.word_precision import content_share
 from captioner.progress import progress_bar
-
-LEAST_PHOTOS = 8
-"""Fewest photos of each kind that a confidence is fitted to."""
 
 NOTHING_SHARE = 0.1
 """What all pictures of nothing count beside all photos."""
@@ -113,17 +110,16 @@ def calibrate(
     captioner: Captioner,
     training: Source,
     validation: dict[str, Source],
-    training_photos: int = 2000,
-    unsure_below: float = UNSURE_BELOW,
-    seed: int = 0,
+    options: CalibrationOptions | None = None,
     batch_size: int = 50,
 ) -> CalibrationReport:
     """Fit a captioner's confidence to all splits together, set it, and measure it by split.
 
-    training: photos the model was trained on; `training_photos` of them, evenly spread, say what
-        is familiar. validation: other photos, by the name of their split.
+    training: photos the model was trained on; some, evenly spread, say what is familiar.
+    validation: other photos, by the name of their split.
     Raises `UserError` for too few photos, photos in both, and a photo that cannot be read.
     """
+    options = options or CalibrationOptions()
     for name, source in (("training", training), *validation.items()):
         if len(source) < LEAST_PHOTOS:
             raise UserError(
@@ -137,25 +133,25 @@ def calibrate(
                 f"{len(shared)} photos of {name} are training photos, {shared[0]!r} among them"
             )
     captioner.confidence = None
-    count = min(training_photos, len(training))
+    count = min(options.training_photos, len(training))
     rows = [index * len(training) // count for index in range(count)]
     familiar = _training_features(captioner, training, rows, batch_size)
     found = {
         name: _observe(captioner, source, name, batch_size) for name, source in validation.items()
     }
-    nothing = _observe_nothing(captioner, next(iter(validation.values())), seed)
-    generator = np.random.default_rng(seed)
+    nothing = _observe_nothing(captioner, next(iter(validation.values())), options.seed)
+    generator = np.random.default_rng(options.seed)
     halves: list[dict[str, _Observed]] = [{}, {}]
     for name, observed in found.items():
         order = generator.permutation(len(observed.captions)).tolist()
         for half, part in zip(halves, (order[::2], order[1::2]), strict=True):
             half[name] = observed.take(part)
-    fitted = [_fit(familiar, list(half.values()), nothing, unsure_below) for half in halves]
+    fitted = [_fit(familiar, list(half.values()), nothing, options.unsure_below) for half in halves]
     splits = {
         name: _reliability([(fitted[1], halves[0][name]), (fitted[0], halves[1][name])])
         for name in found
     }
-    captioner.confidence = _fit(familiar, list(found.values()), nothing, unsure_below)
+    captioner.confidence = _fit(familiar, list(found.values()), nothing, options.unsure_below)
     judged = _judged(captioner.confidence, nothing)
     unsure = sum(caption.doubt != "" for caption in judged) / len(judged)
     return CalibrationReport(splits, unsure)

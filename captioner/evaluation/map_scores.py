@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from pydantic import Field
 
 from captioner.csv_tables import csv_records
 from captioner.data.grounding import Grounding
@@ -21,27 +20,15 @@ from captioner.evaluation.curve_scores import CurveScores, curve_scores
 from captioner.evaluation.deletion import Curves, curves, random_orders
 from captioner.evaluation.grounded_maps import GroundedMaps, WordMap, grounded_maps, word_maps
 from captioner.evaluation.map_spread import MapSpread, map_spread
+from captioner.evaluation.options import CurveOptions
 from captioner.files import write_text
 from captioner.progress import progress_bar
-from captioner.schema import Config
 from captioner.text.function_words import FUNCTION_WORDS
 from captioner.vision.blur import blur_places, blurred
 
 if TYPE_CHECKING:
     from captioner.caption import Caption, Captioner
     from captioner.decoding import SearchOptions
-
-
-class CurveOptions(Config):
-    """How to measure deletion and insertion curves of content words.
-
-    A photo costs 2 (S - 1) (W + R) passes of the encoder for W words.
-    """
-
-    photos: int = Field(30, ge=1, description="the first so many")
-    steps: int = Field(10, ge=1, description="S shares into which a map's places are cut")
-    random_orders: int = Field(4, ge=1, description="R random orders to compare the maps with")
-    seed: int = Field(0, ge=0, description="of these and of the bootstrap")
 
 
 @dataclass(frozen=True)
@@ -96,13 +83,12 @@ class MapScores:
             parts.append(f"{heading}not one caption of these photos has content words")
         return "\n\n".join(parts)
 
-    def csv(self) -> str:
-        """A table of all words, one a line, with the fields of `WordMap.as_dict`."""
-        return csv_records([word.as_dict() for word in self.words])
+    def write_csv(self, path: str) -> None:
+        """Write a row a word, with the fields of `WordMap.as_dict`.
 
-    def save_csv(self, path: str) -> None:
-        """Write `csv` to a file. Raises `UserError` if it cannot be written."""
-        write_text(path, self.csv())
+        Raises `UserError` if the file cannot be written.
+        """
+        write_text(path, csv_records([word.as_dict() for word in self.words]))
 
 
 def score_maps(

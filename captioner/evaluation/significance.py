@@ -17,12 +17,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from pydantic import Field
 
 from captioner.errors import UserError
 from captioner.evaluation.metric import Metric
 from captioner.evaluation.ngrams import FloatArray, IntArray
-from captioner.schema import Config
+from captioner.evaluation.options import Resampling
 
 _CELLS = 4_000_000
 """Drawn images held in memory at once."""
@@ -40,14 +39,6 @@ FEW_IMAGES = 30
 
 _TIE = 1e-12
 """Differences this close are equal up to rounding."""
-
-
-class Resampling(Config):
-    """How to resample."""
-
-    resamples: int = Field(1000, ge=1, description="their number")
-    confidence: float = Field(0.95, gt=0, lt=1, description="the share of them in an interval")
-    seed: int = Field(0, ge=0, description="the same seed gives the same figures")
 
 
 @dataclass(frozen=True)

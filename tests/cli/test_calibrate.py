@@ -132,7 +132,7 @@ def test_nothing_changes_without_a_confidence(
         (["--split", "test"], "has no split 'test'"),
         (["--split", "train"], "40 photos of train are training photos"),
         (["--training-photos", "3"], "--training-photos 3 is not at least 8"),
-        (["--unsure-below", "7"], "--unsure-below 7.0 is not between 0 and 1"),
+        (["--unsure-below", "7"], "--unsure-below 7.0 is not at most 1"),
         (["--batch-size", "0"], "--batch-size 0"),
         (["--seed", "-1"], "--seed -1"),
         (["--device", "tpu7"], "tpu7"),
