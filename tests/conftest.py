@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 # One thread a test process: pytest-xdist starts a process for each core.
@@ -12,9 +13,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import pytest
 from hypothesis import HealthCheck, settings
-from samples import make_captioner
+from samples import Refused, make_captioner
 
 from captioner.caption import Captioner, save_model
+from captioner.cli.main import main
 
 # No time limit on an example: a busy machine is no failure.
 PATIENT = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -39,3 +41,19 @@ def tiny_model(tmp_path: Path, tiny_captioner: Captioner) -> Path:
     folder = tmp_path / "tiny-model"
     save_model(tiny_captioner, folder)
     return folder
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
+    """Runs the program on what it refuses with exit code 2; gives its one sentence."""
+
+    def run(arguments: Sequence[str]) -> str:
+        capsys.readouterr()
+        assert main(arguments) == 2
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        (sentence,) = printed.err.splitlines()
+        assert sentence.startswith("captioner: ")
+        return sentence
+
+    return run

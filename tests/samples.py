@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,9 @@ from captioner.decoding import SearchOptions
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import VGGConfig, VGGEncoder
+
+Refused = Callable[[Sequence[str]], str]
+"""The fixture `refused`: the sentence that answers the arguments of a command."""
 
 WORDS = ["a", "brown", "dog", "man", "on", "red", "runs", "the", "two", "water"]
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from samples import save_photo
+from samples import Refused, save_photo
 
 from captioner.cli.main import main
 
@@ -79,11 +79,10 @@ def test_a_list_of_names_stays_a_list(folder: Path, monkeypatch: Patch, capsys: 
 
 
 def test_closed_standard_input_is_a_sentence(
-    folder: Path, monkeypatch: Patch, capsys: Output
+    folder: Path, monkeypatch: Patch, refused: Refused
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    assert main(["caption", "-", "--model", "tiny-model"]) == 2
-    assert "standard input is closed" in capsys.readouterr().err
+    assert "standard input is closed" in refused(["caption", "-", "--model", "tiny-model"])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes on Linux alone")

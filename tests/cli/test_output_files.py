@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from samples import save_photo
+from samples import Refused, save_photo
 
 from captioner.cli.main import main
 
@@ -102,17 +102,13 @@ def test_what_cannot_be_written_is_refused_before_anything_is_read(
     sentence: str,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    refused: Refused,
 ) -> None:
     if "/proc" in str(arguments) and not Path("/proc/self").exists():
         pytest.skip("this system has no folder /proc, which takes no files")
     monkeypatch.setattr("captioner.load", lambda *rest: pytest.fail("a model was loaded"))
     before = contents(folder)
-    assert main(arguments) == 2
-    error = capsys.readouterr().err
-    assert sentence in error
-    assert error.startswith("captioner: ")
-    assert len(error.splitlines()) == 1
+    assert sentence in refused(arguments)
     assert contents(folder) == before
 
 

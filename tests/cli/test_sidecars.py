@@ -9,7 +9,7 @@ import pytest
 from samples import make_captioner, save_photo
 
 import captioner
-from captioner.caption.caption_photos import Captioned, caption_photos, named_photos
+from captioner.caption.caption_photos import caption_photos, named_photos
 from captioner.cli.caption_outputs import Outputs
 from captioner.cli.sidecars import Sidecars, write_caption_text, write_xmp
 from captioner.errors import UserError
@@ -182,7 +182,6 @@ def test_a_text_of_somebody_else_is_kept_unless_overwritten(tmp_path: Path) -> N
 def test_sidecars_lie_beside_the_photo(program: str, name: str, tmp_path: Path) -> None:
     photo = str(save_photo(tmp_path / "0.png"))
     (item,) = caption_photos(make_captioner(), named_photos([photo]))
-    assert isinstance(item, Captioned)
     Outputs([photo], sidecars=Sidecars(program, text=True)).add(item)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["0.png", "0.txt", name])
     assert (tmp_path / "0.txt").read_text() == f"{item.caption.text}\n"

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from samples import publish_weights, save_photo
+from samples import Refused, publish_weights, save_photo
 
 import captioner
+from captioner.cli.main import main
+from captioner.runs import train_run as train_run_module
+from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,8 +59,6 @@ def test_from_the_archives_of_flickr8k_to_a_model(
 
     They are random, and without the classifier, which the real file has and nobody here reads.
     """
-    from captioner.cli.main import main
-
     monkeypatch.setenv("TORCH_HOME", str(archives / "home"))
     torch.manual_seed(0)
     eyes = VGGEncoder(VGGConfig(name="vgg19"))
@@ -103,10 +104,6 @@ def test_without_network_the_weights_to_fetch_and_their_place_are_named(archives
 def test_another_encoder_leaves_the_rest_of_a_config_as_it_is(
     archives: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from captioner.cli.main import main
-    from captioner.runs import train_run as train_run_module
-    from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
-
     given: list[CaptioningRecipe] = []
     monkeypatch.setattr(train_run_module, "train_run", lambda recipe, *_: given.append(recipe))
     for name in ("shapes_soft", "flickr8k_soft"):
@@ -119,8 +116,8 @@ def test_another_encoder_leaves_the_rest_of_a_config_as_it_is(
         assert given[-1].replace(encoder=plain.encoder, features=plain.features) == plain
 
 
-def test_an_unknown_encoder_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    from captioner.cli.main import main
+def test_an_unknown_encoder_is_named(refused: Refused) -> None:
 
-    assert main(["train", str(ROOT / "configs/flickr8k_soft.yaml"), "--encoder", "resnet50"]) == 2
-    assert "resnet50" in capsys.readouterr().err
+    assert "resnet50" in refused(
+        ["train", str(ROOT / "configs/flickr8k_soft.yaml"), "--encoder", "resnet50"]
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from samples import Refused
 
 from captioner.cli.main import main
 from captioner.text.word_vocabulary import WordVocabulary
@@ -160,25 +161,20 @@ def test_one_sentence_for_an_error(
     tiny_model: Path,
     arguments: str,
     message: str,
-    capsys: pytest.CaptureFixture[str],
+    refused: Refused,
 ) -> None:
     (folder / "short").write_text("A dog.\nA man.\n")
     (folder / "empty").write_text("")
     (folder / "bytes").write_bytes(b"\xff\n")
     (folder / "model" / "target.json").write_text("{}")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert main(arguments.split()) == 2
-    printed = capsys.readouterr()
-    assert message in printed.err
-    assert len(printed.err.splitlines()) == 1
-    assert printed.out == ""
+    assert message in refused(arguments.split())
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
 def test_without_the_package_it_is_said_before_anything_is_translated(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     monkeypatch.setattr(Translator, "translate", None)
-    assert main([*OF_MODEL]) == 2
-    assert 'sacrebleu: pip install "captioner[translate]"' in capsys.readouterr().err
+    assert 'sacrebleu: pip install "captioner[translate]"' in refused([*OF_MODEL])
