@@ -6,6 +6,7 @@ import base64
 import io
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,21 @@ def add(page: Page, *files: Any) -> Locator:
 
 def captioned(page: Page, count: int) -> None:
     expect(page.locator("[data-state=done]")).to_have_count(count, timeout=120_000)
+
+
+def translate(page: Page, text: str) -> None:
+    """Type sentences into their tab and have them translated."""
+    page.locator("#tab-sentences").click()
+    page.fill("#text", text)
+    page.keyboard.press("Enter")
+    expect(page.locator(".translation")).to_have_count(1)
+
+
+def downloaded(page: Page, button: Locator) -> tuple[str, bytes]:
+    """The name and the content of the file that a button downloads."""
+    with page.expect_download() as download:
+        button.click()
+    return download.value.suggested_filename, Path(download.value.path()).read_bytes()
 
 
 def words_of(card: Locator) -> list[str]:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from chromium_samples import CHROMIUM, DESK, FLAGS, Open
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
-from serve_samples import Running, in_thread, make_captioner, make_translator, running
+from serve_samples import Running, asking, make_captioner, make_translator, running
 
 from captioner.caption import save_model
 from captioner.serve.app import make_app
@@ -24,7 +24,7 @@ def service() -> Service:
 
 @pytest.fixture
 def client(service: Service) -> Iterator[httpx.Client]:
-    with in_thread(make_app(service)) as address, httpx.Client(base_url=address) as client:
+    with asking(make_app(service)) as client:
         yield client
 
 

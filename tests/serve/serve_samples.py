@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import numpy
 import samples
 import torch
@@ -93,6 +94,13 @@ def in_thread(app: ASGIApp, limits: Limits | None = None) -> Iterator[str]:
         thread.join()
 
 
+@contextmanager
+def asking(app: ASGIApp) -> Iterator[httpx.Client]:
+    """A client of the application, served by a thread of this process."""
+    with in_thread(app) as address, httpx.Client(base_url=address) as client:
+        yield client
+
+
 @dataclass
 class Running:
     """A server in a process of its own. address: of its page, with a slash at its end."""
@@ -120,7 +128,6 @@ def running(*arguments: str) -> Iterator[Running]:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     try:
-        assert process.stdout is not None
         line = process.stdout.readline()
         found = re.fullmatch(r"captioner: (http://\S+/) is open; Ctrl-C ends it\n", line)
         if not found:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium_samples import Open, add, captioned, far, needs_chromium, photo_file
+from chromium_samples import Open, add, captioned, downloaded, far, needs_chromium, photo_file
 from PIL import Image
 from playwright.sync_api import Page, expect
 from serve_samples import running
@@ -23,11 +23,10 @@ pytestmark = needs_chromium
 
 
 def all_as_a_page(page: Page, path: Path) -> str:
-    with page.expect_download() as download:
-        page.locator("#all-html").click()
-    assert download.value.suggested_filename == "captions.html"
-    download.value.save_as(path)
-    return path.read_text(encoding="utf-8")
+    name, content = downloaded(page, page.locator("#all-html"))
+    assert name == "captions.html"
+    path.write_bytes(content)
+    return content.decode()
 
 
 def photos_of(text: str) -> list[Image.Image]:
@@ -55,7 +54,6 @@ def test_it_holds_more_photos_than_a_request(
     ]
     assert text.count("</main>") == text.count("</html>") == 1
     browser = page.context.browser
-    assert browser is not None
     context = browser.new_context(reduced_motion="reduce")
     saved = context.new_page()
     saved.goto((tmp_path / "page.html").as_uri())
@@ -96,7 +94,5 @@ def test_it_says_how_many_are_in_it(open_page: Open, tmp_path: Path) -> None:
     assert text.count("<article") == 2
     expect(page.locator("#error-message")).to_have_text(sentence)
     page.locator("[data-state=failed] .remove").click()
-    with page.expect_download() as download:
-        page.locator("#all-json").click()
-    assert len(json.loads(Path(download.value.path()).read_bytes())) == 2
+    assert len(json.loads(downloaded(page, page.locator("#all-json"))[1])) == 2
     expect(page.locator("#error-message")).to_be_hidden()

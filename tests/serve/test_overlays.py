@@ -8,22 +8,22 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
+from serve_asking import caption, files, problem
 from serve_samples import make_captioner, photo_bytes
 
 from captioner.render import PageCaption, PageItem, frames, html_page, panels
 
 
-def sent(*seeds: int) -> list[tuple[str, tuple[str, bytes]]]:
-    return [("photo", (f"{seed}.png", photo_bytes(seed))) for seed in seeds]
-
-
 def captions(client: httpx.Client, *seeds: int, **fields: str) -> list[Any]:
-    answer = client.post("/api/caption", files=sent(*seeds), data=fields)
-    return [photo["captions"] for photo in answer.json()["photos"]]
+    return [photo["captions"] for photo in caption(client, files(*seeds), **fields)]
+
+
+def answered(client: httpx.Client, *seeds: int, **fields: Any) -> httpx.Response:
+    return client.post("/api/overlay", files=files(*seeds), data=fields)
 
 
 def drawn(client: httpx.Client, *seeds: int, **fields: Any) -> httpx.Response:
-    answer = client.post("/api/overlay", files=sent(*seeds), data=fields)
+    answer = answered(client, *seeds, **fields)
     assert answer.status_code == 200, answer.text
     return answer
 
@@ -142,10 +142,7 @@ GOOD: dict[str, Any] = {"words": ["a", "dog"], "maps": [[[0.5, 0.5]], [[0.0, 1.0
         ([{**GOOD, "maps": [[[0.5, 0.5]], [[1.0]]]}], "array of numbers"),
         ([{**GOOD, "maps": [[[1 / 5000] * 5000]] * 2}], "4,096 cells"),
         ([GOOD, {**GOOD, "maps": [[[1]], [[1]]]}], "maps of one shape"),
-        (
-            [{**GOOD, "word_log_probabilities": [1, 1]}],
-            "[0] 1 is not at most 0",
-        ),
+        ([{**GOOD, "word_log_probabilities": [1, 1]}], "[0] 1 is not at most 0"),
         ([{**GOOD, "word_log_probabilities": [True, -1]}], "should be a number"),
         ([{**GOOD, "sure": "x"}], "sure should be"),
         ([{**GOOD, "word_log_probabilities": [-1]}], "not as many"),
@@ -155,10 +152,7 @@ GOOD: dict[str, Any] = {"words": ["a", "dog"], "maps": [[[0.5, 0.5]], [[0.0, 1.0
 def test_captions_that_cannot_be_drawn_are_refused(
     client: httpx.Client, value: Any, named: str
 ) -> None:
-    fields = {"captions": json.dumps(value)}
-    answer = client.post("/api/overlay", files=sent(0), data=fields)
-    assert answer.status_code == 422, answer.text
-    assert named in answer.json()["error"]
+    assert named in problem(answered(client, 0, captions=json.dumps(value)), 422)
 
 
 def test_good_captions_are_drawn(client: httpx.Client) -> None:
@@ -182,20 +176,15 @@ def test_good_captions_are_drawn(client: httpx.Client) -> None:
 def test_a_wrong_field_of_a_drawing_is_named(
     client: httpx.Client, seeds: tuple[int, ...], fields: dict[str, str], named: str
 ) -> None:
-    answer = client.post("/api/overlay", files=sent(*seeds), data=fields)
-    assert answer.status_code == 422
-    assert named in answer.json()["error"]
+    assert named in problem(answered(client, *seeds, **fields), 422)
 
 
 @pytest.mark.parametrize("text", ["[[[", json.dumps([{**GOOD, "words": ["a", "\ud800"]}])])
 def test_captions_that_are_no_json_are_refused(client: httpx.Client, text: str) -> None:
-    answer = client.post("/api/overlay", files=sent(0), data={"captions": text})
-    assert answer.status_code == 400
-    assert "not JSON" in answer.json()["error"]
+    assert "not JSON" in problem(answered(client, 0, captions=text), 400)
 
 
 def test_a_photo_that_cannot_be_read_is_refused(client: httpx.Client) -> None:
-    bad = [*sent(0), ("photo", ("b.png", b"GIF89a"))]
+    bad = [*files(0), ("photo", ("b.png", b"GIF89a"))]
     answer = client.post("/api/overlay", files=bad, data={"format": "html"})
-    assert answer.status_code == 422
-    assert answer.json()["error"].startswith("b.png is")
+    assert problem(answer, 422).startswith("b.png is")

@@ -14,6 +14,7 @@ from chromium_samples import (
     add,
     canvas_of,
     captioned,
+    downloaded,
     far,
     needs_chromium,
     photo_file,
@@ -275,10 +276,8 @@ def test_downloads_are_the_files_of_the_package(open_page: Open) -> None:
     words = words_of(card)
     contents = {}
     for kind in ("png", "gif", "html", "json"):
-        with page.expect_download() as download:
-            card.locator(f"[data-format={kind}]").click()
-        assert download.value.suggested_filename == f"my dog-captions.{kind}"
-        contents[kind] = Path(download.value.path()).read_bytes()
+        name, contents[kind] = downloaded(page, card.locator(f"[data-format={kind}]"))
+        assert name == f"my dog-captions.{kind}"
     for kind in ("png", "gif"):
         with Image.open(io.BytesIO(contents[kind])) as picture:
             assert (picture.format or "").lower() == kind
@@ -287,25 +286,16 @@ def test_downloads_are_the_files_of_the_package(open_page: Open) -> None:
     assert record["captions"][0]["words"] == words
     assert "preview" not in record
     add(page, photo_file(2))
-    with page.expect_download() as download:
-        page.locator("#all-html").click()
-    text = Path(download.value.path()).read_text(encoding="utf-8")
-    assert text.count("<article") == 2
-    with page.expect_download() as download:
-        page.locator("#all-json").click()
-    assert len(json.loads(Path(download.value.path()).read_bytes())) == 2
+    assert downloaded(page, page.locator("#all-html"))[1].count(b"<article") == 2
+    assert len(json.loads(downloaded(page, page.locator("#all-json"))[1])) == 2
 
 
 def test_the_self_contained_page_shows_maps_as_well(open_page: Open, tmp_path: Path) -> None:
     page = open_page()
     card = add(page, photo_file(1))
-    with page.expect_download() as download:
-        card.locator("[data-format=html]").click()
     path = tmp_path / "page.html"
-    download.value.save_as(path)
-    alone = page.context.browser
-    assert alone is not None
-    context = alone.new_context(reduced_motion="reduce")
+    path.write_bytes(downloaded(page, card.locator("[data-format=html]"))[1])
+    context = page.context.browser.new_context(reduced_motion="reduce")
     saved = context.new_page()
     saved.goto(path.as_uri())
     saved.locator(".word").first.hover()

@@ -15,10 +15,12 @@ from chromium_samples import (
     add,
     canvas_of,
     captioned,
+    downloaded,
     far,
     needs_chromium,
     photo_file,
     preview_of,
+    translate,
     words_of,
 )
 from PIL import Image
@@ -34,10 +36,7 @@ def test_file_names_and_sentences_are_shown_as_text(open_page: Open) -> None:
     add(page, photo_file(1, name))
     expect(page.locator(".file")).to_have_text(name)
     assert page.evaluate("window.bad") is None
-    page.locator("#tab-sentences").click()
-    page.fill("#text", "<img src=x onerror=window.bad=1>")
-    page.keyboard.press("Enter")
-    expect(page.locator(".translation")).to_have_count(1)
+    translate(page, "<img src=x onerror=window.bad=1>")
     assert page.locator(".translation img").count() == 0
     assert page.evaluate("window.bad") is None
 
@@ -56,8 +55,6 @@ def test_a_telephone_has_all_of_it(open_page: Open) -> None:
     lowest = card.locator(".caption").nth(2).locator(".word").first
     lowest.tap()
     photo, tapped = card.locator(".stage").bounding_box(), lowest.bounding_box()
-    assert photo is not None
-    assert tapped is not None
     assert photo["y"] >= 0  # It stays in sight,
     assert tapped["y"] > photo["y"] + photo["height"]  # and above the word.
 
@@ -74,10 +71,7 @@ def test_nothing_is_wider_than_the_screen(open_page: Open, how: dict[str, Any]) 
     add(page, photo_file(1, "a-name-without-a-space-" * 8 + ".png"), photo_file(2))
     page.locator(".word").first.click()
     assert widest() <= width
-    page.locator("#tab-sentences").click()
-    page.fill("#text", "The dog sees a man, and runs. " * 3)
-    page.keyboard.press("Enter")
-    expect(page.locator(".translation")).to_have_count(1)
+    translate(page, "The dog sees a man, and runs. " * 3)
     assert widest() <= width
 
 
@@ -109,7 +103,6 @@ def test_a_photo_and_the_map_of_a_word_are_on_the_screen(
 
     def photo_of(picture: Image.Image) -> Image.Image:
         box = card.locator(".stage").bounding_box()
-        assert box is not None
         left, top, width, height = (box[each] for each in ("x", "y", "width", "height"))
         assert left >= 0 <= top
         assert left + width <= picture.width
@@ -131,7 +124,6 @@ def test_a_photo_and_the_map_of_a_word_are_on_the_screen(
     assert far(photo_of(pointed), photo_of(bare)) > 10
     assert far(photo_of(pointed), canvas_of(card)) < 8
     words = word.bounding_box()
-    assert words is not None
     middle = (round(words["x"] + 3), round(words["y"] + words["height"] / 2))
     assert pointed.getpixel(middle) != bare.getpixel(middle)  # The word itself is marked.
 
@@ -190,9 +182,7 @@ def test_a_sentence_is_translated_and_its_alignment_shown(open_page: Open) -> No
         "tokens => tokens.map((token) => parseFloat(token.style.getPropertyValue('--weight')))"
     )
     assert lit == pytest.approx([100 * weight for weight in row], abs=0.51)
-    with page.expect_download() as download:
-        card.locator("[data-format=json]").click()
-    assert json.loads(Path(download.value.path()).read_bytes()) == translations[0]
+    assert json.loads(downloaded(page, card.locator("[data-format=json]"))[1]) == translations[0]
 
 
 def test_a_tapped_word_of_a_translation_keeps_its_alignment(open_page: Open) -> None:
@@ -225,9 +215,7 @@ def test_a_tapped_word_of_a_translation_keeps_its_alignment(open_page: Open) -> 
 
 def test_a_word_of_a_translation_is_kept_by_a_click_and_let_go_by_escape(open_page: Open) -> None:
     page = open_page()
-    page.locator("#tab-sentences").click()
-    page.fill("#text", "The dog sees a man.")
-    page.keyboard.press("Enter")
+    translate(page, "The dog sees a man.")
     words = page.locator(".translation .target .token")
     words.nth(0).click()
     words.nth(1).hover()

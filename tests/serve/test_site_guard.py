@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from serve_samples import in_thread, make_captioner, photo_bytes
+from serve_samples import asking, make_captioner, photo_bytes
 
 from captioner.serve.app import make_app
 from captioner.serve.service import Service
@@ -34,7 +34,7 @@ from captioner.serve.service import Service
 @pytest.mark.parametrize("address", ["/", "/api/health"])
 def test_only_its_own_names_are_answered(host: str, own: bool, address: str) -> None:
     app = make_app(Service(make_captioner()), names=["Desk.example."])
-    with in_thread(app) as base, httpx.Client(base_url=base) as client:
+    with asking(app) as client:
         answer = client.get(address, headers={"Host": host})
     assert answer.status_code == (200 if own else 403)
     if not own:
@@ -105,7 +105,7 @@ def test_other_sites_cannot_use_it(
 def test_the_public_page_may_use_it_through_a_proxy(origin: str, status: int) -> None:
     """The proxy sends its own name for this server; the browser says from which page it comes."""
     app = make_app(Service(make_captioner()), public_url="https://photos.example/captions/")
-    with in_thread(app) as base, httpx.Client(base_url=base) as client:
+    with asking(app) as client:
         headers = {"Host": "127.0.0.1:8765", "Origin": origin}
         assert client.get("/api/health", headers=headers).status_code == status
         # A proxy may also keep the name that the browser asked for.

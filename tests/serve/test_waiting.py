@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 from PIL import Image
-from serve_asking import as_directly, caption, files, problem
-from serve_samples import in_thread, make_captioner, photo_bytes
+from serve_asking import Files, as_directly, caption, files, problem
+from serve_samples import asking, make_captioner, photo_bytes
 from torch import Tensor
 
 from captioner.caption import Caption
@@ -37,18 +37,25 @@ class Held:
         monkeypatch.setattr(service.captioner, "caption_annotations", held)
 
 
-def send_concurrently(
-    client: httpx.Client, count: int, answers: list[httpx.Response], **fields: str
-) -> list[Any]:
+class Sending:
     """Threads that each send one photo."""
 
-    def ask(seed: int) -> None:
-        answers.append(client.post("/api/caption", files=files(seed), data=fields, timeout=None))
+    def __init__(self, client: httpx.Client, photos: list[Files], **fields: str) -> None:
+        self.answers: list[httpx.Response] = []
 
-    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(count)]
-    for thread in threads:
-        thread.start()
-    return threads
+        def ask(photo: Files) -> None:
+            answer = client.post("/api/caption", files=photo, data=fields, timeout=None)
+            self.answers.append(answer)
+
+        self.threads = [threading.Thread(target=ask, args=(photo,)) for photo in photos]
+        for thread in self.threads:
+            thread.start()
+
+    def ended(self) -> list[httpx.Response]:
+        """The answers, once all are there."""
+        for thread in self.threads:
+            thread.join()
+        return self.answers
 
 
 def until(condition: Any) -> None:
@@ -60,14 +67,13 @@ def until(condition: Any) -> None:
 def test_requests_that_arrive_together_are_captioned_together(
     service: Service, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held, answers = Held(service, monkeypatch), list[httpx.Response]()
-    first = send_concurrently(client, 1, answers)
+    held = Held(service, monkeypatch)
+    first = Sending(client, [files(0)])
     held.begun.wait()
-    others = send_concurrently(client, 7, answers)
+    others = Sending(client, [files(seed) for seed in range(7)])
     until(lambda: service.captions.waiting == 7)
     held.go.set()
-    for thread in first + others:
-        thread.join()
+    answers = first.ended() + others.ended()
     assert held.sizes == [1, 7]
     expected = make_captioner().caption([photo_bytes(seed) for seed in range(7)])
     for answer in answers:
@@ -78,32 +84,29 @@ def test_requests_that_arrive_together_are_captioned_together(
 def test_sampling_is_not_batched(
     service: Service, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held, answers = Held(service, monkeypatch), list[httpx.Response]()
-    asked = {"sample": "true", "temperature": "3"}
-    first = send_concurrently(client, 1, answers)
+    held = Held(service, monkeypatch)
+    first = Sending(client, [files(0)])
     held.begun.wait()
-    others = send_concurrently(client, 3, answers, **asked)
+    others = Sending(client, [files(seed) for seed in range(3)], sample="true", temperature="3")
     until(lambda: service.captions.waiting == 3)
     held.go.set()
-    for thread in first + others:
-        thread.join()
+    first.ended()
+    others.ended()
     assert held.sizes == [1, 1, 1, 1]
 
 
 def test_requests_beyond_the_queue_get_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service(make_captioner(), None, Limits(waiting=3))
-    held, answers = Held(service, monkeypatch), list[httpx.Response]()
-    with in_thread(make_app(service)) as address, httpx.Client(base_url=address) as client:
-        threads = send_concurrently(client, 3, answers)
+    held = Held(service, monkeypatch)
+    with asking(make_app(service)) as client:
+        sending = Sending(client, [files(seed) for seed in range(3)])
         until(lambda: service.admission.waiting == 3)
         busy = client.post("/api/caption", files=files(9))
         assert "busy" in problem(busy, 503)
         assert int(busy.headers["Retry-After"]) >= 1
         assert client.get("/api/health").json()["waiting"] == 3
         held.go.set()
-        for thread in threads:
-            thread.join()
-        assert [answer.status_code for answer in answers] == [200] * 3
+        assert [answer.status_code for answer in sending.ended()] == [200] * 3
         assert caption(client, files(9))
         assert "busy" in problem(client.post("/api/caption", files=files(1, 2, 3, 4)), 503)
         assert client.get("/api/health").json()["waiting"] == 0
@@ -112,7 +115,7 @@ def test_requests_beyond_the_queue_get_retry_after(monkeypatch: pytest.MonkeyPat
 def test_a_request_ends_at_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service(make_captioner(), None, Limits(seconds=0.3))
     held = Held(service, monkeypatch)
-    with in_thread(make_app(service)) as address, httpx.Client(base_url=address) as client:
+    with asking(make_app(service)) as client:
         answer = client.post("/api/caption", files=files(0))
         assert "not ready within 0.3 seconds" in problem(answer, 503)
         assert "Retry-After" in answer.headers
@@ -123,8 +126,8 @@ def test_a_request_ends_at_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_photos_of_clients_that_left_are_skipped(
     service: Service, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held, answers = Held(service, monkeypatch), list[httpx.Response]()
-    first = send_concurrently(client, 1, answers)
+    held = Held(service, monkeypatch)
+    first = Sending(client, [files(0)])
     held.begun.wait()
     request = client.build_request("POST", "/api/caption", files=files(1))
     host, port = client.base_url.host, client.base_url.port or 0
@@ -135,8 +138,7 @@ def test_photos_of_clients_that_left_are_skipped(
         until(lambda: service.captions.waiting == 1)
     until(lambda: service.admission.waiting == 1)
     held.go.set()
-    for thread in first:
-        thread.join()
+    first.ended()
     assert caption(client, files(2))
     assert held.sizes == [1, 1]
 
@@ -163,19 +165,10 @@ def test_photos_that_take_too_long_do_not_hold_up_a_good_one() -> None:
     file = io.BytesIO()
     pixels.save(file, "PNG", compress_level=1)
     service = Service(make_captioner(), None, Limits(decoding_seconds=0.2))
-    answers: list[httpx.Response] = []
-    with in_thread(make_app(service)) as address, httpx.Client(base_url=address) as client:
-        bomb = [("photo", ("bomb.png", file.getvalue()))]
-
-        def ask() -> None:
-            answers.append(client.post("/api/caption", files=bomb, timeout=None))
-
-        threads = [threading.Thread(target=ask) for _ in range(4)]
-        for thread in threads:
-            thread.start()
+    with asking(make_app(service)) as client:
+        sending = Sending(client, [[("photo", ("bomb.png", file.getvalue()))]] * 4)
         assert caption(client, files(1))
-        for thread in threads:
-            thread.join()
+        answers = sending.ended()
     for answer in answers:
         sentence = "bomb.png cannot be decoded: the decoder took more than 0.2 s"
         assert problem(answer, 422) == sentence
