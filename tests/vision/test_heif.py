@@ -29,14 +29,18 @@ def photo(width: int = 160, height: int = 96) -> Image.Image:
     return Image.fromarray(numpy.stack(channels, axis=2).astype(numpy.uint8))
 
 
+def without_metadata(image: Image.Image, **options: Any) -> bytes:
+    file = io.BytesIO()
+    pillow_heif.register_heif_opener()
+    image.save(file, "HEIF", **options)
+    return file.getvalue()
+
+
 def encoded(image: Image.Image, orientation: int = 1, **options: Any) -> bytes:
     """A HEIC file, turned by its own property and by EXIF, as telephones write it."""
     exif = Image.Exif()
     exif[0x0112] = orientation
-    file = io.BytesIO()
-    pillow_heif.register_heif_opener()
-    image.save(file, "HEIF", quality=90, exif=exif.tobytes(), **options)
-    return file.getvalue()
+    return without_metadata(image, quality=90, exif=exif.tobytes(), **options)
 
 
 def difference(first: Image.Image, second: Image.Image) -> float:
@@ -107,13 +111,6 @@ def cropped(content: bytes, width: int, height: int) -> bytes:
     made[properties : properties + 4] = bytes.fromhex("81030482")
     made[start:end] = crop
     return bytes(made)
-
-
-def without_metadata(image: Image.Image, **options: Any) -> bytes:
-    file = io.BytesIO()
-    pillow_heif.register_heif_opener()
-    image.save(file, "HEIF", **options)
-    return file.getvalue()
 
 
 def test_limits_hold_for_what_is_decoded_not_only_for_what_is_seen() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import logging
 import os
 import struct
@@ -48,6 +47,20 @@ def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
     file = io.BytesIO()
     image.save(file, kind, **options)
     return file.getvalue()
+
+
+def turned(orientation: int) -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return exif
+
+
+def red_and_blue() -> Image.Image:
+    """Two pixels of a palette."""
+    image = Image.new("P", (2, 1))
+    image.putpalette([*RED, *BLUE])
+    image.putdata([0, 1])
+    return image
 
 
 def photo(width: int = 24, height: int = 16) -> Image.Image:
@@ -134,9 +147,7 @@ def test_exif_orientation_is_applied(kind: str, orientation: int) -> None:
     }
     stored = Image.new("RGB", (48, 32), WHITE)
     stored.paste((0, 0, 0), (0, 0, 16, 16))  # a black mark at stored row 0, column 0
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    loaded = load_image(encoded(stored, kind, exif=exif))
+    loaded = load_image(encoded(stored, kind, exif=turned(orientation)))
     assert loaded.size == ((48, 32) if orientation < 5 else (32, 48))
     x = 8 if "left" in sides[orientation] else loaded.width - 8
     y = 8 if "top" in sides[orientation] else loaded.height - 8
@@ -179,9 +190,8 @@ def test_a_jpeg_is_decoded_to_at_least_the_pixels_that_suffice(
 @pytest.mark.parametrize("kind", ["JPEG", "TIFF"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_the_original_size_is_that_of_the_upright_photo(kind: str, orientation: int) -> None:
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    content = encoded(photo(401, 400), kind, exif=exif)  # Both sides are 101 or 100 at a quarter.
+    # Both sides are 101 or 100 at a quarter.
+    content = encoded(photo(401, 400), kind, exif=turned(orientation))
     whole = load_image(content)
     loaded = load_image(content, sufficient_side=100)
     assert original_size(loaded) == whole.size
@@ -198,8 +208,7 @@ def test_an_image_that_is_given_is_not_reduced() -> None:
 def test_every_kind_of_file_is_reduced(mode: str) -> None:
     image = photo(800, 600).convert("L" if mode == "I;16" else mode)
     if mode == "I;16":
-        values = numpy.asarray(image).astype(numpy.uint16) * 257
-        image = Image.fromarray(values)
+        image = Image.fromarray(numpy.asarray(image).astype(numpy.uint16) * 257)
     content = encoded(image, "PNG")
     loaded = load_image(content, sufficient_side=200)
     assert (loaded.size, original_size(loaded)) == ((267, 200), (800, 600))
@@ -250,26 +259,20 @@ def test_limits_and_damage_are_those_of_the_whole_photo() -> None:
 
 
 def test_an_image_that_is_loaded_again_is_not_turned_again() -> None:
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    once = load_image(encoded(photo(), "JPEG", exif=exif))
+    once = load_image(encoded(photo(), "JPEG", exif=turned(6)))
     assert once.size == (16, 24)
     assert load_image(once).size == (16, 24)
 
 
 def test_an_image_given_with_its_exif_data_is_turned() -> None:
-    exif = Image.Exif()
-    exif[0x0112] = 8
-    with Image.open(io.BytesIO(encoded(photo(), "JPEG", exif=exif))) as image:
+    with Image.open(io.BytesIO(encoded(photo(), "JPEG", exif=turned(8)))) as image:
         assert load_image(image).size == (16, 24)
         assert image.size == (24, 16)
 
 
 @pytest.mark.parametrize("orientation", [0, 9, 77])
 def test_an_orientation_that_does_not_exist_is_left_out(orientation: int) -> None:
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    assert load_image(encoded(photo(), "PNG", exif=exif)).size == (24, 16)
+    assert load_image(encoded(photo(), "PNG", exif=turned(orientation))).size == (24, 16)
 
 
 @pytest.mark.parametrize(
@@ -299,27 +302,19 @@ def test_other_colour_spaces_look_as_they_did(mode: str) -> None:
 
 
 def test_palette() -> None:
-    image = Image.new("P", (2, 1))
-    image.putpalette([*RED, *BLUE])
-    image.putdata([0, 1])
+    image = red_and_blue()
     for source in (image, encoded(image, "PNG"), encoded(image, "GIF")):
         assert pixels(load_image(source))[0].tolist() == [list(RED), list(BLUE)]
 
 
 @pytest.mark.parametrize("kind", ["PNG", "GIF"])
 def test_a_transparent_palette_entry_is_white(kind: str) -> None:
-    image = Image.new("P", (2, 1))
-    image.putpalette([*RED, *BLUE])
-    image.putdata([0, 1])
-    content = encoded(image, kind, transparency=1)
+    content = encoded(red_and_blue(), kind, transparency=1)
     assert pixels(load_image(content))[0].tolist() == [list(RED), list(WHITE)]
 
 
 def test_half_transparent_palette_entries() -> None:
-    image = Image.new("P", (2, 1))
-    image.putpalette([*RED, *BLUE])
-    image.putdata([0, 1])
-    content = encoded(image, "PNG", transparency=bytes([0, 51]))
+    content = encoded(red_and_blue(), "PNG", transparency=bytes([0, 51]))
     # 51/255 = 0.2: blue (0, 0, 255) on white gives (204, 204, 255).
     assert pixels(load_image(content))[0].tolist() == [list(WHITE), [204, 204, 255]]
 
@@ -491,16 +486,11 @@ def test_cut_off_in_the_middle(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF"])
-@pytest.mark.parametrize("kept", [16, 26])
-def test_cut_off_in_the_header(kind: str, kept: int) -> None:
+@pytest.mark.parametrize("kept", [16, 26, 60])
+def test_cut_off_early(kind: str, kept: int) -> None:
     message = refusal(encoded(photo(), kind)[:kept], name="photo.jpg")
     assert message.startswith("photo.jpg ")
     assert "cut off" in message
-
-
-def test_webp_cut_off() -> None:
-    content = encoded(photo(), "WEBP")
-    assert "cut off" in refusal(content[: len(content) // 2])
 
 
 def test_a_png_file_that_ends_in_zeros_is_not_black(tmp_path: Path) -> None:
@@ -546,29 +536,22 @@ def png_header(width: int, height: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("width", "height", "limit", "message"),
+    ("width", "height", "limit", "size"),
     [
         # Just over the limit, where Pillow is content ...
-        (8001, 10000, 80_000_000, "8001 x 10000 is 80,010,000 pixels, the limit is 80,000,000"),
+        (8001, 10000, 80_000_000, "8001 x 10000 is 80,010,000"),
         # ... where it would warn, and where it refuses, while opening.
-        (
-            12000,
-            12000,
-            100_000_000,
-            "12000 x 12000 is 144,000,000 pixels, the limit is 100,000,000",
-        ),
-        (50000, 50000, 100_000_000, "2,500,000,000 pixels, the limit is 100,000,000"),
+        (12000, 12000, 100_000_000, "12000 x 12000 is 144,000,000"),
+        (50000, 50000, 100_000_000, "2,500,000,000"),
     ],
 )
 def test_pixel_bombs_are_refused_by_size_before_decoding(
-    width: int, height: int, limit: int, message: str, monkeypatch: pytest.MonkeyPatch
+    width: int, height: int, limit: int, size: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def decoded(self: Any) -> None:
-        raise AssertionError("decoded")
-
-    monkeypatch.setattr(ImageFile.ImageFile, "load", decoded)
-    content = png_header(width, height)
-    assert refusal(content, maximum_pixels=limit) == f"the image is too large: {message}"
+    monkeypatch.setattr(ImageFile.ImageFile, "load", lambda file: pytest.fail("decoded"))
+    assert refusal(png_header(width, height), maximum_pixels=limit) == (
+        f"the image is too large: {size} pixels, the limit is {limit:,}"
+    )
 
 
 def test_pillows_own_limit_is_named_when_it_is_the_lower() -> None:
@@ -740,9 +723,3 @@ def test_any_pixels_of_any_mode_load(mode: str, width: int, height: int, data: A
 def test_a_signalling_nan_is_black_without_a_warning() -> None:
     loaded = load_image(Image.frombytes("F", (1, 1), b"\x00\x00\x81\x7f"))
     assert loaded.getpixel((0, 0)) == (0, 0, 0)
-
-
-def test_every_cut_of_a_small_photo() -> None:
-    for content in EXAMPLES[:2]:
-        for kept in itertools.chain(range(0, len(content), 7), [len(content)]):
-            loads_or_is_refused(content[:kept])
