@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from data_samples import with_field, write_json
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,12 +30,6 @@ def document() -> dict[str, Any]:
     }
 
 
-def write(path: Path, value: Any) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value), encoding="utf-8")
-    return path
-
-
 def photos(folder: Path, *names: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
@@ -46,7 +40,7 @@ def photos(folder: Path, *names: str) -> Path:
 def test_images_have_their_captions_in_order(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = write(tmp_path / "captions_val2014.json", document())
+    file = write_json(tmp_path / "captions_val2014.json", document())
     folder = photos(tmp_path / "p", *(image["file_name"] for image in document()["images"]))
     images = read_coco(file, folder).images
     assert [(image.image_id, image.captions) for image in images] == [
@@ -59,7 +53,7 @@ def test_images_have_their_captions_in_order(
 
 
 def test_the_layout_of_2014_is_found_from_its_root(tmp_path: Path) -> None:
-    write(tmp_path / "annotations" / "captions_val2014.json", document())
+    write_json(tmp_path / "annotations" / "captions_val2014.json", document())
     photos(tmp_path / "train2014")
     folder = photos(tmp_path / "val2014", *(image["file_name"] for image in document()["images"]))
     images = read_coco(tmp_path, tmp_path, split="val2014").images
@@ -70,7 +64,7 @@ def test_the_layout_of_2017_is_found_from_its_root(tmp_path: Path) -> None:
     value = document()
     for image in value["images"]:
         image["file_name"] = image["file_name"].removeprefix("COCO_val2014_")
-    file = write(tmp_path / "annotations" / "captions_train2017.json", value)
+    file = write_json(tmp_path / "annotations" / "captions_train2017.json", value)
     folder = photos(tmp_path / "train2017", "000000000042.jpg", "000000000007.jpg")
     images = read_coco(file, tmp_path).images
     assert images[1].path == folder / "000000000007.jpg"
@@ -82,15 +76,15 @@ def test_the_layout_of_2017_is_found_from_its_root(tmp_path: Path) -> None:
 def test_a_split_that_contradicts_the_name_of_the_file_is_refused(
     tmp_path: Path, split: str
 ) -> None:
-    file = write(tmp_path / "captions_train2017.json", document())
+    file = write_json(tmp_path / "captions_train2017.json", document())
     with pytest.raises(UserError, match=rf"captions_train2017.json is of .*, not '{split}'$"):
         read_coco(file, tmp_path, split=split, check_files=False)
-    renamed = write(tmp_path / "captions.json", document())
+    renamed = write_json(tmp_path / "captions.json", document())
     assert read_coco(renamed, tmp_path, split=split, check_files=False).images
 
 
 def test_images_keep_the_number_of_coco(tmp_path: Path) -> None:
-    file = write(tmp_path / "captions_val2014.json", document())
+    file = write_json(tmp_path / "captions_val2014.json", document())
     assert [image.number for image in read_coco(file, "", check_files=False).images] == [42, 7]
 
 
@@ -111,7 +105,7 @@ def test_problems_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
         {"id": 2, "image_id": 42, "caption": "Twice"},
         {"id": 6, "image_id": 9, "caption": "No file"},
     ]
-    file = write(tmp_path / "captions_val2014.json", value)
+    file = write_json(tmp_path / "captions_val2014.json", value)
     folder = photos(tmp_path / "p", "8.jpg", *(i["file_name"] for i in document()["images"]))
     result = read_coco(file, folder, on_problem="skip")
     assert [image.image_id for image in result.images] == ["42", "7"]
@@ -128,13 +122,8 @@ def test_problems_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
         read_coco(file, folder)
 
 
-def broken(where: str, index: int, name: str, value: Any) -> dict[str, Any]:
-    result = document()
-    if value is None:
-        del result[where][index][name]
-    else:
-        result[where][index][name] = value
-    return result
+def broken(*change: Any) -> Any:
+    return with_field(document(), *change)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +151,7 @@ def broken(where: str, index: int, name: str, value: Any) -> dict[str, Any]:
     ],
 )
 def test_ill_formed_files_are_refused_by_name(tmp_path: Path, value: Any, message: str) -> None:
-    file = write(tmp_path / "captions.json", value)
+    file = write_json(tmp_path / "captions.json", value)
     for on_problem in ("refuse", "skip"):
         with pytest.raises(UserError, match=message) as caught:
             read_coco(file, tmp_path, on_problem=on_problem, check_files=False)
@@ -170,7 +159,7 @@ def test_ill_formed_files_are_refused_by_name(tmp_path: Path, value: Any, messag
 
 
 def test_a_missing_folder_of_photos_is_one_sentence(tmp_path: Path) -> None:
-    file = write(tmp_path / "captions.json", document())
+    file = write_json(tmp_path / "captions.json", document())
     with pytest.raises(UserError, match=r"image folder .*absent does not exist"):
         read_coco(file, tmp_path / "absent")
 
@@ -199,7 +188,7 @@ def test_any_json_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, value: dict[str, Any]
 ) -> None:
     folder = tmp_path_factory.getbasetemp()
-    file = write(folder / "any_coco.json", value)
+    file = write_json(folder / "any_coco.json", value)
     try:
         result = read_coco(file, folder, on_problem="skip", check_files=False)
     except UserError:

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from data_samples import with_field, write_json
 from hypothesis import given
 from hypothesis import strategies as st
 from pycocotools import mask as reference
@@ -47,16 +47,11 @@ def thing(number: int, image: int, category: int, **fields: Any) -> dict[str, An
     return {"id": number, "image_id": image, "category_id": category, "iscrowd": 0, **fields}
 
 
-def write(path: Path, value: Any) -> Path:
-    path.write_text(json.dumps(value), encoding="utf-8")
-    return path
-
-
 def read(folder: Path, *annotations: dict[str, Any]) -> CocoInstances:
     value = document()
     if annotations:
         value["annotations"] = list(annotations)
-    return read_instances(write(folder / "instances_val2014.json", value))
+    return read_instances(write_json(folder / "instances_val2014.json", value))
 
 
 def cells(mask: Any) -> set[tuple[int, int]]:
@@ -89,12 +84,10 @@ def test_an_unknown_image_is_named(tmp_path: Path, image_id: int | str) -> None:
 def test_a_target_is_all_things_of_the_category(tmp_path: Path) -> None:
     instances = read(tmp_path)
     dogs = instances.target(42, "dog")
-    assert dogs is not None
     assert dogs.size == (8, 6)
     assert dogs.boxes == ()
     assert cells(dogs.mask) == DOGS
     crowd = instances.target(42, "person")
-    assert crowd is not None
     assert cells(crowd.mask) == {(row, column) for row in range(6) for column in (6, 7)}
     assert instances.target(42, "hot dog") is None
     assert instances.target(7, "dog") is None
@@ -109,10 +102,9 @@ def test_masks_are_those_of_pycocotools(tmp_path: Path) -> None:
     for segmentation in (polygons, uncompressed, compressed):
         value = document()
         value["annotations"] = [thing(1, 42, 18, segmentation=segmentation)]
-        file = write(tmp_path / "instances.json", value)
+        file = write_json(tmp_path / "instances.json", value)
         expected = COCO(file)
         target = read_instances(file).target(42, "dog")
-        assert target is not None
         assert np.array_equal(target.mask, expected.annToMask(expected.anns[1]) == 1)
 
 
@@ -121,7 +113,6 @@ def test_a_thing_without_an_outline_counts_with_its_box(
     tmp_path: Path, fields: dict[str, Any]
 ) -> None:
     alone = read(tmp_path, thing(1, 42, 18, bbox=[5, 3, 2, 1.5], **fields)).target(42, "dog")
-    assert alone is not None
     assert (alone.boxes, alone.mask) == (((5, 3, 7, 4.5),), None)
     instances = read(
         tmp_path,
@@ -129,7 +120,6 @@ def test_a_thing_without_an_outline_counts_with_its_box(
         thing(2, 42, 18, bbox=[5, 3, 2, 2], **fields),
     )
     mixed = instances.target(42, "dog")
-    assert mixed is not None
     assert mixed.boxes == ((5, 3, 7, 5),)
     assert len(cells(mixed.mask)) == 6
 
@@ -138,7 +128,6 @@ def test_a_thing_too_thin_for_a_pixel_counts_with_its_box(tmp_path: Path) -> Non
     thin = [2, 2, 2.01, 2, 2.01, 2.01]
     instances = read(tmp_path, thing(1, 42, 18, segmentation=[thin], bbox=[2, 2, 0.25, 0.5]))
     target = instances.target(42, "dog")
-    assert target is not None
     assert target.boxes == ((2, 2, 2.25, 2.5),)
     nothing = read(tmp_path, thing(1, 42, 18, segmentation=[thin], bbox=[2, 2, 0, 0]))
     assert nothing.target(42, "dog") is None
@@ -153,7 +142,6 @@ def test_words_of_a_mention_have_the_things_of_their_category(tmp_path: Path) ->
         word in ("man", "puppy") for word in words
     ]
     puppy = targets[4]
-    assert puppy is not None
     assert cells(puppy.mask) == DOGS
     assert grounding.targets(43, words) == [None] * 9
     assert grounding.targets("COCO_val2014_000000000007.jpg", words) == [None] * 9
@@ -190,37 +178,31 @@ def test_several_files_are_one(tmp_path: Path) -> None:
     second["images"] = [{"id": 9, "file_name": "COCO_train2014_9.jpg", "width": 8, "height": 6}]
     second["annotations"] = [thing(1, 9, 58, segmentation=[SQUARE])]
     files = [
-        write(tmp_path / "instances_val2014.json", document()),
-        write(tmp_path / "instances_train2014.json", second),
+        write_json(tmp_path / "instances_val2014.json", document()),
+        write_json(tmp_path / "instances_train2014.json", second),
     ]
     instances = read_instances(files)
     assert instances.categories(42) == {"person", "dog"}
     assert instances.categories("COCO_train2014_9.jpg") == {"hot dog"}
     target = instances.target(9, "hot dog")
-    assert target is not None
     assert len(cells(target.mask)) == 6
     with pytest.raises(UserError, match=r"image 1 is not in .*val2014.json and .*train2014.json"):
         instances.categories(1)
     with pytest.raises(UserError, match=r"image 42 is twice in instance file .*val2014"):
         read_instances([files[0], files[0]])
-    copy = write(tmp_path / "copy.json", document())
+    copy = write_json(tmp_path / "copy.json", document())
     with pytest.raises(UserError, match=r"image 42 is in both .*val2014.json and in .*copy.json"):
         read_instances([files[0], copy])
     second["categories"][0]["name"] = "human"
-    write(files[1], second)
+    write_json(files[1], second)
     with pytest.raises(UserError, match="have different categories"):
         read_instances(files)
     with pytest.raises(UserError, match="no instance file to read"):
         read_instances([])
 
 
-def broken(where: str, index: int, name: str, value: Any) -> dict[str, Any]:
-    result = document()
-    if value is None:
-        del result[where][index][name]
-    else:
-        result[where][index][name] = value
-    return result
+def broken(*change: Any) -> Any:
+    return with_field(document(), *change)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +237,7 @@ def broken(where: str, index: int, name: str, value: Any) -> dict[str, Any]:
     ],
 )
 def test_ill_formed_files_are_refused_by_name(tmp_path: Path, value: Any, message: str) -> None:
-    file = write(tmp_path / "instances.json", value)
+    file = write_json(tmp_path / "instances.json", value)
     with pytest.raises(UserError, match=message) as caught:
         read_instances(file)
     assert str(file) in str(caught.value)

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from data_samples import write_json
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,18 +38,13 @@ def document() -> dict[str, Any]:
     return {"dataset": "coco", "images": entries}
 
 
-def write(path: Path, value: Any) -> Path:
-    path.write_text(json.dumps(value), encoding="utf-8")
-    return path
-
-
 def ids(file: Path, split: str | None) -> list[str]:
     result = read_karpathy(file, file.parent, split, check_files=False)
     return [image.image_id for image in result.images]
 
 
 def test_splits(tmp_path: Path) -> None:
-    file = write(tmp_path / "dataset_coco.json", document())
+    file = write_json(tmp_path / "dataset_coco.json", document())
     assert ids(file, "train") == ["101", "102", "104"]
     assert ids(file, "restval") == ["102"]
     assert ids(file, "val") == ["103"]
@@ -61,20 +56,20 @@ def test_splits(tmp_path: Path) -> None:
 
 def test_images_keep_the_number_of_coco_where_there_is_one(tmp_path: Path) -> None:
     value = {"images": [entry(100, "val"), entry(101, "val", folder=None)]}
-    file = write(tmp_path / "dataset.json", value)
+    file = write_json(tmp_path / "dataset.json", value)
     images = read_karpathy(file, tmp_path, check_files=False).images
     assert [image.number for image in images] == [100, None]
 
 
 def test_captions_come_with_their_tokens(tmp_path: Path) -> None:
-    file = write(tmp_path / "dataset_coco.json", document())
+    file = write_json(tmp_path / "dataset_coco.json", document())
     (image,) = read_karpathy(file, tmp_path, "val", check_files=False).images
     assert image.captions == ("A photo 103.", "A dog .")
     assert image.tokens == (("a", "photo", "103"), ("a", "dog"))
 
 
 def test_photos_are_found_in_the_folders_of_coco_and_in_one_folder(tmp_path: Path) -> None:
-    file = write(tmp_path / "dataset_coco.json", document())
+    file = write_json(tmp_path / "dataset_coco.json", document())
     (tmp_path / "train2014").mkdir()
     train, rest, _ = read_karpathy(file, tmp_path, "train", check_files=False).images
     assert train.path == tmp_path / "train2014" / "COCO_val2014_000000000101.jpg"
@@ -83,7 +78,7 @@ def test_photos_are_found_in_the_folders_of_coco_and_in_one_folder(tmp_path: Pat
 
 def test_flickr_files_have_neither_folder_nor_number(tmp_path: Path) -> None:
     value = {"dataset": "flickr8k", "images": [entry(5, "train", folder=None)]}
-    file = write(tmp_path / "dataset_flickr8k.json", value)
+    file = write_json(tmp_path / "dataset_flickr8k.json", value)
     name = "COCO_val2014_000000000005.jpg"
     (tmp_path / name).touch()
     (image,) = read_karpathy(file, tmp_path, "train").images
@@ -99,7 +94,7 @@ def test_problems_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
     value["images"][3]["sentences"] = []
     for number in (101, 102):
         (tmp_path / f"COCO_val2014_{number:012d}.jpg").touch()
-    file = write(tmp_path / "dataset_coco.json", value)
+    file = write_json(tmp_path / "dataset_coco.json", value)
     result = read_karpathy(file, tmp_path, "train", on_problem="skip")
     assert [image.image_id for image in result.images] == ["101", "102"]
     assert result.images[0].captions == ("A dog .",)
@@ -143,7 +138,7 @@ def changed(name: str, value: Any) -> dict[str, Any]:
     ],
 )
 def test_ill_formed_files_are_refused_by_name(tmp_path: Path, value: Any, message: str) -> None:
-    file = write(tmp_path / "dataset.json", value)
+    file = write_json(tmp_path / "dataset.json", value)
     with pytest.raises(UserError, match=message) as caught:
         read_karpathy(file, tmp_path, "train", on_problem="skip", check_files=False)
     assert str(file) in str(caught.value)
@@ -168,7 +163,7 @@ def test_any_json_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, entries: list[Any], split: str | None
 ) -> None:
     folder = tmp_path_factory.getbasetemp()
-    file = write(folder / "any_karpathy.json", {"images": entries})
+    file = write_json(folder / "any_karpathy.json", {"images": entries})
     try:
         result = read_karpathy(file, folder, split, on_problem="skip", check_files=False)
     except UserError:

@@ -159,7 +159,7 @@ def drawn(file: Path) -> dict[str, set[str]]:
     }
 
 
-@pytest.mark.parametrize(("photos", "share"), [(8, 2), (100, 25), (600, 60)])
+@pytest.mark.parametrize(("photos", "share"), [(5, 2), (8, 2), (100, 25), (600, 60)])
 def test_validation_photos_of_a_table_without_splits_are_drawn(
     tmp_path: Path, photos: int, share: int
 ) -> None:
@@ -169,7 +169,7 @@ def test_validation_photos_of_a_table_without_splits_are_drawn(
     rows = [f"{name},{caption}\n" for name in names for caption in ("One", "Two")]
     file = table(tmp_path, "t.csv", "image,caption\n" + "".join(rows))
     splits = drawn(file)
-    assert len(splits["val"]) == share
+    assert len(splits["val"]) == share  # Two at least: CIDEr-D needs them.
     assert splits["train"] == set(names) - splits["val"]
     assert {image.image_id for image in read_table(file, split="val").images} == splits["val"]
     note = read_table(file, split="train").note
@@ -259,7 +259,7 @@ def test_what_is_written_is_read_again(
 def test_two_spellings_of_a_path_are_one_photo(tmp_path: Path) -> None:
     content = "image,caption,split\na.jpg,a dog,train\nb/../a.jpg,a dog,val\nb.jpg,a cat,val\n"
     path = table(tmp_path, "t.csv", content)
-    with pytest.raises(UserError, match=r"b\.jpg|a\.jpg .*in split 'val', but was in 'train'"):
+    with pytest.raises(UserError, match=r"a\.jpg .*in split 'val', but was in 'train'"):
         read_table(path, split="train", check_files=False)
 
 
@@ -270,11 +270,3 @@ def test_a_row_without_a_split_is_named_where_others_have_one(tmp_path: Path) ->
     found = read_table(path, split="train", on_problem="skip", check_files=False)
     assert [image.image_id for image in found.images] == ["a.jpg"]
     assert len(read_table(path, check_files=False).images) == 2
-
-
-def test_of_a_few_photos_two_are_for_validation(tmp_path: Path) -> None:
-    """CIDEr-D needs two."""
-    rows = "".join(f"{number}.jpg,a dog\n" for number in range(5))
-    path = table(tmp_path, "t.csv", f"image,caption\n{rows}")
-    assert len(read_table(path, split="val", check_files=False).images) == 2
-    assert len(read_table(path, split="train", check_files=False).images) == 3
