@@ -61,7 +61,6 @@ def test_an_unknown_word_does_not_end_in_a_loop(model: captioner.Translator) -> 
 
 def test_it_gives_what_the_readme_shows(model: captioner.Translator) -> None:
     transformer = model.config.transformer
-    assert transformer is not None
     assert (transformer.alignment_layer, transformer.alignment_head) == (-2, None)
     (found,) = model.translate(["A girl in a pink dress is trying to catch a ball."])
     assert found.text == "Ein Mädchen in einem rosa Kleid versucht, einen Ball zu fangen."

@@ -153,7 +153,6 @@ def ask_what_the_readme_asks(words: list[str], folder: Path) -> None:
     command = [sys.executable, "-m", "captioner", *words, "--host", "127.0.0.1", "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
     try:
-        assert process.stdout is not None
         found = re.search(r"http://\S+/", process.stdout.readline())
         assert found is not None
         curls = [

@@ -29,7 +29,6 @@ REGION = (0.0, 0.0, 40.0, 20.0)  # so that a cell is 10x10
 )
 def test_mass_worked_by_hand(box: tuple[float, float, float, float], inside: float) -> None:
     found = target_cells(Target((40, 20), (box,)), (40, 20), REGION, (2, 4))
-    assert found is not None
     assert mass_inside(MAP, found.coverage) == pytest.approx(inside, abs=1e-12)
     assert mass_inside(7 * MAP, found.coverage) == pytest.approx(inside, abs=1e-12)
 

@@ -30,7 +30,6 @@ def test_only_categories_of_the_instance_file_can_be_hallucinated(instances: Pat
     )
     report = Scorer(ScoringOptions(instances=[instances])).report(texts, [1, 2], "the captions")
     found = report.hallucination
-    assert found is not None
     assert found.mentioned == ({"person"}, {"dog"})
     assert found.hallucinated == (set(), {"dog"})
     assert found.categories == {"person", "dog", "car"}
@@ -50,7 +49,6 @@ def test_a_word_list_is_judged_by_all_categories_and_at_once(
     words.write_text("dog: puppy\ncat: kitten\n")  # No dog is annotated, but one could be.
     texts = CaptionTexts.of({1: "a puppy", 2: "a kitten"}, {1: ["a park"], 2: ["a park"]})
     found = Scorer(options).report(texts, [1, 2], "the captions").hallucination
-    assert found is not None
     assert found.hallucinated == ({"dog"}, set())
     assert found.dropped == ("cat",)
 

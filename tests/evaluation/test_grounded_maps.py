@@ -53,7 +53,6 @@ def test_means_and_words() -> None:
     words += word_maps("y.jpg", ["dog"], MAPS[:1], [pixel(0)], SIZE, REGION)
     found = grounded_maps(words, most=1)
     assert (found.words, found.photos, found.outside) == (4, 2, 0)
-    assert found.mass is not None
     expected = [0.8 + 0.2 / 7, 0.7 + 0.3 / 7, 0.9, 1.0]
     assert found.mass.attention == pytest.approx(np.mean(expected))
     assert found.mass.uniform == pytest.approx(np.mean([2 / 8, 2 / 8, 1 / 8, 1 / 8]))

@@ -126,15 +126,11 @@ def test_scores_are_those_of_the_word_s_own_map(scripted: Captioner) -> None:
     assert [word.word for word in scores.words] == list(WORDS)
     assert scores.exact == 1.0
     found = scores.grounded
-    assert found is not None
-    assert found.mass is not None
-    assert found.pointing is not None
     assert (found.words, found.mass.attention, found.pointing.attention) == (5, 1.0, 1.0)
     assert found.mass.uniform == pytest.approx(1 / 16)
     assert vars(found.early) == {"words": 4, "own": 1.0, "shifted": 0.0}
     assert vars(found.late) == {"words": 4, "own": 1.0, "shifted": 0.0}
     for word in scores.words:
-        assert word.grounded is not None
         assert word.grounded.mass.attention == 1.0
     assert scores.spread.divergence == pytest.approx(1.0)
 
@@ -209,8 +205,6 @@ def test_a_photo_is_measured_as_it_is_seen(scripted: Captioner) -> None:
             return [Target((80, 40), (box,)) for box in [*halves[:4], (0.0, 0.0, 20.0, 40.0)]]
 
     found = score_maps(scripted, one_photo_source(wide), Shifted()).grounded
-    assert found is not None
-    assert found.mass is not None
     assert (found.words, found.outside) == (4, 1)
     assert found.mass.attention == pytest.approx(1.0)
 
@@ -222,14 +216,12 @@ def test_photos_that_are_not_annotated_are_refused_or_counted(scripted: Captione
         score_maps(scripted, other, EachItsPlace())
     both = Source(["x", "y"], [[], []], [[], []], lambda row: PHOTO)
     found = score_maps(scripted, both, EachItsPlace()).grounded
-    assert found is not None
     assert found.not_annotated == 1
     # A photo that is left out is none of those measured.
     left_out: dict[str, str] = {}
     some = replace(both, open_photo=lambda row: never(row) if row else PHOTO)
     found = score_maps(scripted, some, EachItsPlace(), left_out=left_out).grounded
     assert list(left_out) == ["y"]
-    assert found is not None
     assert found.not_annotated == 0
 
 
@@ -259,7 +251,6 @@ def test_any_photos_can_be_measured(photos: Source, tmp_path: Path) -> None:
     scores = score_maps(make_captioner(), photos, batch_size=3, curve_options=options)
     assert scores.photos == 4
     assert scores.grounded is None
-    assert scores.curves is not None
     content = [word for word in scores.words if word.word not in FUNCTION_WORDS]
     assert scores.curves.words == len([w for w in content if not w.image.endswith("3.png")])
     assert scores.curves.photos == 3
@@ -284,8 +275,6 @@ def test_batches_change_nothing(photos: Source) -> None:
     together = score_maps(make_captioner(), photos, batch_size=4, curve_options=options)
     assert [word.word for word in alone.words] == [word.word for word in together.words]
     assert [w.entropy for w in alone.words] == pytest.approx([w.entropy for w in together.words])
-    assert alone.curves is not None
-    assert together.curves is not None
     assert alone.curves.deletion.curve == pytest.approx(together.curves.deletion.curve, abs=1e-4)
 
 

@@ -340,7 +340,6 @@ def test_a_model_is_compared_and_shown_with_its_photos(source: Source, tmp_path:
     report = score_model(
         make_captioner(), good, scorer=Scorer(ScoringOptions(against=other)), name="runs/x"
     )
-    assert report.comparison is not None
     assert (report.comparison.first, report.comparison.second) == ("runs/x", str(other))
     assert report.write_page(tmp_path / "page.html") == []
     page = (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -84,7 +84,6 @@ def test_a_photo_is_in_the_page() -> None:
     jpeg = small_jpeg(Image.new("RGB", (1200, 600), "red"))
     page = Page(score_page([item(jpeg=jpeg)], [], "CIDEr-D", 1))
     (source,) = [each["src"] for tag, each in page.tags if tag == "img"]
-    assert source is not None
     head, data = source.split(",")
     assert head == "data:image/jpeg;base64"
     with Image.open(io.BytesIO(base64.b64decode(data))) as photo:

@@ -69,7 +69,6 @@ def test_a_layer_looks_at_the_places_it_should(benchmark_length: ModuleType, lay
     outputs = module(vectors)
     assert outputs.shape == vectors.shape
     outputs[0, 4].sum().backward()
-    assert vectors.grad is not None
     seen = vectors.grad.abs().sum(dim=2).nonzero().tolist()  # (B, S): of which places
     places = {"recurrent": range(5), "convolution": range(3, 6), "self-attention": range(9)}
     assert seen == [[0, place] for place in places[layer]]

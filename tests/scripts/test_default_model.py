@@ -111,7 +111,6 @@ def test_what_the_detector_is_sure_of_becomes_instances(scripts: Any, tmp_path: 
     instances = read_instances(tmp_path / "i.json")
     assert instances.categories("a.png") == {"cat"}
     target = instances.target("a.png", "cat")
-    assert target is not None
     assert (target.size, target.boxes) == ((40, 20), ((20, 0, 40, 10),))
 
 
@@ -126,7 +125,6 @@ def test_a_folded_decoder_says_what_it_said_of_the_linear_layer(scripts: Any) ->
     with torch.no_grad():
         readout.weight.normal_()
         wanted = vectors @ readout.weight.flatten(1).T + readout.bias
-    assert decoder.standardisation is not None
     decoder.standardisation.fit([wanted])
     words = torch.randint(12, (5, 1, 4))
     with torch.no_grad():
