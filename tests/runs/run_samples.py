@@ -6,9 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors.torch import load_file, save_file
 from samples import save_photo
 
-SMALL: dict[str, Any] = {
+from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.schema import from_mapping
+from captioner.vision.vgg import VGGConfig, VGGEncoder
+
+Config = dict[str, Any]
+
+SMALL: Config = {
     "minimum_count": 1,
     "preprocessing": {"size": 64, "resize": "squash"},
     "encoder": {"name": "vgg11_bn", "width": 0.05, "weights": "random"},
@@ -30,3 +38,34 @@ def make_table(folder: Path, training: int = 6) -> dict[str, str]:
     path = folder / "captions.jsonl"
     path.write_text("\n".join(lines), encoding="utf-8")
     return {"format": "table", "annotations": str(path), "images": str(folder / "photos")}
+
+
+def merged(config: Config, **changes: Any) -> Config:
+    """The config with sections put over its own, field by field."""
+    found = dict(config)
+    for name, value in changes.items():
+        found[name] = {**found.get(name, {}), **value} if isinstance(value, dict) else value
+    return found
+
+
+def recipe_of(config: Config, **changes: Any) -> CaptioningRecipe:
+    return from_mapping(CaptioningRecipe, merged(config, **changes), "recipe")
+
+
+def save_encoder(folder: Path) -> str:
+    """The file of random weights of `SMALL`'s encoder."""
+    path = folder / "encoder.safetensors"
+    save_file(VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05)).state_dict(), path)
+    return str(path)
+
+
+def log_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def assert_same_tensors(found: Path, expected: Path, name: str = "last.safetensors") -> None:
+    """A file of two runs, bit for bit."""
+    ours, theirs = load_file(found / name), load_file(expected / name)
+    assert ours.keys() == theirs.keys()
+    for key, tensor in ours.items():
+        assert torch.equal(tensor, theirs[key]), key

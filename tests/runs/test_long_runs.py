@@ -15,22 +15,20 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from run_samples import SMALL, make_table
+from run_samples import SMALL, Config, assert_same_tensors, log_of, make_table, merged, recipe_of
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 import captioner
 from captioner.caption import load_model
 from captioner.errors import UserError
 from captioner.runs import caption_batches
 from captioner.runs import train_run as train_run_module
-from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.train_run import train_run
-from captioner.schema import from_mapping
 
 
 @pytest.fixture
-def mapping(tmp_path: Path) -> dict[str, Any]:
+def mapping(tmp_path: Path) -> Config:
     """A config of eight photos with two captions each, five to train on; nothing is drawn."""
     return {
         **SMALL,
@@ -41,15 +39,6 @@ def mapping(tmp_path: Path) -> dict[str, Any]:
     }
 
 
-def recipe_of(mapping: dict[str, Any], **changes: Any) -> CaptioningRecipe:
-    """The config with sections put over its own, field by field."""
-    changed = {
-        name: {**mapping.get(name, {}), **value} if isinstance(value, dict) else value
-        for name, value in changes.items()
-    }
-    return from_mapping(CaptioningRecipe, {**mapping, **changed}, "recipe")
-
-
 def environment() -> dict[str, str]:
     return {
         **os.environ,
@@ -58,18 +47,16 @@ def environment() -> dict[str, str]:
     }
 
 
-def log_of(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-
-
-def assert_same_tensors(found: Path, expected: Path) -> None:
-    ours, theirs = load_file(found), load_file(expected)
-    assert ours.keys() == theirs.keys()
-    for name, tensor in ours.items():
-        assert torch.equal(tensor, theirs[name]), name
-
-
 # Two processes.
+
+
+def under_torchrun(config: Config, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Train in the folder `two`, by two processes."""
+    (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", "-m", "captioner", "train"]
+    command += [str(folder / "config.yaml"), "--out", str(folder / "two"), "--device", "cpu"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment())
 
 
 @pytest.mark.slow
@@ -86,15 +73,11 @@ def assert_same_tensors(found: Path, expected: Path) -> None:
     ids=["soft", "hard"],
 )
 def test_two_processes_of_the_command_line(
-    mapping: dict[str, Any], tmp_path: Path, changes: dict[str, Any]
+    mapping: Config, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     """Batches of 3, 3, 3 and 1; three photos to validate on, in batches of 2 and 1."""
-    config = {**mapping, **{n: {**mapping.get(n, {}), **v} for n, v in changes.items()}}
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", "2", "-m", "captioner", "train"]
-    command += [str(tmp_path / "config.yaml"), "--out", str(tmp_path / "two"), "--device", "cpu"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment())
+    config = merged(mapping, **changes)
+    ended = under_torchrun(config, tmp_path)
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert ended.stdout.count("training: 5 photos") == 1
     assert ended.stdout.count("the best model, of epoch") == 1
@@ -120,7 +103,7 @@ def test_two_processes_of_the_command_line(
     ).read_bytes()
 
 
-def test_every_example_is_in_one_share(mapping: dict[str, Any]) -> None:
+def test_every_example_is_in_one_share(mapping: Config) -> None:
     from captioner.data.examples import CaptionExample
     from captioner.runs.annotation_rows import StoredRows
 
@@ -172,15 +155,10 @@ def position_of(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_run_of_the_command_line_that_was_killed(mapping: dict[str, Any], tmp_path: Path) -> None:
+def test_a_run_of_the_command_line_that_was_killed(mapping: Config, tmp_path: Path) -> None:
     """`kill -9` somewhere amid training, then --resume: bit for bit the run that was not killed."""
     training = {"epochs": 12, "patience": 0, "checkpoint_seconds": 0.0}
-    decoder = {"dropout": 0.3}
-    config = {
-        **mapping,
-        "training": {**mapping["training"], **training},
-        "decoder": {**mapping["decoder"], **decoder},
-    }
+    config = merged(mapping, training=training, decoder={"dropout": 0.3})
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     command = [sys.executable, "-m", "captioner", "train", str(tmp_path / "config.yaml")]
     command += ["--out", str(tmp_path / "killed"), "--device", "cpu"]
@@ -198,35 +176,15 @@ def test_a_run_of_the_command_line_that_was_killed(mapping: dict[str, Any], tmp_
     command[command.index("--out") + 1] = str(tmp_path / "whole")
     subprocess.run(command, check=True, capture_output=True, env=environment())
     for name in ("last.safetensors", "model/model.safetensors"):
-        assert_same_tensors(tmp_path / "killed" / name, tmp_path / "whole" / name)
+        assert_same_tensors(tmp_path / "killed", tmp_path / "whole", name)
     for name in ("log.jsonl", "results.json"):
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-
-
-def test_a_photo_that_vanishes_while_the_encoder_is_trained(
-    mapping: dict[str, Any], tmp_path: Path
-) -> None:
-    encoder = {"train": True}
-    once = recipe_of(mapping, encoder=encoder, training={"epochs": 1})
-    train_run(once, tmp_path / "run")
-    before = (tmp_path / "run" / "last.safetensors").read_bytes()
-    photo = tmp_path / "photos" / "3.png"
-    content = photo.read_bytes()
-    photo.unlink()
-    recipe = recipe_of(mapping, encoder=encoder)
-    with pytest.raises(UserError, match=r"3\.png"):
-        train_run(recipe, tmp_path / "run", resume=True)
-    assert (tmp_path / "run" / "last.safetensors").read_bytes() == before
-    photo.write_bytes(content)
-    train_run(recipe, tmp_path / "run", resume=True)
-    train_run(recipe, tmp_path / "whole")
-    assert_same_tensors(tmp_path / "run" / "last.safetensors", tmp_path / "whole/last.safetensors")
 
 
 # What is kept.
 
 
-def test_a_run_says_what_it_was_made_with(mapping: dict[str, Any], tmp_path: Path) -> None:
+def test_a_run_says_what_it_was_made_with(mapping: Config, tmp_path: Path) -> None:
     train_run(recipe_of(mapping, training={"epochs": 1}), tmp_path / "run")
     train_run(recipe_of(mapping, training={"epochs": 2}), tmp_path / "run", resume=True)
     first, second = json.loads((tmp_path / "run" / "environment.json").read_text())
@@ -238,7 +196,7 @@ def test_a_run_says_what_it_was_made_with(mapping: dict[str, Any], tmp_path: Pat
     assert words == json.loads((tmp_path / "run" / "model" / "vocabulary.json").read_text())
 
 
-def test_the_averaged_weights_are_judged_and_kept(mapping: dict[str, Any], tmp_path: Path) -> None:
+def test_the_averaged_weights_are_judged_and_kept(mapping: Config, tmp_path: Path) -> None:
     recipe = recipe_of(mapping, training={"epochs": 1, "average": 0.9})
     train_run(recipe, tmp_path / "run")
     last = load_file(tmp_path / "run" / "last.safetensors")
@@ -248,21 +206,8 @@ def test_the_averaged_weights_are_judged_and_kept(mapping: dict[str, Any], tmp_p
     assert not torch.equal(kept[name], last[f"model.{name}"].half())
 
 
-def test_a_run_with_averages_is_resumed_to_the_same_numbers(
-    mapping: dict[str, Any], tmp_path: Path
-) -> None:
-    train_run(recipe_of(mapping, training={"average": 0.9}), tmp_path / "whole")
-    once = recipe_of(mapping, training={"average": 0.9, "epochs": 1})
-    train_run(once, tmp_path / "split")
-    train_run(recipe_of(mapping, training={"average": 0.9}), tmp_path / "split", resume=True)
-    for name in ("last.safetensors", "model/model.safetensors"):
-        assert_same_tensors(tmp_path / "split" / name, tmp_path / "whole" / name)
-
-
 @pytest.mark.slow
-def test_tensorboard_gets_scalars_captions_and_pictures(
-    mapping: dict[str, Any], tmp_path: Path
-) -> None:
+def test_tensorboard_gets_scalars_captions_and_pictures(mapping: Config, tmp_path: Path) -> None:
     reading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     once = recipe_of(mapping, training={"tensorboard": True, "epochs": 1})
     train_run(once, tmp_path / "run")
@@ -279,13 +224,13 @@ def test_tensorboard_gets_scalars_captions_and_pictures(
     assert b"photo of the number 5" in text.tensor_proto.string_val[0]
     # It changes nothing of the run itself.
     train_run(recipe_of(mapping, training={"epochs": 2}), tmp_path / "plain")
-    assert_same_tensors(tmp_path / "run/last.safetensors", tmp_path / "plain/last.safetensors")
+    assert_same_tensors(tmp_path / "run", tmp_path / "plain")
 
 
 # Begun from another run.
 
 
-def test_a_run_starts_from_a_model_or_a_checkpoint(mapping: dict[str, Any], tmp_path: Path) -> None:
+def test_a_run_starts_from_a_model_or_a_checkpoint(mapping: Config, tmp_path: Path) -> None:
     train_run(recipe_of(mapping, training={"epochs": 1}), tmp_path / "first")
     trained = load_file(tmp_path / "first" / "last.safetensors")
     still = {"epochs": 1, "learning_rate": 1e-12, "seed": 0}
@@ -298,22 +243,6 @@ def test_a_run_starts_from_a_model_or_a_checkpoint(mapping: dict[str, Any], tmp_
         torch.testing.assert_close(found[name], trained[name], rtol=tolerance, atol=1e-7)
         words = load_model(tmp_path / start.replace("/", "-") / "model").vocabulary
         assert words == load_model(tmp_path / "first" / "model").vocabulary
-
-
-def test_hard_attention_starts_from_soft_and_is_resumed_without_it(
-    mapping: dict[str, Any], tmp_path: Path
-) -> None:
-    train_run(recipe_of(mapping, training={"epochs": 1}), tmp_path / "soft")
-    hard: dict[str, Any] = {
-        "start_from": str(tmp_path / "soft" / "last.safetensors"),
-        "decoder": {"selection": "hard"},
-        "objective": {"doubly_stochastic": 0.0},
-    }
-    train_run(recipe_of(mapping, **hard), tmp_path / "whole")
-    train_run(recipe_of(mapping, **hard, training={"epochs": 1}), tmp_path / "split")
-    (tmp_path / "soft" / "last.safetensors").unlink()
-    train_run(recipe_of(mapping, **hard), tmp_path / "split", resume=True)
-    assert_same_tensors(tmp_path / "split/last.safetensors", tmp_path / "whole/last.safetensors")
 
 
 @pytest.mark.parametrize(
@@ -332,7 +261,7 @@ def test_hard_attention_starts_from_soft_and_is_resumed_without_it(
     ],
 )
 def test_a_start_that_does_not_fit(
-    mapping: dict[str, Any], tmp_path: Path, changes: dict[str, Any], sentence: str
+    mapping: Config, tmp_path: Path, changes: dict[str, Any], sentence: str
 ) -> None:
     train_run(recipe_of(mapping, training={"epochs": 1}), tmp_path / "first")
     changes = {"start_from": str(tmp_path / "first" / "model"), **changes}
@@ -341,7 +270,7 @@ def test_a_start_that_does_not_fit(
     assert not (tmp_path / "second" / "last.safetensors").exists()
 
 
-def test_a_start_from_something_else(mapping: dict[str, Any], tmp_path: Path) -> None:
+def test_a_start_from_something_else(mapping: Config, tmp_path: Path) -> None:
     photo = tmp_path / "photos" / "1.png"
     with pytest.raises(UserError, match=r"start_from .*1\.png cannot be read"):
         train_run(recipe_of(mapping, start_from=str(photo)), tmp_path / "run")
@@ -368,77 +297,31 @@ SENTENCE = r"(too large for one,|gradient nan) at step \d, in epoch 1: lower lea
 
 @pytest.mark.parametrize("name", LOST)
 def test_a_draw_from_what_is_no_number_is_a_sentence(
-    mapping: dict[str, Any], tmp_path: Path, name: str
+    mapping: Config, tmp_path: Path, name: str
 ) -> None:
     with pytest.raises(UserError, match=SENTENCE):
         train_run(recipe_of(mapping, **LOST[name]), tmp_path / "run")
     assert not (tmp_path / "run" / "last.safetensors").exists()
 
 
-def under_torchrun(mapping: dict[str, Any], folder: Path) -> tuple[int, list[str], str]:
-    """Train by two processes: the exit code, the sentences said, and all of standard error."""
-    (folder / "config.yaml").write_text(yaml.safe_dump(mapping), encoding="utf-8")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", "2", "-m", "captioner", "train"]
-    command += [str(folder / "config.yaml"), "--out", str(folder / "two"), "--device", "cpu"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment())
-    said = [line for line in ended.stderr.splitlines() if line.startswith("captioner: ")]
-    return ended.returncode, said, ended.stderr
-
-
 @pytest.mark.slow
 def test_two_processes_say_once_that_something_is_no_number(
-    mapping: dict[str, Any], tmp_path: Path
+    mapping: Config, tmp_path: Path
 ) -> None:
-    changes = LOST["hard"]
-    config = {**mapping, **{n: {**mapping.get(n, {}), **v} for n, v in changes.items()}}
-    code, said, errors = under_torchrun(config, tmp_path)
-    assert code != 0
-    assert len(said) == 1, errors
+    ended = under_torchrun(merged(mapping, **LOST["hard"]), tmp_path)
+    assert ended.returncode != 0
+    said = [line for line in ended.stderr.splitlines() if line.startswith("captioner: ")]
+    assert len(said) == 1, ended.stderr
     assert re.search(SENTENCE, said[0])
-    assert "RuntimeError" not in errors
+    assert "RuntimeError" not in ended.stderr
     assert not (tmp_path / "two" / "last.safetensors").exists()
 
 
 # What a run does not go on with leaves no trace.
 
 
-def test_a_refused_resume_changes_nothing(mapping: dict[str, Any], tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    train_run(recipe_of(mapping, training={"epochs": 1}), run)
-    checkpoint = run / "last.safetensors"
-    whole = checkpoint.read_bytes()
-    longer = recipe_of(mapping, training={"epochs": 2})
-    records = [run / "config.json", run / "environment.json"]
-    before = [path.read_bytes() for path in records]
-
-    checkpoint.write_bytes(whole[:-1])
-    with pytest.raises(UserError, match=r"last\.safetensors cannot be read"):
-        train_run(longer, run, resume=True)
-    assert [path.read_bytes() for path in records] == before
-
-    checkpoint.write_bytes(whole)
-    with safe_open(checkpoint, "pt") as file:
-        header = file.metadata()
-    save_file(load_file(checkpoint), checkpoint, {**header, "processes": "2"})
-    with pytest.raises(UserError, match="is of a run of 2 processes, not of 1"):
-        train_run(longer, run, resume=True)
-    assert [path.read_bytes() for path in records] == before
-
-
-def test_a_record_that_is_none_is_named(mapping: dict[str, Any], tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    train_run(recipe_of(mapping, training={"epochs": 1}), run)
-    (run / "environment.json").write_text("5")
-    before = (run / "config.json").read_bytes()
-    longer = recipe_of(mapping, training={"epochs": 2})
-    with pytest.raises(UserError, match=r"record of the run .*environment\.json is not a list"):
-        train_run(longer, run, resume=True)
-    assert (run / "config.json").read_bytes() == before
-
-
 def test_a_missing_tensorboard_is_said_before_any_work(
-    mapping: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mapping: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(UserError, match="needs the package tensorboard"):

@@ -80,9 +80,6 @@ def test_it_says_what_is_there(scores: MapScores) -> None:
 def test_a_map_belongs_to_the_step_that_emits_its_word(scores: MapScores) -> None:
     """It lies on what the word names; one word early or late, it would lie on something else."""
     found = scores.grounded
-    assert found is not None
-    assert found.mass is not None
-    assert found.pointing is not None
     assert found.words > 400
     assert found.mass.uniform < 0.25
     assert found.mass.attention > 2 * found.mass.uniform

@@ -1,0 +1,202 @@
+"""A run that stops and goes on is the run in one go; one that cannot go on is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from run_samples import Config, assert_same_tensors, log_of, recipe_of
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from captioner.data.examples import CaptionExample
+from captioner.errors import UserError
+from captioner.runs.annotation_rows import StoredRows
+from captioner.runs.caption_batches import CaptionBatches
+from captioner.runs.train_run import train_run
+
+HARD = {"decoder": {"selection": "hard"}, "objective": {"doubly_stochastic": 0.0}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {
+            "encoder": {"train": True},
+            "augmentation": {"crop": 0.4, "mirror": True, "colour": 0.3},
+        },
+        {"decoder": {"standardise": True}},
+        {"training": {"average": 0.9}},
+        {**HARD, "training": {"accumulate": 2}},
+        {"objective": {"self_critical": {"samples": 3, "maximum_length": 6}}},
+    ],
+    ids=["plain", "changed photos", "standardised", "averages", "hard in parts", "self-critical"],
+)
+def test_a_run_split_in_two_equals_one_in_one_go(
+    config: Config, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    """Every draw, every average and the model of the best epoch are what they would have been."""
+    whole, split = tmp_path / "whole", tmp_path / "split"
+    once = {**changes.get("training", {}), "epochs": 1}
+    train_run(recipe_of(config, **changes), whole)
+    train_run(recipe_of(config, **{**changes, "training": once}), split)
+    train_run(recipe_of(config, **changes), split, resume=True)
+    assert_same_tensors(split, whole)
+    assert_same_tensors(split, whole, "model/model.safetensors")
+    assert log_of(split) == log_of(whole)
+
+
+def test_a_run_of_hard_attention_keeps_its_baseline(config: Config, tmp_path: Path) -> None:
+    train_run(recipe_of(config, **HARD, training={"epochs": 1}), tmp_path / "split")
+    before = load_file(tmp_path / "split" / "last.safetensors")["model.baseline"]
+    train_run(recipe_of(config, **HARD), tmp_path / "split", resume=True)
+    train_run(recipe_of(config, **HARD), tmp_path / "whole")
+    assert_same_tensors(tmp_path / "split", tmp_path / "whole")
+    after = load_file(tmp_path / "split" / "last.safetensors")["model.baseline"]
+    assert not torch.equal(after, before)
+
+
+@pytest.mark.parametrize("freeze", [True, False])
+def test_a_resumed_run_has_its_word_vectors_without_their_file(
+    config: Config, tmp_path: Path, freeze: bool
+) -> None:
+    file, split = tmp_path / "vectors.txt", tmp_path / "split"
+    file.write_text("photo " + "7 " * 8 + "\n")
+    vectors = {"word_vectors": {"file": str(file), "freeze": freeze}}
+    train_run(recipe_of(config, **vectors), tmp_path / "whole")
+    train_run(recipe_of(config, **vectors, training={"epochs": 1}), split)
+    file.unlink()
+    train_run(recipe_of(config, **vectors), split, resume=True)
+    assert_same_tensors(split, tmp_path / "whole")
+    with pytest.raises(UserError, match="cannot be read"):
+        train_run(recipe_of(config, **vectors), tmp_path / "other", resume=True)
+
+
+def test_hard_attention_starts_from_soft_and_is_resumed_without_it(
+    config: Config, tmp_path: Path
+) -> None:
+    train_run(recipe_of(config, training={"epochs": 1}), tmp_path / "soft")
+    hard = {**HARD, "start_from": str(tmp_path / "soft" / "last.safetensors")}
+    train_run(recipe_of(config, **hard), tmp_path / "whole")
+    train_run(recipe_of(config, **hard, training={"epochs": 1}), tmp_path / "split")
+    (tmp_path / "soft" / "last.safetensors").unlink()
+    train_run(recipe_of(config, **hard), tmp_path / "split", resume=True)
+    assert_same_tensors(tmp_path / "split", tmp_path / "whole")
+
+
+def test_a_photo_that_vanishes_while_the_encoder_is_trained(config: Config, tmp_path: Path) -> None:
+    encoder = {"train": True}
+    once = recipe_of(config, encoder=encoder, training={"epochs": 1})
+    train_run(once, tmp_path / "run")
+    before = (tmp_path / "run" / "last.safetensors").read_bytes()
+    photo = tmp_path / "photos" / "3.png"
+    content = photo.read_bytes()
+    photo.unlink()
+    recipe = recipe_of(config, encoder=encoder)
+    with pytest.raises(UserError, match=r"3\.png"):
+        train_run(recipe, tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "last.safetensors").read_bytes() == before
+    photo.write_bytes(content)
+    train_run(recipe, tmp_path / "run", resume=True)
+    train_run(recipe, tmp_path / "whole")
+    assert_same_tensors(tmp_path / "run", tmp_path / "whole")
+
+
+def test_batches_of_a_resumed_epoch_are_those_of_a_whole_one(config: Config) -> None:
+    examples = [CaptionExample(row % 6, [4, 5]) for row in range(14)]
+
+    class Noise(StoredRows):
+        def __init__(self) -> None:
+            pass
+
+        def read(
+            self, rows: torch.Tensor, generator: torch.Generator | None = None
+        ) -> torch.Tensor:
+            return torch.rand(len(rows), 1, 2, generator=generator)
+
+    batches = CaptionBatches(examples, Noise(), recipe_of(config))
+    whole = list(batches.batches(3, 0))
+    assert len(whole) == batches.steps(3) == 4
+    for resumed, original in zip(batches.batches(3, 2), whole[2:], strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(resumed[:4], original[:4], strict=True))
+        assert resumed.seed == original.seed
+    seeds = [batch.seed for epoch in range(3) for batch in batches.batches(epoch, 0)]
+    assert len(set(seeds)) == len(seeds)
+    assert any(
+        not torch.equal(a.source, b.source)
+        for a, b in zip(whole, batches.batches(4, 0), strict=True)
+    )
+
+
+def test_a_run_is_not_resumed_with_another_config(config: Config, tmp_path: Path) -> None:
+    train_run(recipe_of(config, training={"epochs": 1}), tmp_path / "run")
+    before = (tmp_path / "run" / "config.json").read_bytes()
+    for section, field, value in (
+        ("training", "batch_size", 2),
+        ("training", "learning_rate", 0.02),
+        ("training", "seed", 5),
+        ("search", "beam", 1),
+        ("data", "maximum_length", 3),
+        ("decoder", "dropout", 0.1),
+        ("features", "mirror", True),
+        (None, "minimum_count", 2),
+    ):
+        changes = {section: {field: value}} if section else {field: value}
+        name = f"{section}.{field}" if section else field
+        with pytest.raises(UserError, match=rf"made with {re.escape(name)} .*, not {value!r}$"):
+            train_run(recipe_of(config, **changes), tmp_path / "run", resume=True)
+        assert (tmp_path / "run" / "config.json").read_bytes() == before
+
+
+def test_archives_may_go_once_they_are_unpacked(config: Config, tmp_path: Path) -> None:
+    data = {"archives": {config["data"]["images"]: "photos.zip"}}
+    train_run(recipe_of(config, data=data, training={"epochs": 1}), tmp_path / "run")
+    train_run(recipe_of(config), tmp_path / "run", resume=True)
+    assert len(log_of(tmp_path / "run")) == 2
+
+
+def test_what_does_not_change_the_run_may_change_on_resume(config: Config, tmp_path: Path) -> None:
+    train_run(recipe_of(config, training={"epochs": 1}), tmp_path / "run")
+    changed = recipe_of(
+        config,
+        training={"epochs": 2, "patience": 9, "checkpoint_seconds": 1.0},
+        validation={"batch_size": 1},
+        features={"batch_size": 3, "folder": str(tmp_path / "elsewhere")},
+    )
+    train_run(changed, tmp_path / "run", resume=True)
+    kept = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert kept["training"]["patience"] == 9
+
+
+def test_a_refused_resume_changes_nothing(config: Config, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train_run(recipe_of(config, training={"epochs": 1}), run)
+    checkpoint = run / "last.safetensors"
+    whole = checkpoint.read_bytes()
+    longer = recipe_of(config, training={"epochs": 2})
+    records = [run / "config.json", run / "environment.json"]
+    before = [path.read_bytes() for path in records]
+
+    checkpoint.write_bytes(whole[:-1])
+    with pytest.raises(UserError, match=r"last\.safetensors cannot be read"):
+        train_run(longer, run, resume=True)
+    assert [path.read_bytes() for path in records] == before
+
+    checkpoint.write_bytes(whole)
+    with safe_open(checkpoint, "pt") as file:
+        header = file.metadata()
+    save_file(load_file(checkpoint), checkpoint, {**header, "processes": "2"})
+    with pytest.raises(UserError, match="is of a run of 2 processes, not of 1"):
+        train_run(longer, run, resume=True)
+    assert [path.read_bytes() for path in records] == before
+
+    checkpoint.write_bytes(whole)
+    (run / "environment.json").write_text("5")
+    with pytest.raises(UserError, match=r"record of the run .*environment\.json is not a list"):
+        train_run(longer, run, resume=True)
+    assert (run / "config.json").read_bytes() == before[0]
