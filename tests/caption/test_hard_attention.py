@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from gradient_samples import MEMORY, PLACES, WORDS, gradients, small_decoder
 from torch import Tensor
 
 from captioner.attention import HardSelection
@@ -20,8 +21,8 @@ from captioner.decoding import cross_entropy
 from captioner.errors import UserError
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
-WORDS, PLACES, MEMORY, STEPS = 5, 3, 4, 3
-"""V, L, D and T of the captioners here."""
+STEPS = 3
+"""T of the captions here."""
 
 Gradients = list[Tensor]
 
@@ -38,14 +39,7 @@ class Given(HardSelection):
 
 
 def make_decoder(selection: str = "hard", **options: Any) -> ShowAttendTellDecoder:
-    """A decoder in float64 and training mode, that looks about evenly and is not indifferent."""
-    torch.manual_seed(3)
-    sizes = {"embedding_size": 3, "hidden_size": 4, "attention_size": 3, "memory_size": MEMORY}
-    config = DecoderConfig(selection=selection, **{**sizes, "dropout": 0.0, **options})
-    decoder = ShowAttendTellDecoder(config, WORDS).double()
-    for parameter in decoder.parameters():
-        torch.nn.init.normal_(parameter, std=0.7)
-    return decoder
+    return small_decoder(selection=selection, **{"dropout": 0.0, **options})
 
 
 def make_loss(decoder: ShowAttendTellDecoder | None = None, **options: float) -> HardAttentionLoss:
@@ -63,14 +57,6 @@ def make_batch(captions: int = 1, seed: int = 0) -> CaptioningBatch:
     mask = torch.ones(captions, STEPS, dtype=torch.bool)
     mask[1::2, -1] = False
     return CaptioningBatch(source * 2, inputs, targets, mask, seed)
-
-
-def gradients(scalar: Tensor, loss: HardAttentionLoss) -> Gradients:
-    found = torch.autograd.grad(
-        scalar, list(loss.decoder.parameters()), retain_graph=True, allow_unused=True
-    )
-    pairs = zip(found, loss.decoder.parameters(), strict=True)
-    return [torch.zeros_like(p) if g is None else g for g, p in pairs]
 
 
 def with_places(
@@ -110,11 +96,11 @@ def enumerate_draws(
         probability = log_places.detach().exp()
         bound = bound + log_places.exp() * log_words
         total += float(probability)
-        for index, gradient in enumerate(gradients(report["loss"], loss)):
+        for index, gradient in enumerate(gradients(report["loss"], loss.decoder)):
             mean[index] += probability * gradient
             square[index] += probability * gradient.square()
     assert total == pytest.approx(1.0, abs=1e-12)
-    return mean, square, gradients(bound, loss)
+    return mean, square, gradients(bound, loss.decoder)
 
 
 def assert_equal(found: Gradients, expected: Gradients) -> None:
@@ -160,7 +146,7 @@ def test_the_expected_gradient_with_label_smoothing_is_that_of_the_smoothed_boun
     for places in itertools.product(range(PLACES), repeat=2):
         report, _, log_places = with_places(plain, batch, (*places, 0))
         bound = bound + log_places.exp() * report["loss"]
-    assert_equal(mean, gradients(bound, loss))
+    assert_equal(mean, gradients(bound, loss.decoder))
 
 
 def test_with_half_the_reward_the_gradient_is_another() -> None:
@@ -197,7 +183,7 @@ def with_two_draws(
     for places in draws:
         _, _, log_places = with_places(make_loss(loss.decoder), batch, places)
         probability *= float(log_places.detach().exp())
-    return gradients(report["loss"], loss), probability
+    return gradients(report["loss"], loss.decoder), probability
 
 
 def test_two_draws_have_the_same_mean_gradient_and_less_noise() -> None:
@@ -226,7 +212,7 @@ def test_a_caption_given_expected_values_learns_nothing_from_its_draws() -> None
     found, expected = three.loss(batch), one.loss(batch)
     for name in ("loss", "cross_entropy", "entropy"):
         torch.testing.assert_close(found[name], expected[name], rtol=0, atol=1e-12)
-    assert_equal(gradients(found["loss"], three), gradients(expected["loss"], one))
+    assert_equal(gradients(found["loss"], three.decoder), gradients(expected["loss"], one.decoder))
 
 
 def test_draws_of_a_caption_differ_by_their_places_alone() -> None:
@@ -261,8 +247,8 @@ def test_the_gradient_of_a_draw_by_equation_12() -> None:
     loss.baseline.fill_(-0.9)
     report, log_words, log_places = with_places(loss, batch, (1, 0, 2))
     advantage = float(log_words.detach()) - 3 * -0.9  # three words
-    expected = gradients(-log_words - 0.7 * advantage * log_places, loss)
-    assert_equal(gradients(report["loss"], loss), expected)
+    expected = gradients(-log_words - 0.7 * advantage * log_places, loss.decoder)
+    assert_equal(gradients(report["loss"], loss.decoder), expected)
 
 
 def test_the_entropy_term_has_the_gradient_of_the_entropy() -> None:
@@ -277,12 +263,10 @@ def test_the_entropy_term_has_the_gradient_of_the_entropy() -> None:
     assert float(report["loss"].detach()) == pytest.approx(
         float((plain["loss"] - 0.4 * entropy).detach())
     )
-    expected = gradients(entropy, loss)
+    expected = gradients(entropy, loss.decoder)
     bare, _, _ = with_places(make_loss(loss.decoder), batch, places)
-    difference = [
-        a - b
-        for a, b in zip(gradients(report["loss"], loss), gradients(bare["loss"], loss), strict=True)
-    ]
+    both = (gradients(each["loss"], loss.decoder) for each in (report, bare))
+    difference = [a - b for a, b in zip(*both, strict=True)]
     assert_equal(difference, [-0.4 * gradient for gradient in expected])
     assert largest(expected) > 0.01
 
@@ -296,7 +280,7 @@ def test_semi_sampling_of_everything_is_soft_attention() -> None:
     found, expected = loss.loss(batch), soft.loss(batch)
     torch.testing.assert_close(found["loss"], expected["loss"], rtol=0, atol=1e-12)
     wanted = torch.autograd.grad(expected["loss"], list(soft.decoder.parameters()))
-    assert_equal(gradients(found["loss"], loss), list(wanted))
+    assert_equal(gradients(found["loss"], loss.decoder), list(wanted))
     assert loss.baseline.item() == pytest.approx(-math.log(WORDS), abs=1e-6)  # nothing was drawn
 
 
@@ -339,9 +323,9 @@ def test_a_mixed_batch_is_its_captions_one_at_a_time(monkeypatch: pytest.MonkeyP
     together = run(slice(None))
     alone = [run(slice(index, index + 1)) for index in range(4)]
     torch.testing.assert_close(together["loss"], sum(one["loss"] for one in alone) / 4)
-    parts = [gradients(one["loss"], loss) for one in alone]
+    parts = [gradients(one["loss"], loss.decoder) for one in alone]
     mean = [torch.stack(gradient).mean(dim=0) for gradient in zip(*parts, strict=True)]
-    assert_equal(gradients(together["loss"], loss), mean)
+    assert_equal(gradients(together["loss"], loss.decoder), mean)
 
 
 def test_the_places_drawn_for_semi_sampled_captions_have_no_effect() -> None:
@@ -349,7 +333,7 @@ def test_the_places_drawn_for_semi_sampled_captions_have_no_effect() -> None:
     first, _, _ = with_places(loss, batch, (0, 0, 0))
     second, _, _ = with_places(loss, batch, (2, 1, 2))
     assert torch.equal(first["loss"], second["loss"])
-    assert_equal(gradients(first["loss"], loss), gradients(second["loss"], loss))
+    assert_equal(gradients(first["loss"], loss.decoder), gradients(second["loss"], loss.decoder))
 
 
 # The baseline.
@@ -504,7 +488,9 @@ def test_what_stands_in_the_padding_changes_nothing() -> None:
     for one in (batch, other):
         loss.baseline.fill_(-1.0)
         report = loss.loss(one)
-        found.append((report["loss"], gradients(report["loss"], loss), loss.baseline.clone()))
+        found.append(
+            (report["loss"], gradients(report["loss"], loss.decoder), loss.baseline.clone())
+        )
     assert torch.equal(found[0][0], found[1][0])
     assert_equal(found[0][1], found[1][1])
     assert torch.equal(found[0][2], found[1][2])
@@ -519,7 +505,7 @@ def test_a_padded_caption_is_the_caption_without_its_padding() -> None:
     for batch, places in ((padded, (1, 2, 0)), (cut, (1, 2))):
         loss.baseline.fill_(-1.0)
         report, _, _ = with_places(loss, batch, places)
-        found.append((report, gradients(report["loss"], loss), loss.baseline.clone()))
+        found.append((report, gradients(report["loss"], loss.decoder), loss.baseline.clone()))
     torch.testing.assert_close(found[0][0], found[1][0])
     assert_equal(found[0][1], found[1][1])
     torch.testing.assert_close(found[0][2], found[1][2])

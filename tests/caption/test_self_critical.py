@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from gradient_samples import MEMORY, PLACES, WORDS, gradients, small_decoder
 from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from captioner.attention import Memory
-from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.decoder import ShowAttendTellDecoder
 from captioner.caption.hard_attention import HardAttentionLoss
 from captioner.caption.objective import ObjectiveConfig, SelfCriticalConfig
 from captioner.caption.self_critical import SelfCriticalLoss
@@ -23,21 +24,8 @@ from captioner.errors import UserError
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
-WORDS, PLACES, MEMORY = 5, 3, 4
-"""V, L and D of the captioners here."""
-
 END = Vocabulary.end
 Captions = list[list[list[int]]]
-
-
-def make_decoder(**options: Any) -> ShowAttendTellDecoder:
-    """A decoder in float64 and training mode, with dropout, that is not indifferent."""
-    torch.manual_seed(3)
-    sizes = {"embedding_size": 3, "hidden_size": 4, "attention_size": 3, "memory_size": MEMORY}
-    decoder = ShowAttendTellDecoder(DecoderConfig(**{**sizes, **options}), WORDS).double()
-    for parameter in decoder.parameters():
-        torch.nn.init.normal_(parameter, std=0.7)
-    return decoder
 
 
 def make_batch(photos: int = 1, seed: int = 0) -> CaptioningBatch:
@@ -78,7 +66,7 @@ def make_loss(
 ) -> Any:
     fields = {"samples": 2, "maximum_length": 2, **options}
     objective = ObjectiveConfig(self_critical=SelfCriticalConfig(**fields))
-    return kind(decoder or make_decoder(), objective, reward)
+    return kind(decoder or small_decoder(), objective, reward)
 
 
 def all_captions(maximum_length: int) -> Iterator[list[int]]:
@@ -100,12 +88,6 @@ def probability(decoder: ShowAttendTellDecoder, source: Tensor, caption: list[in
         state, last = step.state, word
         total = total * torch.softmax(step.logits[0, 0], dim=-1)[word]
     return total
-
-
-def gradients(scalar: Tensor, decoder: ShowAttendTellDecoder) -> list[Tensor]:
-    parameters = list(decoder.parameters())
-    found = torch.autograd.grad(scalar, parameters, allow_unused=True)
-    return [torch.zeros_like(p) if g is None else g for g, p in zip(found, parameters, strict=True)]
 
 
 def expected_reward(decoder: ShowAttendTellDecoder, source: Tensor, longest: int) -> Tensor:
@@ -214,7 +196,7 @@ def test_the_mode_is_as_before_after_a_loss() -> None:
 
 
 def test_cross_entropy_is_added_by_its_weight() -> None:
-    decoder, batch = make_decoder(dropout=0.0), make_batch(2)
+    decoder, batch = small_decoder(dropout=0.0), make_batch(2)
     mixed = make_loss(decoder=decoder, cross_entropy_weight=0.7).loss(batch)
     alone = make_loss(decoder=decoder).loss(batch)
     plain = CaptioningLoss(decoder, ObjectiveConfig()).loss(batch)
@@ -224,7 +206,7 @@ def test_cross_entropy_is_added_by_its_weight() -> None:
 
 def test_a_reward_is_learned() -> None:
     """The reward is for saying word 4 and nothing else."""
-    decoder = make_decoder(dropout=0.0)
+    decoder = small_decoder(dropout=0.0)
     objective = ObjectiveConfig(self_critical=SelfCriticalConfig(samples=8, maximum_length=4))
     loss = SelfCriticalLoss(
         decoder,
@@ -245,7 +227,7 @@ def test_a_reward_is_learned() -> None:
 
 def test_an_encoder_is_trained_along_where_it_is_given() -> None:
     encoder = VGGEncoder(VGGConfig(name="vgg11", width=0.05)).double().eval()
-    decoder = make_decoder(memory_size=512)
+    decoder = small_decoder(memory_size=512)
     objective = ObjectiveConfig(self_critical=SelfCriticalConfig(samples=2, maximum_length=2))
     loss = SelfCriticalLoss(decoder, objective, reward, encoder)
     loss.loss(make_batch(2)._replace(source=torch.randn(2, 3, 32, 32).double()))["loss"].backward()
@@ -282,12 +264,12 @@ class OldAutocast(TorchFunctionMode):
 
 def of_self_criticism(baseline: str) -> SelfCriticalLoss:
     fields = SelfCriticalConfig(baseline=baseline, samples=2, maximum_length=2)
-    decoder = make_decoder(dropout=0.0).float()
+    decoder = small_decoder(dropout=0.0).float()
     return SelfCriticalLoss(decoder, ObjectiveConfig(self_critical=fields), reward)
 
 
 def of_scheduled_sampling(selection: str) -> CaptioningLoss | HardAttentionLoss:
-    decoder = make_decoder(dropout=0.0, selection=selection).float()
+    decoder = small_decoder(dropout=0.0, selection=selection).float()
     objective = ObjectiveConfig(doubly_stochastic=0.0, scheduled_sampling=1.0)
     kind = CaptioningLoss if selection == "soft" else HardAttentionLoss
     return kind(decoder, objective)
@@ -331,9 +313,9 @@ def test_a_batch_must_say_which_photos_it_is_of() -> None:
 
 
 def test_what_it_cannot_train_is_refused() -> None:
-    hard = make_decoder(selection="hard")
+    hard = small_decoder(selection="hard")
     objective = ObjectiveConfig(doubly_stochastic=0.0, self_critical=SelfCriticalConfig())
     with pytest.raises(UserError, match="self_critical is for soft attention"):
         SelfCriticalLoss(hard, objective, reward)
     with pytest.raises(UserError, match="has no self_critical"):
-        SelfCriticalLoss(make_decoder(), ObjectiveConfig(), reward)
+        SelfCriticalLoss(small_decoder(), ObjectiveConfig(), reward)
