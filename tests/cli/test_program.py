@@ -45,9 +45,10 @@ def test_the_code_of_the_program_is_handed_on() -> None:
     assert run_program(lambda: None) == 0
 
 
-def test_a_mistake_of_the_program_itself_is_not_hidden() -> None:
-    with pytest.raises(ZeroDivisionError):
-        run_program(raising(ZeroDivisionError()))  # type: ignore[arg-type]
+@pytest.mark.parametrize("error", [ZeroDivisionError("of its own"), OSError("of its own")])
+def test_a_mistake_of_the_program_itself_is_not_hidden(error: Exception) -> None:
+    with pytest.raises(type(error), match="of its own"):
+        run_program(raising(error))  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows cannot send SIGTERM to a handler")
@@ -96,11 +97,6 @@ sys.exit(run_program(lambda: print("text"), "name"))
         run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=full, stderr=-1)
     assert run.returncode == 2
     assert run.stderr.decode() == ("name: cannot write standard output: No space left on device\n")
-
-
-def test_another_failure_of_the_system_is_not_hidden() -> None:
-    with pytest.raises(OSError, match="of its own"):
-        run_program(raising(OSError("of its own")))  # type: ignore[arg-type]
 
 
 def test_a_name_that_is_not_text_can_be_printed(monkeypatch: pytest.MonkeyPatch) -> None:
