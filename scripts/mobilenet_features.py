@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 import torch
+from default_model.network_features import fill_with_network
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -24,7 +25,7 @@ from captioner.cli.program import run_program
 from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
-from captioner.runs.feature_extraction import fill_with_network, sources_to_store
+from captioner.runs.feature_extraction import sources_to_store
 from captioner.weight_files import read_tensors
 
 SAMPLE = 300

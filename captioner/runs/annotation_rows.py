@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,9 +15,7 @@ from captioner.errors import UserError
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.feature_extraction import (
     encode,
-    encoder_of,
     extraction_progress,
-    fill_stores,
     seeded_encoder_of,
     source_stores,
     sources_to_store,
@@ -29,16 +28,7 @@ from captioner.vision.encoder import Encoder
 from captioner.vision.feature_store import FeatureStore
 from captioner.vision.preprocessing import Preprocessing
 
-__all__ = [
-    "PixelRows",
-    "Rows",
-    "StoredRows",
-    "annotation_batches",
-    "encoder_of",
-    "readable",
-    "store_recipe_features",
-    "stored_features",
-]
+_POLL_SECONDS = 0.5
 
 
 def stored_features(
@@ -60,7 +50,11 @@ def stored_features(
     """
     stores = source_stores(recipe, store_folder(recipe, folder, encoder), encoder, sources)
     with extraction_progress(list(stores.values()) if rank == 0 else []) as report:
-        fill_stores(list(stores.values()), encoder, rank, ranks, local_ranks, report)
+        for store in stores.values():
+            store.fill(encoder, rank, ranks, local_ranks, report)
+        while not all(store.finished for store in stores.values()):  # Others write the rest.
+            time.sleep(_POLL_SECONDS)
+            report()
     return {name: store.open() for name, store in stores.items()}
 
 

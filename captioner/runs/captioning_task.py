@@ -27,13 +27,13 @@ from captioner.runs.annotation_rows import (
     Rows,
     StoredRows,
     annotation_batches,
-    encoder_of,
     readable,
     stored_features,
 )
 from captioner.runs.caption_batches import CaptionBatches
 from captioner.runs.caption_objective import Loss, make_loss, use_word_vectors
 from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe
+from captioner.runs.feature_extraction import encoder_of
 from captioner.runs.map_targets import MapTargets
 from captioner.runs.read_sources import read_sources
 from captioner.runs.starting_weights import WORDS, Start, read_start

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +23,6 @@ from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.read_sources import mirrored, read_sources, read_split
 from captioner.schema import to_mapping
 from captioner.vision.encoder import Encoder
-from captioner.vision.encoders import make_encoder
 from captioner.vision.feature_store import (
     FeatureStore,
     StoreRecord,
@@ -32,11 +30,7 @@ from captioner.vision.feature_store import (
     create_store,
     read_states,
 )
-from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.weights import NAMED, build_encoder
-from captioner.weight_files import write_tensors
-
-_POLL_SECONDS = 0.5
+from captioner.vision.weights import build_encoder
 
 _LOOKED_AT = 1_000
 """Photos after an unreadable one that are read to report all unreadable ones together."""
@@ -220,71 +214,6 @@ def source_stores(
         create_store(folder / name, record)
         stores[name] = SourceStore(recipe, source, folder / name, record)
     return stores
-
-
-def fill_stores(
-    stores: Sequence[SourceStore],
-    encoder: nn.Module,
-    rank: int = 0,
-    ranks: int = 1,
-    local_ranks: int = 1,
-    report: Callable[[], None] | None = None,
-) -> None:
-    """Fill the stores together with the other processes; wait until all are full.
-
-    rank, ranks, local_ranks, report: as for `SourceStore.fill`.
-    """
-    for store in stores:
-        store.fill(encoder, rank, ranks, local_ranks, report)
-    while not all(store.finished for store in stores):
-        time.sleep(_POLL_SECONDS)
-        if report is not None:
-            report()
-
-
-def fill_with_network(
-    recipe: CaptioningRecipe, sources: dict[str, Source], network: Callable[[Tensor], Tensor]
-) -> None:
-    """Fill a recipe's stores with another network's annotation vectors.
-
-    sources: of `sources_to_store`. network: photos (B, 3, size, size) in [0, 1] -> (B, L, D).
-    Where the file `encoder.weights` is missing, random weights are written to it: they stand in
-    for the network.
-    Raises `UserError` if `encoder.weights` names no file, and as `source_stores` does.
-    """
-    if recipe.encoder.weights in NAMED:
-        raise UserError("encoder.weights must name a file, to stand in for the network")
-    weights = Path(recipe.encoder.weights)
-    if not weights.exists():
-        torch.manual_seed(0)
-        write_tensors(weights, make_encoder(recipe.encoder.config).state_dict())
-    stand_in = encoder_of(recipe)
-    assert recipe.features.folder is not None  # `sources_to_store` refuses that.
-    stores = source_stores(recipe, recipe.features.folder, stand_in, sources)
-    encoder = _NetworkEncoder(stand_in, network, recipe.preprocessing)
-    with extraction_progress(list(stores.values())) as report:
-        fill_stores(list(stores.values()), encoder, report=report)
-    for name, store in stores.items():
-        print(f"{name}: {len(store.open()):,} images in {store.folder}")
-
-
-class _NetworkEncoder(nn.Module):
-    """A network in place of an encoder: takes preprocessed photos."""
-
-    def __init__(
-        self,
-        stand_in: Encoder,
-        network: Callable[[Tensor], Tensor],
-        preprocessing: Preprocessing,
-    ) -> None:
-        super().__init__()
-        self.stand_in = stand_in
-        self.network = network
-        self.mean = torch.tensor(preprocessing.mean).view(1, 3, 1, 1)
-        self.deviation = torch.tensor(preprocessing.standard_deviation).view(1, 3, 1, 1)
-
-    def forward(self, pixels: Tensor) -> Tensor:
-        return self.network((pixels * self.deviation + self.mean).clamp(0, 1))  # (B, L, D)
 
 
 @contextmanager

@@ -17,11 +17,12 @@ import argparse
 import sys
 from pathlib import Path
 
+from network_features import fill_with_network
 from teachers import Detector, TeacherMaps, add_precision
 
 from captioner.cli.program import run_program
 from captioner.runs.captioning_recipe import read_recipe
-from captioner.runs.feature_extraction import fill_with_network, sources_to_store
+from captioner.runs.feature_extraction import sources_to_store
 
 
 def main() -> None:

@@ -13,12 +13,10 @@ from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
 from captioner.runs.feature_extraction import (
     encode,
     extraction_progress,
-    fill_with_network,
     seeded_encoder_of,
     source_stores,
     sources_to_store,
 )
-from captioner.vision.feature_store import FeatureStore
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 
@@ -69,24 +67,6 @@ def test_a_store_of_one_precision_is_not_taken_for_one_of_another(config: Path) 
 def test_an_unknown_precision_is_refused(config: Path) -> None:
     with pytest.raises(UserError, match=r"features.precision 'float8' is not one of"):
         recipe(config, "float8")
-
-
-def test_a_network_sees_photos_as_they_are(config: Path) -> None:
-    recipe = read_recipe(config, [f"encoder.weights={config.parent}/stand_in.safetensors"])
-
-    def network(photos: torch.Tensor) -> torch.Tensor:
-        vectors = torch.zeros(len(photos), 16, 512)
-        vectors[:, :, :3] = photos.mean(dim=(2, 3))[:, None]
-        return vectors
-
-    sources = sources_to_store(recipe)
-    fill_with_network(recipe, sources, network)
-    plain = recipe.preprocessing.replace(mean=(0, 0, 0), standard_deviation=(1, 1, 1))
-    expected = plain(sources["train"].open_photo(1)).mean(dim=(1, 2))  # (3,)
-    stored = FeatureStore(config.parent / "features/train").read([1])[0, 0, :3]
-    torch.testing.assert_close(stored.float(), expected, atol=1e-3, rtol=0)
-    with pytest.raises(UserError, match="must name a file, to stand in for the network"):
-        fill_with_network(read_recipe(config), sources, network)
 
 
 def test_progress_counts_the_rows_of_all_processes(

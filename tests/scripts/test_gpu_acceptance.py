@@ -13,7 +13,6 @@ import torch
 from scripts_samples import ROOT, run
 
 from captioner.errors import UserError
-from captioner.runs.feature_extraction import fill_with_network
 from captioner.weight_files import read_tensors
 
 
@@ -70,6 +69,7 @@ def test_the_weights_for_stored_features_are_those_that_stood_in(
     acceptance: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The store names the encoder by its weights."""
+    from default_model.network_features import fill_with_network
 
     def train_run(recipe: Any, folder: Path, device: Any) -> Path:
         found = read_tensors(Path(recipe.encoder.weights))

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from samples import save_photo
+from scripts_samples import ROOT
+
+from captioner.errors import UserError
+from captioner.runs.captioning_recipe import read_recipe
+from captioner.runs.feature_extraction import sources_to_store
+from captioner.vision.feature_store import FeatureStore
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A table of four photos."""
+    lines = ["image,caption,split"]
+    for number in range(4):
+        photo = save_photo(tmp_path / f"{number}.jpg", seed=number)
+        lines.append(f"{photo.name},a photo,{'train' if number < 2 else 'val'}")
+    (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        f"data: {{format: table, annotations: {tmp_path}/table.csv, images: {tmp_path}}}\n"
+        "minimum_count: 1\n"
+        "preprocessing: {size: 64, resize: squash}\n"
+        "encoder: {name: vgg11_bn, width: 0.05, weights: random}\n"
+        f"features: {{folder: {tmp_path}/features}}\n"
+    )
+    return path
+
+
+def test_a_network_sees_photos_as_they_are(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    from default_model.network_features import fill_with_network
+
+    recipe = read_recipe(config, [f"encoder.weights={config.parent}/stand_in.safetensors"])
+
+    def network(photos: torch.Tensor) -> torch.Tensor:
+        vectors = torch.zeros(len(photos), 16, 512)
+        vectors[:, :, :3] = photos.mean(dim=(2, 3))[:, None]
+        return vectors
+
+    sources = sources_to_store(recipe)
+    fill_with_network(recipe, sources, network)
+    plain = recipe.preprocessing.replace(mean=(0, 0, 0), standard_deviation=(1, 1, 1))
+    expected = plain(sources["train"].open_photo(1)).mean(dim=(1, 2))  # (3,)
+    stored = FeatureStore(config.parent / "features/train").read([1])[0, 0, :3]
+    torch.testing.assert_close(stored.float(), expected, atol=1e-3, rtol=0)
+    with pytest.raises(UserError, match="must name a file, to stand in for the network"):
+        fill_with_network(read_recipe(config), sources, network)
