@@ -79,13 +79,12 @@ def read_coco(
         folder = _matched(_FOLDER.search(image["file_name"]))
         if folder not in folders:
             folders[folder] = image_folder(Path(images), folder, split, file_split)
-        image_id = str(image["id"])
         path = folders[folder] / image["file_name"]
-        collector.add_image(image_id, path, f"image {image_id}", image["id"])
+        collector.add_image(image["id"], path, f"image {image['id']}")
     for image_id, entries in coco_index(dict(document)).imgToAnns.items():
         for entry in entries:
             record = f"annotation {entry['id']}"
-            collector.add_caption(str(image_id), entry["caption"], record, key=entry["id"])
+            collector.add_caption(image_id, entry["caption"], record, key=entry["id"])
     return collector.finish()
 
 

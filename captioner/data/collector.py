@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from captioner.data.records import CaptionedImage, CaptionSet
+from captioner.data.records import CaptionedImage, CaptionSet, ImageId
 from captioner.data.source_problems import OnProblem, Problems
 from captioner.errors import UserError
 
@@ -16,7 +16,6 @@ from captioner.errors import UserError
 class _Image:
     record: str
     path: Path
-    number: int | None
     captions: list[str] = field(default_factory=list)
     tokens: list[tuple[str, ...] | None] = field(default_factory=list)
 
@@ -31,19 +30,19 @@ class CaptionCollector:
     def __init__(self, source: str, on_problem: OnProblem, check_files: bool) -> None:
         self.problems = Problems(source, on_problem)
         self._check_files = check_files
-        self._images: dict[str, _Image] = {}
+        self._images: dict[ImageId, _Image] = {}
         self._paths: dict[Path, str] = {}
         self._caption_keys: set[Hashable] = set()
-        self._splits: dict[str, str | None] = {}
+        self._splits: dict[ImageId, str | None] = {}
 
-    def has_image(self, image_id: str) -> bool:
+    def has_image(self, image_id: ImageId) -> bool:
         """Whether the image was added."""
         return image_id in self._images
 
-    def add_image(self, image_id: str, path: Path, record: str, number: int | None = None) -> bool:
+    def add_image(self, image_id: ImageId, path: Path, record: str) -> bool:
         """Add an image; False, and a problem, if its name or file was added before.
 
-        record: the record's name, for messages. number: COCO's, if it has one.
+        record: the record's name, for messages.
         """
         if image_id in self._images:
             first = self._images[image_id].record
@@ -53,11 +52,11 @@ class CaptionCollector:
             first = self._paths[path]
             self.problems.add("duplicate image", record, f"{record} has the file of {first}")
             return False
-        self._images[image_id] = _Image(record, path, number)
+        self._images[image_id] = _Image(record, path)
         self._paths[path] = record
         return True
 
-    def is_in_split(self, image_id: str, split: str | None, record: str) -> bool:
+    def is_in_split(self, image_id: ImageId, split: str | None, record: str) -> bool:
         """Whether `split` is the first split of this image; a second one is a problem.
 
         Call it for every image of the source: a model must not be validated on its training data.
@@ -71,7 +70,7 @@ class CaptionCollector:
 
     def add_caption(
         self,
-        image_id: str,
+        image_id: ImageId,
         text: str,
         record: str,
         key: Hashable = None,
@@ -133,16 +132,10 @@ def require_folder(images: Path) -> None:
         raise UserError(f"image folder {images} does not exist")
 
 
-def _captioned(image_id: str, image: _Image) -> CaptionedImage:
+def _captioned(image_id: ImageId, image: _Image) -> CaptionedImage:
     tokens = tuple(words for words in image.tokens if words is not None)
     complete = len(tokens) == len(image.captions)
-    return CaptionedImage(
-        image_id,
-        image.path,
-        tuple(image.captions),
-        tokens if complete else None,
-        image.number,
-    )
+    return CaptionedImage(image_id, image.path, tuple(image.captions), tokens if complete else None)
 
 
 def _has_words(text: str) -> bool:

@@ -68,8 +68,8 @@ def read_karpathy(
     folders: dict[str | None, Path] = {}
     collector = CaptionCollector(where, on_problem, check_files)
     for number, entry in enumerate(entries):
-        file_name, coco_id, folder = entry["filename"], entry.get("cocoid"), entry.get("filepath")
-        image_id = file_name if coco_id is None else str(coco_id)
+        file_name, folder = entry["filename"], entry.get("filepath")
+        image_id = entry.get("cocoid", file_name)
         record = f"image {file_name} (record {number})"
         if not collector.is_in_split(image_id, entry["split"], record):
             continue
@@ -77,7 +77,7 @@ def read_karpathy(
             continue
         if folder not in folders:
             folders[folder] = image_folder(Path(images), folder)
-        if collector.add_image(image_id, folders[folder] / file_name, record, coco_id):
+        if collector.add_image(image_id, folders[folder] / file_name, record):
             for place, sentence in enumerate(entry["sentences"]):
                 name = f"sentence {place} of {record}"
                 collector.add_caption(image_id, sentence["raw"], name, None, sentence.get("tokens"))

@@ -15,17 +15,15 @@ ImageId = int | str
 class CaptionedImage:
     """A photo and its captions.
 
-    image_id: COCO's number as text, else the file name.
+    image_id: COCO's number, else the file name.
     captions: at least one, stripped.
     tokens: the source's own words of each caption.
-    number: COCO's number.
     """
 
-    image_id: str
+    image_id: ImageId
     path: Path
     captions: tuple[str, ...]
     tokens: tuple[tuple[str, ...], ...] | None = None
-    number: int | None = None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from captioner.data.collector import CaptionCollector, require_folder
-from captioner.data.records import CaptionSet
+from captioner.data.records import CaptionSet, ImageId
 from captioner.data.source_problems import OnProblem, Problems
 from captioner.errors import UserError
 from captioner.files import read_text
@@ -96,7 +96,7 @@ def read_splits(
     for split in splits:
         if split is not None and not is_refused:
             _require_split(rows, split, file, bool(note))
-    split_of: dict[str, str | None] = {}
+    split_of: dict[ImageId, str | None] = {}
     for row in rows:
         record = f"line {row.line}"
         image_record = f"image {row.image} ({record})"

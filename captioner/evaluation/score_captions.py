@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from captioner.data.records import CaptionedImage, ImageId
 from captioner.errors import UserError
 from captioner.evaluation.caption_report import ScoreReport
 from captioner.evaluation.caption_scorer import (
@@ -45,16 +44,17 @@ def score_results(
     """
     scorer = Scorer(options)
     captions = read_results(results)
-    known = {image.image_id: image for image in read_references(references, format, split, images)}
+    found = read_references(references, format, split, images)
+    known = {str(image.image_id): image for image in found}
     for name in captions:
         if name not in known:
             raise UserError(f"{results}: image {name} has no references in {references}")
     scored = [known[name] for name in captions]
-    image_ids = [_own_id(image) for image in scored]
+    image_ids = [image.image_id for image in scored]
     scorer.check_images(image_ids, str(results))
     texts = CaptionTexts.of(
         dict(zip(image_ids, captions.values(), strict=True)),
-        {_own_id(image): image.captions for image in known.values()},
+        {image.image_id: image.captions for image in found},
     )
     return replace(
         scorer.report(texts, image_ids, str(results)),
@@ -132,8 +132,3 @@ def store_document_frequency(
     )
     frequency.write(path)
     return frequency
-
-
-def _own_id(image: CaptionedImage) -> ImageId:
-    """COCO's number of an image, else its name."""
-    return image.image_id if image.number is None else image.number

@@ -50,9 +50,7 @@ def _source(captioned: CaptionSet, refusal: str) -> Source:
     if not paths:
         raise UserError(refusal)
     return Source(
-        image_ids=[
-            image.image_id if image.number is None else image.number for image in captioned.images
-        ],
+        image_ids=[image.image_id for image in captioned.images],
         captions=[list(image.captions) for image in captioned.images],
         words=[caption_words(image) for image in captioned.images],
         open_photo=lambda row: load_image(paths[row]),

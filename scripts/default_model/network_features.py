@@ -1,4 +1,4 @@
-"""Fills feature stores with the annotation vectors of networks that no encoder of the package is."""
+"""Fills feature stores with the vectors of networks that are no encoder of the package."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def document() -> dict[str, Any]:
 
 def ids(file: Path, split: str | None) -> list[str]:
     result = read_karpathy(file, file.parent, split, check_files=False)
-    return [image.image_id for image in result.images]
+    return [str(image.image_id) for image in result.images]
 
 
 def test_splits(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_images_keep_the_number_of_coco_where_there_is_one(tmp_path: Path) -> No
     value = {"images": [entry(100, "val"), entry(101, "val", folder=None)]}
     file = write_json(tmp_path / "dataset.json", value)
     images = read_karpathy(file, tmp_path, check_files=False).images
-    assert [image.number for image in images] == [100, None]
+    assert [image.image_id for image in images] == [100, "COCO_val2014_000000000101.jpg"]
 
 
 def test_captions_come_with_their_tokens(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_problems_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
         (tmp_path / f"COCO_val2014_{number:012d}.jpg").touch()
     file = write_json(tmp_path / "dataset_coco.json", value)
     result = read_karpathy(file, tmp_path, "train", on_problem="skip")
-    assert [image.image_id for image in result.images] == ["101", "102"]
+    assert [image.image_id for image in result.images] == [101, 102]
     assert result.images[0].captions == ("A dog .",)
     assert result.problems.counts() == {
         "empty caption": 2,
