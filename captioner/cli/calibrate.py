@@ -9,7 +9,7 @@ from captioner.cli.photo_data import FORMATS
 from captioner.cli.report import report_scores
 from captioner.cli.shared_options import Commands, add_fields, add_machine, add_parser, read_fields
 from captioner.errors import UserError
-from captioner.evaluation.options import CalibrationOptions
+from captioner.evaluation.evaluation_options import CalibrationOptions
 from captioner.files import check_output, check_writable, real_path
 
 DESCRIPTION = """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from captioner.evaluation.options import DEFAULT_METRICS, METRICS
+from captioner.evaluation.evaluation_options import DEFAULT_METRICS, METRICS
 
 
 def add_scores(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:

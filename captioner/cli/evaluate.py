@@ -18,7 +18,7 @@ from captioner.cli.shared_options import (
 )
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
-from captioner.evaluation.options import Resampling
+from captioner.evaluation.evaluation_options import Resampling
 
 DESCRIPTION = """\
 Captions the photos of a data set and scores the captions: BLEU-1 to BLEU-4,

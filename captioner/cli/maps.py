@@ -21,7 +21,7 @@ from captioner.cli.shared_options import (
 )
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
-from captioner.evaluation.options import CurveOptions
+from captioner.evaluation.evaluation_options import CurveOptions
 
 if TYPE_CHECKING:
     from captioner.data.grounding import Grounding

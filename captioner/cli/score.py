@@ -17,7 +17,7 @@ from captioner.cli.shared_options import (
     read_fields,
     refuse,
 )
-from captioner.evaluation.options import Resampling
+from captioner.evaluation.evaluation_options import Resampling
 
 if TYPE_CHECKING:
     from captioner.evaluation.caption_scorer import ScoringOptions

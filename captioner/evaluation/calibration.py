@@ -27,7 +27,7 @@ from captioner.caption.confidence import (
 )
 from captioner.data.source import Source
 from captioner.errors import UserError
-from captioner.evaluation.options import LEAST_PHOTOS, CalibrationOptions
+from captioner.evaluation.evaluation_options import LEAST_PHOTOS, CalibrationOptions
 from captioner.evaluation.word_precision import content_share
 from captioner.progress import progress_bar
 

@@ -14,8 +14,8 @@ from captioner.csv_tables import csv_records
 from captioner.errors import UserError
 from captioner.evaluation.captions import CaptionScores
 from captioner.evaluation.diversity import TextDiversity
+from captioner.evaluation.evaluation_options import Resampling
 from captioner.evaluation.hallucination import Hallucination
-from captioner.evaluation.options import Resampling
 from captioner.evaluation.significance import Comparison, Interval, too_few_images
 from captioner.files import write_text
 from captioner.render.score_page import ScoredCaption, score_page, small_jpeg

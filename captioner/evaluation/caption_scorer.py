@@ -15,8 +15,8 @@ from captioner.evaluation.caption_report import Comparisons, ScoreReport
 from captioner.evaluation.captions import check_metrics, score_texts
 from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.diversity import text_diversity
+from captioner.evaluation.evaluation_options import DEFAULT_METRICS, Resampling
 from captioner.evaluation.hallucination import Hallucination, chair
-from captioner.evaluation.options import DEFAULT_METRICS, Resampling
 from captioner.evaluation.results import read_results
 from captioner.evaluation.significance import compare, confidence_intervals
 from captioner.evaluation.texts import CaptionTexts
@@ -27,7 +27,7 @@ from captioner.text.tokenizer import tokenize
 class ScoringOptions:
     """What a `Scorer` computes.
 
-    metrics: some of `captioner.evaluation.options.METRICS`.
+    metrics: some of `captioner.evaluation.evaluation_options.METRICS`.
     document_frequency: a file of `DocumentFrequency.write`, for CIDEr-D.
     intervals: compute confidence intervals, by `resampling`.
     against: a results file of another system, to compare with.

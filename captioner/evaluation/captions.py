@@ -12,10 +12,10 @@ from captioner.data.records import ImageId
 from captioner.errors import UserError
 from captioner.evaluation.bleu import BLEU_NAMES, Bleu, corpus_bleu
 from captioner.evaluation.cider import DocumentFrequency, corpus_cider_d
+from captioner.evaluation.evaluation_options import DEFAULT_METRICS, METRICS
 from captioner.evaluation.java_metrics import check_meteor, check_spice, meteor, spice
 from captioner.evaluation.metric import Metric
 from captioner.evaluation.ngrams import FloatArray
-from captioner.evaluation.options import DEFAULT_METRICS, METRICS
 from captioner.evaluation.rouge import corpus_rouge_l
 from captioner.evaluation.significance import Interval
 from captioner.evaluation.texts import CaptionTexts, Tokenizer

@@ -18,9 +18,9 @@ from captioner.errors import UserError
 from captioner.evaluation.caption_source import caption_source
 from captioner.evaluation.curve_scores import CurveScores, curve_scores
 from captioner.evaluation.deletion import Curves, curves, random_orders
+from captioner.evaluation.evaluation_options import CurveOptions
 from captioner.evaluation.grounded_maps import GroundedMaps, WordMap, grounded_maps, word_maps
 from captioner.evaluation.map_spread import MapSpread, map_spread
-from captioner.evaluation.options import CurveOptions
 from captioner.files import write_text
 from captioner.progress import progress_bar
 from captioner.text.function_words import FUNCTION_WORDS

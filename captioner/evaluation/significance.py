@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from captioner.errors import UserError
+from captioner.evaluation.evaluation_options import Resampling
 from captioner.evaluation.metric import Metric
 from captioner.evaluation.ngrams import FloatArray, IntArray
-from captioner.evaluation.options import Resampling
 
 _CELLS = 4_000_000
 """Drawn images held in memory at once."""
