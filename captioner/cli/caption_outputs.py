@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from captioner.caption.caption_photos import Captioned, Failed
@@ -46,8 +47,7 @@ class Outputs:
     strength: of the overlays, in [0, 1].
     sidecars: the files beside each photo.
     language: of translated captions. resume: keep what the tables hold, see `CaptionTables.resume`.
-    overwrite: replace tables and a
-        page that exist.
+    overwrite: replace tables and a page that exist.
 
     Raises `UserError`, before anything is written, for a file where a folder is needed or the
     reverse, a wrong suffix, a path that cannot be written, two outputs in one file, an output that
@@ -79,10 +79,10 @@ class Outputs:
             raise UserError("--resume cannot add to the page of --html; give one of the two")
         self.tables = CaptionTables(self.json, self.jsonl, self.csv)
         self._names = _output_names(self.paths)
-        self._check_places()
+        folders = self._check_places()
         self.sidecars.check(list(self._names))
         self.finished = self._find_finished()
-        for folder in {path.parent for _, path in self._files()}:
+        for folder in folders:
             remove_temporaries(folder)
 
     @property
@@ -127,7 +127,7 @@ class Outputs:
     def _find_finished(self) -> set[str]:
         """The photos that need no caption. Raises `UserError` for results that would be lost."""
         if self.resume:
-            options = {option for photo in self._names for option, _ in self._files_of(photo)}
+            options = {option for photo in self.paths[:1] for option, _ in self._files_of(photo)}
             finished = self.tables.resume(self.paths, options, self.language)
             if finished is not None:
                 return finished
@@ -192,40 +192,34 @@ class Outputs:
         if self.html:
             yield "html", Path(self.html)
 
-    def _files(self) -> Iterator[tuple[str, Path]]:
-        """Every file whose name is known, with its option."""
-        yield from self._common_files()
-        for photo in self._names:
-            for option, path in self._files_of(photo):
-                if option != "words":
-                    yield option, path
-
-    def _check_places(self) -> None:
+    def _check_places(self) -> Collection[Path]:
+        """The folders that are written to. Raises `UserError` for files that cannot be."""
         photos = {key for path in self.paths for key in file_keys(path)}
         taken: dict[object, str] = {}
         folders: dict[Path, str] = {}
-        for option, file in self._files():
-            if file.is_dir():
-                raise UserError(f"--{option} {file} is a folder, not a file")
-            if photos & file_keys(file):
+        of_words: set[str] = set()
+        for option, path in chain(self._common_files(), *map(self._files_of, self._names)):
+            if option == "words":
+                folders[path] = option
+                of_words.add(real_path(path))
+                continue
+            if path.is_dir():
+                raise UserError(f"--{option} {path} is a folder, not a file")
+            if photos & file_keys(path):
                 raise UserError(
-                    f"--{option} would replace {file}, which is one of the photos to caption; "
+                    f"--{option} would replace {path}, which is one of the photos to caption; "
                     "give another place"
                 )
-            other = taken.setdefault(real_path(file), option)
+            other = taken.setdefault(real_path(path), option)
             if other != option:
-                raise UserError(f"--{other} and --{option} are the same file, {file}")
-            folders.setdefault(file.parent, option)
-        if self.words:
-            places = [Path(self.words) / name for name in self._names.values()]
-            folders.update((place, "words") for place in places)
-            within = {real_path(place) for place in places}
-            for photo in map(Path, self.paths):
-                if real_path(photo.parent) in within and WORD_PICTURE.fullmatch(photo.name):
-                    raise UserError(
-                        f"--words {self.words} holds {photo}, which is one of the photos to "
-                        "caption and might be replaced; give another folder"
-                    )
+                raise UserError(f"--{other} and --{option} are the same file, {path}")
+            folders.setdefault(path.parent, option)
+        for photo in map(Path, self.paths):
+            if real_path(photo.parent) in of_words and WORD_PICTURE.fullmatch(photo.name):
+                raise UserError(
+                    f"--words {self.words} holds {photo}, which is one of the photos to "
+                    "caption and might be replaced; give another folder"
+                )
         for folder, option in folders.items():
             real = Path(real_path(folder))
             for above in (real, *real.parents):
@@ -233,6 +227,7 @@ class Outputs:
                     other = taken[os.fspath(above)]
                     raise UserError(f"--{other} {above} is a file, but --{option} needs a folder")
             check_writable(f"--{option}", folder)
+        return folders
 
 
 def _names_a_file(path: str) -> bool:
