@@ -123,7 +123,7 @@ class Row:
     def __str__(self) -> str:
         launches = "-" if self.launches is None else f"{self.launches:,}"
         memory = "-" if self.memory is None else f"{self.memory / 1e9:.2f}"
-        rate = f"{self.rate:,.0f} {self.unit}/s"
+        rate = f"{self.rate:,.{0 if self.rate >= 10 else 1}f} {self.unit}/s"
         return f"{self.name:<50}{rate:>22}{self.share:>8.3f}{launches:>10}{memory:>10}"
 
 
@@ -214,8 +214,10 @@ def run_tests() -> bool:
     ]
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "-n", "0", "-q", "--tb=short", *files]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    print("\n".join(ended.stdout.splitlines()[-15:]) or ended.stderr, flush=True)
-    return ended.returncode == 0
+    passed = ended.returncode == 0
+    lines = ended.stdout.splitlines()
+    print("\n".join([*lines[-15 if passed else 0 :], ended.stderr.strip()]), flush=True)
+    return passed
 
 
 def train_flickr8k(folder: Path, features: Path, device: torch.device) -> dict[str, float]:
@@ -267,7 +269,11 @@ def main() -> int:
     passed = run_tests()
     machine = ObservedMachine(device, 1 if arguments.small else 5)
     kinds = [torch.float32] + [torch.bfloat16] * has_bfloat16(device)
-    speeds = [f"{str(kind)[6:]} {machine.products(kind) / 1e12:,.2f} TFLOP/s" for kind in kinds]
+    names = ["TF32" if device.type == "cuda" else "float32", "bfloat16"]
+    speeds = [
+        f"{name} {machine.products(kind) / 1e12:,.2f} TFLOP/s"
+        for name, kind in zip(names, kinds, strict=False)
+    ]
     print(f"matrix products: {', '.join(speeds)}; copy: {machine.bandwidth() / 1e9:,.0f} GB/s")
     print(f"{'':<50}{'speed':>22}{'share':>8}{'kernels':>10}{'GB':>10}")
     table = []

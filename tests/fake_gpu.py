@@ -23,6 +23,8 @@ DEVICE = torch.device("cuda", 0)
 _READ = torch.ops.aten._local_scalar_dense.default
 _GRU = torch.ops.aten._thnn_fused_gru_cell.default
 _PACK = torch.ops.aten._pack_padded_sequence.default
+_COPY = torch.ops.aten._to_copy.default
+_INDEX_PUT = torch.ops.aten.index_put_.default
 
 
 class EndOfAnswers(Exception):  # noqa: N818 - control flow, not an error
@@ -33,13 +35,18 @@ def _tensors(tree: Any) -> list[Tensor]:
     return [each for each in tree_leaves(tree) if isinstance(each, Tensor)]
 
 
-class _Operations(TorchDispatchMode):
-    """Refuses copies from the GPU, reads of values, and float64, which MPS lacks."""
+class Operations(TorchDispatchMode):
+    """Refuses copies from the GPU, reads of values, and float64, which MPS lacks.
+
+    is_busy: whether the GPU has work queued. Copies to it that wait for that work are refused then:
+        those without `non_blocking`, and lists and numbers given as an index and its values.
+    """
 
     def __init__(self, answers: Sequence[Any] | None, allowed: Sequence[str]) -> None:
         super().__init__()
         self.answers = None if answers is None else list(answers)
         self.allowed = allowed
+        self.is_busy = False
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -60,6 +67,8 @@ class _Operations(TorchDispatchMode):
             with unset_fake_temporarily():
                 packed, sizes = function(torch.zeros(args[0].shape), *args[1:])
             return args[0].new_empty(packed.shape), sizes
+        if self.is_busy:
+            assert not _waits(function, args, kwargs), f"{function} waits to copy to the GPU"
         result = function(*args, **kwargs)
         for made in _tensors(result):
             on_gpu = made.device == DEVICE
@@ -67,6 +76,14 @@ class _Operations(TorchDispatchMode):
             if on_gpu and made.dtype == torch.float64:
                 assert "float64" in self.allowed, f"{function} makes float64"
         return result
+
+
+def _waits(function: Any, args: Any, kwargs: Any) -> bool:
+    """Whether an operation waits for the GPU's queue before it copies to the GPU."""
+    if function is _COPY:
+        to_gpu = args[0].device.type == "cpu" and torch.device(kwargs["device"]) == DEVICE
+        return to_gpu and not kwargs.get("non_blocking", False)
+    return function is _INDEX_PUT and any(each.device.type == "cpu" for each in _tensors(args))
 
 
 class _Calls(TorchFunctionMode):
@@ -109,8 +126,8 @@ class _Generator(torch.Generator):
 @contextmanager
 def fake_gpu(
     in_bfloat16: bool = False, answers: Sequence[Any] | None = None, allowed: Sequence[str] = ()
-) -> Iterator[None]:
-    """Within it, `DEVICE` can be used, and is watched.
+) -> Iterator[Operations]:
+    """Within it, `DEVICE` can be used, and is watched by the `Operations`.
 
     in_bfloat16: under autocast. answers: what reads of values give, in order; then `EndOfAnswers`
         is raised. None allows no reads. allowed: of `copies` from the GPU and `float64`.
@@ -121,13 +138,13 @@ def fake_gpu(
         was_enabled, kind = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
         torch.set_autocast_enabled("cuda", in_bfloat16)
         torch.set_autocast_dtype("cuda", torch.bfloat16)
-        operations = _Operations(answers, allowed)
+        operations = Operations(answers, allowed)
         try:
             # With cuDNN, torch asks the GPU for its version.
             without_cudnn = torch.backends.cudnn.flags(enabled=False)
             fake = FakeTensorMode(allow_non_fake_inputs=True)
             with without_cudnn, fake, operations, _Calls():
-                yield
+                yield operations
         finally:
             torch.clear_autocast_cache()
             torch.set_autocast_enabled("cuda", was_enabled)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from fake_gpu import DEVICE, EndOfAnswers, fake_gpu
+from fake_gpu import DEVICE, EndOfAnswers, Operations, fake_gpu
 from torch import Tensor, nn
 from translate.translation_samples import CONFIGS, SIZE
 
@@ -65,7 +65,9 @@ def translation_batch() -> TranslationBatch:
     return TranslationBatch(source, source_mask, tokens, tokens, mask)
 
 
-def make_step(loss: nn.Module, batch: Any, optimizer: str, monkeypatch: Any) -> None:
+def make_step(
+    gpu: Operations, loss: nn.Module, batch: Any, optimizer: str, monkeypatch: Any
+) -> None:
     """A whole step of training; fake tensors have no backward pass, so gradients are zeros."""
 
     def backward(found: Tensor) -> None:
@@ -79,6 +81,7 @@ def make_step(loss: nn.Module, batch: Any, optimizer: str, monkeypatch: Any) -> 
     stepper = Stepper(
         loss, make_optimizer(loss, config, None), config, Engine(DEVICE), Path("absent")
     )
+    gpu.is_busy = True
     for number in range(2):
         stepper.make(Step([Part(batch, 3), Part(batch, 2)], 5), number, 0)
 
@@ -103,7 +106,7 @@ def test_a_captioner_is_trained(
     in_bfloat16: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with fake_gpu(in_bfloat16, allowed=["float64"]):  # Reports are summed in float64.
+    with fake_gpu(in_bfloat16, allowed=["float64"]) as gpu:  # Reports are summed in float64.
         model = make_decoder(**decoder)
         loss: nn.Module
         if model.config.selection == "soft":
@@ -112,7 +115,7 @@ def test_a_captioner_is_trained(
             with torch.device(DEVICE):
                 config = ObjectiveConfig(doubly_stochastic=0, **objective)
                 loss = HardAttentionLoss(model, config)
-        make_step(loss, caption_batch(**batch), "adam", monkeypatch)
+        make_step(gpu, loss, caption_batch(**batch), "adam", monkeypatch)
 
 
 @precisions
@@ -127,11 +130,11 @@ def test_a_captioner_is_trained_on_rewards(
         return [[[5, 6, 2]] * strategy.width] * 3
 
     monkeypatch.setattr(SelfCriticalLoss, "_captions", captions)
-    with fake_gpu(in_bfloat16, allowed=["float64"]):
+    with fake_gpu(in_bfloat16, allowed=["float64"]) as gpu:
         loss = SelfCriticalLoss(
             make_decoder(), objective, lambda rows, sampled: torch.rand(3, len(sampled[0]))
         )
-        make_step(loss, caption_batch(rows=torch.arange(3)), "rmsprop", monkeypatch)
+        make_step(gpu, loss, caption_batch(rows=torch.arange(3)), "rmsprop", monkeypatch)
 
 
 @precisions
@@ -139,11 +142,11 @@ def test_a_captioner_is_trained_on_rewards(
 def test_a_translator_is_trained(
     name: str, in_bfloat16: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with fake_gpu(in_bfloat16, allowed=["float64"]):
+    with fake_gpu(in_bfloat16, allowed=["float64"]) as gpu:
         with torch.device(DEVICE):
             model = CONFIGS[name].make(SIZE, SIZE)
         loss = TranslationLoss(model, TranslationObjective(label_smoothing=0.1))
-        make_step(loss, translation_batch(), "adam", monkeypatch)
+        make_step(gpu, loss, translation_batch(), "adam", monkeypatch)
 
 
 def test_samples_are_drawn_on_the_gpu() -> None:
@@ -160,9 +163,10 @@ STRATEGIES: list[Any] = [
 ]
 
 
-def decode_three_steps(decoder: Decoder, memory: Any, strategy: Strategy) -> None:
+def decode_three_steps(gpu: Operations, decoder: Decoder, memory: Any, strategy: Strategy) -> None:
     """The third step reads its flags, and then the search would go on."""
     options = Constraints(2, 9, 2, (0, 1), repeat_distance=2, repeatable=(5,))
+    gpu.is_busy = True
     with pytest.raises(EndOfAnswers):
         decode(decoder, memory, start=1, end=2, strategy=strategy, constraints=options)
 
@@ -172,22 +176,22 @@ def decode_three_steps(decoder: Decoder, memory: Any, strategy: Strategy) -> Non
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_caption_is_decoded(strategy: Any, selection: str, in_bfloat16: bool) -> None:
     has_failed, is_live = False, True
-    with fake_gpu(in_bfloat16, [has_failed, is_live] * 2):
+    with fake_gpu(in_bfloat16, [has_failed, is_live] * 2) as gpu:
         decoder = make_decoder(selection=selection).eval()
         memory = decoder.remember(torch.rand(2, 9, 6).to(DEVICE))
-        decode_three_steps(decoder, memory, strategy())
+        decode_three_steps(gpu, decoder, memory, strategy())
 
 
 @precisions
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_translation_is_decoded(name: str, in_bfloat16: bool) -> None:
     for strategy in STRATEGIES[::2]:
-        with fake_gpu(in_bfloat16, [False, True] * 2), torch.no_grad():
+        with fake_gpu(in_bfloat16, [False, True] * 2) as gpu, torch.no_grad():
             with torch.device(DEVICE):
                 model = CONFIGS[name].make(SIZE, SIZE).eval()
             batch = translation_batch()
             memory = model.remember(batch.source.to(DEVICE), batch.source_mask)
-            decode_three_steps(model, memory, strategy())
+            decode_three_steps(gpu, model, memory, strategy())
 
 
 @pytest.mark.parametrize("selection", ["soft", "hard"])
@@ -224,13 +228,15 @@ def test_states_of_translators_are_in_float32_under_autocast(name: str) -> None:
 
 
 def test_photos_are_encoded() -> None:
-    with fake_gpu():
+    with fake_gpu() as gpu:
         with torch.device(DEVICE):
             encoder = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05))
         encoder.freeze(2, batch_norm=True)
+        gpu.is_busy = True
         for _ in (encoder.train(), encoder.eval()):
             vectors = encode(encoder, torch.rand(2, 3, 64, 64))
             assert (vectors.device, vectors.shape) == (DEVICE, (2, 16, 512))
+        gpu.is_busy = False
         pixels = blurred(torch.rand(3, 64, 64).to(DEVICE))
         places = torch.rand(4, 8, 8).to(DEVICE) < 0.5
         assert blur_places(pixels, pixels.flip(0), places).shape == (4, 3, 64, 64)

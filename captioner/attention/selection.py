@@ -64,7 +64,8 @@ def draw(probabilities: Tensor, generator: torch.Generator | None = None) -> Ten
     """
     device = probabilities.device if generator is None else generator.device
     noise = torch.empty(probabilities.shape, dtype=probabilities.dtype, device=device)
-    noise = noise.exponential_(generator=generator).to(probabilities.device)  # (..., N)
+    noise = noise.exponential_(generator=generator)  # (..., N)
+    noise = noise.to(probabilities.device, non_blocking=True)
     return (probabilities / noise).argmax(dim=-1)  # (...)
 
 

@@ -78,11 +78,11 @@ class SelfCriticalLoss(nn.Module):
             memory = self.decoder.remember(annotations)
             generator = torch.Generator(device).manual_seed(batch.seed)
             samples = self._captions(memory, Sampling(generator, config.samples))
-            rewards = self.reward(batch.rows, samples).to(device)  # (B, K)
+            rewards = self.reward(batch.rows, samples).to(device, non_blocking=True)  # (B, K)
             report = {"reward": rewards.mean()}
             if config.baseline == "greedy":
                 baseline = self.reward(batch.rows, self._captions(memory, BeamSearch(1)))
-                baseline = baseline.to(device)  # (B, 1)
+                baseline = baseline.to(device, non_blocking=True)  # (B, 1)
                 report["greedy_reward"] = baseline.mean()
             else:
                 others = rewards.sum(dim=1, keepdim=True) - rewards  # (B, K)
@@ -95,8 +95,8 @@ class SelfCriticalLoss(nn.Module):
             report.update((name, value) for name, value in plain.items() if name != "loss")
         ended = [caption[-1:] == [Vocabulary.end] for each in samples for caption in each]
         words = sum(len(caption) for each in samples for caption in each) - sum(ended)
-        report["length"] = torch.tensor(words / len(ended), device=device)
-        report["finished"] = torch.tensor(sum(ended) / len(ended), device=device)
+        report["length"] = torch.full((), words / len(ended), device=device)
+        report["finished"] = torch.full((), sum(ended) / len(ended), device=device)
         return {"loss": loss, **{name: value.detach() for name, value in report.items()}}
 
     def _captions(self, memory: Memory, strategy: Strategy) -> list[list[list[int]]]:
@@ -134,7 +134,7 @@ class SelfCriticalLoss(nn.Module):
                 targets[photo, number, : len(caption)] = torch.tensor(caption)
                 mask[photo, number, : len(caption)] = True
         device = memory.values.device
-        targets, mask = targets.to(device), mask.to(device)
+        targets, mask = (each.to(device, non_blocking=True) for each in (targets, mask))
         first = targets.new_full((*shape[:2], 1), Vocabulary.start)  # (B, K, 1)
         inputs = torch.cat([first, targets[..., :-1]], dim=-1)  # (B, K, T)
         logits = self.decoder(memory, inputs).logits.flatten(end_dim=1)  # (B * K, T, V)

@@ -65,7 +65,7 @@ class Constraints:
             allowed[..., end] = ending
             return allowed
         if self.forbidden:
-            allowed[..., list(self.forbidden)] = BLOCKED
+            allowed.index_fill_(-1, _on_device(self.forbidden, allowed.device), BLOCKED)
         if length < self.minimum_length:
             allowed[..., end] = BLOCKED
         if self.block_ngrams:
@@ -80,7 +80,7 @@ class Constraints:
         """Block the last `repeat_distance` tokens of each row, except `repeatable` ones."""
         recent = history[..., -self.repeat_distance :]  # (B, K, at most repeat_distance)
         blocked = torch.zeros_like(allowed, dtype=torch.bool).scatter_(-1, recent, True)
-        blocked[..., list(self.repeatable)] = False
+        blocked.index_fill_(-1, _on_device(self.repeatable, blocked.device), False)
         allowed.masked_fill_(blocked, BLOCKED)
 
     def _block_ngrams(self, allowed: Tensor, history: Tensor) -> None:
@@ -94,3 +94,8 @@ class Constraints:
         counts = torch.zeros_like(allowed)  # (B, K, V)
         counts.scatter_add_(-1, windows[..., n - 1], repeats.to(counts.dtype))
         allowed.masked_fill_(counts > 0, BLOCKED)
+
+
+def _on_device(tokens: tuple[int, ...], device: torch.device) -> Tensor:
+    """Tokens as a tensor (N,). As an index, a list waits for a GPU."""
+    return torch.tensor(tokens, dtype=torch.long).to(device, non_blocking=True)  # (N,)

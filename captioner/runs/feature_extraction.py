@@ -261,5 +261,6 @@ def encode(encoder: nn.Module, pixels: Tensor, precision: str = "float32") -> Te
     """
     device = next(encoder.parameters()).device
     with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
-        vectors: Tensor = encoder(pixels.to(device=device, memory_format=torch.channels_last))
+        pixels = pixels.to(device, non_blocking=True, memory_format=torch.channels_last)
+        vectors: Tensor = encoder(pixels)
     return vectors

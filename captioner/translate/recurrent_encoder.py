@@ -61,9 +61,11 @@ class RecurrentEncoder(nn.Module):
                 raise UserError(f"encoder mask: row {row} has no token")
             # Sorted here: torch's own sorting reads the order back from the GPU.
             lengths, order = lengths.sort(descending=True, stable=True)  # (B,)
-            back = order.argsort().to(embedded.device)  # (B,)
+            there, back = (
+                each.to(embedded.device, non_blocking=True) for each in (order, order.argsort())
+            )  # (B,) each
             packed: Any = pack_padded_sequence(
-                embedded.index_select(0, order.to(embedded.device)), lengths, batch_first=True
+                embedded.index_select(0, there), lengths, batch_first=True
             )
             packed_outputs, final = self._run(packed)
             outputs, _ = pad_packed_sequence(
