@@ -22,7 +22,7 @@ needs_gpu = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
 ]
 
-precisions = pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+precisions = pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
 
 
 @contextmanager

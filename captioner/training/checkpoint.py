@@ -26,6 +26,7 @@ class Position:
 
     epoch: epochs done. step_in_epoch: steps done in the current epoch. step: steps done in all.
     scores: validation scores so far. totals: sums of the reports of the current epoch.
+    scaling: of float16's gradients; see `Stepper`.
     """
 
     epoch: int = 0
@@ -33,6 +34,7 @@ class Position:
     step: int = 0
     scores: list[float] = field(default_factory=list)
     totals: dict[str, float] = field(default_factory=dict)
+    scaling: dict[str, float] = field(default_factory=dict)
 
 
 RandomState = dict[str, Tensor]

@@ -61,8 +61,10 @@ class TrainingConfig(Config):
         description="early stopping after so many validations without a better score; 0 for never",
     )
     validate_every: int = Field(1, ge=1, le=1_000_000, description="epochs between two validations")
-    precision: Literal["float32", "bfloat16"] = Field(
-        "float32", description="of matrix products, on CUDA TF32; bfloat16 is autocast"
+    precision: Literal["float32", "bfloat16", "float16"] = Field(
+        "float32",
+        description="of matrix products, on CUDA TF32; the others are autocast, float16 with "
+        "scaled gradients, for GPUs without bfloat16",
     )
     average: float = Field(
         0.0,

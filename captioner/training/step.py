@@ -23,7 +23,7 @@ LARGEST_WEIGHT = 1e18
 _NAN_ERROR = "is not a number"
 """Error text of a forward pass that means NaN or infinity."""
 
-_MEMORY_ERRORS = ("out of memory", "can't allocate memory", "not enough memory")
+_MEMORY_ERRORS = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
 """Error texts of devices that do not raise `torch.OutOfMemoryError`."""
 
 
@@ -33,10 +33,10 @@ class _Loss(nn.Module):
     def __init__(self, model: nn.Module, config: TrainingConfig) -> None:
         super().__init__()
         self.model = model
-        self.in_bfloat16 = config.precision == "bfloat16"
+        self.autocast = None if config.precision == "float32" else getattr(torch, config.precision)
 
     def forward(self, batch: Any, device: torch.device) -> dict[str, Tensor]:
-        with torch.autocast(device.type, torch.bfloat16) if self.in_bfloat16 else nullcontext():
+        with torch.autocast(device.type, self.autocast) if self.autocast else nullcontext():
             report: dict[str, Tensor] = self.model.loss(batch)  # type: ignore[operator]
         return report
 
@@ -49,6 +49,10 @@ class Stepper:
     result: `check` raises its error later, and must be called before anything is saved. From the
     failed step on, gradients are set to zero, so that the weights stay finite. One process on a
     CPU raises the error in the step, and leaves the weights as they were.
+
+    In float16 gradients are scaled, so that small ones do not vanish (Micikevicius et al. 2018,
+    *Mixed Precision Training*). A step whose gradient overflows is left out and halves the scale;
+    below a scale of 1 it is a failure.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class Stepper:
         device = self._parameters[0].device
         self._device = device
         self._dtype = torch.float32 if device.type == "mps" else torch.float64
+        self._scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
         self._is_synchronous = device.type == "cpu" and engine.size == 1
         self._last_step = -1
         self._numbers: dict[str, float] = {}
@@ -102,12 +107,13 @@ class Stepper:
                 # The engine averages over processes; the sum is needed.
                 weight = share * self.engine.size
                 part_loss = report["loss"] if weight == 1 else report["loss"] * weight
-                part_loss.backward()
+                self._scaler.scale(part_loss).backward()
             self._add(report, share)
             if part.examples > 0:
                 loss = part_loss.detach() if loss is None else loss + part_loss.detach()
+        self._scaler.unscale_(self.optimizer)
         clip = self.config.clip_norm or math.inf
-        norm = nn.utils.clip_grad_norm_(self._parameters, clip)
+        norm = self._without_overflow(nn.utils.clip_grad_norm_(self._parameters, clip))
         if self._is_synchronous:
             assert loss is not None
             if not (math.isfinite(float(loss)) and math.isfinite(float(norm))):
@@ -118,10 +124,21 @@ class Stepper:
             for parameter in self._parameters:
                 if parameter.grad is not None:
                     parameter.grad.masked_fill_(has_failed, 0.0)
-        self.optimizer.step()
+        self._scaler.step(self.optimizer)
+        self._scaler.update()
         self._last_step = number
         # All processes have the same norm, and their sums are added up.
         self._add({NORM: norm}, 1 / self.engine.size)
+
+    @property
+    def scaling(self) -> dict[str, float]:
+        """The scale of float16's gradients, for a checkpoint; empty for other precisions."""
+        return self._scaler.state_dict()
+
+    def restore_scaling(self, scaling: dict[str, float]) -> None:
+        """Set the scale to that of a checkpoint, if it has one."""
+        if scaling and self._scaler.is_enabled():
+            self._scaler.load_state_dict(scaling)
 
     def check(self, epoch: int) -> None:
         """Stop all processes, with a `UserError`, if a loss, gradient or weight is not finite.
@@ -172,6 +189,13 @@ class Stepper:
         if names not in self._sums:
             self._sums[names] = torch.zeros_like(values)
         self._sums[names].add_(values, alpha=share)
+
+    def _without_overflow(self, norm: Tensor) -> Tensor:
+        """The norm of the gradient, 0 if float16 overflowed and a lower scale may do."""
+        if not self._scaler.is_enabled():
+            return norm
+        may_be_lower = self._scaler.scale(norm.new_ones(())) >= 1
+        return norm.masked_fill(~norm.isfinite() & may_be_lower, 0.0)
 
     def _note_failure(self, number: int, loss: Tensor, norm: Tensor) -> None:
         """Note this step if it is the first that failed, without waiting for its result."""

@@ -144,6 +144,8 @@ class _Run:
         self.position = Position()
         with engine.fail_together():
             self._check_data()
+            if config.precision == "float16" and engine.device.type == "mps":
+                raise UserError("training.precision float16 is for cuda, not for mps: set float32")
             if engine.size > 1:
                 torch.manual_seed(_process_seed(config.seed, engine.rank))
             resumed = resume and self.path.exists()
@@ -160,6 +162,7 @@ class _Run:
                 self._open_log(resume)
         self.stepper = Stepper(model, self.optimizer, config, engine, self.path)
         self.stepper.reset(self.position.totals)
+        self.stepper.restore_scaling(self.position.scaling)
         self.total_steps = config.epochs * data.steps(0)
         self.save_time, self.saved_step = time.monotonic(), self.position.step
 
@@ -342,7 +345,7 @@ class _Run:
 
     def _save(self) -> None:
         self.stepper.check(self.position.epoch)
-        self.position.totals = self.stepper.sums()
+        self.position.totals, self.position.scaling = self.stepper.sums(), self.stepper.scaling
         states = self.engine.gather(random_state(next(self.model.parameters()).device))
         averages = None if self.average is None else self.average.tensors
         with self.engine.fail_together():

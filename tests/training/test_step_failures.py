@@ -49,6 +49,7 @@ def run_failing(folder: Path, error: Exception) -> None:
         (UserError("the model's output is not a number; its weights are damaged"), NO_NUMBER),
         (ERRORS["no memory"], NO_MEMORY),
         (RuntimeError("MPS backend out of memory (MPS allocated: 18 GB)"), NO_MEMORY),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublas"), NO_MEMORY),
         (UserError("photo 7 is gone"), "photo 7 is gone"),
     ],
 )

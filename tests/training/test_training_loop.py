@@ -601,14 +601,15 @@ def test_gradients_are_scaled_down_to_the_norm(tmp_path: Path, clip_norm: float)
         assert sum(used) / STEPS == pytest.approx(reported, rel=1e-5)
 
 
-def test_bfloat16_is_for_the_products_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_a_narrow_type_is_for_the_products_alone(tmp_path: Path, precision: str) -> None:
     torch.manual_seed(0)
     model = Model()
     seen: set[torch.dtype] = set()
     model.layers[0].register_forward_hook(lambda _, inputs, output: seen.add(output.dtype))
-    position = train(model, Data(), config(precision="bfloat16"), tmp_path)
+    position = train(model, Data(), config(precision=precision), tmp_path)
     assert position.step == EPOCHS * STEPS
-    assert seen == {torch.bfloat16}
+    assert seen == {getattr(torch, precision)}
     assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
     log = log_of(tmp_path)
     assert log[-1]["train_loss"] < log[0]["train_loss"]
@@ -627,16 +628,17 @@ def test_a_machine_without_bfloat16_is_told_of(
     assert capsys.readouterr().err.count("has no instructions for bfloat16") == said
 
 
-def test_a_run_in_bfloat16_resumes_to_the_same_numbers(tmp_path: Path) -> None:
-    run(tmp_path / "whole", precision="bfloat16")
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_a_run_in_a_narrow_type_resumes_to_the_same_numbers(tmp_path: Path, precision: str) -> None:
+    run(tmp_path / "whole", precision=precision)
 
     def ask(epoch: int, step: int) -> None:
         if (epoch, step) == (1, 1):
             signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(Interrupted):
-        run(tmp_path / "stopped", Data(ask), precision="bfloat16")
-    run(tmp_path / "stopped", resume=True, precision="bfloat16")
+        run(tmp_path / "stopped", Data(ask), precision=precision)
+    run(tmp_path / "stopped", resume=True, precision=precision)
     assert_same_run(tmp_path / "stopped", tmp_path / "whole")
 
 
