@@ -96,8 +96,8 @@ def in_thread(app: ASGIApp, limits: Limits | None = None) -> Iterator[str]:
 
 @contextmanager
 def asking(app: ASGIApp) -> Iterator[httpx.Client]:
-    """A client of the application, served by a thread of this process."""
-    with in_thread(app) as address, httpx.Client(base_url=address) as client:
+    """A client, without a timeout, of the application served by a thread of this process."""
+    with in_thread(app) as address, httpx.Client(base_url=address, timeout=None) as client:
         yield client
 
 
