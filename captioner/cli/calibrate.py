@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from captioner.cli.photo_data import FORMATS
+from captioner.cli.photo_data import add_format
 from captioner.cli.report import report_scores
 from captioner.cli.shared_options import Commands, add_fields, add_machine, add_parser, read_fields
 from captioner.errors import UserError
@@ -37,13 +37,7 @@ def add_command(commands: Commands) -> None:
     parser = add_parser(commands, "calibrate", summary, DESCRIPTION, usage)
     given = parser.add_argument_group("input")
     given.add_argument("--model", required=True, help="a model folder; it is written to")
-    given.add_argument(
-        "--format",
-        required=True,
-        choices=FORMATS[:-1],
-        metavar="FORMAT",
-        help=f"of the data set: {', '.join(FORMATS[:-1])}",
-    )
+    add_format(given, required=True)
     given.add_argument(
         "--annotations", required=True, metavar="FILE", help="the captions, in that format"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from captioner.cli.report import report
@@ -14,22 +15,33 @@ if TYPE_CHECKING:
     from captioner.data.shapes import ShapesExample
     from captioner.data.source import Source
 
-FORMATS = ("coco", "karpathy", "flickr8k", "table", "shapes")
+FILES = ("coco", "karpathy", "flickr8k", "table")
+FORMATS = (*FILES, "shapes")
+"""Formats of data sets: in files, and all."""
 
 GENERATED = ("annotations", "images", "split", "on_problem")
 """Options without meaning for generated pictures."""
+
+
+def add_format(
+    group: Group, formats: Sequence[str] = FILES, default: str | None = None, required: bool = False
+) -> None:
+    """Add --format."""
+    group.add_argument(
+        "--format",
+        choices=formats,
+        metavar="FORMAT",
+        default=default,
+        required=required,
+        help=", ".join(formats) + (f" (default: {default})" if default else ""),
+    )
 
 
 def add_photos(parser: argparse.ArgumentParser) -> Group:
     """Add the group of MODEL and a data set."""
     data = parser.add_argument_group("input")
     data.add_argument("model", metavar="MODEL", help="a model folder, or a packaged model")
-    data.add_argument(
-        "--format",
-        choices=FORMATS,
-        metavar="FORMAT",
-        help="coco, karpathy, flickr8k, table or shapes",
-    )
+    add_format(data, FORMATS)
     data.add_argument("--annotations", metavar="FILE", help="the captions, in that format")
     data.add_argument("--images", metavar="FOLDER", help="the photos; optional for a table")
     data.add_argument("--split", help="as the format names it")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from captioner.cli.caption_scores import add_scores
 from captioner.cli.output_files import check_outputs
-from captioner.cli.photo_data import FORMATS
+from captioner.cli.photo_data import add_format
 from captioner.cli.report import report, report_scores
 from captioner.cli.shared_options import (
     Commands,
@@ -96,13 +96,7 @@ def add_command(commands: Commands) -> None:
 
 def _add_references(group: Group) -> None:
     group.add_argument("references", metavar="REFERENCES", help="captions, in --format")
-    group.add_argument(
-        "--format",
-        choices=FORMATS[:-1],
-        default="coco",
-        metavar="FORMAT",
-        help=f"{', '.join(FORMATS[:-1])} (default: coco)",
-    )
+    add_format(group, default="coco")
     group.add_argument("--split", help="as the format names it (default: all)")
 
 

@@ -78,12 +78,10 @@ def run_model(arguments: argparse.Namespace) -> int:
     """Translate, score, print the table, write the file."""
     check_outputs(arguments, ("MODEL", "SOURCE", "REFERENCES"), ("--json",))
 
-    from captioner.devices import choose_device
     from captioner.evaluation.translation_report import WIDTH, score_translator
-    from captioner.model_folders import model_folder
-    from captioner.translate import load_translator
+    from captioner.models import load_translator
 
-    translator = load_translator(model_folder(arguments.model), choose_device(arguments.device))
+    translator = load_translator(arguments.model, arguments.device)
     search = search_options(arguments, translator.search)
     scores = score_translator(
         translator,

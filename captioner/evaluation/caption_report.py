@@ -33,7 +33,7 @@ class Comparisons:
     def as_dict(self) -> dict[str, Any]:
         """`first` and `second`, the names, and `scores`, by name."""
         scores = {
-            name: {**asdict(each), "interval": [each.interval.low, each.interval.high]}
+            name: {**asdict(each), "interval": list(each.interval)}
             for name, each in self.by_score.items()
         }
         return {"first": self.first, "second": self.second, "scores": scores}
@@ -88,9 +88,7 @@ class ScoreReport:
         if self.hallucination is not None:
             found["hallucination"] = self.hallucination.as_dict()
         if self.intervals is not None:
-            found["intervals"] = {
-                name: [interval.low, interval.high] for name, interval in self.intervals.items()
-            }
+            found["intervals"] = {name: list(each) for name, each in self.intervals.items()}
         if self.comparison is not None:
             found["comparison"] = self.comparison.as_dict()
         if self.resampling is not None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from captioner.data.coco_instances import CocoInstances, read_instances
-from captioner.data.readers import READERS
-from captioner.data.records import CaptionedImage, ImageId
+from captioner.data.readers import read_captions
+from captioner.data.records import ImageId
 from captioner.data.synonyms import Synonyms, read_synonyms
 from captioner.errors import UserError
 from captioner.evaluation.caption_report import Comparisons, ScoreReport
@@ -135,21 +135,8 @@ class Scorer:
         )
 
 
-def read_references(
-    references: str | Path, format: str, split: str | None, images: str | Path | None
-) -> list[CaptionedImage]:
-    """Read images with their references; the photos need not exist.
-
-    Raises `UserError` as the format's reader does, and for an unknown format.
-    """
-    if format not in READERS:
-        raise UserError(f"references are of one of the formats {', '.join(READERS)}, not {format}")
-    folder = "" if images is None and format != "table" else images
-    return READERS[format](references, folder, split, check_files=False).images
-
-
 def _training_words(training: str | Path, format: str) -> list[list[str]]:
     """The tokenised captions of training."""
     split = None if format == "coco" else "train"  # A file of COCO's is of one split.
-    found = read_references(training, format, split, None)
-    return [tokenize(caption) for image in found for caption in image.captions]
+    found = read_captions(format, training, None, split, check_files=False)
+    return [tokenize(caption) for image in found.images for caption in image.captions]

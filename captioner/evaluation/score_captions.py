@@ -6,13 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from captioner.data.readers import read_captions
 from captioner.errors import UserError
 from captioner.evaluation.caption_report import ScoreReport
-from captioner.evaluation.caption_scorer import (
-    Scorer,
-    ScoringOptions,
-    read_references,
-)
+from captioner.evaluation.caption_scorer import Scorer, ScoringOptions
 from captioner.evaluation.caption_source import caption_source
 from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.results import read_results, write_results
@@ -44,7 +41,7 @@ def score_results(
     """
     scorer = Scorer(options)
     captions = read_results(results)
-    found = read_references(references, format, split, images)
+    found = read_captions(format, references, images, split, check_files=False).images
     known = {str(image.image_id): image for image in found}
     for name in captions:
         if name not in known:
@@ -126,7 +123,7 @@ def store_document_frequency(
     Raises `UserError` for ill-formed references, for a single image, and if the file cannot be
     written.
     """
-    found = read_references(references, format, split, None)
+    found = read_captions(format, references, None, split, check_files=False).images
     frequency = DocumentFrequency.from_references(
         [[tokenize(caption) for caption in image.captions] for image in found]
     )

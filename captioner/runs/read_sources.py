@@ -10,7 +10,7 @@ from torch import Tensor
 
 from captioner.data.archives import unpack_missing
 from captioner.data.examples import caption_words
-from captioner.data.readers import READERS
+from captioner.data.readers import read_captions
 from captioner.data.records import CaptionSet
 from captioner.data.shapes import ShapesConfig, ShapesExample, generate
 from captioner.data.source import Source
@@ -31,16 +31,8 @@ def read_split(
     split: str | None,
     on_problem: str = "refuse",
 ) -> Source:
-    """One split of a data set on disk.
-
-    images: the folder of the photos; optional for a table.
-    Raises `UserError` for an unknown format, and as the format's reader does.
-    """
-    if format not in READERS:
-        raise UserError(f"data format {format!r} is not one of {', '.join(READERS)}")
-    if images is None and format != "table":
-        raise UserError(f"data format {format!r} needs the folder of the photos")
-    captioned = READERS[format](annotations, images, split, on_problem)
+    """One split of a data set on disk, as `read_captions` reads it; it has a photo at least."""
+    captioned = read_captions(format, annotations, images, split, on_problem)
     return _source(captioned, f"{annotations}: there are no captioned images in split {split!r}")
 
 

@@ -71,8 +71,6 @@ class SubwordVocabulary:
 
         if method not in METHODS:
             raise UserError(f"method {method!r} of subwords is not one of {', '.join(METHODS)}")
-        if case not in CASES:
-            raise UserError(f"case {case!r} of subwords is not one of {', '.join(CASES)}")
         lines = [line for text in texts if (line := plain_text(text, case).replace("\0", ""))]
         if not lines:
             raise UserError("there is no text to learn subwords from")
