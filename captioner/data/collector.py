@@ -46,11 +46,11 @@ class CaptionCollector:
         """
         if image_id in self._images:
             first = self._images[image_id].record
-            self.problems.add("duplicate image", record, f"{record} is the same as {first}")
+            self.problems.add("duplicate image", f"{record} is the same as {first}")
             return False
         if path in self._paths:
             first = self._paths[path]
-            self.problems.add("duplicate image", record, f"{record} has the file of {first}")
+            self.problems.add("duplicate image", f"{record} has the file of {first}")
             return False
         self._images[image_id] = _Image(record, path)
         self._paths[path] = record
@@ -65,7 +65,7 @@ class CaptionCollector:
         if split == first:
             return True
         sentence = f"{record} is in split {split!r}, but was in {first!r} before"
-        self.problems.add("image in two splits", record, sentence)
+        self.problems.add("image in two splits", sentence)
         return False
 
     def add_caption(
@@ -85,14 +85,14 @@ class CaptionCollector:
         text = text.strip()
         if image is None:
             sentence = f"{record} is of image {image_id}, which is not there"
-            self.problems.add("caption without an image", record, sentence)
+            self.problems.add("caption without an image", sentence)
         elif key is not None and key in self._caption_keys:
-            self.problems.add("duplicate caption", record, f"{record} is given twice")
+            self.problems.add("duplicate caption", f"{record} is given twice")
         elif not _has_words(text) or (tokens is not None and not any(map(_has_words, tokens))):
-            self.problems.add("empty caption", record, f"{record} has no words")
+            self.problems.add("empty caption", f"{record} has no words")
         elif not all(map(_is_valid_unicode, (text, *(tokens or ())))):
             sentence = f"{record} has half a character"
-            self.problems.add("caption of invalid Unicode", record, sentence)
+            self.problems.add("caption of invalid Unicode", sentence)
         else:
             image.captions.append(text)
             image.tokens.append(None if tokens is None else tuple(tokens))
@@ -103,13 +103,9 @@ class CaptionCollector:
         images = []
         for image_id, image in self._images.items():
             if self._check_files and not os.path.isfile(image.path):
-                self.problems.add(
-                    "missing image", image.record, f"{image.record} has no file {image.path}"
-                )
+                self.problems.add("missing image", f"{image.record} has no file {image.path}")
             elif not image.captions:
-                self.problems.add(
-                    "image without captions", image.record, f"{image.record} has no captions"
-                )
+                self.problems.add("image without captions", f"{image.record} has no captions")
             else:
                 images.append(_captioned(image_id, image))
         self.problems.settle()

@@ -59,7 +59,7 @@ def read_flickr8k(
         match = _LINE.fullmatch(line)
         if match is None or not match["image"].strip():
             sentence = f"line {number} is not NAME#NUMBER, a tab and a caption"
-            collector.problems.add("ill-formed line", f"line {number}", sentence)
+            collector.problems.add("ill-formed line", sentence)
             continue
         name = match["image"].strip()
         if listed is None and not collector.has_image(name):

@@ -49,7 +49,7 @@ def read_parallel(
         if pair.source and pair.target:
             pairs.append(pair)
         else:
-            problems.add("empty sentence", f"line {line}", f"{empty}, line {line}, is empty")
+            problems.add("empty sentence", f"{empty}, line {line}, is empty")
     problems.settle()
     if not pairs:
         raise UserError(f"there is no sentence in {source} and {target}")

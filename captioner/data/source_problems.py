@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from captioner.errors import UserError
 
@@ -16,16 +15,10 @@ OnProblem = Literal["refuse", "skip"]
 _LISTED_OF_EACH_KIND = 10
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A record that cannot be used.
-
-    record: its name: "line 12", "image 42", "annotation 7".
-    sentence: the problem in words, without the name of the source.
-    """
+class Problem(NamedTuple):
+    """A record that cannot be used: "line 12 has no words". The source is not named."""
 
     kind: str
-    record: str
     sentence: str
 
 
@@ -37,9 +30,9 @@ class Problems:
         self.on_problem = on_problem
         self._problems: list[Problem] = []
 
-    def add(self, kind: str, record: str, sentence: str) -> None:
+    def add(self, kind: str, sentence: str) -> None:
         """Record a problem; `settle` reports all together."""
-        self._problems.append(Problem(kind, _printable(record), _printable(sentence)))
+        self._problems.append(Problem(kind, _printable(sentence)))
 
     def counts(self) -> dict[str, int]:
         """The number of problems of each kind, in order of first occurrence."""

@@ -91,7 +91,7 @@ def read_splits(
         rows, note = _with_drawn_splits(rows, file)
     if splits != [None] and any(row.split for row in rows):
         for record in (f"line {row.line}" for row in rows if row.split is None):
-            collector.problems.add("row without a split", record, f"{record} has no split")
+            collector.problems.add("row without a split", f"{record} has no split")
     is_refused = on_problem == "refuse" and len(collector.problems) > 0  # `finish` says why.
     for split in splits:
         if split is not None and not is_refused:
@@ -171,7 +171,7 @@ def _csv_rows(text: str, file: Path, problems: Problems) -> list[_Row]:
                 _add_row(rows, dict(zip(header, cells, strict=True)), columns, line, problems)
             elif cells:
                 sentence = f"line {line} has {len(cells)} cells, the header {len(header)}"
-                problems.add("ill-formed line", f"line {line}", sentence)
+                problems.add("ill-formed line", sentence)
             line = reader.line_num + 1
     except csv.Error as error:
         raise UserError(
@@ -205,12 +205,12 @@ def _jsonl_rows(text: str, problems: Problems) -> list[_Row]:
         try:
             record = json.loads(content)
         except (ValueError, RecursionError):
-            problems.add("ill-formed line", f"line {line}", f"line {line} is not valid JSON")
+            problems.add("ill-formed line", f"line {line} is not valid JSON")
             continue
         if isinstance(record, dict):
             _add_row(rows, record, _columns(record), line, problems)
         else:
-            problems.add("ill-formed line", f"line {line}", f"line {line} is not a JSON object")
+            problems.add("ill-formed line", f"line {line} is not a JSON object")
     return rows
 
 
@@ -230,7 +230,7 @@ def _add_row(
         if not isinstance(value, str) or (column == "image" and not value.strip()):
             name = columns.get(column, column)
             sentence = f'line {line} has no text in its "{name.strip()}"'
-            problems.add("ill-formed line", f"line {line}", sentence)
+            problems.add("ill-formed line", sentence)
             return
     split = (values["split"] or "").strip() or None
     image = os.path.normpath(values["image"].strip())

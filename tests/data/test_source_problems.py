@@ -11,8 +11,8 @@ from captioner.errors import UserError
 def filled(on_problem: Any) -> Problems:
     problems = Problems("table t.csv", on_problem)
     for line in range(2, 14):
-        problems.add("empty caption", f"line {line}", f"line {line} has no words")
-    problems.add("missing image", "image a", "image a has no file a.jpg")
+        problems.add("empty caption", f"line {line} has no words")
+    problems.add("missing image", "image a has no file a.jpg")
     return problems
 
 
@@ -32,7 +32,7 @@ def test_skip_goes_on_and_tells_in_its_summary() -> None:
     problems.settle()
     assert problems.counts() == {"empty caption": 12, "missing image": 1}
     assert len(problems) == 13
-    assert next(iter(problems)) == Problem("empty caption", "line 2", "line 2 has no words")
+    assert next(iter(problems)) == Problem("empty caption", "line 2 has no words")
     assert problems.summary().startswith("table t.csv: left out 12 empty captions (line 2 has")
 
 
@@ -44,7 +44,7 @@ def test_without_a_problem_nothing_is_raised() -> None:
 
 def test_a_sentence_can_always_be_written() -> None:
     problems = Problems("s", "skip")
-    problems.add("missing image", "image \ud800", "image \ud800 has no file")
+    problems.add("missing image", "image \ud800 has no file")
     assert problems.summary().encode("utf-8") == (
         b"s: left out 1 missing image (image \\ud800 has no file)"
     )
@@ -60,6 +60,6 @@ def test_a_sentence_can_always_be_written() -> None:
 )
 def test_two_of_a_kind_are_in_the_plural(kind: str, plural: str) -> None:
     problems = Problems("s", "skip")
-    problems.add(kind, "one", "one")
-    problems.add(kind, "two", "two")
+    problems.add(kind, "one")
+    problems.add(kind, "two")
     assert problems.summary() == f"s: left out {plural} (one; two)"

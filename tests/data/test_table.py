@@ -64,7 +64,10 @@ def test_quoted_cells_may_hold_commas_quotes_and_line_ends(tmp_path: Path) -> No
     file = table(tmp_path, "t.csv", text)
     result = read_table(file, on_problem="skip")
     assert result.images[0].captions == ('A "big", red\ndog',)
-    assert [problem.record for problem in result.problems] == ["line 4", "image b.jpg (line 4)"]
+    assert [problem.sentence for problem in result.problems] == [
+        "line 4 has no words",
+        "image b.jpg (line 4) has no captions",
+    ]
 
 
 def test_problems_of_a_csv_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
@@ -72,12 +75,15 @@ def test_problems_of_a_csv_are_counted_and_skipped_or_refused(tmp_path: Path) ->
     file = table(tmp_path, "t.csv", text + "\ngone.jpg,Five,\na.jpg,!,train\n")
     result = read_table(file, on_problem="skip")
     assert [(image.image_id, image.captions) for image in result.images] == [("a.jpg", ("One",))]
-    assert [(problem.kind, problem.record) for problem in result.problems] == [
-        ("ill-formed line", "line 3"),
-        ("ill-formed line", "line 4"),
-        ("image in two splits", "image a.jpg (line 5)"),
-        ("empty caption", "line 8"),
-        ("missing image", "image gone.jpg (line 7)"),
+    assert list(result.problems) == [
+        ("ill-formed line", "line 3 has 2 cells, the header 3"),
+        ("ill-formed line", 'line 4 has no text in its "image"'),
+        (
+            "image in two splits",
+            "image a.jpg (line 5) is in split 'val', but was in 'train' before",
+        ),
+        ("empty caption", "line 8 has no words"),
+        ("missing image", f"image gone.jpg (line 7) has no file {tmp_path / 'gone.jpg'}"),
     ]
     with pytest.raises(UserError, match=r"t.csv has 2 ill-formed lines \(line 3 has 2 cells, the"):
         read_table(file)
@@ -90,7 +96,8 @@ def test_problems_of_a_jsonl_are_counted_and_skipped_or_refused(tmp_path: Path) 
     file = table(tmp_path, "t.jsonl", "\n".join(lines))
     result = read_table(file, on_problem="skip")
     assert [(image.image_id, image.captions) for image in result.images] == [("a.jpg", ("One",))]
-    assert [problem.record for problem in result.problems if problem.kind == "ill-formed line"] == [
+    ill_formed = [each.sentence for each in result.problems if each.kind == "ill-formed line"]
+    assert [" ".join(sentence.split()[:2]) for sentence in ill_formed] == [
         f"line {number}" for number in range(3, 10)
     ]
     assert result.problems.counts()["caption of invalid Unicode"] == 1
