@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from captioner.errors import UserError
 
@@ -52,6 +53,13 @@ class Memory:
     def length(self) -> int:
         """L, the number of positions of a source, padding included."""
         return self.values.shape[-2]
+
+    def select(self, sources: Tensor) -> Self:
+        """Select sources (B',), indices into B."""
+        mask = None if self.mask is None else self.mask.index_select(0, sources)  # (B', L)
+        values = self.values.index_select(0, sources)  # (B', [N,] L, D)
+        keys = values if self.keys is self.values else self.keys.index_select(0, sources)
+        return replace(self, values=values, keys=keys, mask=mask)
 
     def extended(self, more: Memory) -> Memory:
         """Append the positions of another memory of the same B sources."""

@@ -23,7 +23,7 @@ from captioner.attention import (
     SoftSelection,
 )
 from captioner.caption.standardisation import Standardisation
-from captioner.decoding import Step
+from captioner.decoding import Step, select_rows
 from captioner.devices import at_least_float32
 from captioner.errors import UserError
 from captioner.schema import SIZE, Config
@@ -165,10 +165,8 @@ class ShowAttendTellDecoder(nn.Module):
     def select(self, state: object, rows: Tensor) -> DecoderState:
         """Select rows (B, K') among each source's K; the memory stays shared."""
         assert isinstance(state, DecoderState)
-        index = rows.unsqueeze(-1).expand(-1, -1, self.config.hidden_size)  # (B, K', H)
-        return state._replace(
-            hidden=state.hidden.gather(1, index), cell=state.cell.gather(1, index)
-        )
+        hidden, cell = (select_rows(each, rows) for each in (state.hidden, state.cell))
+        return state._replace(hidden=hidden, cell=cell)  # (B, K', H) each
 
     def forward(
         self,

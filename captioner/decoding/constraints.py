@@ -51,39 +51,38 @@ class Constraints:
         if self.repeat_distance < 0:
             raise UserError(f"repeat distance {self.repeat_distance} is negative")
 
-    def apply(self, log_probabilities: Tensor, history: Tensor, end: int) -> Tensor:
-        """Log-probabilities (B, K, V) and tokens so far (B, K, t) -> (B, K, V), blocked at -inf.
+    def block(self, log_probabilities: Tensor, history: Tensor, end: int) -> None:
+        """Set log-probabilities (B, K, V) of tokens ruled out by those so far (B, K, t) to -inf.
 
         A row with every token blocked may end: its end token keeps its log-probability, but at
         least `IMPOSSIBLE`. So every row has a token left.
         """
         length = history.shape[-1]
         ending = log_probabilities[..., end].clamp(min=IMPOSSIBLE)  # (B, K)
-        allowed = log_probabilities.clone()  # (B, K, V)
         if length >= self.maximum_length:
-            allowed.fill_(BLOCKED)
-            allowed[..., end] = ending
-            return allowed
+            log_probabilities.fill_(BLOCKED)
+            log_probabilities[..., end] = ending
+            return
         if self.forbidden:
-            allowed.index_fill_(-1, _on_device(self.forbidden, allowed.device), BLOCKED)
+            forbidden = _on_device(self.forbidden, history.device)
+            log_probabilities.index_fill_(-1, forbidden, BLOCKED)
         if length < self.minimum_length:
-            allowed[..., end] = BLOCKED
+            log_probabilities[..., end] = BLOCKED
         if self.block_ngrams:
-            self._block_ngrams(allowed, history)
+            self._block_ngrams(log_probabilities, history)
         if self.repeat_distance and length:
-            self._block_repeats(allowed, history)
-        nothing_left = allowed.amax(dim=-1) == BLOCKED  # (B, K)
-        allowed[..., end] = torch.where(nothing_left, ending, allowed[..., end])
-        return allowed
+            self._block_repeats(log_probabilities, history)
+        nothing_left = log_probabilities.amax(dim=-1) == BLOCKED  # (B, K)
+        log_probabilities[..., end] = torch.where(nothing_left, ending, log_probabilities[..., end])
 
-    def _block_repeats(self, allowed: Tensor, history: Tensor) -> None:
+    def _block_repeats(self, log_probabilities: Tensor, history: Tensor) -> None:
         """Block the last `repeat_distance` tokens of each row, except `repeatable` ones."""
         recent = history[..., -self.repeat_distance :]  # (B, K, at most repeat_distance)
-        blocked = torch.zeros_like(allowed, dtype=torch.bool).scatter_(-1, recent, True)
-        blocked.index_fill_(-1, _on_device(self.repeatable, blocked.device), False)
-        allowed.masked_fill_(blocked, BLOCKED)
+        is_free = torch.isin(recent, _on_device(self.repeatable, history.device))
+        kept = log_probabilities.gather(-1, recent).masked_fill(~is_free, BLOCKED)
+        log_probabilities.scatter_(-1, recent, kept)
 
-    def _block_ngrams(self, allowed: Tensor, history: Tensor) -> None:
+    def _block_ngrams(self, log_probabilities: Tensor, history: Tensor) -> None:
         """Block tokens that complete an n-gram already in their row's history."""
         n, length = self.block_ngrams, history.shape[-1]
         if length < n:
@@ -91,9 +90,8 @@ class Constraints:
         windows = history.unfold(-1, n, 1)  # (B, K, t - n + 1, n)
         context = history[..., length - n + 1 :]  # (B, K, n - 1), the last n - 1 tokens
         repeats = (windows[..., : n - 1] == context.unsqueeze(-2)).all(dim=-1)  # (B, K, t - n + 1)
-        counts = torch.zeros_like(allowed)  # (B, K, V)
-        counts.scatter_add_(-1, windows[..., n - 1], repeats.to(counts.dtype))
-        allowed.masked_fill_(counts > 0, BLOCKED)
+        penalties = torch.where(repeats, BLOCKED, 0.0).to(log_probabilities.dtype)
+        log_probabilities.scatter_add_(-1, windows[..., n - 1], penalties)
 
 
 def _on_device(tokens: tuple[int, ...], device: torch.device) -> Tensor:

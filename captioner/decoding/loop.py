@@ -13,6 +13,7 @@ from captioner.decoding.constraints import Constraints
 from captioner.decoding.coverage import CoveragePenalty
 from captioner.decoding.length import LengthNormalisation
 from captioner.decoding.protocol import Decoder, Hypothesis
+from captioner.decoding.rows import select_rows, select_sources
 from captioner.decoding.strategies import BeamSearch, Strategy
 from captioner.errors import UserError
 
@@ -55,33 +56,47 @@ def decode(
     totals = torch.zeros(batch_size, 1, device=device)  # (B, 1)
     live = torch.ones(batch_size, 1, dtype=torch.bool, device=device)  # (B, 1)
     ended = torch.zeros(batch_size, dtype=torch.long, device=device)  # (B,)
-    back_pointers = _BackPointers()
+    sources = torch.arange(batch_size, device=device)  # (B,)
+    places = torch.full_like(tokens, -1)  # (B, 1), where the record has each row's last token
+    record = _Record()
     for _ in range(constraints.maximum_length + 1):
         step = decoder.step(tokens, state)
         log_probabilities = torch.log_softmax(step.logits.float(), dim=-1)  # (B, K, V)
-        allowed = constraints.apply(log_probabilities, history, end)  # (B, K, V)
-        parents, tokens, live = strategy.choose(totals, allowed, live, ended)  # (B, K')
-        chosen = parents * allowed.shape[-1] + tokens  # (B, K'), into the K * V continuations
-        terms = allowed.flatten(start_dim=1).gather(1, chosen)  # (B, K')
-        totals = totals.gather(1, parents) + terms  # (B, K')
-        past = parents.unsqueeze(-1).expand(-1, -1, history.shape[-1])  # (B, K', t)
-        history = history.gather(1, past)  # (B, K', t)
-        history = torch.cat([history, tokens.unsqueeze(-1)], dim=-1)  # (B, K', t + 1)
+        # One NaN among the logits makes its whole row NaN.
+        is_nan = log_probabilities[..., end].isnan().any()
+        constraints.block(log_probabilities, history, end)
+        parents, tokens, live = strategy.choose(totals, log_probabilities, live, ended)  # (B, K')
+        chosen = parents * log_probabilities.shape[-1] + tokens  # (B, K'), into K * V
+        terms = log_probabilities.flatten(start_dim=1).gather(1, chosen)  # (B, K')
         ending = live & (tokens == end)  # (B, K')
-        weights = step.weights if needs_attention else None
-        back_pointers.append(parents, tokens, terms, weights, ending)
+        weights = select_rows(step.weights, parents) if needs_attention else None  # (B, K', L)
+        places = record.append(places.gather(1, parents), tokens, terms, ending, sources, weights)
         ended = ended + ending.sum(dim=-1)  # (B,)
         live = live & ~ending
-        # One NaN among the logits makes its whole row NaN. The only values that a step reads.
-        is_nan = log_probabilities[..., end].isnan().any()
-        has_failed, is_live = torch.stack([is_nan, live.any()]).tolist()
+        # The only values that a step reads.
+        has_failed, *left = torch.cat([is_nan.view(1), live.sum(dim=-1)]).tolist()
         if has_failed:
             raise UserError("the model's output is not a number; its weights are damaged")
-        if not is_live:
+        if not any(left):
             break
+        if strategy.narrows and max(left) < live.shape[1]:
+            # Rows that have ended are not computed any more.
+            first = live.int().argsort(dim=1, descending=True, stable=True)[:, : max(left)]
+            parents, tokens, terms, live, places = (
+                each.gather(1, first) for each in (parents, tokens, terms, live, places)
+            )  # (B, K'') each, from here on (B, K')
+        totals = totals.gather(1, parents) + terms  # (B, K')
+        past = select_rows(history, parents)  # (B, K', t)
+        history = torch.cat([past, tokens.unsqueeze(-1)], dim=-1)  # (B, K', t + 1)
         state = decoder.select(step.state, parents)
-    ranked = back_pointers.hypotheses(
-        normalisation, strategy.width, coverage, memory.mask, constraints.maximum_length
+        if strategy.narrows and 2 * left.count(0) >= len(left):
+            # Nor are sources, once half have: all copies are then smaller than the memory.
+            kept = torch.tensor([index for index, rows in enumerate(left) if rows], device=device)
+            state, tokens, live, places, totals, history, ended, sources = select_sources(
+                (state, tokens, live, places, totals, history, ended, sources), kept
+            )  # (B', ...) each, from here on (B, ...)
+    ranked = record.hypotheses(
+        normalisation, strategy.width, coverage, memory, constraints.maximum_length
     )
     if keep_attention:
         return ranked
@@ -107,84 +122,79 @@ def _without_attention(hypothesis: Hypothesis) -> Hypothesis:
     return replace(hypothesis, attention=torch.empty(len(hypothesis.tokens), 0))
 
 
-def _fetch(steps: list[Tensor]) -> list[Tensor]:
-    """Copy the tensors (B, K', ...) of all steps to the CPU at once."""
-    if not steps:
-        return []
-    lengths = [step.shape[1] for step in steps]
-    return list(torch.split(torch.cat(steps, dim=1).cpu(), lengths, dim=1))
-
-
 @dataclass
-class _BackPointers:
-    """The choices of each step, followed back from the end tokens after the search."""
+class _Record:
+    """The tokens that every step chose, one behind the other, each with the place of its parent.
+
+    A hypothesis is the path from its end token back to a token without a parent (-1).
+    """
 
     parents: list[Tensor] = field(default_factory=list)
     tokens: list[Tensor] = field(default_factory=list)
     terms: list[Tensor] = field(default_factory=list)
-    weights: list[Tensor] = field(default_factory=list)  # Empty where attention is not needed.
     ending: list[Tensor] = field(default_factory=list)
+    sources: list[Tensor] = field(default_factory=list)
+    weights: list[Tensor] = field(default_factory=list)  # Empty where attention is not needed.
+    size: int = 0
 
     def append(
         self,
         parents: Tensor,
         tokens: Tensor,
         terms: Tensor,
-        weights: Tensor | None,
         ending: Tensor,
-    ) -> None:
-        """Add a step. The weights (B, K, L) are of the parents; the rest is (B, K')."""
-        self.parents.append(parents)
-        self.tokens.append(tokens)
-        self.terms.append(terms)
+        sources: Tensor,
+        weights: Tensor | None,
+    ) -> Tensor:
+        """Add a step, (B, K) each, of sources (B,), with weights (B, K, L): the places (B, K)."""
+        self.parents.append(parents.flatten())
+        self.tokens.append(tokens.flatten())
+        self.terms.append(terms.flatten())
+        self.ending.append(ending.flatten())
+        self.sources.append(sources.repeat_interleave(tokens.shape[1]))
         if weights is not None:
-            self.weights.append(weights)
-        self.ending.append(ending)
+            self.weights.append(weights.flatten(end_dim=1))  # (B * K, L)
+        places = torch.arange(self.size, self.size + tokens.numel(), device=tokens.device)
+        self.size += tokens.numel()
+        return places.view(tokens.shape)
 
     def hypotheses(
         self,
         normalisation: LengthNormalisation,
         width: int,
         coverage: CoveragePenalty,
-        mask: Tensor | None,
+        memory: Memory,
         maximum_length: int,
     ) -> list[list[Hypothesis]]:
-        """Build and rank the hypotheses of each source. mask: (B, L), of the memory."""
-        parents, tokens, terms = (
-            [step.tolist() for step in _fetch(steps)]
-            for steps in (self.parents, self.tokens, self.terms)
+        """Build and rank the hypotheses of each source of the memory."""
+        parents, tokens, terms, sources = (
+            torch.cat(steps).tolist()
+            for steps in (self.parents, self.tokens, self.terms, self.sources)
         )
-        weights = _fetch(self.weights)
-        mask = None if mask is None else mask.cpu()
-        ranked: list[list[Hypothesis]] = [[] for _ in parents[0]]
-        for last, ending in enumerate(_fetch(self.ending)):
-            for source, row in ending.nonzero().tolist():
-                path: list[int] = []
-                path_terms: list[float] = []
-                maps: list[Tensor] = []
-                for time in range(last, -1, -1):
-                    path.append(tokens[time][source][row])
-                    path_terms.append(terms[time][source][row])
-                    row = parents[time][source][row]
-                    if weights:
-                        maps.append(weights[time][source, row])  # (L,), of the emitting row
-                for sequence in (path, path_terms, maps):
-                    sequence.reverse()
-                total = sum(path_terms)
-                score = normalisation.score(total, len(path))
-                attention = torch.stack(maps) if weights else torch.empty(len(path), 0)  # (T, L)
-                if coverage.beta > 0:
-                    source_mask = None if mask is None else mask[source]  # (L,)
-                    score += coverage.score(attention, source_mask)
-                hypothesis = Hypothesis(
-                    tokens=path[:-1],
-                    log_probability=total,
-                    token_log_probabilities=path_terms,
-                    score=score,
-                    attention=attention[:-1],  # (T, L) or (T, 0), without the end token
-                    cut=last >= maximum_length and path_terms[-1] < math.log(0.5),
-                )
-                ranked[source].append(hypothesis)
+        weights = torch.cat(self.weights).cpu() if self.weights else torch.empty(len(tokens), 0)
+        mask = None if memory.mask is None else memory.mask.cpu()
+        ranked: list[list[Hypothesis]] = [[] for _ in range(memory.batch_size)]
+        for last in torch.cat(self.ending).nonzero().flatten().tolist():
+            path = [last]
+            while parents[path[-1]] >= 0:
+                path.append(parents[path[-1]])
+            path.reverse()
+            path_terms = [terms[place] for place in path]
+            attention = weights[path]  # (T, L), or (T, 0)
+            total = sum(path_terms)
+            score = normalisation.score(total, len(path))
+            if coverage.beta > 0:
+                source_mask = None if mask is None else mask[sources[last]]  # (L,)
+                score += coverage.score(attention, source_mask)
+            hypothesis = Hypothesis(
+                tokens=[tokens[place] for place in path[:-1]],
+                log_probability=total,
+                token_log_probabilities=path_terms,
+                score=score,
+                attention=attention[:-1],  # (T, L) or (T, 0), without the end token
+                cut=len(path) > maximum_length and path_terms[-1] < math.log(0.5),
+            )
+            ranked[sources[last]].append(hypothesis)
         for hypotheses in ranked:
             hypotheses.sort(key=lambda hypothesis: (hypothesis.cut, -hypothesis.score))
         return [hypotheses[:width] for hypotheses in ranked]

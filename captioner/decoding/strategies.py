@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -31,6 +31,11 @@ class Strategy(Protocol):
         """K, the number of hypotheses of a source."""
         ...
 
+    @property
+    def narrows(self) -> bool:
+        """Whether rows that have ended may be left out; draws depend on the number of rows."""
+        ...
+
     def choose(self, totals: Tensor, steps: Tensor, live: Tensor, ended: Tensor) -> Choice:
         """Choose the next rows.
 
@@ -54,6 +59,7 @@ class BeamSearch:
     """
 
     width: int = 5
+    narrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.width < 1:
@@ -95,6 +101,7 @@ class Sampling:
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
+    narrows: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.width < 1:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
+from typing_extensions import Self
 
 from captioner.attention import Memory
 
@@ -25,3 +26,8 @@ class SourceMemory(Memory):
     def of(cls, memory: Memory, final: RecurrentState) -> SourceMemory:
         """Add final states to a memory."""
         return cls(memory.values, memory.keys, memory.mask, final)
+
+    def select(self, sources: Tensor) -> Self:
+        """Select sources (B',), indices into B."""
+        final = tuple(each.index_select(0, sources) for each in self.final)
+        return replace(super().select(sources), final=final)

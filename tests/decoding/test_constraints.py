@@ -20,10 +20,9 @@ def left(constraints: Constraints, tokens: list[int], vocabulary_size: int = 5) 
     """Which tokens are left after these."""
     history = torch.tensor([[tokens]], dtype=torch.long)
     values = torch.full((1, 1, vocabulary_size), -2.0)
-    allowed = constraints.apply(values, history, END)[0, 0]
-    assert set(allowed.tolist()) <= {-2.0, BLOCKED}  # what is left keeps its value
-    assert set(values.flatten().tolist()) == {-2.0}  # and what was given is as it was
-    return [token for token in range(vocabulary_size) if allowed[token] > BLOCKED]
+    constraints.block(values, history, END)
+    assert set(values.flatten().tolist()) <= {-2.0, BLOCKED}  # what is left keeps its value
+    return [token for token in range(vocabulary_size) if values[0, 0, token] > BLOCKED]
 
 
 def test_nothing_is_blocked_by_default() -> None:
@@ -88,8 +87,9 @@ def test_no_word_again_so_soon_by_hand(distance, tokens, blocked) -> None:
 
 def test_rows_are_blocked_apart() -> None:
     history = torch.tensor([[[2, 3], [3, 4]], [[4, 0], [0, 0]]])
-    allowed = Constraints(block_ngrams=1).apply(torch.zeros(2, 2, 5), history, END)
-    assert (allowed == BLOCKED).nonzero().tolist() == [
+    values = torch.zeros(2, 2, 5)
+    Constraints(block_ngrams=1).block(values, history, END)
+    assert (values == BLOCKED).nonzero().tolist() == [
         [0, 0, 2],
         [0, 0, 3],
         [0, 1, 3],
@@ -108,13 +108,14 @@ def test_a_row_with_nothing_left_may_end() -> None:
 
 
 def test_an_ending_the_model_rules_out_counts_as_impossible() -> None:
-    values = torch.tensor([[[-1.0, BLOCKED, -0.5]]])
-    last = Constraints(maximum_length=1).apply(values, torch.tensor([[[2]]]), END)
-    assert last.tolist() == [[[BLOCKED, IMPOSSIBLE, BLOCKED]]]
-    stuck = Constraints(forbidden=(0, 2)).apply(values, torch.zeros(1, 1, 0).long(), END)
-    assert stuck.tolist() == [[[BLOCKED, IMPOSSIBLE, BLOCKED]]]
-    free = Constraints().apply(values, torch.zeros(1, 1, 0).long(), END)
-    assert free.tolist() == values.tolist()  # ruled out it stays, where something else is left
+    def blocked(constraints: Constraints, tokens: list[int]) -> list[float]:
+        values = torch.tensor([[[-1.0, BLOCKED, -0.5]]])
+        constraints.block(values, torch.tensor([[tokens]], dtype=torch.long), END)
+        return values.flatten().tolist()
+
+    assert blocked(Constraints(maximum_length=1), [2]) == [BLOCKED, IMPOSSIBLE, BLOCKED]
+    assert blocked(Constraints(forbidden=(0, 2)), []) == [BLOCKED, IMPOSSIBLE, BLOCKED]
+    assert blocked(Constraints(), []) == [-1.0, BLOCKED, -0.5]  # where something else is left
 
 
 @given(

@@ -29,24 +29,39 @@ STRATEGIES = {
 }
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_the_memory_is_never_copied(name) -> None:
+def test_sampling_never_copies_the_memory() -> None:
     decoder = TableDecoder(random_table(1, 6, scale=0.5))
-    memory = memory_of(1, 2, 3)
-    strategy = STRATEGIES[name]()
-    decode(
-        decoder,
-        memory,
-        start=START,
-        end=END,
-        strategy=strategy,
-        constraints=Constraints(3, 8),
-    )
+    memory, sampling = memory_of(1, 2, 3), STRATEGIES["sampling"]()
+    constraints = Constraints(3, 8)
+    decode(decoder, memory, start=START, end=END, strategy=sampling, constraints=constraints)
     assert len(decoder.memories) > 4
     assert all(seen is memory for seen in decoder.memories)
     # One row a source to begin with, then one for each hypothesis.
     assert decoder.widths[0] == 1
-    assert set(decoder.widths[1:]) == {strategy.width}
+    assert set(decoder.widths[1:]) == {sampling.width}
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_a_beam_computes_no_row_that_has_ended_and_few_sources(width) -> None:
+    decoder = TableDecoder(random_table(1, 6, scale=0.5))
+    memory = memory_of(*range(1, 9))
+    found = decode(
+        decoder,
+        memory,
+        start=START,
+        end=END,
+        strategy=BeamSearch(width),
+        constraints=Constraints(1, 12),
+    )
+    computed = len(found)
+    for time, fed in enumerate(decoder.fed):
+        left = [sum(len(each.tokens) >= time for each in hypotheses) for hypotheses in found]
+        if 2 * sum(map(bool, left)) <= computed:
+            computed = sum(map(bool, left))
+        assert fed.shape == (computed, max(left) if time else 1)
+    assert computed < len(found)
+    # Handed to `start` and to the steps: the same until half of the sources have ended.
+    assert all(seen is memory for seen in decoder.memories if seen.batch_size == len(found))
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
