@@ -47,7 +47,7 @@ class Attention(nn.Module):
         expected: (B, Q) boolean, queries for which hard selection takes the expected value.
         Raises `UserError` when the combined mask leaves a query nothing to attend.
         """
-        scores = self.score(query, memory.keys)  # (B, Q, L)
+        scores = self.score.of_memory(query, memory)  # (B, Q, L)
         attended: Attended = self.selection(
             memory.values, scores, combined_mask(memory, mask), generator, expected
         )

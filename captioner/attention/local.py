@@ -50,7 +50,7 @@ class LocalAttention(nn.Module):
         lengths = source_lengths(memory).unsqueeze(-1)  # (B, 1)
         inside = centres.detach().clamp(min=0).minimum(lengths.to(centres.dtype))  # (B, Q)
         window = window_mask(inside, memory.length, self.half_width)  # (B, Q, L)
-        scores = self.score(query, memory.keys)  # (B, Q, L)
+        scores = self.score.of_memory(query, memory)  # (B, Q, L)
         weights = masked_softmax(scores, combined_mask(memory, window))  # (B, Q, L)
         if self.favour_centre:
             positions = torch.arange(memory.length, device=centres.device)  # (L)

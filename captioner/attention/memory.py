@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from captioner import cpu
 from captioner.errors import UserError
 
 
@@ -53,6 +55,11 @@ class Memory:
     def length(self) -> int:
         """L, the number of positions of a source, padding included."""
         return self.values.shape[-2]
+
+    @cached_property
+    def key_exponentials(self) -> Tensor:
+        """exp(2 k) of the keys, (B, L, A): a third of an additive score, once for all steps."""
+        return cpu.exponentials(self.keys)
 
     def select(self, sources: Tensor) -> Self:
         """Select sources (B',), indices into B."""

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 from typing_extensions import Self
 
 from captioner.attention import Memory, causal_mask, checked_mask
+from captioner.decoding import select_rows
 from captioner.schema import SIZE, Config
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.model import TeacherForced, TranslationModel
@@ -86,24 +88,26 @@ class TransformerConfig(Config):
 
 
 class TransformerState(NamedTuple):
-    """State of the decoder after t tokens.
+    """State of the decoder after some tokens.
 
     memory: the encoder's outputs. sources: their keys and values for each decoder layer,
-    (B, N, S, H / N). keys, values: of the target tokens so far, for each decoder layer,
-    (B, K, N, t, H / N).
+    (B, N, S, H / N). keys, values: of the M target tokens fed so far, of all rows, for each decoder
+    layer, (B, N, M, H / N). own: (B, K, M) boolean, which of these are a row's own.
     """
 
     memory: Memory
     sources: tuple[Memory, ...]
     keys: tuple[Tensor, ...]
     values: tuple[Tensor, ...]
+    own: Tensor
 
 
 class Transformer(TranslationModel):
     """Encoder and decoder of self-attention.
 
-    A step computes only the newest token: the state caches keys and values of the earlier ones, and
-    they follow their rows through a beam.
+    A step computes only the newest token: the state caches keys and values of the earlier ones. The
+    rows of a beam share one cache, and a mask gives each row its own tokens: a beam that selects
+    rows selects of the mask, not of the cache of every layer.
 
     alignment_layer, alignment_head: initially the config's; may be changed at any time. The
     coverage penalty and the copying of unknown words use these weights.
@@ -166,16 +170,22 @@ class Transformer(TranslationModel):
             for layer in self.decoder
         )
         heads, size = self.config.heads, self.config.embedding_size
-        empty = memory.values.new_empty(memory.batch_size, 1, heads, 0, size // heads)
-        cache = (empty,) * len(self.decoder)  # (B, 1, N, 0, H / N) each
-        return TransformerState(memory, sources, cache, cache)
+        empty = memory.values.new_empty(memory.batch_size, heads, 0, size // heads)
+        cache = (empty,) * len(self.decoder)  # (B, N, 0, H / N) each
+        own = empty.new_empty(memory.batch_size, 1, 0, dtype=torch.bool)  # (B, 1, 0)
+        return TransformerState(memory, sources, cache, cache, own)
+
+    def select(self, state: TransformerState, rows: Tensor) -> TransformerState:
+        """See `TranslationModel.select`; the cache is shared as the memory is."""
+        return state._replace(own=select_rows(state.own, rows))  # (B, K', M)
 
     def run(
         self, tokens: Tensor, state: TransformerState
     ) -> tuple[TeacherForced, TransformerState]:
         """See `TranslationModel.run`; one pass with a causal mask."""
         embedded = self.embeddings.target(tokens)  # (B, K, T, H)
-        vectors = self._add_positions(embedded, state.keys[0].shape[-2])
+        first = state.own[0, 0].sum()  # (), tokens fed before, the same in every row
+        vectors = self._add_positions(embedded, first)
         outputs, weights, state = self.decode(vectors, state)
         return TeacherForced(self.embeddings.logits(outputs), weights), state
 
@@ -187,36 +197,35 @@ class Transformer(TranslationModel):
         Returns outputs (B, K, T, H), weights (B, K, T, S) of the alignment layer and head, and the
         next state.
         """
-        batch_size, rows, steps = vectors.shape[:3]
-        before = state.keys[0].shape[-2]
-        mask = None
-        if steps > 1:  # A single token attends to all earlier ones.
-            mask = causal_mask(before + steps, vectors.device)[before:]  # (T, t)
+        rows, steps = vectors.shape[1:3]
+        device = vectors.device
+        newest = torch.eye(rows, dtype=torch.bool, device=device).repeat_interleave(steps, dim=1)
+        newest = newest.expand(len(vectors), -1, -1)  # (B, K, K * T)
+        own = torch.cat([state.own, newest], dim=-1)  # (B, K, M)
+        mask = own.repeat_interleave(steps, dim=1)  # (B, K * T, M)
+        if steps > 1:
+            mask[..., -rows * steps :] &= causal_mask(steps, device).repeat(rows, rows)
+        mask = mask.unsqueeze(1)  # (B, 1, K * T, M)
         chosen = self.alignment_layer % len(self.decoder)
-        keys, values = [], []
+        caches = []
         weights: Tensor | None = None
         for number, layer in enumerate(self.decoder):
             cache = None
-            if before:
-                flat = (
-                    each[number].flatten(end_dim=1)  # (B * K, N, t, H / N)
-                    for each in (state.values, state.keys)
-                )
-                cache = Memory(*flat)
-            output = layer(vectors, state.sources[number], cache, mask)
+            if state.own.shape[-1]:
+                cache = Memory(state.values[number], state.keys[number])
+            output = layer(vectors, state.sources[number], cache, mask, number == chosen)
             vectors = output.vectors
-            keys.append(output.cache.keys.unflatten(0, (batch_size, rows)))  # (B, K, N, t, H / N)
-            values.append(output.cache.values.unflatten(0, (batch_size, rows)))  # likewise
+            caches.append(output.cache)
             if number == chosen:
                 weights = output.weights  # (B, N, K, T, S)
         assert weights is not None
         head = self.alignment_head
         alignment = weights.mean(dim=1) if head is None else weights[:, head]  # (B, K, T, S)
-        outputs = self.decoder_norm(vectors)
-        next_state = state._replace(keys=tuple(keys), values=tuple(values))
-        return outputs, alignment, next_state
+        keys, values = zip(*((cache.keys, cache.values) for cache in caches), strict=True)
+        next_state = state._replace(keys=keys, values=values, own=own)
+        return self.decoder_norm(vectors), alignment, next_state
 
-    def _add_positions(self, embedded: Tensor, first: int) -> Tensor:
+    def _add_positions(self, embedded: Tensor, first: int | Tensor) -> Tensor:
         """Add encodings of the positions from `first` to embeddings (..., T, H)."""
         positions = sinusoidal_positions(first, embedded.shape[-2], embedded)  # (T, H)
         vectors: Tensor = self.dropout(embedded + positions)

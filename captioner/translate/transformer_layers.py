@@ -100,8 +100,7 @@ class EncoderLayer(nn.Module):
 
         def attend(normed: Tensor) -> Tensor:
             memory = self.self_attention.remember(normed, mask)
-            context: Tensor = self.self_attention(normed, memory).context
-            return context
+            return self.self_attention.context(normed, memory)
 
         vectors = self.around_attention(vectors, attend)
         outputs: Tensor = self.around_network(vectors, self.feed_forward)
@@ -111,12 +110,12 @@ class EncoderLayer(nn.Module):
 class DecoderLayerOutput(NamedTuple):
     """Output of a decoder layer.
 
-    vectors: (B, K, T, H). weights: (B, N, K, T, S), attention over the source. cache: keys and
-    values of all target tokens so far, (B * K, N, t, H / N).
+    vectors: (B, K, T, H). weights: (B, N, K, T, S), attention over the source, None where they are
+    not asked for. cache: keys and values of all target tokens so far, (B, N, M, H / N).
     """
 
     vectors: Tensor
-    weights: Tensor
+    weights: Tensor | None
     cache: Memory
 
 
@@ -133,13 +132,18 @@ class DecoderLayer(nn.Module):
         self.around_network = parts.around()
 
     def forward(
-        self, vectors: Tensor, source: Memory, cache: Memory | None, mask: Tensor | None
+        self,
+        vectors: Tensor,
+        source: Memory,
+        cache: Memory | None,
+        mask: Tensor,
+        needs_weights: bool,
     ) -> DecoderLayerOutput:
         """Vectors of the T newest tokens (B, K, T, H) -> `DecoderLayerOutput`.
 
         source: `cross_attention.remember` of the encoder's outputs, of B sources.
-        cache: keys and values of earlier tokens, None before the first.
-        mask: (T, t), the tokens each of the T may attend to; None for all.
+        cache: keys and values of the earlier tokens of all rows, None before the first.
+        mask: (B, 1, K * T, M), the tokens each of the newest may attend to, of all M.
         """
         rows, steps = vectors.shape[1:3]
         extended: Memory | None = None
@@ -147,15 +151,18 @@ class DecoderLayer(nn.Module):
 
         def attend_self(normed: Tensor) -> Tensor:
             nonlocal extended
-            flat = normed.flatten(end_dim=1)  # (B * K, T, H)
+            flat = normed.flatten(1, 2)  # (B, K * T, H)
             newest = self.self_attention.remember(flat)
-            extended = newest if cache is None else cache.extended(newest)  # (B * K, N, t, H / N)
-            context: Tensor = self.self_attention(flat, extended, mask).context  # (B * K, T, H)
+            extended = newest if cache is None else cache.extended(newest)  # (B, N, M, H / N)
+            context = self.self_attention.context(flat, extended, mask)  # (B, K * T, H)
             return context.view(normed.shape)  # (B, K, T, H)
 
         def attend_source(normed: Tensor) -> Tensor:
             nonlocal weights
-            attended = self.cross_attention(normed.flatten(1, 2), source)  # queries (B, K * T, H)
+            flat = normed.flatten(1, 2)  # (B, K * T, H)
+            if not needs_weights:
+                return self.cross_attention.context(flat, source).view(normed.shape)
+            attended = self.cross_attention(flat, source)
             weights = attended.weights.unflatten(2, (rows, steps))  # (B, N, K, T, S)
             context: Tensor = attended.context  # (B, K * T, H)
             return context.view(normed.shape)  # (B, K, T, H)
@@ -164,5 +171,4 @@ class DecoderLayer(nn.Module):
         vectors = self.around_cross(vectors, attend_source)
         vectors = self.around_network(vectors, self.feed_forward)
         assert extended is not None
-        assert weights is not None
         return DecoderLayerOutput(vectors, weights, extended)

@@ -147,3 +147,25 @@ def test_gradients() -> None:
         return attention(query, attention.remember(values, mask)).context
 
     assert torch.autograd.gradcheck(run, (query, values, *attention.parameters()))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_contexts_alone_are_those_with_weights(masked: bool, training: bool) -> None:
+    attention = MultiHeadAttention(8, 6, 2, dropout=0.5).train(training)
+    memory = attention.remember(
+        random(3, 5, 6), torch.arange(5) < torch.tensor([[5], [2], [3]]) if masked else None
+    )
+    query = random(3, 4, 8, seed=1)
+    mask = torch.ones(3, 1, 4, 5, dtype=torch.bool).tril(1) if masked else None
+    torch.manual_seed(2)  # Of dropout: drawn alike.
+    wanted = attention(query, memory, mask).context
+    torch.manual_seed(2)
+    torch.testing.assert_close(attention.context(query, memory, mask), wanted)
+
+
+def test_contexts_alone_need_something_to_attend() -> None:
+    attention = MultiHeadAttention(8, 6, 2)
+    memory = attention.remember(random(1, 2, 6))
+    with pytest.raises(UserError, match="no position"):
+        attention.context(random(1, 3, 8), memory, torch.zeros(1, 1, 3, 2, dtype=torch.bool))

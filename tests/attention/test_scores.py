@@ -11,6 +11,7 @@ from captioner.attention import (
     ConcatScore,
     DotScore,
     GeneralScore,
+    Memory,
     ScaledDotProductScore,
 )
 
@@ -126,9 +127,12 @@ def test_decoding_by_the_code_for_cpus_gives_the_same_scores(
     make: type[AdditiveScore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     score = make(6, 5, 4)
-    query, keys = torch.randn(3, 2, 6), score.project_keys(torch.randn(3, 7, 5))
+    query, values = torch.randn(3, 2, 6), torch.randn(3, 7, 5)
     with torch.no_grad():
-        fast = score(query, keys)
+        memory = Memory(values, score.project_keys(values))
+        fast = score.of_memory(query, memory)
         monkeypatch.setenv(cpu.SWITCH, "0")
-        plain = score(query, keys)
-    assert torch.allclose(fast, plain, atol=1e-5)
+        plain = score.of_memory(query, memory)
+        assert torch.equal(plain, score(query, memory.keys))
+    assert not torch.equal(fast, plain)  # It is other code,
+    assert torch.allclose(fast, plain, atol=1e-5)  # with the same result.

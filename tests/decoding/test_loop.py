@@ -10,6 +10,7 @@ import torch
 from table_decoder import END, ROWS, START, TableDecoder, memory_of, random_table
 from torch import Tensor, nn
 
+from captioner import cpu
 from captioner.attention import AdditiveScore, Attention, Memory
 from captioner.decoding import (
     BeamSearch,
@@ -225,6 +226,19 @@ def test_keys_are_projected_once_for_a_whole_search(model) -> None:
     memory = model.attention.remember(SOURCES, MASK)
     decode(model, memory, start=START, end=END, constraints=Constraints(4, 10))
     assert calls == [4]  # once, and for the four sources, not for their hypotheses
+
+
+def test_the_exponentials_of_keys_are_computed_once_for_a_whole_search(
+    model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[torch.Size] = []
+    exponentials = cpu.exponentials
+    monkeypatch.setattr(
+        cpu, "exponentials", lambda keys: (computed.append(keys.shape), exponentials(keys))[1]
+    )
+    memory = model.attention.remember(SOURCES[:1])
+    decode(model, memory, start=START, end=END, constraints=Constraints(4, 10))
+    assert computed == [memory.keys.shape]
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
