@@ -1,9 +1,10 @@
 """How fast training, decoding, reading photos and starting are, against a plain way and the limit.
 
-Each is timed in turn with the plain way of `benchmark_reference.py`, in this process, the best of
---repeat times each; what both give is compared. "limit" is what this machine itself reaches: its
-largest matrix product in the type used, or a copy of memory, whichever would hold the work up
-longer; and how near to it we are. Weights and features are random.
+Each is timed in turn with the plain way of `benchmark_reference.py`, in this process: the medians
+of --repeat runs, and of the ratios of two runs beside each other the median, the least and the
+largest. What both give is compared. "limit" is what this machine itself reaches: its largest matrix
+product in the type used, or a copy of memory, whichever would hold the work up longer; and how near
+to it we are. Weights and features are random.
 
 Then come what a photo and loading take the packaged model (`benchmark_packaged.py`), what a layer
 costs against the length of a sentence (`benchmark_length.py`) and how many tokens a second each
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -34,7 +36,7 @@ import benchmark_packaged
 import benchmark_reference as reference
 import benchmark_translation
 import torch
-from benchmark_machine import Machine, add_machine_options, chosen_machine, described
+from benchmark_machine import Machine, add_machine_options, chosen_machine, described, spread
 from torch import Tensor
 
 from captioner.caption import CaptioningBatch, CaptioningLoss, DecoderConfig, ObjectiveConfig
@@ -66,15 +68,16 @@ SECTIONS: dict[str, Callable[[Machine], Sequence[Any]]] = {
 class Result:
     """One line of the table.
 
-    plain, ours: seconds of the plain way (None where there is none) and of this package's, each
-        for one `unit`. products, bytes: floating point operations and bytes moved, for a unit.
+    plain, ours: seconds of every run of the plain way (none where there is none) and of this
+        package's, for one `unit`.
+    products, bytes: floating point operations and bytes moved, for a unit.
     limit: seconds a unit at this machine's own speed. difference: between what both give.
     """
 
     name: str
     unit: str
-    plain: float | None
-    ours: float
+    plain: list[float]
+    ours: list[float]
     products: float
     bytes: float
     limit: float
@@ -137,7 +140,7 @@ def training(machine: Machine, batch_size: int, dtype: torch.dtype) -> Result:
         adam.step()
         return float(found.detach())
 
-    (plain_time, own_time), (wanted, found) = machine.best(plain, ours)
+    (plain_times, own_times), (wanted, found) = machine.seconds(plain, ours)
     # Forward, and twice as much back; keys have a gradient, what is looked at has none.
     keys = 2 * 2.0 * batch_size * PLACES * SIZE * SIZE
     products = keys + 3 * (LENGTH + 1) * step_products(batch_size)
@@ -147,8 +150,8 @@ def training(machine: Machine, batch_size: int, dtype: torch.dtype) -> Result:
     return Result(
         f"training step, {_name(dtype)}, batch of {batch_size}",
         "step",
-        plain_time,
-        own_time,
+        plain_times,
+        own_times,
         products,
         moved,
         machine.limit(products, dtype, moved),
@@ -182,7 +185,7 @@ def decoding(machine: Machine, images: int, dtype: torch.dtype) -> Result:
         ]
 
     sample = min(images, 2)
-    (plain_time, own_time), (wanted, found) = machine.best(plain, ours)
+    (plain_times, own_times), (wanted, found) = machine.seconds(plain, ours)
     same = sum(own[0] == other[0] for own, other in zip(found, wanted, strict=False))
     apart = max(abs(own[1] - other[1]) for own, other in zip(found, wanted, strict=False))
     keys = 2.0 * PLACES * SIZE * SIZE
@@ -193,8 +196,8 @@ def decoding(machine: Machine, images: int, dtype: torch.dtype) -> Result:
     return Result(
         f"beam of {BEAM}, {_name(dtype)}, {images} image{'s' * (images > 1)}",
         "image",
-        plain_time / sample,
-        own_time / images,
+        [each / sample for each in plain_times],
+        [each / images for each in own_times],
         products,
         moved,
         machine.limit(products, dtype, moved),
@@ -210,7 +213,7 @@ def extraction(machine: Machine, images: int, dtype: torch.dtype) -> Result:
     photos = torch.randn(images, 3, 224, 224, device=machine.device)
     own_photos = photos.to(memory_format=torch.channels_last)
     with torch.no_grad():
-        (plain_time, own_time), (wanted, found) = machine.best(
+        (plain_times, own_times), (wanted, found) = machine.seconds(
             lambda: plain_encoder(photos[:1]), lambda: encode(encoder, own_photos, _name(dtype))
         )
     products = sum(
@@ -221,8 +224,8 @@ def extraction(machine: Machine, images: int, dtype: torch.dtype) -> Result:
     return Result(
         f"VGG-19, {_name(dtype)}, {images} images",
         "image",
-        plain_time,
-        own_time / images,
+        plain_times,
+        [each / images for each in own_times],
         products,
         0.0,
         machine.limit(products, dtype, 0.0),
@@ -262,7 +265,7 @@ def store_reading(machine: Machine, batch_size: int) -> Result:
             plain_files.append(path / f"{row}.pt")
             torch.save(content[row].float(), plain_files[-1])
         order = torch.randperm(rows, generator=torch.Generator().manual_seed(0))[:batch_size]
-        (plain_time, own_time), (wanted, found) = machine.best(
+        (plain_times, own_times), (wanted, found) = machine.seconds(
             lambda: torch.stack([torch.load(file) for file in plain_files]),
             lambda: store.read(order, torch.float16),
         )
@@ -271,8 +274,8 @@ def store_reading(machine: Machine, batch_size: int) -> Result:
     return Result(
         f"reading the store, batch of {batch_size}",
         "batch",
-        plain_time,
-        own_time,
+        plain_times,
+        own_times,
         0.0,
         moved,
         machine.limit(0.0, torch.float32, moved),
@@ -286,11 +289,12 @@ def cold_start(machine: Machine) -> Result:
     def run(*arguments: str) -> None:
         subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
 
-    (torch_time, own_time), _ = machine.best(
+    (torch_times, own_times), _ = machine.seconds(
         lambda: run("-c", "import torch"),
         lambda: run("-m", "captioner", "caption", str(DEMO_PHOTO), "--device", "cpu"),
     )
-    return Result("captioner caption, one photo", "start", None, own_time, 0, 0, torch_time, "")
+    limit = statistics.median(torch_times)
+    return Result("captioner caption, one photo", "start", [], own_times, 0, 0, limit, "")
 
 
 def measurements(device: str, with_bfloat16: bool) -> dict[str, Callable[[Machine], Result]]:
@@ -334,7 +338,7 @@ def report(
         speeds.append("no bfloat16")
     print(f"matrix products: {', '.join(speeds)}; copy: {machine.bandwidth() / 1e9:,.0f} GB/s")
     print(f"{WORDS:,} words, captions of {LENGTH}, maps of {PLACES} x {SIZE}; milliseconds")
-    print(f"{'':<38}{'plain':>10}{'ours':>10}{'ratio':>7}{'limit':>10}{'reached':>8}  difference")
+    print(f"{'':<38}{'plain':>10}{'ours':>10}{'ratio':>20}{'limit':>10}{'reached':>8}  difference")
     results = []
     for name in names:
         results.append(known[name](machine))
@@ -344,12 +348,14 @@ def report(
 
 def line(result: Result) -> str:
     """A result as a line of the table."""
-    plain = f"{result.plain * 1e3:>10.1f}" if result.plain is not None else " " * 10
-    ratio = f"{result.plain / result.ours:>7.1f}" if result.plain is not None else " " * 7
-    near = result.limit / result.ours
+    ours = statistics.median(result.ours)
+    plain = ratio = ""
+    if result.plain:
+        plain = f"{statistics.median(result.plain) * 1e3:.1f}"
+        ratio = spread([one / other for one, other in zip(result.plain, result.ours, strict=True)])
     return (
-        f"{result.name:<38}{plain}{result.ours * 1e3:>10.1f}{ratio}"
-        f"{result.limit * 1e3:>10.1f}{near:>8.2f}  {result.difference}"
+        f"{result.name:<38}{plain:>10}{ours * 1e3:>10.1f}{ratio:>20}"
+        f"{result.limit * 1e3:>10.1f}{result.limit / ours:>8.2f}  {result.difference}"
     )
 
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import functools
+import os
+import platform
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from captioner.devices import has_bfloat16
 from captioner.errors import UserError
 
 
@@ -21,17 +26,17 @@ class Machine:
     device: torch.device
     repeat: int
 
-    def best(self, *works: Callable[[], Any]) -> tuple[list[float], list[Any]]:
-        """Seconds of each work's quickest time, taken in turn, and what each gave first."""
+    def seconds(self, *works: Callable[[], Any]) -> tuple[list[list[float]], list[Any]]:
+        """Seconds of each work's `repeat` runs, taken in turn, and what each gave first."""
         given = [work() for work in works]  # To warm up.
-        times = [float("inf")] * len(works)
+        times: list[list[float]] = [[] for _ in works]
         for _ in range(self.repeat):
-            for index, work in enumerate(works):
+            for work, found in zip(works, times, strict=True):
                 self.wait()
                 begin = time.perf_counter()
                 work()
                 self.wait()
-                times[index] = min(times[index], time.perf_counter() - begin)
+                found.append(time.perf_counter() - begin)
         return times, given
 
     def wait(self) -> None:
@@ -64,8 +69,8 @@ class Machine:
             for _ in range(count):
                 work()
 
-        (seconds,), _ = self.best(row)
-        return seconds / count
+        (seconds,), _ = self.seconds(row)
+        return min(seconds) / count
 
     def limit(self, products: float, dtype: torch.dtype, moved: float) -> float:
         """Seconds that so many operations, or so many bytes, take at least."""
@@ -90,7 +95,27 @@ def chosen_machine(arguments: argparse.Namespace) -> Machine:
 
 
 def described(device: torch.device) -> str:
-    """What is measured on, in a line."""
-    where = torch.cuda.get_device_name(device) if device.type == "cuda" else "the CPU"
+    """The machine in a line: processor, instructions, threads, load."""
     threads = torch.get_num_threads()
-    return f"{where}, {threads} thread{'s' * (threads > 1)}, torch {torch.__version__}"
+    where = f"{_processor()}, {torch.backends.cpu.get_cpu_capability()}"
+    where += ", bfloat16" if has_bfloat16(torch.device("cpu")) else ", no bfloat16"
+    where += f", {threads} thread{'s' * (threads > 1)} of {os.cpu_count()} processors"
+    where += f" (load {os.getloadavg()[0]:.1f})"
+    if device.type == "cuda":
+        where = f"{torch.cuda.get_device_name(device)}; {where}"
+    return f"{where}, torch {torch.__version__}"
+
+
+def _processor() -> str:
+    """The processor's name, from Linux where it says so."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def spread(values: Sequence[float]) -> str:
+    """The median and, in brackets, the least and the largest of some ratios."""
+    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"

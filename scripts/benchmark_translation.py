@@ -4,7 +4,8 @@ Each model is that of a config of subwords, with random weights and a vocabulary
 the config asks for; sentences are random and all of one length, on both sides. Training is a step
 as `captioner train` makes it: loss, gradient, clipping, optimiser; what counts is tokens of the
 target, the end among them. Decoding is the config's own search, held to that length, of a batch of
-sentences; what counts is tokens of the best translations. The best of --repeat times each.
+sentences; what counts is tokens of the best translations. The median, the least and the largest of
+--repeat runs.
 
   OMP_NUM_THREADS=1 python scripts/benchmark_translation.py
   python scripts/benchmark_translation.py configs/multi30k_en_de.yaml --device cuda
@@ -13,6 +14,7 @@ sentences; what counts is tokens of the best translations. The best of --repeat 
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -41,13 +43,13 @@ CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 class Speed:
     """What was measured of the model of a config.
 
-    parameters: of the model. training, decoding: tokens a second.
+    parameters: of the model. training, decoding: tokens a second, of every run.
     """
 
     config: str
     parameters: int
-    training: float
-    decoding: float
+    training: list[float]
+    decoding: list[float]
 
 
 @dataclass(frozen=True)
@@ -82,14 +84,16 @@ def measure(machine: Machine, path: Path, sizes: Sizes) -> Speed:
     model = recipe.model.make(tokens, tokens).to(machine.device)
     step_tokens = sizes.training_tokens or recipe.data.batch_tokens
     pairs = max(1, step_tokens // sizes.length)
-    (training,), _ = machine.best(_training(machine, model, recipe, _pairs(pairs, tokens, sizes)))
+    (training,), _ = machine.seconds(
+        _training(machine, model, recipe, _pairs(pairs, tokens, sizes))
+    )
     sources = _pairs(sizes.sentences, tokens, sizes)
-    (decoding,), _ = machine.best(_decoding(machine, model, recipe, sources, sizes.length))
+    (decoding,), _ = machine.seconds(_decoding(machine, model, recipe, sources, sizes.length))
     return Speed(
         path.stem,
         sum(parameter.numel() for parameter in model.parameters()),
-        pairs * sizes.length / training,
-        sizes.sentences * sizes.length / decoding,
+        [pairs * sizes.length / each for each in training],
+        [sizes.sentences * sizes.length / each for each in decoding],
     )
 
 
@@ -158,13 +162,17 @@ def _precision(machine: Machine, recipe: TranslationRecipe) -> Any:
 def line(speed: Speed) -> str:
     """A result as a line of the table."""
     name, count = speed.config, speed.parameters / 1e6
-    return f"{name:<42}{count:>8.1f} M{speed.training:>14,.0f}{speed.decoding:>14,.0f}"
+    training, decoding = (
+        f"{statistics.median(each):,.0f} ({min(each):,.0f} to {max(each):,.0f})"
+        for each in (speed.training, speed.decoding)
+    )
+    return f"{name:<42}{count:>8.1f} M{training:>26}{decoding:>26}"
 
 
 def report(machine: Machine, sizes: Sizes = SIZES, configs: Sequence[Path] = ()) -> list[Speed]:
     """Measure and print the models of these configs, by default all of Multi30k's."""
     print(f"{sizes.length} tokens a sentence, {sizes.sentences} decoded at once; tokens a second")
-    print(f"{'':<42}{'parameters':>10}{'training':>14}{'decoding':>14}")
+    print(f"{'':<42}{'parameters':>10}{'training':>26}{'decoding':>26}")
     speeds = []
     for path in configs or sorted(CONFIGS.glob("multi30k_en_de*.yaml")):
         speeds.append(measure(machine, path, sizes))

@@ -70,9 +70,9 @@ class ObservedMachine(Machine):
 
     observed: list[Observed] = field(default_factory=list, compare=False)
 
-    def best(self, *works: Callable[[], Any]) -> tuple[list[float], list[Any]]:
-        """As `Machine.best`."""
-        found = super().best(*works)
+    def seconds(self, *works: Callable[[], Any]) -> tuple[list[list[float]], list[Any]]:
+        """As `Machine.seconds`."""
+        found = super().seconds(*works)
         self.observed.append(observe(self.device, works[-1]))
         return found
 
@@ -133,8 +133,9 @@ def rows(machine: ObservedMachine, sizes: Sizes) -> Iterator[Row]:
 
     def captioning(result: benchmark.Result, unit: str, count: int) -> Row:
         """count: of units in what the result is of."""
-        share = result.limit / result.ours
-        return Row(result.name, unit, count / result.ours, share, *_last(machine))
+        quickest = min(result.ours)
+        share = result.limit / quickest
+        return Row(result.name, unit, count / quickest, share, *_last(machine))
 
     encoding = benchmark.extraction(machine, sizes.encoded, kind)
     yield captioning(encoding, "photos", 1)
@@ -149,8 +150,8 @@ def rows(machine: ObservedMachine, sizes: Sizes) -> Iterator[Row]:
         products = machine.products(getattr(torch, precision))
         speed = benchmark_translation.measure(machine, config, sizes.translation)
         for work, rate, operations, observed in (
-            ("training", speed.training, 6, machine.observed[-2]),
-            ("decoding", speed.decoding, 2, machine.observed[-1]),
+            ("training", max(speed.training), 6, machine.observed[-2]),
+            ("decoding", max(speed.decoding), 2, machine.observed[-1]),
         ):
             share = operations * speed.parameters * rate / products
             kernels = observed.launches, observed.memory
