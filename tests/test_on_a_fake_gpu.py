@@ -163,8 +163,15 @@ STRATEGIES: list[Any] = [
 ]
 
 
+READ = [0, 2, 1, 0, 0, 1]
+"""What two steps read of two sources: nothing failed, and how many rows of each are live."""
+
+
 def decode_three_steps(gpu: Operations, decoder: Decoder, memory: Any, strategy: Strategy) -> None:
-    """The third step reads its flags, and then the search would go on."""
+    """The third step reads too, and then the search would go on.
+
+    A beam computes two rows at the second step, and one row of one source at the third.
+    """
     options = Constraints(2, 9, 2, (0, 1), repeat_distance=2, repeatable=(5,))
     gpu.is_busy = True
     with pytest.raises(EndOfAnswers):
@@ -175,8 +182,7 @@ def decode_three_steps(gpu: Operations, decoder: Decoder, memory: Any, strategy:
 @pytest.mark.parametrize("selection", ["soft", "hard"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_caption_is_decoded(strategy: Any, selection: str, in_bfloat16: bool) -> None:
-    has_failed, is_live = False, True
-    with fake_gpu(in_bfloat16, [has_failed, is_live] * 2) as gpu:
+    with fake_gpu(in_bfloat16, READ) as gpu:
         decoder = make_decoder(selection=selection).eval()
         memory = decoder.remember(torch.rand(2, 9, 6).to(DEVICE))
         decode_three_steps(gpu, decoder, memory, strategy())
@@ -186,7 +192,7 @@ def test_a_caption_is_decoded(strategy: Any, selection: str, in_bfloat16: bool) 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_translation_is_decoded(name: str, in_bfloat16: bool) -> None:
     for strategy in STRATEGIES[::2]:
-        with fake_gpu(in_bfloat16, [False, True] * 2) as gpu, torch.no_grad():
+        with fake_gpu(in_bfloat16, READ) as gpu, torch.no_grad():
             with torch.device(DEVICE):
                 model = CONFIGS[name].make(SIZE, SIZE).eval()
             batch = translation_batch()

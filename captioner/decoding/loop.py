@@ -91,7 +91,8 @@ def decode(
         state = decoder.select(step.state, parents)
         if strategy.narrows and 2 * left.count(0) >= len(left):
             # Nor are sources, once half have: all copies are then smaller than the memory.
-            kept = torch.tensor([index for index, rows in enumerate(left) if rows], device=device)
+            kept = torch.tensor([index for index, rows in enumerate(left) if rows])
+            kept = kept.to(device, non_blocking=True)  # (B',)
             state, tokens, live, places, totals, history, ended, sources = select_sources(
                 (state, tokens, live, places, totals, history, ended, sources), kept
             )  # (B', ...) each, from here on (B, ...)
