@@ -34,7 +34,7 @@ def test_the_wheel_captions_the_demo_photo_on_its_own(tmp_path: Path) -> None:
         names = set(archive.namelist())
         archive.extractall(site)
     for name in ("model.safetensors", "config.json", "vocabulary.json", "README.md"):
-        for model in ("default", "english_german"):
+        for model in ("default", "english_german", "english_french"):
             assert f"captioner/models/{model}/{name}" in names
     assert {"captioner/py.typed", "captioner/data/coco_synonyms.txt"} <= names
     folders = [ROOT / "captioner" / room / "static" for room in ("serve", "render")]
@@ -43,7 +43,7 @@ def test_the_wheel_captions_the_demo_photo_on_its_own(tmp_path: Path) -> None:
     assert {"index.html", "style.css", "viewer.js", "viewer.css"} <= {path.name for path in static}
     info = f"captioner-{captioner.__version__}.dist-info"
     assert {name.partition("/")[0] for name in names} == {"captioner", info}
-    assert wheel.stat().st_size < 40e6  # docs/captioning.md says 35 MB.
+    assert wheel.stat().st_size < 45e6  # docs/captioning.md says 42 MB.
     # The unpacked wheel comes first on the path, before the tree that the tests run from.
     code = "import sys; from captioner.cli.main import main; sys.exit(main(sys.argv[1:]))"
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from captioner.cli.report import report
 from captioner.cli.shared_options import (
-    LANGUAGES,
     Commands,
     add_machine,
     add_model,
@@ -25,6 +24,7 @@ from captioner.cli.shared_options import (
 )
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
+from captioner.models import LANGUAGES
 
 if TYPE_CHECKING:
     from captioner.caption import Caption

@@ -10,7 +10,7 @@ DESCRIPTION = """\
 Describes a captioner or translator: its parts, its size, its model card.
 
   captioner info                 the packaged captioner
-  captioner info english_german  the packaged translator
+  captioner info english_german  the packaged translator into German
   captioner info runs/coco/model
 """
 

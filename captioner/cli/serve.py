@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from captioner.cli.shared_options import (
-    LANGUAGES,
     Commands,
     add_machine,
     add_model,
@@ -16,7 +15,7 @@ from captioner.cli.shared_options import (
     check_language,
 )
 from captioner.errors import UserError
-from captioner.models import DEFAULT_TRANSLATOR
+from captioner.models import LANGUAGES
 from captioner.serve.limits import Limits
 
 DESCRIPTION = """\
@@ -52,21 +51,17 @@ def add_command(commands: Commands) -> None:
     add_model(models)
     models.add_argument(
         "--translator",
-        metavar="MODEL",
-        default=DEFAULT_TRANSLATOR,
-        help="likewise, to translate (default: %(default)s)",
+        action="append",
+        metavar="[TAG=]MODEL",
+        help="translates into language TAG; repeatable; captions are offered in TAG as well "
+        "(default: the packaged ones)",
     )
     models.add_argument(
         "--no-translator",
         dest="translator",
         action="store_const",
-        const=None,
+        const=[],
         help="leave out the tab that translates",
-    )
-    models.add_argument(
-        "--language",
-        metavar="TAG",
-        help="what another translator writes: captions are offered in it",
     )
     net = parser.add_argument_group("network")
     net.add_argument(
@@ -124,19 +119,14 @@ def run(arguments: argparse.Namespace) -> int:
     public = arguments.public_url
     if public is not None and not _is_page(public):
         raise UserError(f"--public-url {public} is not the address of a page")
-    name = arguments.translator
-    language = arguments.language
-    if language is None:
-        language = next((tag for tag, packaged in LANGUAGES.items() if packaged == name), None)
-    else:
-        check_language(language)
+    names = LANGUAGES if arguments.translator is None else _by_language(arguments.translator)
     listener = listen(arguments.host, arguments.port)
     try:
         model = load(arguments.model, arguments.device, arguments.precision)
-        translator = None if name is None else load_translator(name, arguments.device)
-        service = Service(model, translator, limits, arguments.batch_size, language)
+        translators = {tag: load_translator(name, arguments.device) for tag, name in names.items()}
+        service = Service(model, translators, limits, arguments.batch_size)
         own = socket.gethostname()
-        names = (arguments.host, own, f"{own}.local", *arguments.allow_host)
+        hosts = (arguments.host, own, f"{own}.local", *arguments.allow_host)
 
         def on_start() -> None:
             print(f"captioner: {listener.address} is open; Ctrl-C ends it", flush=True)
@@ -145,12 +135,29 @@ def run(arguments: argparse.Namespace) -> int:
 
                 webbrowser.open(listener.here)
 
-        app = make_app(service, names, __version__, on_start, public)
+        app = make_app(service, hosts, __version__, on_start, public)
         serve(app, listener, limits, arguments.access_log)
     finally:
         listener.socket.close()
     print("captioner: ended", flush=True)
     return 0
+
+
+def _by_language(translators: list[str]) -> dict[str, str]:
+    """Models of --translator by the tag of their language."""
+    from captioner.serve.service import UNDETERMINED
+
+    tags = {name: tag for tag, name in LANGUAGES.items()}
+    names: dict[str, str] = {}
+    for given in translators:
+        tag, sign, name = given.partition("=")
+        if not sign:
+            tag, name = tags.get(given, UNDETERMINED), given
+        check_language(tag, "--translator")
+        if tag in names:
+            raise UserError(f"--translator names two models for the language {tag}")
+        names[tag] = name
+    return names
 
 
 def _is_page(address: str) -> bool:

@@ -15,14 +15,10 @@ from pydantic.fields import FieldInfo
 
 from captioner.decoding.options import SAMPLING, SearchOptions
 from captioner.errors import UserError, did_you_mean, near_names
-from captioner.models import DEFAULT_TRANSLATOR
 from captioner.schema import Config
 
 Search = TypeVar("Search", bound=SearchOptions)
 Section = TypeVar("Section", bound=Config)
-
-LANGUAGES = {"de": DEFAULT_TRANSLATOR}
-"""The packaged translator for each language."""
 
 Commands = Any  # argparse's private _SubParsersAction
 Group = argparse._ArgumentGroup
@@ -214,10 +210,10 @@ def search_options(arguments: argparse.Namespace, own: Search) -> Search:
     return own.override(**given)
 
 
-def check_language(tag: str) -> None:
+def check_language(tag: str, option: str = "--language") -> None:
     """Raise `UserError` for what is no language tag (RFC 5646), such as "de" or "pt-BR"."""
     if not re.fullmatch(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*", tag):
-        raise UserError(f"--language {tag!r} is not a language tag such as de or pt-BR")
+        raise UserError(f"{option} {tag!r} is not a language tag such as de or pt-BR")
 
 
 def refuse(arguments: argparse.Namespace, options: Iterable[str], where: str) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 DEFAULT = "default"
 DEFAULT_TRANSLATOR = "english_german"
+LANGUAGES = {"de": DEFAULT_TRANSLATOR, "fr": "english_french"}
+"""The packaged translator into each language."""
 
 
 def load(

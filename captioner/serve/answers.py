@@ -136,14 +136,13 @@ class CaptionerAnswer(BaseModel):
 
 
 class TranslatorAnswer(BaseModel):
-    """The translation model."""
+    """A translation model."""
 
     parameters: int
     source_tokens: int
     target_tokens: int
     attends: bool
     maximum_source_length: int
-    language: str | None = Field(description="in which captions are offered")
     search: TranslationSearch
 
 
@@ -152,7 +151,8 @@ class ModelsAnswer(BaseModel):
 
     version: str
     captioner: CaptionerAnswer
-    translator: TranslatorAnswer | None
+    languages: list[str] = Field(description="in which captions are offered, beside English")
+    translators: dict[str, TranslatorAnswer] = Field(description="by the language they write")
     limits: Limits
 
 

@@ -34,7 +34,7 @@ class _PhotoForm(optional_fields(SearchOptions)):  # type: ignore[misc]
     )
     language: str | None = Field(
         default_factory=lambda: None,  # OpenAPI would show a plain default.
-        description="the translator's, in /api/model: captions are translated into it",
+        description="one of /api/model's: captions are translated into it",
     )
 
 
@@ -75,3 +75,7 @@ class TranslationRequest(optional_fields(TranslationSearch)):  # type: ignore[mi
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
 
     sentences: list[Annotated[str, Field(max_length=2000)]] = Field(min_length=1, max_length=16)
+    language: str | None = Field(
+        default_factory=lambda: None,
+        description="one of /api/model's translators; by default its first",
+    )

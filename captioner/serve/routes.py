@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Form, Request, Response, UploadFile
@@ -92,13 +92,13 @@ async def caption(
     A photo that cannot be read has an error in its place; where none can, the status is 422.
     """
     search = search_with(form, service.captioner.search, service.limits)
-    language = _language(form, service)
+    _check_language(form.language, service.languages)
     keep = PagePhoto.of if form.preview else keep_nothing
     read = await _photos(form.photo, service, place, keep)
     photos = [each for each in read if isinstance(each, Prepared)]
     if not photos:
         raise _unreadable(read)
-    captions = iter(await service.caption(photos, search, language))
+    captions = iter(await service.caption(photos, search, form.language))
     return CaptionsAnswer(
         photos=[
             each
@@ -132,13 +132,13 @@ async def overlay(
     if form.captions and len(form.captions) != len(form.photo):
         raise field_problem("captions", "should be there once for every photo, or not")
     search = search_with(form, service.captioner.search, service.limits)
-    language = _language(form, service)
+    _check_language(form.language, service.languages)
     read = await _photos(form.photo, service, place, keep_small)
     photos = [each for each in read if isinstance(each, Prepared)]
     if len(photos) < len(read):
         raise _unreadable(read)
     captions = [DrawnCaption.as_one(each) for each in form.captions]
-    captions = captions or await service.caption(photos, search, language)
+    captions = captions or await service.caption(photos, search, form.language)
     if not all(each.words for each in captions):
         raise Problem(422, "the caption has no words to draw")
     drawings = [
@@ -160,13 +160,15 @@ async def translate(
     asked: TranslationRequest, service: OurService, place: OurPlace
 ) -> TranslationsAnswer:
     """Translations of sentences, and their alignments."""
-    if service.translator is None or service.translations is None:
+    if not service.translators:
         raise Problem(404, "there is no translation model here")
-    search = search_with(asked, service.translator.search, service.limits)
+    language = asked.language or next(iter(service.translators))
+    _check_language(language, service.translators)
+    search = search_with(asked, service.translators[language].search, service.limits)
     count = len(asked.sentences)
     place.take(items=count, seconds=count * service.translations.seconds_an_item)
     try:
-        found = await service.translate(asked.sentences, search)
+        found = await service.translate(asked.sentences, search, language)
     except UserError as error:  # What this model cannot do, such as copy_unknown.
         raise Problem(422, str(error)) from None
     return TranslationsAnswer(
@@ -186,7 +188,7 @@ async def health(service: OurService) -> HealthAnswer:
 @router.get("/model")
 async def model(request: Request, service: OurService) -> ModelsAnswer:
     """The models, and what the server accepts."""
-    captioner, translator = service.captioner, service.translator
+    captioner = service.captioner
     weights = (*captioner.encoder.parameters(), *captioner.decoder.parameters())
     return ModelsAnswer(
         version=request.app.version,
@@ -197,27 +199,26 @@ async def model(request: Request, service: OurService) -> ModelsAnswer:
             confidence=captioner.confidence is not None,
             search=captioner.search,
         ),
-        translator=None
-        if translator is None
-        else TranslatorAnswer(
-            parameters=sum(each.numel() for each in translator.model.parameters()),
-            source_tokens=len(translator.source),
-            target_tokens=len(translator.target),
-            attends=translator.attends,
-            maximum_source_length=translator.maximum_source_length,
-            language=service.language,
-            search=translator.search,
-        ),
+        languages=service.languages,
+        translators={
+            language: TranslatorAnswer(
+                parameters=sum(each.numel() for each in translator.model.parameters()),
+                source_tokens=len(translator.source),
+                target_tokens=len(translator.target),
+                attends=translator.attends,
+                maximum_source_length=translator.maximum_source_length,
+                search=translator.search,
+            )
+            for language, translator in service.translators.items()
+        },
         limits=service.limits,
     )
 
 
-def _language(form: CaptionForm | OverlayForm, service: Service) -> str | None:
-    language: str | None = form.language
-    if language not in (None, service.language):
-        known = service.language or "left out: captions are not translated here"
-        raise field_problem("language", f"should be {known}")
-    return language
+def _check_language(language: str | None, known: Collection[str]) -> None:
+    if language not in (None, *known):
+        offered = " or ".join(known) or "left out: captions are not translated here"
+        raise field_problem("language", f"should be {offered}")
 
 
 async def _photos(

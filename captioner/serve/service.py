@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -21,8 +21,11 @@ from captioner.serve.limits import Limits
 from captioner.serve.overlays import Format
 from captioner.serve.photos import Kept, Prepared, prepare
 from captioner.translate import Translation, Translator
-from captioner.translate.translated_captions import check_aligns, translate_captions
+from captioner.translate.translated_captions import translate_captions
 from captioner.vision.decoding_process import DecodingPool
+
+UNDETERMINED = "und"
+"""The tag of a language that is not known (ISO 639-2)."""
 
 _READERS = 2
 """Photos decoded at a time, which bounds the memory of decoding."""
@@ -32,35 +35,26 @@ class Service:
     """Captions, translates and draws, in separate threads; batches waiting requests.
 
     batch_size: photos or sentences in a batch. `captions` and `translations` are the queues.
-    language: tag of what the translator writes, if captions are offered in it.
+    translators: by the tag of the language that each writes, `UNDETERMINED` if it is not known.
 
-    Raises `UserError` for a batch size below 1, and for a language without a translator with
-    attention.
+    Raises `UserError` for a batch size below 1.
     """
 
     def __init__(
         self,
         captioner: Captioner,
-        translator: Translator | None = None,
+        translators: Mapping[str, Translator] | None = None,
         limits: Limits | None = None,
         batch_size: int = 32,
-        language: str | None = None,
     ) -> None:
         if batch_size < 1:
             raise UserError(f"batch size {batch_size} is not at least 1")
-        if language is not None:
-            if translator is None:
-                raise UserError(f"captions in {language} need a translator")
-            check_aligns(translator)
-        self.language = language
         self.captioner = captioner
-        self.translator = translator
+        self.translators = dict(translators or {})
         self.limits = limits or Limits()
         self._batch_size = batch_size
         self.captions = Batcher(self._caption, batch_size, "captions")
-        self.translations = (
-            None if translator is None else Batcher(self._translate, batch_size, "translations")
-        )
+        self.translations = Batcher(self._translate, batch_size, "translations")
         self._readers = ThreadPoolExecutor(_READERS, "photos")
         self._decoders = DecodingPool(_READERS, self.limits.decoding_seconds)
         self._painter = ThreadPoolExecutor(1, "drawings")
@@ -72,8 +66,7 @@ class Service:
         self._readers.shutdown()
         self._decoders.close()
         self.captions.close()
-        if self.translations is not None:
-            self.translations.close()
+        self.translations.close()
         self._painter.shutdown()
 
     async def prepare(
@@ -94,7 +87,7 @@ class Service:
     ) -> list[Caption]:
         """Caption photos, in order, in batches with those of other requests.
 
-        language: None or the service's, in which the captions then are.
+        language: one of `languages`, in which the captions then are; None for the captioner's.
         Sampling runs for these photos alone, so that a seed always gives the same captions.
         """
         pixels = [photo.pixels for photo in photos]
@@ -102,14 +95,14 @@ class Service:
         return await asyncio.wrap_future(self.captions.submit(pixels, key, search.sample))
 
     async def translate(
-        self, sentences: Sequence[str], search: TranslationSearch
+        self, sentences: Sequence[str], search: TranslationSearch, language: str
     ) -> list[Translation]:
         """Translate sentences, in order, in batches with those of other requests.
 
         Raises `UserError` where the model cannot search like that.
         """
-        assert self.translations is not None  # Called only where there is a translator.
-        return await asyncio.wrap_future(self.translations.submit(sentences, search, search.sample))
+        key = search, language
+        return await asyncio.wrap_future(self.translations.submit(sentences, key, search.sample))
 
     async def draw(self, file: Format, drawings: Sequence[Captioned], strength: float) -> bytes:
         """The content of a file with captions drawn over their photos."""
@@ -119,13 +112,21 @@ class Service:
     def _warm_up(self) -> None:
         """Measure how fast this machine is, by the second time that it does something."""
         size = self.captioner.preprocessing.size
-        work = [torch.zeros(3, size, size)], (self.captioner.search, self.language)
+        language = next(iter(self.languages), None)
+        work = [torch.zeros(3, size, size)], (self.captioner.search, language)
         self._caption(*work)
         self.captions.submit(*work).result()
-        if self.translations is not None and self.translator is not None:
-            sentence = ["a"], self.translator.search
+        for tag, translator in self.translators.items():
+            sentence = ["a"], (translator.search, tag)
             self._translate(*sentence)
             self.translations.submit(*sentence).result()
+
+    @property
+    def languages(self) -> list[str]:
+        """Tags of the languages in which captions are offered: their translators attend."""
+        return [
+            tag for tag, each in self.translators.items() if each.attends and tag != UNDETERMINED
+        ]
 
     @property
     def seconds_a_photo(self) -> float:
@@ -146,10 +147,13 @@ class Service:
             batch = torch.stack(list(pixels[first : first + self._batch_size]))
             annotations = self.captioner.encode(batch)  # (B, L, D)
             captions += self.captioner.caption_annotations(annotations, search, generator=generator)
-        if language is None or self.translator is None:
+        if language is None:
             return captions
-        return translate_captions(captions, self.translator, language)
+        return translate_captions(captions, self.translators[language], language)
 
-    def _translate(self, sentences: Sequence[str], search: TranslationSearch) -> list[Translation]:
-        assert self.translator is not None
-        return self.translator.translate(sentences, search, self._batch_size)
+    def _translate(
+        self, sentences: Sequence[str], key: tuple[TranslationSearch, str]
+    ) -> list[Translation]:
+        """A batch of sentences, in the one thread that translates. key: as for `_caption`."""
+        search, language = key
+        return self.translators[language].translate(sentences, search, self._batch_size)

@@ -1,4 +1,4 @@
-"""`captioner caption --language`: captions in German, in every output."""
+"""`captioner caption --language`: captions in German and French, in every output."""
 
 from __future__ import annotations
 
@@ -36,27 +36,30 @@ def caption(*arguments: str) -> int:
     return main(["caption", *arguments, "--model", "model", "--device", "cpu"])
 
 
-def test_captions_are_german_in_every_output(folder: Path, capsys: Output) -> None:
+@pytest.mark.parametrize("language", ["de", "fr"])
+def test_captions_are_translated_in_every_output(
+    language: str, folder: Path, capsys: Output
+) -> None:
     outputs = ("--overlay", "maps/", "--html", "page.html", "--xmp", "--text")
-    german = ("--language", "de", "--n-best", "2", "--json", "de.json", *outputs)
-    assert caption("a.png", "b.png", *german) == 0
+    translated = ("--language", language, "--n-best", "2", "--json", "found.json", *outputs)
+    assert caption("a.png", "b.png", *translated) == 0
     lines = capsys.readouterr().out
     assert caption("a.png", "b.png", "--quiet", "--n-best", "2", "--json", "en.json") == 0
     english = json.loads(Path("en.json").read_text())
-    found = json.loads(Path("de.json").read_text(encoding="utf-8"))
+    found = json.loads(Path("found.json").read_text(encoding="utf-8"))
     assert len(found) == len(english) == 2
     for record, of in zip(found, english, strict=True):
         name, text = record["image"], record["caption"]
         versions = zip([record, *record["alternatives"]], [of, *of["alternatives"]], strict=True)
         for version, original in versions:
-            assert version["language"] == "de"
+            assert version["language"] == language
             assert version["original"]["words"] == original["words"]
             assert version["score"] == original["score"]
             assert version["caption"] == " ".join(version["words"])
             assert version["caption"] in lines
         assert Path(name).with_suffix(".txt").read_text(encoding="utf-8") == f"{text}\n"
         sidecar = Path(name).with_suffix(".xmp").read_text(encoding="utf-8")
-        assert f'xml:lang="de">{text}<' in sidecar
+        assert f'xml:lang="{language}">{text}<' in sidecar
         assert 'xml:lang="en"' not in sidecar
         assert (Path("maps") / name).is_file()
         assert all(
@@ -67,11 +70,11 @@ def test_captions_are_german_in_every_output(folder: Path, capsys: Output) -> No
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--language", "fr"), "--language fr needs a --translator; the package has de"),
+        (("--language", "it"), "--language it needs a --translator; the package has de, fr"),
         (("--language", "de_DE"), "--language 'de_DE' is not a language tag such as de"),
         (("--translator", "plain"), "--translator has no meaning without --language"),
         (
-            ("--language", "fr", "--translator", "plain"),
+            ("--language", "it", "--translator", "plain"),
             "captions need a translator with attention",
         ),
     ],

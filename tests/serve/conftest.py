@@ -19,7 +19,7 @@ from captioner.translate import save_translator
 @pytest.fixture
 def service() -> Service:
     """The tiny captioner and translator; the test or the client closes it."""
-    return Service(make_captioner(), make_translator(), batch_size=8, language="de")
+    return Service(make_captioner(), {"de": make_translator()}, batch_size=8)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def saved_models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def server(saved_models: tuple[Path, Path]) -> Iterator[Running]:
     """A server of its own process, with both models."""
     captioner, translator = saved_models
-    models = ("--model", str(captioner), "--translator", str(translator), "--language", "de")
+    models = ("--model", str(captioner), "--translator", f"de={translator}")
     with running(*models) as server:
         yield server
 

@@ -14,10 +14,9 @@ from PIL import Image
 from serve_asking import as_directly, caption, files, problem
 from serve_samples import SENTENCES, asking, make_captioner, make_translator, photo_bytes
 
-from captioner.errors import UserError
 from captioner.serve.app import make_app
 from captioner.serve.limits import Limits
-from captioner.serve.service import Service
+from captioner.serve.service import UNDETERMINED, Service
 
 
 def test_captions_are_those_of_the_captioner(client: httpx.Client) -> None:
@@ -182,7 +181,7 @@ def test_a_file_in_another_field_is_refused(client: httpx.Client) -> None:
 
 
 def limited(limits: Limits) -> AbstractContextManager[httpx.Client]:
-    return asking(make_app(Service(make_captioner(), make_translator(), limits)))
+    return asking(make_app(Service(make_captioner(), {"de": make_translator()}, limits)))
 
 
 def test_requests_over_a_limit_are_refused() -> None:
@@ -279,9 +278,8 @@ def test_invalid_translation_requests_are_refused(
 
 
 def test_copy_unknown_needs_attention() -> None:
-    service = Service(make_captioner(), make_translator(attends=False))
-    with asking(make_app(service)) as client:
-        assert client.get("/api/model").json()["translator"]["attends"] is False
+    with asking(make_app(Service(make_captioner(), {"de": make_translator(attends=False)}))) as client:
+        assert client.get("/api/model").json()["translators"]["de"]["attends"] is False
         asked = {"sentences": ["A man runs."], "copy_unknown": True}
         assert "copy_unknown" in problem(client.post("/api/translate", json=asked), 422)
         answer = client.post("/api/translate", json={"sentences": ["A man runs."]})
@@ -290,14 +288,33 @@ def test_copy_unknown_needs_attention() -> None:
 
 def test_without_a_translator_there_is_none() -> None:
     with asking(make_app(Service(make_captioner()))) as client:
-        assert client.get("/api/model").json()["translator"] is None
+        assert client.get("/api/model").json()["translators"] == {}
         asked = {"data": {"language": "de"}, "files": files(0)}
         assert "not translated here" in problem(client.post("/api/caption", **asked), 422)
         answer = client.post("/api/translate", json={"sentences": ["A man runs."]})
         assert "no translation model" in problem(answer, 404)
-    for translator in (None, make_translator(attends=False)):
-        with pytest.raises(UserError, match="need a translator"):
-            Service(make_captioner(), translator, language="de")
+
+
+def test_each_language_has_its_translator_and_captions_need_its_maps() -> None:
+    translators = {
+        "de": make_translator(),
+        "fr": make_translator(attends=False),
+        UNDETERMINED: make_translator(),
+    }
+    with asking(make_app(Service(make_captioner(), translators))) as client:
+        model = client.get("/api/model").json()
+        assert model["languages"] == ["de"]
+        assert list(model["translators"]) == ["de", "fr", "und"]
+        asked = {"data": {"language": "fr"}, "files": files(0)}
+        assert "'language' should be de" in problem(client.post("/api/caption", **asked), 422)
+        for language, translator in translators.items():
+            asked = {"sentences": SENTENCES[:1], "language": language}
+            (found,) = client.post("/api/translate", json=asked).json()["translations"]
+            (expected,) = translator.translate(SENTENCES[:1])
+            assert found["translations"][0]["translation"] == expected.text
+        asked = {"sentences": SENTENCES[:1], "language": "it"}
+        answer = client.post("/api/translate", json=asked)
+        assert "field 'language' should be de or fr or und" in problem(answer, 422)
 
 
 def test_the_models_are_described(client: httpx.Client) -> None:
@@ -305,8 +322,8 @@ def test_the_models_are_described(client: httpx.Client) -> None:
     assert found["captioner"]["map"] == [4, 4]
     assert found["captioner"]["search"]["beam"] == 3
     assert found["limits"]["photos"] == 16
-    assert found["translator"]["search"]["maximum_length"] == 7
-    assert found["translator"]["language"] == "de"
+    assert found["languages"] == ["de"]
+    assert found["translators"]["de"]["search"]["maximum_length"] == 7
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from captioner.serve.server import listen
 def test_it_serves_the_page_and_both_models(server: Running) -> None:
     with httpx.Client(base_url=server.address) as client:
         assert "<title>captioner</title>" in client.get("/").text
-        assert client.get("/api/model").json()["translator"] is not None
+        assert list(client.get("/api/model").json()["translators"]) == ["de"]
         demo = client.get("/demo.jpg")
         assert demo.headers["content-type"] == "image/jpeg"
         sent = [("photo", ("demo.jpg", demo.content))]
@@ -38,7 +38,7 @@ def test_it_serves_without_a_translator(saved_models: tuple[Path, Path]) -> None
     with running("--model", str(saved_models[0]), "--no-translator") as server:
         found = httpx.get(f"{server.address}api/model").json()
         assert found["captioner"]
-        assert found["translator"] is None
+        assert found["translators"] == {}
 
 
 def under_way(server: Running) -> tuple[socket.socket, bytes]:
@@ -133,6 +133,11 @@ def test_asking_for_help_brings_no_framework() -> None:
         (["--model", "no-such-model"], "no-such-model"),
         (["--translator", "no-such-model"], "no-such-model"),
         (["--translator", "default"], "not the config of a translation model"),
+        (["--translator", "d=english_german"], "--translator 'd' is not a language tag"),
+        (
+            ["--translator", "english_german", "--translator", "de=x"],
+            "--translator names two models for the language de",
+        ),
         (["--device", "tpu7"], "tpu7"),
     ],
 )

@@ -9,7 +9,7 @@ import torch
 
 from captioner.caption import Caption
 from captioner.errors import UserError
-from captioner.models import load_translator
+from captioner.models import LANGUAGES, load_translator
 from captioner.text.text_vocabulary import Word
 from captioner.translate import Translation
 from captioner.translate.translated_captions import translate_captions
@@ -96,17 +96,24 @@ def test_a_word_of_two_parts_and_one_of_signs_have_maps() -> None:
     torch.testing.assert_close(found.attention, expected.view(2, 2, 2))
 
 
-def test_the_packaged_translator_gives_maps_that_sum_to_one() -> None:
+@pytest.mark.parametrize(
+    ("language", "words", "places"),
+    [("de", ("Ein", "brauner", "Hund"), [1, 2]), ("fr", ("Un", "chien", "brun"), [2, 1])],
+)
+def test_the_packaged_translators_give_maps_that_sum_to_one(
+    language: str, words: tuple[str, ...], places: list[int]
+) -> None:
+    translator = load_translator(LANGUAGES[language])
     other = caption(("a", "brown", "dog"), "a brown dog")
     with_other = replace(caption(), alternatives=(other,))
-    found = translate_captions([with_other, caption((), ""), other], load_translator(), "de")
+    found = translate_captions([with_other, caption((), ""), other], translator, language)
     assert [len(each.alternatives) for each in found] == [1, 0, 0]
     assert found[0].alternatives[0] == found[2]
     assert found[0].original == caption()
     assert found[1].words == ()
-    assert found[2].words == ("Ein", "brauner", "Hund")
+    assert found[2].words == words
     looked = found[2].attention.flatten(start_dim=1).argmax(dim=1)
-    assert looked.tolist()[1:] == [1, 2]
+    assert looked.tolist()[1:] == places
     for each in (found[0], found[2]):
         assert len(each.words) == len(each.word_log_probabilities)
         sums = each.attention.sum(dim=(1, 2))

@@ -52,5 +52,9 @@ export const range = (id, write, changed = () => {}) => {
   };
 };
 
+// An option of a select: a language by its name in that language.
+export const languageOption = (tag) =>
+  new Option(new Intl.DisplayNames([tag], { type: "language" }).of(tag), tag);
+
 export const cloneTemplate = (id) =>
   document.getElementById(id).content.firstElementChild.cloneNode(true);

@@ -36,7 +36,7 @@ const startTabs = () => {
 try {
   const model = await api.model();
   startPhotos(model);
-  if (model.translator) {
+  if (Object.keys(model.translators).length > 0) {
     startSentences(model);
     startTabs();
   }

@@ -1,7 +1,7 @@
 // The sentences tab: translations with their alignments.
 
 import * as api from "./api.js";
-import { announce, cloneTemplate, range, saveJson, showError } from "./common.js";
+import { announce, cloneTemplate, languageOption, range, saveJson, showError } from "./common.js";
 
 const find = (id) => document.getElementById(id);
 
@@ -14,7 +14,11 @@ const element = (name, text, parent, className = "") => {
 };
 
 export const startSentences = (model) => {
-  const { translator, limits } = model;
+  const { translators, limits } = model;
+  const language = find("translation-language");
+  const languages = Object.keys(translators);
+  language.append(...languages.map(languageOption));
+  find("translation-language-setting").hidden = languages.length === 1;
   const releases = new Map(); // for each card, a function that unpins its word
   const results = find("translated");
   const text = find("text");
@@ -27,12 +31,14 @@ export const startSentences = (model) => {
   });
   beam.most = limits.beam;
   wanted.most = limits.beam;
-  beam.value = translator.search.beam;
-  wanted.value = translator.search.n_best;
+  const { search } = translators[languages[0]];
+  beam.value = search.beam;
+  wanted.value = search.n_best;
 
-  const draw = (root, translation) => {
+  const draw = (root, translation, tag) => {
     const { source_words: read, words: written, word_alignment: alignment } = translation;
     root.querySelector(".best").textContent = translation.translation || "(nothing)";
+    for (const each of root.querySelectorAll(".best, .target")) each.lang = tag;
     const lines = [
       [".source", read, "span"],
       [".target", written, "button"],
@@ -50,7 +56,7 @@ export const startSentences = (model) => {
     });
     const [sources, targets] = lines;
     releases.delete(root);
-    if (!translator.attends || targets.length === 0) {
+    if (!translators[tag].attends || targets.length === 0) {
       root.querySelector(".alignment").hidden = true;
       return;
     }
@@ -120,7 +126,7 @@ export const startSentences = (model) => {
     });
   };
 
-  const show = (answer) => {
+  const show = (answer, tag) => {
     const root = cloneTemplate("translation-template");
     const [best] = answer.translations;
     root.setAttribute("aria-label", answer.source);
@@ -144,7 +150,7 @@ export const startSentences = (model) => {
     const choose = (place) => {
       buttons.forEach((each, number) => each.setAttribute("aria-pressed", String(number === place)));
       root.querySelector(".state").textContent = notesOf(answer.translations[place]);
-      draw(root, answer.translations[place]);
+      draw(root, answer.translations[place], tag);
     };
     buttons.forEach((button, place) => button.addEventListener("click", () => choose(place)));
     others.hidden = buttons.length < 2;
@@ -167,8 +173,9 @@ export const startSentences = (model) => {
     button.disabled = true;
     try {
       const search = { sample: false, beam: beam.value, n_best: wanted.value };
-      const answers = await api.translate(sentences, search);
-      answers.reverse().forEach(show);
+      const tag = language.value;
+      const answers = await api.translate(sentences, { language: tag, ...search });
+      for (const each of answers.reverse()) show(each, tag);
     } catch (error) {
       showError(error);
     }

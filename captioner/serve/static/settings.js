@@ -1,6 +1,6 @@
 // The search settings of the photos tab.
 
-import { range } from "./common.js";
+import { languageOption, range } from "./common.js";
 
 export const settings = (model, changed) => {
   const defaults = model.captioner.search;
@@ -25,14 +25,10 @@ export const settings = (model, changed) => {
   beam.value = defaults.beam;
   captions.value = defaults.n_best;
 
-  const tag = model.translator?.language;
   const language = document.getElementById("language");
-  if (tag) {
-    const name = new Intl.DisplayNames([tag], { type: "language" }).of(tag);
-    language.append(new Option(name, tag));
-    language.addEventListener("change", changed);
-    document.getElementById("language-setting").hidden = false;
-  }
+  language.append(...model.languages.map(languageOption));
+  language.addEventListener("change", changed);
+  document.getElementById("language-setting").hidden = model.languages.length === 0;
 
   const isSampling = () => ways.find((each) => each.checked).value === "sample";
   for (const way of ways) {
