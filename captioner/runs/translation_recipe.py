@@ -77,7 +77,9 @@ class ParallelData(Config):
 class TextConfig(Config):
     """How text is cut into tokens, learned from the training text."""
 
-    kind: Literal["words", "subwords"] = Field("words", description="what a token is")
+    kind: Literal["words", "subwords", "start_from"] = Field(
+        "words", description="what a token is; start_from: the vocabulary of that model, unchanged"
+    )
     joint: bool = Field(False, description="one vocabulary for both sides")
     case: Literal["keep", "lower", "sentence"] = Field(
         "keep",
@@ -138,6 +140,8 @@ class TranslationRecipe(Config):
         for name, model in self.model:
             if model is not None and model.tie_embeddings == "all" and not self.text.joint:
                 raise ValueError(f"model.{name}.tie_embeddings 'all' needs text.joint to be true")
+        if self.text.kind == "start_from" and self.start_from is None:
+            raise ValueError("text.kind 'start_from' needs start_from, a translator")
         for path, section, names, reason in self._without_effect():
             for name in names:
                 default = type(section).model_fields[name].get_default(call_default_factory=True)
@@ -153,7 +157,11 @@ class TranslationRecipe(Config):
         if self.data.format == "numbers":
             names = ("source", "target", "validation_source", "validation_target", "on_problem")
         yield "data", self.data, names, f"data.format is {self.data.format}"
-        names = ("size", "method") if self.text.kind == "words" else ("minimum_count",)
+        names = {
+            "words": ("size", "method"),
+            "subwords": ("minimum_count",),
+            "start_from": ("size", "method", "minimum_count", "case"),
+        }[self.text.kind]
         yield "text", self.text, names, f"text.kind is {self.text.kind}"
         if self.text.kind == "subwords":
             yield "search", self.search, ("copy_unknown",), "no word is unknown to text of subwords"

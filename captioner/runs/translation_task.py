@@ -17,6 +17,7 @@ from captioner.data.numbers import number_pairs
 from captioner.data.pairs import encode_pairs, report_cut_sources
 from captioner.data.parallel import ParallelText, SentencePair, read_parallel
 from captioner.data.source_problems import Problems
+from captioner.errors import UserError
 from captioner.evaluation.translations import evaluate_translations, sacrebleu_metrics
 from captioner.files import write_text
 from captioner.model_folders import model_folder
@@ -55,12 +56,20 @@ class TranslationTask:
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> PreparedRun:
         """Learn the vocabularies, make the translator and its batches. Raises `UserError`."""
         recipe, pairs = self.recipe, self.texts["training"].pairs
+        start = None
+        if recipe.start_from is not None and not resumed:
+            start = load_translator(model_folder(recipe.start_from))
         if resumed:
             source, target = _saved_vocabularies(folder, recipe.text.joint)
+        elif start is not None and recipe.text.kind == "start_from":
+            source, target = start.source, start.target
+            if (source is target) != recipe.text.joint:
+                joint = str(source is target).lower()
+                raise UserError(f"text.joint should be {joint}, as in start_from")
         else:
             source, target = learn_vocabularies(pairs, recipe.text)
-            if engine.is_main:
-                _save_vocabularies(folder, source, target)
+        if engine.is_main and not resumed:
+            _save_vocabularies(folder, source, target)
         maximum_length, capitals = recipe.data.maximum_length, recipe.text.capitals
         validated = self.texts["validation"].pairs[: recipe.validation.sentences or None]
         encoded = encode_pairs(pairs, source, target, maximum_length)
@@ -81,8 +90,7 @@ class TranslationTask:
         make = partial(recipe.model.make, len(source), len(target))
         check_memory(make, engine.device)
         model = make()
-        if recipe.start_from is not None and not resumed:
-            start = load_translator(model_folder(recipe.start_from))
+        if start is not None and recipe.start_from is not None:
             _copy_weights(start, model, source, target, recipe.start_from)
         model.to(engine.device)
         translator = Translator(

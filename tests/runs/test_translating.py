@@ -211,6 +211,23 @@ def test_a_run_starts_from_a_translator_by_its_tokens(tmp_path: Path, tie: str) 
     assert json.loads(log[0])["epoch"] == 0  # Validated before training.
 
 
+def test_a_run_keeps_the_vocabulary_it_starts_from(tmp_path: Path) -> None:
+    train_run(recipe(), tmp_path / "first")
+    fewer = {**mapping()["data"], "numbers": {"train": 8, "validation": 3, "largest": 12}}
+    text, start = {"kind": "start_from"}, str(tmp_path / "first")
+    train_run(recipe(text=text, data=fewer, start_from=start), tmp_path / "second")
+    first, second = (load_translator(tmp_path / name / "model") for name in ("first", "second"))
+    assert (second.source, second.target) == (first.source, first.target)
+    more = {**mapping()["training"], "epochs": 3}
+    again = recipe(text=text, data=fewer, start_from=start, training=more)
+    train_run(again, tmp_path / "second", resume=True)
+    joint = recipe(text={**text, "joint": True}, data=fewer, start_from=start)
+    with pytest.raises(UserError, match=r"text\.joint should be false, as in start_from"):
+        train_run(joint, tmp_path / "third")
+    with pytest.raises(UserError, match="needs start_from, a translator"):
+        recipe(text=text)
+
+
 def test_new_tokens_begin_at_random_and_other_sizes_are_refused(tmp_path: Path) -> None:
     train_run(recipe(), tmp_path / "first")
     more = {**mapping()["data"], "numbers": {"train": 60, "validation": 5, "largest": 9_999}}
