@@ -278,7 +278,9 @@ def test_invalid_translation_requests_are_refused(
 
 
 def test_copy_unknown_needs_attention() -> None:
-    with asking(make_app(Service(make_captioner(), {"de": make_translator(attends=False)}))) as client:
+    with asking(
+        make_app(Service(make_captioner(), {"de": make_translator(attends=False)}))
+    ) as client:
         assert client.get("/api/model").json()["translators"]["de"]["attends"] is False
         asked = {"sentences": ["A man runs."], "copy_unknown": True}
         assert "copy_unknown" in problem(client.post("/api/translate", json=asked), 422)

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from scripts_samples import ROOT, run
+
+PROGRAM = ROOT / "scripts" / "caption_sentences" / "write.py"
+
+
+def test_sentences_are_in_line_in_three_languages(tmp_path: Path) -> None:
+    run(tmp_path, str(PROGRAM), "--out", str(tmp_path))
+    english, german, french = (
+        (tmp_path / f"captions.{language}").read_text(encoding="utf-8").splitlines()
+        for language in ("en", "de", "fr")
+    )
+    assert len(english) == len(german) == len(french) == len(set(english)) > 1500
+    for line in (*english, *german, *french):
+        assert line[0].isupper()
+        assert line.endswith(".")
+        assert not set(line) & set("{}/,")
+    pairs = dict(zip(english, zip(german, french, strict=True), strict=True))
+    assert pairs["A close up of an elephant."] == (
+        "Eine Nahaufnahme von einem Elefanten.",
+        "Un gros plan d'un éléphant.",
+    )
+    assert pairs["A herd of elephants grazing in a field."] == (
+        "Eine Herde Elefanten grast auf einer Wiese.",
+        "Un troupeau d'éléphants qui broute dans un champ.",
+    )
+    assert pairs["A red and white car on a street."] == (
+        "Ein rot-weißes Auto auf einer Straße.",
+        "Une voiture rouge et blanche dans une rue.",
+    )
+    assert pairs["A street with trees."] == (
+        "Eine Straße mit Bäumen.",
+        "Une rue avec des arbres.",
+    )
+    assert "A room with a urinal in it." in pairs
+    assert "A man holding an umbrella." in pairs
+    assert "A herd of kittens grazing in a field." not in pairs
