@@ -148,12 +148,18 @@ class SubwordVocabulary:
     def words(self, tokens: Sequence[str]) -> list[Word]:
         """Join pieces up to the next space; punctuation is a separate word.
 
-        In scripts without spaces between words, every piece is a word.
+        An apostrophe between letters belongs to their word ("d'attraper"). In scripts without
+        spaces between words, every piece is a word.
         """
         groups: list[list[str]] = []
         before = _BLANK
-        for unit in _units(tokens):
-            kind = _kind(self.join(unit))
+        units = [*_units(tokens)]
+        kinds = [_kind(self.join(unit)) for unit in units]
+        for place in range(1, len(units) - 1):
+            if units[place][0] in _APOSTROPHES and not units[place + 1][0].startswith(SPACE):
+                around = {kinds[place - 1], kinds[place + 1]}
+                kinds[place] = _LETTERS if around == {_LETTERS} else _SIGN
+        for unit, kind in zip(units, kinds, strict=True):
             starts_word = unit[0].startswith(SPACE) or {kind, before} & {_SIGN, _UNSPACED_LETTERS}
             if not groups or (starts_word and before != _BLANK):
                 groups.append([])
@@ -185,6 +191,8 @@ class SubwordVocabulary:
 
 
 _BLANK, _SIGN, _LETTERS, _UNSPACED_LETTERS = "blank", "sign", "letters", "unspaced"
+
+_APOSTROPHES = ("'", "\N{RIGHT SINGLE QUOTATION MARK}")
 
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai and Lao, Burmese, Khmer
