@@ -182,7 +182,7 @@ def test_a_picture_that_cannot_be_written_does_not_end_the_batch(
     paths = [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(3)]
     maps, out = tmp_path / "maps", tmp_path / "out.json"
     (maps / "1.png").mkdir(parents=True)
-    monkeypatch.setattr("captioner.cli.caption_outputs.Outputs._check_places", lambda outputs: None)
+    monkeypatch.setattr("captioner.cli.caption_outputs.Outputs._check_places", lambda outputs: ())
     arguments = ["--model", str(tiny_model), "--overlay", str(maps), "--json", str(out)]
     assert main(["caption", *paths, *arguments]) == 2
     printed = capsys.readouterr()
