@@ -94,7 +94,7 @@ def test_validations_since_best(scores: list[float]) -> None:
         ({"encoder_learning_rate": 0.0}, "encoder_learning_rate 0.0 is not above 0"),
         ({"decay_factor": 1.0}, "decay_factor 1.0 is not below 1"),
         ({"schedule": "step"}, "schedule 'step' is not one of constant, cosine, plateau"),
-        ({"precision": "float16"}, "precision 'float16' is not one of"),
+        ({"precision": "float64"}, "precision 'float64' is not one of"),
     ],
 )
 def test_settings_out_of_range_are_refused(options: dict[str, Any], sentence: str) -> None:
