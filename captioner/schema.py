@@ -219,7 +219,7 @@ def _sentence(kind: type[Config], error: ValidationError) -> str:
     if code == "value_error" and place:
         message, section = str(first["ctx"]["error"]), _section_at(kind, place)
         starts = message.partition(" ")[0].partition(".")[0]
-        if section is not None and starts in section.model_fields:
+        if section is not None and starts in section.field_names():
             return f"{_dotted(place)}.{message}"
     return error_sentence(first, place)
 

@@ -19,7 +19,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from captioner.caption import Captioner, CaptioningLoss, ObjectiveConfig, ShowAttendTellDecoder
+from captioner.caption import Captioner, CaptioningLoss, ObjectiveConfig
+from captioner.caption.decoders import make_decoder
 from captioner.cli.program import run_program
 from captioner.data.examples import encode_captions
 from captioner.data.source import Source
@@ -82,7 +83,7 @@ def blind_decoder(
     vocabulary = Vocabulary.build(chain(*train_source.words), recipe.minimum_count)
     examples = encode_captions(train_source.words, vocabulary, recipe.data.maximum_length)
     torch.manual_seed(recipe.training.seed)
-    decoder = ShowAttendTellDecoder(recipe.decoder, len(vocabulary))
+    decoder = make_decoder(recipe.decoder, len(vocabulary))
     encoder = VGGEncoder(VGGConfig(name="vgg11", width=0.01))  # Never asked.
     captioner = Captioner(encoder, decoder, vocabulary, recipe.preprocessing, recipe.search)
     rows, columns = captioner.map_shape

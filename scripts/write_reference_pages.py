@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 from pydantic.fields import FieldInfo
 
+from captioner.caption.caption_decoder import CaptionDecoderConfig
+from captioner.caption.decoders import KINDS
 from captioner.cli.main import build_parser
 from captioner.cli.program import run_program
 from captioner.files import write_text
@@ -32,7 +34,10 @@ def sections(kind: type[Config], prefix: str = "") -> Iterator[tuple[str, type[C
     yield prefix, kind
     for name, field in kind.model_fields.items():
         section = section_of(field.annotation)
-        if section is not None:
+        if section is CaptionDecoderConfig:
+            for kind_name, (_, config) in KINDS.items():
+                yield f"{name} ({kind_name})", config
+        elif section is not None:
             yield from sections(section, f"{prefix}.{name}" if prefix else name)
         if section is EncoderRecipe:
             for family in FAMILIES:

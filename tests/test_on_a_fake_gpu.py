@@ -18,15 +18,18 @@ from torch import Tensor, nn
 from translate.translation_samples import CONFIGS, SIZE
 
 from captioner.caption import (
+    CaptionDecoder,
     CaptioningBatch,
     CaptioningLoss,
-    DecoderConfig,
     HardAttentionLoss,
     ObjectiveConfig,
     SelfCriticalConfig,
     SelfCriticalLoss,
     ShowAttendTellDecoder,
 )
+from captioner.caption.decoder import DecoderState
+from captioner.caption.decoders import decoder_config
+from captioner.caption.decoders import make_decoder as make_caption_decoder
 from captioner.caption.standardisation import Standardisation
 from captioner.decoding import BeamSearch, Constraints, Sampling, SearchOptions, Strategy, decode
 from captioner.decoding.protocol import Decoder
@@ -46,9 +49,20 @@ SIZES = {"embedding_size": 8, "hidden_size": 12, "attention_size": 8, "memory_si
 precisions = pytest.mark.parametrize("in_bfloat16", [False, True], ids=["float32", "bfloat16"])
 
 
-def make_decoder(**fields: Any) -> ShowAttendTellDecoder:
+TRANSFORMER = {
+    "kind": "transformer",
+    "embedding_size": 8,
+    "heads": 2,
+    "inner_size": 12,
+    "layers": 2,
+    "memory_size": 6,
+}
+
+
+def make_decoder(**fields: Any) -> CaptionDecoder:
+    sizes = {} if fields.get("kind") == "transformer" else SIZES
     with torch.device(DEVICE):
-        return ShowAttendTellDecoder(DecoderConfig(**{**SIZES, **fields}), WORDS)
+        return make_caption_decoder(decoder_config({**sizes, **fields}), WORDS)
 
 
 def caption_batch(**fields: Any) -> CaptioningBatch:
@@ -95,6 +109,11 @@ def make_step(
         ({"gate": "vector"}, {"map_divergence": 0.1, "doubly_stochastic_target": "share"}, {}),
         ({"gate": "none"}, {"scheduled_sampling": 0.5}, {"progress": 0.5}),
         ({"deep_output": False}, {"grounding": 0.5}, {"places": torch.rand(3, 5, 9)}),
+        (
+            {**TRANSFORMER, "standardise": True},
+            {"label_smoothing": 0.1, "scheduled_sampling": 0.5},
+            {"progress": 0.5},
+        ),
         ({"selection": "hard"}, {}, {}),
         ({"selection": "hard"}, {"draws": 3, "scheduled_sampling": 0.5}, {"progress": 0.5}),
     ],
@@ -112,6 +131,7 @@ def test_a_captioner_is_trained(
         if model.config.selection == "soft":
             loss = CaptioningLoss(model, ObjectiveConfig(**objective))
         else:
+            assert isinstance(model, ShowAttendTellDecoder)
             with torch.device(DEVICE):
                 config = ObjectiveConfig(doubly_stochastic=0, **objective)
                 loss = HardAttentionLoss(model, config)
@@ -119,9 +139,10 @@ def test_a_captioner_is_trained(
 
 
 @precisions
+@pytest.mark.parametrize("decoder", [{}, TRANSFORMER], ids=["lstm", "transformer"])
 @pytest.mark.parametrize("baseline", ["new", "greedy"])
 def test_a_captioner_is_trained_on_rewards(
-    baseline: str, in_bfloat16: bool, monkeypatch: pytest.MonkeyPatch
+    baseline: str, decoder: dict[str, Any], in_bfloat16: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given what decoding fetched."""
     objective = ObjectiveConfig(self_critical=SelfCriticalConfig(baseline=baseline, samples=2))
@@ -132,7 +153,7 @@ def test_a_captioner_is_trained_on_rewards(
     monkeypatch.setattr(SelfCriticalLoss, "_captions", captions)
     with fake_gpu(in_bfloat16, allowed=["float64"]) as gpu:
         loss = SelfCriticalLoss(
-            make_decoder(), objective, lambda rows, sampled: torch.rand(3, len(sampled[0]))
+            make_decoder(**decoder), objective, lambda rows, sampled: torch.rand(3, len(sampled[0]))
         )
         make_step(gpu, loss, caption_batch(rows=torch.arange(3)), "rmsprop", monkeypatch)
 
@@ -179,11 +200,11 @@ def decode_three_steps(gpu: Operations, decoder: Decoder, memory: Any, strategy:
 
 
 @precisions
-@pytest.mark.parametrize("selection", ["soft", "hard"])
+@pytest.mark.parametrize("fields", [{}, {"selection": "hard"}, TRANSFORMER])
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_caption_is_decoded(strategy: Any, selection: str, in_bfloat16: bool) -> None:
+def test_a_caption_is_decoded(strategy: Any, fields: dict[str, Any], in_bfloat16: bool) -> None:
     with fake_gpu(in_bfloat16, READ) as gpu:
-        decoder = make_decoder(selection=selection).eval()
+        decoder = make_decoder(**fields).eval()
         memory = decoder.remember(torch.rand(2, 9, 6).to(DEVICE))
         decode_three_steps(gpu, decoder, memory, strategy())
 
@@ -200,18 +221,18 @@ def test_a_translation_is_decoded(name: str, in_bfloat16: bool) -> None:
             decode_three_steps(gpu, model, memory, strategy())
 
 
-@pytest.mark.parametrize("selection", ["soft", "hard"])
-def test_sums_over_words_are_in_float32_under_autocast(selection: str) -> None:
+@pytest.mark.parametrize("fields", [{}, {"selection": "hard"}, TRANSFORMER])
+def test_sums_over_words_are_in_float32_under_autocast(fields: dict[str, Any]) -> None:
     with fake_gpu(in_bfloat16=True):
-        decoder = make_decoder(selection=selection)
+        decoder = make_decoder(**fields)
         memory = decoder.remember(torch.rand(2, 9, 6).to(DEVICE))
         tokens = torch.full((2, 1, 4), 5).to(DEVICE)
         forced = decoder(memory, tokens)
         assert forced.logits.dtype == torch.bfloat16
         assert forced.weights.dtype == torch.float32
         step = decoder.step(tokens[..., 0], decoder.start(memory))
-        assert isinstance(step.state, tuple)
-        assert [each.dtype for each in step.state[1:]] == [torch.float32] * 2
+        if isinstance(step.state, DecoderState):  # A Transformer's sums over words are weights.
+            assert [each.dtype for each in step.state[1:]] == [torch.float32] * 2
         assert step.weights.dtype == torch.float32
 
 

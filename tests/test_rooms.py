@@ -158,6 +158,6 @@ def test_the_module_can_be_run_for_help() -> None:
 
 @pytest.mark.slow
 def test_captioning_brings_no_library_that_only_training_or_scoring_needs() -> None:
-    heavy = ("torchvision", "nltk", "matplotlib", "pycocotools")
+    heavy = ("torchvision", "timm", "nltk", "matplotlib", "pycocotools")
     assert loaded("import captioner.caption", *heavy) == []
     assert loaded("import captioner.caption, torchvision", "torchvision") == ["torchvision"]

@@ -1,5 +1,6 @@
-"""Show, Attend and Tell: the decoder, its objectives, and the captioner a user holds."""
+"""Caption decoders, Show, Attend and Tell's first; their objectives; the captioner a user holds."""
 
+from captioner.caption.caption_decoder import CaptionDecoder
 from captioner.caption.caption_photos import Failed
 from captioner.caption.captioner import Captioner
 from captioner.caption.captioner_folder import load_model, save_model
@@ -8,10 +9,12 @@ from captioner.caption.hard_attention import HardAttentionLoss
 from captioner.caption.objective import ObjectiveConfig, SelfCriticalConfig
 from captioner.caption.self_critical import Reward, SelfCriticalLoss
 from captioner.caption.training import CaptioningBatch, CaptioningLoss
+from captioner.caption.transformer_decoder import TransformerDecoder, TransformerDecoderConfig
 from captioner.caption.written_caption import Caption
 
 __all__ = [
     "Caption",
+    "CaptionDecoder",
     "Captioner",
     "CaptioningBatch",
     "CaptioningLoss",
@@ -23,6 +26,8 @@ __all__ = [
     "SelfCriticalConfig",
     "SelfCriticalLoss",
     "ShowAttendTellDecoder",
+    "TransformerDecoder",
+    "TransformerDecoderConfig",
     "load_model",
     "save_model",
 ]

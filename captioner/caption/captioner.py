@@ -14,9 +14,9 @@ from PIL import Image
 from torch import Tensor
 
 from captioner import cpu
+from captioner.caption.caption_decoder import CaptionDecoder
 from captioner.caption.caption_photos import Captioned, Failed, NamedPhoto, caption_photos
 from captioner.caption.confidence import Confidence
-from captioner.caption.decoder import ShowAttendTellDecoder
 from captioner.caption.written_caption import DRAWN_SIDE, Caption, sentence
 from captioner.decoding import Hypothesis, LengthNormalisation, SearchOptions, decode
 from captioner.errors import UserError
@@ -39,7 +39,7 @@ class Captioner:
     """
 
     encoder: Encoder
-    decoder: ShowAttendTellDecoder
+    decoder: CaptionDecoder
     vocabulary: Vocabulary
     preprocessing: Preprocessing
     search: SearchOptions = field(default_factory=SearchOptions)

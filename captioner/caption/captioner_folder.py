@@ -14,9 +14,10 @@ import torch
 from pydantic import BeforeValidator, SerializeAsAny
 from torch import Tensor, nn
 
+from captioner.caption.caption_decoder import CaptionDecoderConfig
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence, ConfidenceConfig, Familiarity
-from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.decoders import decoder_config, make_decoder
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.files import read_json, write_bytes, write_json, write_text
@@ -42,9 +43,10 @@ VOCABULARY = "vocabulary.json"
 _CONFIDENCE = "confidence"
 _LATER = {
     "confidence": None,
-    "decoder": {"standardise": False, "temperature": 1.0},
+    "decoder": {"kind": "lstm"},
     "search": {"repeat_distance": 0},
 }
+_LATER_OF_LSTM = {"standardise": False, "temperature": 1.0}
 
 
 class ModelConfig(Config):
@@ -52,7 +54,7 @@ class ModelConfig(Config):
 
     format: str
     encoder: Annotated[SerializeAsAny[EncoderConfig], BeforeValidator(encoder_config)]
-    decoder: DecoderConfig
+    decoder: Annotated[SerializeAsAny[CaptionDecoderConfig], BeforeValidator(decoder_config)]
     preprocessing: Preprocessing
     search: SearchOptions
     confidence: ConfidenceConfig | None = None
@@ -90,6 +92,9 @@ def read_config(folder: Path) -> ModelConfig:
     """Read the config of a model folder. Raises `UserError` naming the file and the field."""
     folder = complete_folder(folder)
     mapping = read_model_config(folder, FORMAT, "caption", _LATER)
+    decoder = mapping.get("decoder")
+    if isinstance(decoder, dict) and decoder["kind"] == "lstm":
+        mapping["decoder"] = {**_LATER_OF_LSTM, **decoder}
     return from_mapping(ModelConfig, mapping, str(folder / CONFIG), complete=True)
 
 
@@ -108,7 +113,7 @@ def _load(folder: Path) -> Captioner:
     # On `meta`: no memory, no initial weights.
     with torch.device("meta"):
         encoder = make_encoder(config.encoder).to(memory_format=torch.channels_last)
-        decoder = ShowAttendTellDecoder(config.decoder, len(vocabulary))
+        decoder = make_decoder(config.decoder, len(vocabulary))
         confidence = None
         if config.confidence is not None:
             familiarity = Familiarity(config.confidence.familiarity, config.decoder.memory_size)

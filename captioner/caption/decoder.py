@@ -22,20 +22,21 @@ from captioner.attention import (
     Memory,
     SoftSelection,
 )
+from captioner.caption.caption_decoder import CaptionDecoder, CaptionDecoderConfig, TeacherForced
 from captioner.caption.standardisation import Standardisation
 from captioner.decoding import Step, select_rows
 from captioner.devices import at_least_float32
 from captioner.errors import UserError
-from captioner.schema import SIZE, Config
+from captioner.schema import SIZE
 
 
-class DecoderConfig(Config):
+class DecoderConfig(CaptionDecoderConfig):
     """Sizes and options of a `ShowAttendTellDecoder`."""
 
+    kind: Literal["lstm"] = Field("lstm", description="of decoder: the paper's")
     embedding_size: int = Field(512, ge=1, le=SIZE, description="of a word's embedding E y")
     hidden_size: int = Field(512, ge=1, le=SIZE, description="H, of the LSTM")
     attention_size: int = Field(512, ge=1, le=SIZE, description="A, of the additive score")
-    memory_size: int = Field(512, ge=1, le=SIZE, description="D, of an annotation vector")
     selection: Literal["soft", "hard"] = Field(
         "soft",
         description="soft: the expected annotation vector; hard: that of one place, drawn in "
@@ -51,14 +52,6 @@ class DecoderConfig(Config):
     output_tanh: bool = Field(False, description="a tanh before L_o")
     dropout: float = Field(
         0.5, ge=0, lt=1, description="on embeddings, on the initial state and before L_o"
-    )
-    memory_dropout: float = Field(
-        0.0, ge=0, lt=1, description="on whole channels of a photo's annotation vectors"
-    )
-    standardise: bool = Field(
-        False,
-        description="bring annotation vectors to mean 0 and standard deviation 1 by those of "
-        "training photos; not in the paper",
     )
     temperature: float = Field(
         1.0, gt=0, le=1_000, description="divides attention scores; below 1 maps are narrower"
@@ -76,28 +69,12 @@ class DecoderState(NamedTuple):
     cell: Tensor
 
 
-class TeacherForced(NamedTuple):
-    """The decoder's output for given captions.
-
-    logits: (B, K, T, V). weights: (B, K, T, L). log_probability: (B, K, T), of the positions drawn
-    by hard attention, and entropy: (B, K, T), of their distribution, in nats; None for soft.
-    """
-
-    logits: Tensor
-    weights: Tensor
-    log_probability: Tensor | None
-    entropy: Tensor | None
-
-
-class ShowAttendTellDecoder(nn.Module):
-    """The decoder of Show, Attend and Tell; follows `captioner.decoding.Decoder`."""
-
-    word_tensors = ("embedding.weight", "output.weight", "output.bias")
-    """The tensors with a row for each of V words."""
+class ShowAttendTellDecoder(CaptionDecoder):
+    """The decoder of Show, Attend and Tell."""
 
     def __init__(self, config: DecoderConfig, vocabulary_size: int) -> None:
         super().__init__()
-        self.config = config
+        self.config: DecoderConfig = config
         embedding, hidden, memory = config.embedding_size, config.hidden_size, config.memory_size
         self.attention = Attention(
             AdditiveScore(hidden, memory, config.attention_size, temperature=config.temperature),
@@ -129,15 +106,7 @@ class ShowAttendTellDecoder(nn.Module):
 
     def remember(self, annotations: Tensor) -> Memory:
         """Annotation vectors (B, L, D) -> the memory for `start` and `forward`."""
-        if self.standardisation is not None:
-            annotations = self.standardisation(annotations)
-        if self.training and self.config.memory_dropout > 0:
-            kept = functional.dropout(
-                annotations.new_ones(annotations.shape[0], 1, annotations.shape[2]),
-                self.config.memory_dropout,
-            )  # (B, 1, D)
-            annotations = annotations * kept
-        return self.attention.remember(_autocast(annotations))
+        return self.attention.remember(_autocast(self.standardised(annotations)))
 
     def start(self, memory: Memory) -> DecoderState:
         """A memory of B sources -> the state before the first word, (B, 1, H).
@@ -195,7 +164,7 @@ class ShowAttendTellDecoder(nn.Module):
         features = self._output_features(embedded, hidden, attended.context)
         logits = self.output(features)  # (B, K, T, V)
         if self.config.selection == "soft":
-            return TeacherForced(logits, attended.weights, None, None)
+            return TeacherForced(logits, attended.weights)
         return TeacherForced(logits, attended.weights, attended.log_probability, attended.entropy)
 
     def _recur(

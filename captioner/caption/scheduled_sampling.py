@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from captioner.attention import Memory, draw
-from captioner.caption.decoder import ShowAttendTellDecoder
+from captioner.caption.caption_decoder import CaptionDecoder
 
 
 @torch.no_grad()
 def scheduled_inputs(
-    decoder: ShowAttendTellDecoder,
+    decoder: CaptionDecoder,
     memory: Memory,
     inputs: Tensor,
     probability: float,

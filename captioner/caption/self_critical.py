@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from captioner.attention import Memory
-from captioner.caption.decoder import ShowAttendTellDecoder
+from captioner.caption.caption_decoder import CaptionDecoder
 from captioner.caption.objective import ObjectiveConfig
 from captioner.caption.training import CaptioningBatch, soft_attention_loss
 from captioner.decoding import BeamSearch, Constraints, Sampling, Strategy, cross_entropy, decode
@@ -45,7 +45,7 @@ class SelfCriticalLoss(nn.Module):
 
     def __init__(
         self,
-        decoder: ShowAttendTellDecoder,
+        decoder: CaptionDecoder,
         objective: ObjectiveConfig,
         reward: Reward,
         encoder: Encoder | None = None,

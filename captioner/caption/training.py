@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from captioner.attention import Memory
-from captioner.caption.decoder import ShowAttendTellDecoder
+from captioner.caption.caption_decoder import CaptionDecoder
 from captioner.caption.objective import (
     ObjectiveConfig,
     doubly_stochastic_penalty,
@@ -82,7 +82,7 @@ class CaptioningLoss(nn.Module):
 
     def __init__(
         self,
-        decoder: ShowAttendTellDecoder,
+        decoder: CaptionDecoder,
         objective: ObjectiveConfig,
         encoder: Encoder | None = None,
     ) -> None:
@@ -109,7 +109,7 @@ class CaptioningLoss(nn.Module):
 
 
 def soft_attention_loss(
-    decoder: ShowAttendTellDecoder,
+    decoder: CaptionDecoder,
     objective: ObjectiveConfig,
     annotations: Tensor,
     batch: CaptioningBatch,
@@ -139,7 +139,7 @@ def soft_attention_loss(
 
 
 def fed_words(
-    decoder: ShowAttendTellDecoder,
+    decoder: CaptionDecoder,
     memory: Memory,
     objective: ObjectiveConfig,
     batch: CaptioningBatch,

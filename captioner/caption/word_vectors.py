@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from captioner.caption.decoder import ShowAttendTellDecoder
+from captioner.caption.caption_decoder import CaptionDecoder
 from captioner.errors import UserError
 from captioner.text.vocabulary import Vocabulary
 
@@ -30,7 +30,7 @@ class WordVectors:
     indices: Tensor
     vectors: Tensor
 
-    def put_into(self, decoder: ShowAttendTellDecoder, freeze: bool = False) -> None:
+    def put_into(self, decoder: CaptionDecoder, freeze: bool = False) -> None:
         """Copy the vectors into the decoder's embeddings.
 
         freeze: train no embedding, not even those without a vector.

@@ -16,6 +16,7 @@ from captioner.caption import (
     SelfCriticalLoss,
     ShowAttendTellDecoder,
 )
+from captioner.caption.caption_decoder import CaptionDecoder
 from captioner.caption.objective import SelfCriticalConfig
 from captioner.caption.word_vectors import read_word_vectors
 from captioner.data.examples import CaptionExample
@@ -30,7 +31,7 @@ Loss = CaptioningLoss | HardAttentionLoss | SelfCriticalLoss
 
 def make_loss(
     recipe: CaptioningRecipe,
-    decoder: ShowAttendTellDecoder,
+    decoder: CaptionDecoder,
     encoder: Encoder | None,
     vocabulary: Vocabulary,
     references: Sequence[Sequence[Sequence[str]]],
@@ -45,6 +46,7 @@ def make_loss(
     if encoder is not None:
         encoder.freeze(recipe.encoder.train_from - 1, recipe.encoder.batch_norm_frozen)
     if recipe.decoder.selection == "hard":
+        assert isinstance(decoder, ShowAttendTellDecoder)
         return HardAttentionLoss(decoder, recipe.objective, encoder)
     if recipe.objective.self_critical is None:
         return CaptioningLoss(decoder, recipe.objective, encoder)
@@ -54,7 +56,7 @@ def make_loss(
 
 def use_word_vectors(
     recipe: CaptioningRecipe,
-    decoder: ShowAttendTellDecoder,
+    decoder: CaptionDecoder,
     vocabulary: Vocabulary,
     resumed: bool = False,
 ) -> None:

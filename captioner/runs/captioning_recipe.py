@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 from typing_extensions import Self
 
 from captioner.caption import DecoderConfig, ObjectiveConfig
+from captioner.caption.caption_decoder import CaptionDecoderConfig
+from captioner.caption.decoders import decoder_config
 from captioner.data.shapes import ShapesConfig
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
@@ -224,7 +226,9 @@ class CaptioningRecipe(Config):
     augmentation: Augmentation = Field(default_factory=Augmentation)
     encoder: EncoderRecipe = Field(default_factory=EncoderRecipe)
     features: FeaturesConfig = Field(default_factory=FeaturesConfig)
-    decoder: DecoderConfig = Field(default_factory=DecoderConfig)
+    decoder: Annotated[SerializeAsAny[CaptionDecoderConfig], BeforeValidator(decoder_config)] = (
+        Field(default_factory=DecoderConfig)
+    )
     word_vectors: WordVectorsConfig | None = Field(
         None, description="initial embeddings of words; random by default"
     )

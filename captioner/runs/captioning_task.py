@@ -12,7 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from captioner.caption import Captioner, ShowAttendTellDecoder, save_model
+from captioner.caption import Captioner, save_model
+from captioner.caption.decoders import make_decoder
 from captioner.data.coco_instances import read_instances
 from captioner.data.examples import CaptionExample, CaptionExamples, encode_captions
 from captioner.data.loading import loading_workers
@@ -84,7 +85,7 @@ class CaptioningTask:
         vocabulary, examples, sentences = self._encode()
         torch.manual_seed(recipe.training.seed)
         encoder = encoder_of(recipe).to(device)
-        make = partial(ShowAttendTellDecoder, recipe.decoder, len(vocabulary))
+        make = partial(make_decoder, recipe.decoder, len(vocabulary))
         check_memory(make, device)
         decoder = make().to(device)
         captioner = Captioner(encoder, decoder, vocabulary, recipe.preprocessing, recipe.search)

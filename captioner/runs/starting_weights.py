@@ -12,7 +12,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from captioner.caption import ShowAttendTellDecoder, load_model
+from captioner.caption import load_model
+from captioner.caption.caption_decoder import CaptionDecoder
 from captioner.caption.captioner_folder import read_config
 from captioner.errors import UserError
 from captioner.model_folders import model_folder
@@ -37,7 +38,7 @@ class Start:
     decoder: dict[str, Tensor]
     encoder: dict[str, Tensor]
 
-    def put_into(self, decoder: ShowAttendTellDecoder, encoder: nn.Module, trained: bool) -> None:
+    def put_into(self, decoder: CaptionDecoder, encoder: nn.Module, trained: bool) -> None:
         """Fill the decoder and, if it is trained, the encoder.
 
         Words that the decoder has beyond `vocabulary` begin as copies of `<unk>`, which they were,
@@ -64,7 +65,7 @@ class Start:
                         f"recipe's: tensor {name!r} differs"
                     )
 
-    def _with_new_words(self, decoder: ShowAttendTellDecoder) -> dict[str, Tensor]:
+    def _with_new_words(self, decoder: CaptionDecoder) -> dict[str, Tensor]:
         """The decoder's weights with a row for each of its words."""
         tensors = dict(self.decoder)
         new = decoder.output.out_features - len(self.vocabulary)
@@ -80,8 +81,9 @@ class Start:
 def with_model_sections(mapping: Any) -> Any:
     """Fill the encoder, decoder, preprocessing and search of a config, given as plain values.
 
-    Fields left out come from the model of `start_from`; without one, or with a checkpoint or
-    another encoder by name, nothing changes. Raises `UserError` if the model's config is invalid.
+    Fields left out come from the model of `start_from`; without one, or with a checkpoint, nothing
+    changes, nor does an encoder of another name or a decoder of another kind.
+    Raises `UserError` if the model's config is invalid.
     """
     start = mapping.get("start_from") if isinstance(mapping, dict) else None
     try:
@@ -93,9 +95,10 @@ def with_model_sections(mapping: Any) -> Any:
     model = to_mapping(read_config(folder))
     sections = {name: model[name] for name in ("encoder", "decoder", "preprocessing", "search")}
     sections["encoder"]["weights"] = str(folder)
-    encoder = mapping.get("encoder")
-    if isinstance(encoder, dict) and encoder.get("name") not in (None, sections["encoder"]["name"]):
-        del sections["encoder"]
+    for section, field in (("encoder", "name"), ("decoder", "kind")):
+        own = mapping.get(section)
+        if isinstance(own, dict) and own.get(field) not in (None, sections[section][field]):
+            del sections[section]
     given = {name: mapping.get(name, {}) for name in sections}
     filled = {n: {**sections[n], **own} for n, own in given.items() if isinstance(own, dict)}
     return {**mapping, **filled}

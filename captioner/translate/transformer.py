@@ -5,21 +5,18 @@ Vaswani et al. 2017, *Attention Is All You Need*.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from captioner.attention import Memory, causal_mask, checked_mask
-from captioner.decoding import select_rows
+from captioner.attention import Memory, checked_mask
+from captioner.attention.decoder_stack import DecoderStack, StackState
+from captioner.attention.positions import sinusoidal_positions
+from captioner.attention.transformer_layers import EncoderLayer, LayerParts
 from captioner.schema import SIZE, Config
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.model import TeacherForced, TranslationModel
-from captioner.translate.positions import sinusoidal_positions
 from captioner.translate.recurrent_config import Tie
-from captioner.translate.transformer_layers import DecoderLayer, EncoderLayer, LayerParts
 
 
 class TransformerConfig(Config):
@@ -87,27 +84,8 @@ class TransformerConfig(Config):
         return self
 
 
-class TransformerState(NamedTuple):
-    """State of the decoder after some tokens.
-
-    memory: the encoder's outputs. sources: their keys and values for each decoder layer,
-    (B, N, S, H / N). keys, values: of the M target tokens fed so far, of all rows, for each decoder
-    layer, (B, N, M, H / N). own: (B, K, M) boolean, which of these are a row's own.
-    """
-
-    memory: Memory
-    sources: tuple[Memory, ...]
-    keys: tuple[Tensor, ...]
-    values: tuple[Tensor, ...]
-    own: Tensor
-
-
 class Transformer(TranslationModel):
-    """Encoder and decoder of self-attention.
-
-    A step computes only the newest token: the state caches keys and values of the earlier ones. The
-    rows of a beam share one cache, and a mask gives each row its own tokens: a beam that selects
-    rows selects of the mask, not of the cache of every layer.
+    """Encoder and decoder of self-attention; its state is a `StackState`.
 
     alignment_layer, alignment_head: initially the config's; may be changed at any time. The
     coverage penalty and the copying of unknown words use these weights.
@@ -130,7 +108,7 @@ class Transformer(TranslationModel):
             source_size, target_size, size, size, config.tie_embeddings, scale=True
         )
         self.encoder = nn.ModuleList(EncoderLayer(parts) for _ in range(config.encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(parts) for _ in range(config.decoder_layers))
+        self.decoder = DecoderStack(parts, config.decoder_layers)
         self.encoder_norm = nn.LayerNorm(size) if config.final_norm else nn.Identity()
         self.decoder_norm = nn.LayerNorm(size) if config.final_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout)
@@ -163,67 +141,31 @@ class Transformer(TranslationModel):
         outputs: Tensor = self.encoder_norm(vectors)
         return outputs
 
-    def start(self, memory: Memory) -> TransformerState:
+    def start(self, memory: Memory) -> StackState:
         """Project keys and values of the source for each layer; the cache is empty."""
-        sources = tuple(
-            layer.cross_attention.remember(memory.values, memory.mask)  # type: ignore[operator, union-attr]
-            for layer in self.decoder
-        )
-        heads, size = self.config.heads, self.config.embedding_size
-        empty = memory.values.new_empty(memory.batch_size, heads, 0, size // heads)
-        cache = (empty,) * len(self.decoder)  # (B, N, 0, H / N) each
-        own = empty.new_empty(memory.batch_size, 1, 0, dtype=torch.bool)  # (B, 1, 0)
-        return TransformerState(memory, sources, cache, cache, own)
+        return self.decoder.start(memory)
 
-    def select(self, state: TransformerState, rows: Tensor) -> TransformerState:
+    def select(self, state: StackState, rows: Tensor) -> StackState:
         """See `TranslationModel.select`; the cache is shared as the memory is."""
-        return state._replace(own=select_rows(state.own, rows))  # (B, K', M)
+        return self.decoder.select(state, rows)
 
-    def run(
-        self, tokens: Tensor, state: TransformerState
-    ) -> tuple[TeacherForced, TransformerState]:
+    def run(self, tokens: Tensor, state: StackState) -> tuple[TeacherForced, StackState]:
         """See `TranslationModel.run`; one pass with a causal mask."""
         embedded = self.embeddings.target(tokens)  # (B, K, T, H)
-        first = state.own[0, 0].sum()  # (), tokens fed before, the same in every row
-        vectors = self._add_positions(embedded, first)
+        vectors = self._add_positions(embedded, state.length)
         outputs, weights, state = self.decode(vectors, state)
         return TeacherForced(self.embeddings.logits(outputs), weights), state
 
-    def decode(
-        self, vectors: Tensor, state: TransformerState
-    ) -> tuple[Tensor, Tensor, TransformerState]:
+    def decode(self, vectors: Tensor, state: StackState) -> tuple[Tensor, Tensor, StackState]:
         """The decoder's stack: vectors of the T newest tokens (B, K, T, H), and the state before.
 
         Returns outputs (B, K, T, H), weights (B, K, T, S) of the alignment layer and head, and the
         next state.
         """
-        rows, steps = vectors.shape[1:3]
-        device = vectors.device
-        newest = torch.eye(rows, dtype=torch.bool, device=device).repeat_interleave(steps, dim=1)
-        newest = newest.expand(len(vectors), -1, -1)  # (B, K, K * T)
-        own = torch.cat([state.own, newest], dim=-1)  # (B, K, M)
-        mask = own.repeat_interleave(steps, dim=1)  # (B, K * T, M)
-        if steps > 1:
-            mask[..., -rows * steps :] &= causal_mask(steps, device).repeat(rows, rows)
-        mask = mask.unsqueeze(1)  # (B, 1, K * T, M)
-        chosen = self.alignment_layer % len(self.decoder)
-        caches = []
-        weights: Tensor | None = None
-        for number, layer in enumerate(self.decoder):
-            cache = None
-            if state.own.shape[-1]:
-                cache = Memory(state.values[number], state.keys[number])
-            output = layer(vectors, state.sources[number], cache, mask, number == chosen)
-            vectors = output.vectors
-            caches.append(output.cache)
-            if number == chosen:
-                weights = output.weights  # (B, N, K, T, S)
-        assert weights is not None
+        vectors, weights, state = self.decoder(vectors, state, self.alignment_layer)
         head = self.alignment_head
         alignment = weights.mean(dim=1) if head is None else weights[:, head]  # (B, K, T, S)
-        keys, values = zip(*((cache.keys, cache.values) for cache in caches), strict=True)
-        next_state = state._replace(keys=keys, values=values, own=own)
-        return self.decoder_norm(vectors), alignment, next_state
+        return self.decoder_norm(vectors), alignment, state
 
     def _add_positions(self, embedded: Tensor, first: int | Tensor) -> Tensor:
         """Add encodings of the positions from `first` to embeddings (..., T, H)."""

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from captioner import cpu
-from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder, TeacherForced
+from captioner.caption.caption_decoder import TeacherForced
+from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
 from captioner.errors import UserError
 
 WORDS, PLACES, MEMORY = 11, 9, 8

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from captioner.attention import Memory
 from captioner.caption import Caption, Captioner
-from captioner.caption.decoder import TeacherForced
+from captioner.caption.caption_decoder import TeacherForced
 from captioner.data.grounding import Target
 from captioner.data.records import ImageId
 from captioner.data.source import Source

@@ -7,26 +7,11 @@ import math
 import pytest
 import torch
 from torch import Tensor, nn
+from torch_transformer import copy_attention, copy_decoder_layer, copy_network
 from translation_samples import SIZE, make, ragged, tokens
 
-from captioner.attention import MultiHeadAttention
+from captioner.attention.positions import sinusoidal_positions
 from captioner.translate import Transformer, TransformerConfig
-from captioner.translate.positions import sinusoidal_positions
-from captioner.translate.transformer_layers import FeedForward
-
-
-def copy_attention(own: MultiHeadAttention, other: nn.MultiheadAttention) -> None:
-    weights, biases = other.in_proj_weight.chunk(3), other.in_proj_bias.chunk(3)
-    layers = own.query_projection, own.key_projection, own.value_projection
-    for layer, weight, bias in zip(layers, weights, biases, strict=True):
-        layer.weight.copy_(weight)
-        layer.bias.copy_(bias)
-    own.output_projection.load_state_dict(other.out_proj.state_dict())
-
-
-def copy_network(own: FeedForward, other: nn.Module) -> None:
-    own.inner.load_state_dict(other.linear1.state_dict())
-    own.outer.load_state_dict(other.linear2.state_dict())
 
 
 @torch.no_grad()
@@ -37,12 +22,7 @@ def copy_weights(own: Transformer, other: nn.Transformer) -> None:
         layer.around_attention.norm.load_state_dict(from_layer.norm1.state_dict())
         layer.around_network.norm.load_state_dict(from_layer.norm2.state_dict())
     for layer, from_layer in zip(own.decoder, other.decoder.layers, strict=True):
-        copy_attention(layer.self_attention, from_layer.self_attn)
-        copy_attention(layer.cross_attention, from_layer.multihead_attn)
-        copy_network(layer.feed_forward, from_layer)
-        layer.around_attention.norm.load_state_dict(from_layer.norm1.state_dict())
-        layer.around_cross.norm.load_state_dict(from_layer.norm2.state_dict())
-        layer.around_network.norm.load_state_dict(from_layer.norm3.state_dict())
+        copy_decoder_layer(layer, from_layer)
     if own.config.final_norm:
         own.encoder_norm.load_state_dict(other.encoder.norm.state_dict())
         own.decoder_norm.load_state_dict(other.decoder.norm.state_dict())

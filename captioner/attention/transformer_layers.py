@@ -12,7 +12,8 @@ from typing import NamedTuple
 from torch import Tensor, nn
 from torch.nn import functional
 
-from captioner.attention import Memory, MultiHeadAttention
+from captioner.attention.memory import Memory
+from captioner.attention.multi_head import MultiHeadAttention
 
 
 class FeedForward(nn.Module):

@@ -1,0 +1,122 @@
+"""A Transformer as the caption decoder: its layers attend to the annotation vectors.
+
+Vaswani et al. 2017, *Attention Is All You Need*, section 3, without an encoder: the annotation
+vectors take the place of its outputs.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from typing_extensions import Self
+
+from captioner.attention import Memory
+from captioner.attention.decoder_stack import DecoderStack, StackState
+from captioner.attention.positions import sinusoidal_positions
+from captioner.attention.transformer_layers import LayerParts
+from captioner.caption.caption_decoder import CaptionDecoder, CaptionDecoderConfig, TeacherForced
+from captioner.caption.standardisation import Standardisation
+from captioner.decoding import Step
+from captioner.schema import SIZE
+
+
+class TransformerDecoderConfig(CaptionDecoderConfig):
+    """Sizes and options of a `TransformerDecoder`."""
+
+    kind: Literal["transformer"] = Field("transformer", description="of decoder")
+    embedding_size: int = Field(512, ge=1, le=SIZE, description="H of everything; even")
+    heads: int = Field(8, ge=1, le=1_000, description="N, a divisor of embedding_size")
+    inner_size: int = Field(2048, ge=1, le=SIZE, description="of the feed-forward networks")
+    layers: int = Field(3, ge=1, le=100, description="decoder layers")
+    map_layer: int = Field(
+        -1,
+        ge=-1_000,
+        lt=1_000,
+        description="layer whose attention, the mean of its heads, is a word's map, counted from "
+        "0; below 0 from the last",
+    )
+    selection: Literal["soft", "hard"] = Field(
+        "soft", description="soft only: hard draws one place a word, not one a layer and head"
+    )
+    dropout: float = Field(
+        0.1, ge=0, lt=1, description="on embeddings, attention weights and inside the layers"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.embedding_size % 2 or self.embedding_size % self.heads:
+            raise ValueError(
+                f"embedding_size {self.embedding_size} is not even and a multiple of {self.heads} "
+                "heads"
+            )
+        if self.selection == "hard":
+            raise ValueError("selection 'hard' is for kind lstm, and kind is transformer")
+        if not -self.layers <= self.map_layer < self.layers:
+            raise ValueError(f"map_layer {self.map_layer} is not one of the {self.layers} layers")
+        return self
+
+
+class TransformerDecoder(CaptionDecoder):
+    """Pre-norm Transformer layers over projected annotation vectors."""
+
+    def __init__(self, config: TransformerDecoderConfig, vocabulary_size: int) -> None:
+        super().__init__()
+        self.config: TransformerDecoderConfig = config
+        size, dropout = config.embedding_size, config.dropout
+        parts = LayerParts(size, config.heads, config.inner_size, True, dropout, dropout)
+        # from_pretrained draws no weights: on the meta device drawing imports torch's compiler.
+        self.embedding: nn.Embedding = nn.Embedding.from_pretrained(  # type: ignore[no-untyped-call]
+            torch.empty(vocabulary_size, size), freeze=False
+        )
+        self.annotation = nn.Linear(config.memory_size, size)
+        self.annotation_norm = nn.LayerNorm(size)
+        self.stack = DecoderStack(parts, config.layers)
+        self.norm = nn.LayerNorm(size)
+        self.output = nn.Linear(size, vocabulary_size)
+        self.dropout = nn.Dropout(dropout)
+        self.standardisation = Standardisation(config.memory_size) if config.standardise else None
+        nn.init.uniform_(self.embedding.weight, -1.0, 1.0)  # The scale of positions.
+        for parameter in self.stack.parameters():
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
+        if self.standardisation is not None and not self.embedding.weight.is_meta:
+            self.standardisation.reset()
+
+    def remember(self, annotations: Tensor) -> Memory:
+        """Annotation vectors (B, L, D) -> their projections (B, L, H), which are the keys too.
+
+        Each layer projects its own keys in `start`.
+        """
+        projected = self.annotation_norm(self.annotation(self.standardised(annotations)))
+        return Memory(projected, projected)  # (B, L, H)
+
+    def start(self, memory: Memory) -> StackState:
+        """A memory of B sources -> the state before the first word: no cached keys of words."""
+        return self.stack.start(memory)
+
+    def step(self, tokens: Tensor, state: object) -> Step:
+        """Last words (B, K) and the state before them -> `Step` for the next words."""
+        assert isinstance(state, StackState)
+        forced, state = self._run(tokens.unsqueeze(-1), state)  # T = 1
+        return Step(forced.logits.squeeze(2), state, forced.weights.squeeze(2))
+
+    def select(self, state: object, rows: Tensor) -> StackState:
+        """Select rows (B, K') among each source's K; the memory stays shared."""
+        assert isinstance(state, StackState)
+        return self.stack.select(state, rows)
+
+    def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
+        """Teacher forcing: fed words (B, K, T), `<start>` first -> `TeacherForced`, in one pass."""
+        return self._run(tokens, self.start(memory))[0]
+
+    def _run(self, tokens: Tensor, state: StackState) -> tuple[TeacherForced, StackState]:
+        """The T newest words (B, K, T) and the state before them -> outputs and the next state."""
+        embedded = self.embedding(tokens)  # (B, K, T, H)
+        positions = sinusoidal_positions(state.length, tokens.shape[-1], embedded)  # (T, H)
+        vectors = self.dropout(embedded + positions)  # (B, K, T, H)
+        vectors, weights, state = self.stack(vectors, state, self.config.map_layer)
+        logits = self.output(self.norm(vectors))  # (B, K, T, V)
+        return TeacherForced(logits, weights.mean(dim=1)), state  # weights (B, K, T, L)

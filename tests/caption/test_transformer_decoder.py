@@ -1,0 +1,305 @@
+"""The Transformer as a caption decoder: against torch's, step by step, in batches, saved."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from samples import WORDS, assert_same_captions, make_captioner, save_photo
+from torch import Tensor, nn
+from torch_transformer import copy_decoder_layer
+
+from captioner.attention.positions import sinusoidal_positions
+from captioner.caption import (
+    Captioner,
+    CaptioningBatch,
+    CaptioningLoss,
+    ObjectiveConfig,
+    SelfCriticalConfig,
+    SelfCriticalLoss,
+    TransformerDecoder,
+    TransformerDecoderConfig,
+    load_model,
+    save_model,
+)
+from captioner.caption.decoders import make_decoder
+from captioner.caption.word_vectors import WordVectors
+from captioner.decoding import BeamSearch, Constraints, decode
+from captioner.errors import UserError
+from captioner.runs.captioning_recipe import captioning_recipe
+from captioner.text.vocabulary import Vocabulary
+from captioner.vision.images import load_image
+
+V, L, D = 9, 5, 6
+SIZES: dict[str, Any] = {
+    "embedding_size": 12,
+    "heads": 3,
+    "inner_size": 20,
+    "layers": 2,
+    "memory_size": D,
+}
+
+
+def make(**options: Any) -> TransformerDecoder:
+    """A decoder in evaluation mode, with weights far from zero."""
+    torch.manual_seed(0)
+    decoder = TransformerDecoder(TransformerDecoderConfig(**{**SIZES, **options}), V)
+    for parameter in decoder.parameters():
+        nn.init.normal_(parameter, std=0.4)
+    return decoder.eval()
+
+
+def photos(batch: int = 3) -> Tensor:
+    return torch.randn(batch, L, D, generator=torch.Generator().manual_seed(1))
+
+
+def captions(batch: int = 3, rows: int = 1, steps: int = 4) -> Tensor:
+    return torch.randint(V, (batch, rows, steps), generator=torch.Generator().manual_seed(2))
+
+
+def a_captioner() -> Captioner:
+    captioner = make_captioner()
+    torch.manual_seed(0)
+    config = TransformerDecoderConfig(embedding_size=8, heads=2, inner_size=12, layers=2)
+    decoder = make_decoder(config, len(captioner.vocabulary))
+    for parameter in decoder.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return Captioner(
+        captioner.encoder,
+        decoder,
+        captioner.vocabulary,
+        captioner.preprocessing,
+        captioner.search,
+    )
+
+
+@torch.no_grad()
+def test_it_is_torchs_with_the_same_weights() -> None:
+    own = make(layers=3)
+    layer = nn.TransformerDecoderLayer(12, 3, 20, 0.0, batch_first=True, norm_first=True)
+    other = nn.TransformerDecoder(layer, 3, nn.LayerNorm(12)).eval()
+    assert other.norm is not None
+    for parameter in other.parameters():
+        nn.init.normal_(parameter, std=0.4)
+    for mine, theirs in zip(own.stack, other.layers, strict=True):
+        copy_decoder_layer(mine, theirs)
+    own.norm.load_state_dict(other.norm.state_dict())
+    words = captions()[:, 0]  # (B, T)
+    memory = own.remember(photos())
+    forced = own(memory, words.unsqueeze(1))
+    embedded = own.embedding(words)
+    causal = nn.Transformer.generate_square_subsequent_mask(4)
+    expected = other(embedded + sinusoidal_positions(0, 4, embedded), memory.values, causal)
+    torch.testing.assert_close(forced.logits[:, 0], own.output(expected), atol=1e-5, rtol=1e-4)
+    normed = nn.functional.layer_norm(own.annotation(photos()), (12,))
+    normed = normed * own.annotation_norm.weight + own.annotation_norm.bias
+    torch.testing.assert_close(memory.values, normed)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("map_layer", [-1, 0])
+def test_teacher_forcing_equals_stepping(map_layer: int) -> None:
+    decoder, words = make(map_layer=map_layer), captions(rows=2)
+    memory = decoder.remember(photos())
+    forced = decoder(memory, words)
+    state = decoder.select(decoder.start(memory), torch.zeros(3, 2, dtype=torch.long))
+    for time in range(4):
+        step = decoder.step(words[..., time], state)
+        state = decoder.select(step.state, torch.tensor([[0, 1]] * 3))
+        torch.testing.assert_close(step.logits, forced.logits[:, :, time])
+        torch.testing.assert_close(step.weights, forced.weights[:, :, time])
+
+
+@torch.no_grad()
+def test_a_map_is_the_mean_of_the_heads_of_its_layer() -> None:
+    decoder, words = make(), captions()
+    memory = decoder.remember(photos())
+    seen = []
+    decoder.stack[-1].cross_attention.register_forward_hook(  # type: ignore[union-attr]
+        lambda module, inputs, output: seen.append(output.weights)
+    )
+    forced = decoder(memory, words)
+    torch.testing.assert_close(forced.weights[:, 0], seen[0].mean(dim=1))
+    assert forced.weights.shape == (3, 1, 4, L)
+    torch.testing.assert_close(forced.weights.sum(dim=-1), torch.ones(3, 1, 4))
+    first = make(map_layer=0)
+    assert not torch.allclose(first(memory, words).weights, forced.weights)
+    torch.testing.assert_close(first(memory, words).logits, forced.logits)
+
+
+@torch.no_grad()
+def test_a_selected_row_goes_on_as_it_would_have() -> None:
+    decoder, words = make(), captions(2, rows=3)
+    memory = decoder.remember(photos(2))
+    state = decoder.select(decoder.start(memory), torch.zeros(2, 3, dtype=torch.long))
+    for time in range(2):
+        state = decoder.step(words[..., time], state).state  # type: ignore[assignment]
+    rows = torch.tensor([[2, 0, 0, 1], [1, 1, 2, 0]])
+    expected = decoder.step(words[..., 2], state)
+    found = decoder.step(words[..., 2].gather(1, rows), decoder.select(state, rows))
+    for source, chosen in enumerate(rows.tolist()):
+        torch.testing.assert_close(found.logits[source], expected.logits[source, chosen])
+        torch.testing.assert_close(found.weights[source], expected.weights[source, chosen])
+    assert decoder.select(state, rows).sources is state.sources
+
+
+@torch.no_grad()
+def test_a_beam_projects_the_annotation_vectors_once_a_layer() -> None:
+    decoder = make()
+    seen: list[torch.Size] = []
+    for layer in decoder.stack:
+        layer.cross_attention.key_projection.register_forward_pre_hook(  # type: ignore[union-attr]
+            lambda _, inputs: seen.append(inputs[0].shape)
+        )
+    memory = decoder.remember(photos())
+    limits = Constraints(minimum_length=5, maximum_length=5)
+    decode(decoder, memory, start=1, end=2, strategy=BeamSearch(4), constraints=limits)
+    assert seen == [(3, L, 12)] * 2
+
+
+@torch.no_grad()
+def test_photos_of_a_batch_are_captioned_as_alone() -> None:
+    decoder = make()
+
+    def search(annotations: Tensor) -> list[Any]:
+        memory = decoder.remember(annotations)
+        limits = Constraints(minimum_length=2, maximum_length=7)
+        found = decode(decoder, memory, start=1, end=2, constraints=limits)
+        return [each for hypotheses in found for each in hypotheses]
+
+    together = search(photos())
+    alone = [each for photo in photos().split(1) for each in search(photo)]
+    assert len({tuple(each.tokens) for each in together}) > 5
+    for one, other in zip(together, alone, strict=True):
+        assert one.tokens == other.tokens
+        assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
+        torch.testing.assert_close(one.attention, other.attention)
+
+
+def a_batch(**fields: Any) -> CaptioningBatch:
+    words = captions()[:, 0]
+    mask = torch.arange(4) < torch.tensor([[4], [3], [1]])
+    return CaptioningBatch(photos(), words, words.flip(1), mask, rows=torch.arange(3), **fields)
+
+
+def test_padding_has_no_part_in_the_loss() -> None:
+    objective = ObjectiveConfig(label_smoothing=0.1, map_divergence=0.1)
+    loss = CaptioningLoss(make(), objective)
+    batch = a_batch()
+    other = batch._replace(
+        inputs=torch.where(batch.mask, batch.inputs, 7),
+        targets=torch.where(batch.mask, batch.targets, 3),
+    )
+    assert not torch.equal(other.inputs, batch.inputs)
+    torch.testing.assert_close(loss.loss(other), loss.loss(batch))
+
+
+def test_the_doubly_stochastic_term_reaches_the_attention() -> None:
+    loss = CaptioningLoss(make(), ObjectiveConfig(doubly_stochastic=1.0))
+    value = loss.loss(a_batch())["loss"]
+    without = CaptioningLoss(make(), ObjectiveConfig(doubly_stochastic=0.0)).loss(a_batch())["loss"]
+    assert value > without
+    (value - without).backward()
+    query = loss.decoder.get_submodule("stack.1.cross_attention.query_projection")
+    assert isinstance(query, nn.Linear)
+    assert query.weight.grad is not None
+    assert query.weight.grad.abs().sum() > 0
+
+
+def test_every_weight_takes_part() -> None:
+    decoder = make(standardise=True).train()
+    assert decoder.standardisation is not None
+    decoder.standardisation.reset()
+    decoder(decoder.remember(photos()), captions()).logits.square().sum().backward()
+    for name, parameter in decoder.named_parameters():
+        if name.endswith("key_projection.bias"):
+            continue  # The softmax does not see what all keys have.
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+def test_a_reward_is_learned() -> None:
+    """The reward of a caption is how often it says word 5."""
+    decoder = make(dropout=0.1).train()
+    config = SelfCriticalConfig(samples=6, maximum_length=4)
+    objective = ObjectiveConfig(doubly_stochastic=0, self_critical=config)
+
+    def reward(rows: Tensor, sampled: Any) -> Tensor:
+        return torch.tensor([[float(each.count(5)) for each in photo] for photo in sampled])
+
+    loss = SelfCriticalLoss(decoder, objective, reward)
+    optimizer = torch.optim.Adam(decoder.parameters(), 0.01)
+    rewards = []
+    for seed in range(40):
+        report = loss.loss(a_batch(seed=seed))
+        optimizer.zero_grad()
+        report["loss"].backward()
+        optimizer.step()
+        rewards.append(float(report["reward"]))
+    assert sum(rewards[:5]) / 5 < 1.5
+    assert sum(rewards[-5:]) / 5 > 3
+
+
+def test_what_is_loaded_is_what_was_saved(tmp_path: Path) -> None:
+    captioner = a_captioner()
+    save_model(captioner, tmp_path / "model", torch.float32)
+    loaded = load_model(tmp_path / "model")
+    assert isinstance(loaded.decoder, TransformerDecoder)
+    assert loaded.decoder.config == captioner.decoder.config
+    files = [save_photo(tmp_path / f"{seed}.png", seed) for seed in range(3)]
+    found, expected = (each.caption(files, n_best=2) for each in (loaded, captioner))
+    assert_same_captions(found, expected)
+    assert found[0].attention.shape[1:] == (4, 4)
+    found[0].overlay(tmp_path / "overlay.png")
+    assert (tmp_path / "overlay.png").stat().st_size > 1000
+    forced = loaded.teacher_forced(list(map(load_image, files)), [each.words for each in found])
+    for one, other in zip(forced, found, strict=True):
+        torch.testing.assert_close(one.attention, other.attention, atol=1e-4, rtol=1e-3)
+
+
+def test_word_vectors_are_its_embeddings() -> None:
+    decoder = make()
+    WordVectors(torch.tensor([4]), torch.ones(1, 12)).put_into(decoder, freeze=True)
+    assert torch.equal(decoder.embedding.weight[4], torch.ones(12))
+    assert not decoder.embedding.weight.requires_grad
+
+
+def test_a_vocabulary_of_another_size_is_refused() -> None:
+    captioner = a_captioner()
+    with pytest.raises(UserError, match="the decoder was made for 14 words"):
+        Captioner(
+            captioner.encoder, captioner.decoder, Vocabulary(WORDS[:4]), captioner.preprocessing
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"embedding_size": 10}, "embedding_size 10 is not even and a multiple of 3 heads"),
+        ({"embedding_size": 9}, "embedding_size 9 is not even and a multiple of 3 heads"),
+        ({"map_layer": 2}, "map_layer 2 is not one of the 2 layers"),
+        ({"selection": "hard"}, "selection 'hard' is for kind lstm, and kind is transformer"),
+        ({"hidden_size": 3}, "unknown field 'hidden_size'"),
+    ],
+)
+def test_options_out_of_range_are_refused(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=f"^{sentence}"):
+        TransformerDecoderConfig(**{**SIZES, **options})
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"kind": "transfomer"}, "decoder.kind 'transfomer' is not one of lstm, transformer; did"),
+        ({"kind": "transformer", "gate": "none"}, "decoder.gate is for kind lstm, and kind is tra"),
+        ({"heads": 4}, "decoder.heads is for kind transformer, and kind is lstm"),
+        ({"kind": "transformer", "heds": 4}, "unknown field 'decoder.heds'; did you mean 'decoder"),
+        ({"kind": "transformer", "heads": 5}, "decoder.embedding_size 512 is not even and a mult"),
+    ],
+)
+def test_the_kind_chooses_the_fields(fields: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=f"^config: {re.escape(sentence)}"):
+        captioning_recipe({"data": {"format": "shapes"}, "decoder": fields}, "config")
