@@ -212,7 +212,7 @@ def _sentence(kind: type[Config], error: ValidationError) -> str:
         return _unknown(kind, place)
     if code == "literal_error":
         section = _section_at(kind, place[:-1])
-        known = choices(section.model_fields[str(place[-1])].annotation) if section else ()
+        known = _choices_of(section, str(place[-1])) if section else ()
         names = [str(each) for each in known]
         near = did_you_mean(near_names(first["input"], names))
         return f"{_dotted(place)} {_show(first['input'])} is not one of {', '.join(names)}{near}"
@@ -222,6 +222,13 @@ def _sentence(kind: type[Config], error: ValidationError) -> str:
         if section is not None and starts in section.field_names():
             return f"{_dotted(place)}.{message}"
     return error_sentence(first, place)
+
+
+def _choices_of(section: type[Config], name: str) -> tuple[Any, ...]:
+    """The values of a field of a section, or of a kind below it."""
+    kinds = (section, *section.__subclasses__())
+    fields = (kind.model_fields[name] for kind in kinds if name in kind.model_fields)
+    return next((choices(field.annotation) for field in fields), ())
 
 
 def error_sentence(error: Mapping[str, Any], place: tuple[int | str, ...]) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
 from filelock import FileLock
+from run_samples import Config
 
 import captioner
 from captioner.caption import Captioner
@@ -22,8 +24,18 @@ from captioner.schema import from_mapping, to_mapping
 PICTURES = ShapesConfig(image_size=64, objects=(1, 2), object_size=(0.25, 0.4))
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Captioner:
+LSTM = {"embedding_size": 32, "hidden_size": 64, "attention_size": 32, "dropout": 0.0}
+TRANSFORMER = {
+    "kind": "transformer",
+    "embedding_size": 64,
+    "heads": 4,
+    "inner_size": 128,
+    "layers": 2,
+    "dropout": 0.0,
+}
+
+
+def learn(folders: pytest.TempPathFactory, decoder: Config, learning_rate: float) -> Captioner:
     """The published shapes recipe in small, trained for real, once a session."""
     mapping = {
         "data": {
@@ -33,17 +45,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Captioner:
         "minimum_count": 1,
         "preprocessing": {"size": 64, "resize": "squash"},
         "encoder": {"name": "vgg11_bn", "width": 0.25, "weights": "random", "train": True},
-        "decoder": {
-            "embedding_size": 32,
-            "hidden_size": 64,
-            "attention_size": 32,
-            "dropout": 0.0,
-        },
+        "decoder": decoder,
         "objective": {"doubly_stochastic": 0.0},
         "training": {
             "epochs": 8,
             "batch_size": 32,
-            "learning_rate": 0.002,
+            "learning_rate": learning_rate,
             "schedule": "cosine",
             "warmup_steps": 20,
             "patience": 0,
@@ -52,22 +59,32 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Captioner:
         "validation": {"score": "exact match", "batch_size": 100},
     }
     recipe = from_mapping(CaptioningRecipe, mapping, "test")
-    base = tmp_path_factory.getbasetemp()
+    base = folders.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         base = base.parent  # shared by all workers of a session
-    with FileLock(base / "shapes.lock"):
-        if not (base / "shapes-done").exists():
-            train_run(recipe, base / "shapes")
-            (base / "shapes-done").touch()
-    return captioner.load(base / "shapes" / MODEL)
+    folder = base / f"shapes-{recipe.decoder.kind}"
+    with FileLock(f"{folder}.lock"):
+        if not Path(f"{folder}-done").exists():
+            train_run(recipe, folder)
+            Path(f"{folder}-done").touch()
+    return captioner.load(folder / MODEL)
+
+
+def score(model: Captioner) -> MapScores:
+    examples = generate(200, UNSEEN_SEED, PICTURES)
+    source = shapes_source(examples)
+    grounding = ShapesGrounding(dict(zip(source.image_ids, examples, strict=True)))
+    return score_maps(model, source, grounding, exact=True)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Captioner:
+    return learn(tmp_path_factory, LSTM, 0.002)
 
 
 @pytest.fixture(scope="module")
 def scores(trained: Captioner) -> MapScores:
-    examples = generate(200, UNSEEN_SEED, PICTURES)
-    source = shapes_source(examples)
-    grounding = ShapesGrounding(dict(zip(source.image_ids, examples, strict=True)))
-    return score_maps(trained, source, grounding, exact=True)
+    return score(trained)
 
 
 @pytest.mark.slow
@@ -100,3 +117,23 @@ def test_pictures_are_not_told_apart_by_chance(trained: Captioner) -> None:
     examples = generate(50, 7, PICTURES)
     right = sum(c.words == e.words for c, e in zip(captions, examples, strict=True))
     assert right <= 15
+
+
+@pytest.mark.slow
+def test_a_transformer_says_what_is_there_and_looks_at_it(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Its maps, means of heads, lie less on what a word names than the LSTM's."""
+    scores = score(learn(tmp_path_factory, TRANSFORMER, 0.001))
+    assert scores.exact is not None
+    assert scores.exact >= 0.9
+    found = scores.grounded
+    assert found is not None
+    assert found.mass is not None
+    assert found.mass.attention > 1.6 * found.mass.uniform
+    assert found.mass.attention > 1.2 * found.mass.centre
+    for shift in (found.early, found.late):
+        assert shift.own is not None
+        assert shift.shifted is not None
+        assert shift.own > 1.5 * shift.shifted
+    assert scores.spread.moving
