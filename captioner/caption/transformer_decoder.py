@@ -110,7 +110,8 @@ class TransformerDecoder(CaptionDecoder):
 
     def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
         """Teacher forcing: fed words (B, K, T), `<start>` first -> `TeacherForced`, in one pass."""
-        return self._run(tokens, self.start(memory))[0]
+        state = self.select(self.start(memory), tokens.new_zeros(tokens.shape[:2]))  # (B, K, ...)
+        return self._run(tokens, state)[0]
 
     def _run(self, tokens: Tensor, state: StackState) -> tuple[TeacherForced, StackState]:
         """The T newest words (B, K, T) and the state before them -> outputs and the next state."""
