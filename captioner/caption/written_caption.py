@@ -127,7 +127,7 @@ class Caption:
         """The part of a page that `html` writes."""
         photo, _, _, region = self.drawn()
         captions = [
-            PageCaption(each.words, each.attention, each.doubt)
+            PageCaption(each.words, each.attention, each.doubt, each.language or "en")
             for each in (self, *self.alternatives)
             if each.words
         ]

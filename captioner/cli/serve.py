@@ -154,8 +154,12 @@ def _by_language(translators: list[str]) -> dict[str, str]:
         if not sign:
             tag, name = tags.get(given, UNDETERMINED), given
         check_language(tag, "--translator")
+        if not name:
+            raise UserError(f"--translator {given} names no model; write TAG=MODEL")
         if tag in names:
-            raise UserError(f"--translator names two models for the language {tag}")
+            raise UserError(
+                f"--translator names two models for the language {tag}; write TAG=MODEL"
+            )
         names[tag] = name
     return names
 

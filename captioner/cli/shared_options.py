@@ -212,7 +212,7 @@ def search_options(arguments: argparse.Namespace, own: Search) -> Search:
 
 def check_language(tag: str, option: str = "--language") -> None:
     """Raise `UserError` for what is no language tag (RFC 5646), such as "de" or "pt-BR"."""
-    if not re.fullmatch(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*", tag):
+    if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*", tag):
         raise UserError(f"{option} {tag!r} is not a language tag such as de or pt-BR")
 
 

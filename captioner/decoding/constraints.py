@@ -78,8 +78,10 @@ class Constraints:
     def _block_repeats(self, log_probabilities: Tensor, history: Tensor) -> None:
         """Block the last `repeat_distance` tokens of each row, except `repeatable` ones."""
         recent = history[..., -self.repeat_distance :]  # (B, K, at most repeat_distance)
-        is_free = torch.isin(recent, _on_device(self.repeatable, history.device))
-        kept = log_probabilities.gather(-1, recent).masked_fill(~is_free, BLOCKED)
+        is_repeatable = recent.new_zeros(log_probabilities.shape[-1], dtype=torch.bool)  # (V,)
+        is_repeatable.index_fill_(0, _on_device(self.repeatable, history.device), True)
+        kept = log_probabilities.gather(-1, recent)
+        kept = kept.masked_fill(~is_repeatable[recent], BLOCKED)
         log_probabilities.scatter_(-1, recent, kept)
 
     def _block_ngrams(self, log_probabilities: Tensor, history: Tensor) -> None:

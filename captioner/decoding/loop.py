@@ -90,7 +90,7 @@ def decode(
         history = torch.cat([past, tokens.unsqueeze(-1)], dim=-1)  # (B, K', t + 1)
         state = decoder.select(step.state, parents)
         if strategy.narrows and 2 * left.count(0) >= len(left):
-            # Nor are sources, once half have: all copies are then smaller than the memory.
+            # Drop ended sources once half have ended: the copy is at most half the memory.
             kept = torch.tensor([index for index, rows in enumerate(left) if rows])
             kept = kept.to(device, non_blocking=True)  # (B',)
             state, tokens, live, places, totals, history, ended, sources = select_sources(
@@ -125,7 +125,7 @@ def _without_attention(hypothesis: Hypothesis) -> Hypothesis:
 
 @dataclass
 class _Record:
-    """The tokens that every step chose, one behind the other, each with the place of its parent.
+    """The tokens that every step chose, concatenated, each with the place of its parent.
 
     A hypothesis is the path from its end token back to a token without a parent (-1).
     """

@@ -26,8 +26,8 @@ class Step(NamedTuple):
 class Decoder(Protocol):
     """The protocol of every caption and translation decoder.
 
-    States and tokens are (B, K, ...), the memory stays (B, ...): the hypotheses of a beam share
-    the memory of their source without a copy. A state is made of tensors (B, ...), memories and
+    Tokens are (B, K) and a state has a row for each. The memory stays (B, ...): the hypotheses of a
+    beam share the memory of their source without a copy. A state is made of tensors (B, ...), memories and
     tuples of these, so that the loop can leave out sources that have ended.
     """
 

@@ -39,12 +39,13 @@ class PageCaption:
 
     words: the T words.
     attention: (T, rows, columns), the map of each word.
-    doubt: shown below it, such as "not sure".
+    doubt: shown below it, such as "not sure". language: its tag.
     """
 
     words: Sequence[str]
     attention: npt.ArrayLike
     doubt: str = ""
+    language: str = "en"
 
 
 @dataclass(frozen=True)
@@ -82,14 +83,14 @@ class PageItem:
 
     photo: the encoded photo.
     map_shape: rows and columns of the maps.
-    captions: for each caption its words and the doubt about it.
+    captions: for each caption its words, the doubt about it and its language.
     maps: for each caption its maps (T, rows * columns), int32, in units of `UNIT`.
     name: the line under the photo, such as the name of its file.
     """
 
     photo: PagePhoto
     map_shape: tuple[int, int]
-    captions: Sequence[tuple[tuple[str, ...], str]]
+    captions: Sequence[tuple[tuple[str, ...], str, str]]
     maps: Sequence[npt.NDArray[np.int32]]
     name: str = ""
 
@@ -114,7 +115,7 @@ class PageItem:
         return cls(
             photo=PagePhoto.of(photo, region),
             map_shape=shapes.pop(),
-            captions=[(tuple(each.words), each.doubt) for each in captions],
+            captions=[(tuple(each.words), each.doubt, each.language) for each in captions],
             maps=[
                 np.rint(weights.reshape(len(weights), -1) / UNIT).astype(np.int32)
                 for weights in maps
@@ -205,11 +206,11 @@ def _article(item: PageItem, position: int) -> str:
 """
 
 
-def _caption(words: Sequence[str], doubt: str) -> str:
+def _caption(words: Sequence[str], doubt: str, language: str) -> str:
     spans = " ".join(f'<span class="word">{escaped(word) or "?"}</span>' for word in words)
     note = f'<span class="doubt">{escaped(doubt)}</span>' if doubt else ""
     return f"""<li class="caption">
-<p class="words" dir="auto">{spans}</p>
+<p class="words" dir="auto" lang="{escaped(language)}">{spans}</p>
 <div class="below"><button class="play" type="button">Play</button>
 <button class="copy" type="button">Copy</button>{note}</div>
 </li>

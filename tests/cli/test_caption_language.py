@@ -62,6 +62,7 @@ def test_captions_are_translated_in_every_output(
         assert f'xml:lang="{language}">{text}<' in sidecar
         assert 'xml:lang="en"' not in sidecar
         assert (Path("maps") / name).is_file()
+        assert f'lang="{language}"' in Path("page.html").read_text(encoding="utf-8")
         assert all(
             word in Path("page.html").read_text(encoding="utf-8") for word in record["words"]
         )

@@ -200,6 +200,6 @@ def test_an_item_holds_no_pixels_but_its_jpeg(attention: Attention) -> None:
     with Image.open(io.BytesIO(item.photo.jpeg)) as stored:
         assert stored.size == (1000, 500)
     assert item.photo.region == pytest.approx((0.25, 0, 0.75, 1))
-    assert item.captions == [(("sea",), "not sure")]
+    assert item.captions == [(("sea",), "not sure", "en")]
     assert [weights.shape for weights in item.maps] == [(1, 196)]
     assert not any(isinstance(value, Image.Image) for value in vars(item).values())

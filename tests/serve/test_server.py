@@ -138,6 +138,8 @@ def test_asking_for_help_brings_no_framework() -> None:
             ["--translator", "english_german", "--translator", "de=x"],
             "--translator names two models for the language de",
         ),
+        (["--translator", "fr="], "--translator fr= names no model; write TAG=MODEL"),
+        (["--translator", "abcd=english_german"], "--translator 'abcd' is not a language tag"),
         (["--device", "tpu7"], "tpu7"),
     ],
 )

@@ -53,8 +53,15 @@ export const range = (id, write, changed = () => {}) => {
 };
 
 // An option of a select: a language by its name in that language.
-export const languageOption = (tag) =>
-  new Option(new Intl.DisplayNames([tag], { type: "language" }).of(tag), tag);
+export const languageOption = (tag) => {
+  let name = tag === "und" ? "Another language" : tag;
+  try {
+    if (tag !== "und") name = new Intl.DisplayNames([tag], { type: "language" }).of(tag);
+  } catch {
+    // The browser does not know the tag, which then stands for itself.
+  }
+  return new Option(name, tag);
+};
 
 export const cloneTemplate = (id) =>
   document.getElementById(id).content.firstElementChild.cloneNode(true);
