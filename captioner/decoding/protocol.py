@@ -27,8 +27,8 @@ class Decoder(Protocol):
     """The protocol of every caption and translation decoder.
 
     Tokens are (B, K) and a state has a row for each. The memory stays (B, ...): the hypotheses of a
-    beam share the memory of their source without a copy. A state is made of tensors (B, ...), memories and
-    tuples of these, so that the loop can leave out sources that have ended.
+    beam share the memory of their source without a copy. A state is made of tensors (B, ...),
+    memories and tuples of these, so that the loop can leave out sources that have ended.
     """
 
     def start(self, memory: Memory) -> object:
