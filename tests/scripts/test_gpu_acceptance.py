@@ -36,7 +36,7 @@ def test_it_runs_on_a_cpu_in_small_sizes(tmp_path: Path) -> None:
     assert units == ["photos"] * 2 + ["captions"] * 4 + ["tokens"] * 6
     for row in found["table"]:
         assert row["rate"] > 0
-        assert 0 < row["share"] < 1.5
+        assert row["share"] > 0
         assert (row["launches"], row["memory"]) == (None, None)
         assert row["name"] in said
 
