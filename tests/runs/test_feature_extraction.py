@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from samples import save_photo
+from samples import four_photos_config
 
 from captioner.errors import UserError
 from captioner.runs import feature_extraction
@@ -22,21 +22,7 @@ from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """A table of four photos."""
-    lines = ["image,caption,split"]
-    for number in range(4):
-        photo = save_photo(tmp_path / f"{number}.jpg", seed=number)
-        lines.append(f"{photo.name},a photo,{'train' if number < 2 else 'val'}")
-    (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
-    path = tmp_path / "config.yaml"
-    path.write_text(
-        f"data: {{format: table, annotations: {tmp_path}/table.csv, images: {tmp_path}}}\n"
-        "minimum_count: 1\n"
-        "preprocessing: {size: 64, resize: squash}\n"
-        "encoder: {name: vgg11_bn, width: 0.05, weights: random}\n"
-        f"features: {{folder: {tmp_path}/features}}\n"
-    )
-    return path
+    return four_photos_config(tmp_path)
 
 
 def recipe(config: Path, precision: str) -> CaptioningRecipe:
