@@ -20,19 +20,19 @@ class StackState(NamedTuple):
 
     memory: of B sources, values (B, S, H). sources: their keys and values for each layer,
     (B, N, S, H / N). keys, values: of the M tokens fed so far, of all rows, for each layer,
-    (B, N, M, H / N). own: (B, K, M) boolean, which of these are a row's own.
+    (B, N, M, H / N). row_mask: (B, K, M) boolean, which of these belong to a row.
     """
 
     memory: Memory
     sources: tuple[Memory, ...]
     keys: tuple[Tensor, ...]
     values: tuple[Tensor, ...]
-    own: Tensor
+    row_mask: Tensor
 
     @property
     def length(self) -> Tensor:
         """Tokens fed so far, (), the same in every row."""
-        return self.own[0, 0].sum()
+        return self.row_mask[0, 0].sum()
 
 
 class DecoderStack(nn.ModuleList):
@@ -59,13 +59,13 @@ class DecoderStack(nn.ModuleList):
         size = memory.values.shape[-1]
         empty = memory.values.new_empty(memory.batch_size, self.heads, 0, size // self.heads)
         cache = (empty,) * len(self)  # (B, N, 0, H / N) each
-        own = empty.new_empty(memory.batch_size, 1, 0, dtype=torch.bool)  # (B, 1, 0)
-        return StackState(memory, sources, cache, cache, own)
+        row_mask = empty.new_empty(memory.batch_size, 1, 0, dtype=torch.bool)  # (B, 1, 0)
+        return StackState(memory, sources, cache, cache, row_mask)
 
     def select(self, state: StackState, rows: Tensor) -> StackState:
         """Select rows (B, K') of each source's K; the cache is shared as the memory is."""
-        index = rows.unsqueeze(-1).expand(*rows.shape, state.own.shape[-1])  # (B, K', M)
-        return state._replace(own=state.own.gather(1, index))
+        index = rows.unsqueeze(-1).expand(*rows.shape, state.row_mask.shape[-1])  # (B, K', M)
+        return state._replace(row_mask=state.row_mask.gather(1, index))
 
     def forward(
         self, vectors: Tensor, state: StackState, chosen: int
@@ -80,8 +80,8 @@ class DecoderStack(nn.ModuleList):
         device = vectors.device
         newest = torch.eye(rows, dtype=torch.bool, device=device).repeat_interleave(steps, dim=1)
         newest = newest.expand(len(vectors), -1, -1)  # (B, K, K * T)
-        own = torch.cat([state.own, newest], dim=-1)  # (B, K, M)
-        mask = own.repeat_interleave(steps, dim=1)  # (B, K * T, M)
+        row_mask = torch.cat([state.row_mask, newest], dim=-1)  # (B, K, M)
+        mask = row_mask.repeat_interleave(steps, dim=1)  # (B, K * T, M)
         if steps > 1:
             mask[..., -rows * steps :] &= causal_mask(steps, device).repeat(rows, rows)
         mask = mask.unsqueeze(1)  # (B, 1, K * T, M)
@@ -90,7 +90,7 @@ class DecoderStack(nn.ModuleList):
         weights: Tensor | None = None
         for number, layer in enumerate(self):
             cache = None
-            if state.own.shape[-1]:
+            if state.row_mask.shape[-1]:
                 cache = Memory(state.values[number], state.keys[number])
             output = layer(vectors, state.sources[number], cache, mask, number == chosen)
             vectors = output.vectors
@@ -99,4 +99,4 @@ class DecoderStack(nn.ModuleList):
                 weights = output.weights  # (B, N, K, T, S)
         assert weights is not None
         keys, values = zip(*((cache.keys, cache.values) for cache in caches), strict=True)
-        return vectors, weights, state._replace(keys=keys, values=values, own=own)
+        return vectors, weights, state._replace(keys=keys, values=values, row_mask=row_mask)

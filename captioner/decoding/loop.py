@@ -74,14 +74,14 @@ def decode(
         ended = ended + ending.sum(dim=-1)  # (B,)
         live = live & ~ending
         # The only values that a step reads.
-        has_failed, *left = torch.cat([is_nan.view(1), live.sum(dim=-1)]).tolist()
+        has_failed, *live_counts = torch.cat([is_nan.view(1), live.sum(dim=-1)]).tolist()
         if has_failed:
             raise UserError("the model's output is not a number; its weights are damaged")
-        if not any(left):
+        if not any(live_counts):
             break
-        if strategy.narrows and max(left) < live.shape[1]:
+        if strategy.narrows and max(live_counts) < live.shape[1]:
             # Rows that have ended are not computed any more.
-            first = live.int().argsort(dim=1, descending=True, stable=True)[:, : max(left)]
+            first = live.int().argsort(dim=1, descending=True, stable=True)[:, : max(live_counts)]
             parents, tokens, terms, live, places = (
                 each.gather(1, first) for each in (parents, tokens, terms, live, places)
             )  # (B, K'') each, from here on (B, K')
@@ -89,9 +89,9 @@ def decode(
         past = select_rows(history, parents)  # (B, K', t)
         history = torch.cat([past, tokens.unsqueeze(-1)], dim=-1)  # (B, K', t + 1)
         state = decoder.select(step.state, parents)
-        if strategy.narrows and 2 * left.count(0) >= len(left):
+        if strategy.narrows and 2 * live_counts.count(0) >= len(live_counts):
             # Drop ended sources once half have ended: the copy is at most half the memory.
-            kept = torch.tensor([index for index, rows in enumerate(left) if rows])
+            kept = torch.tensor([index for index, rows in enumerate(live_counts) if rows])
             kept = kept.to(device, non_blocking=True)  # (B',)
             state, tokens, live, places, totals, history, ended, sources = select_sources(
                 (state, tokens, live, places, totals, history, ended, sources), kept
