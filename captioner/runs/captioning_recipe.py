@@ -98,7 +98,7 @@ class EncoderRecipe(Config):
         "imagenet",
         min_length=1,
         description="pretrained (the library's, downloaded on first use; imagenet is the same), "
-        "random, or a path",
+        "random, a file, or a model, whose encoder and preprocessing fill the fields left out",
     )
     train: bool = Field(False, description="train it along with the decoder")
     train_from: int = Field(

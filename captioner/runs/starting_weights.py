@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from dataclasses import dataclass
@@ -14,9 +15,9 @@ from torch import Tensor, nn
 
 from captioner.caption import load_model
 from captioner.caption.caption_decoder import CaptionDecoder
-from captioner.caption.captioner_folder import read_config
+from captioner.caption.captioner_folder import FORMAT, read_config
 from captioner.errors import UserError
-from captioner.model_folders import model_folder
+from captioner.model_folders import is_of_format, model_folder
 from captioner.schema import to_mapping
 from captioner.text.vocabulary import Vocabulary
 from captioner.weight_files import fill
@@ -81,24 +82,38 @@ class Start:
 def with_model_sections(mapping: Any) -> Any:
     """Fill the encoder, decoder, preprocessing and search of a config, given as plain values.
 
-    Fields left out come from the model of `start_from`; without one, or with a checkpoint, nothing
-    changes, nor does an encoder of another name or a decoder of another kind.
+    Fields left out come from the model of `start_from`. Those of encoder and preprocessing come
+    from the model that `encoder.weights` names. Without a model, or with a file, nothing changes,
+    nor does an encoder of another name or a decoder of another kind.
     Raises `UserError` if the model's config is invalid.
     """
-    start = mapping.get("start_from") if isinstance(mapping, dict) else None
-    try:
-        folder = model_folder(start) if isinstance(start, str) else None
-    except UserError:  # A checkpoint, or missing: `read_start` names it.
-        folder = None
-    if folder is None:
+    if not isinstance(mapping, dict):
         return mapping
+    encoder = mapping.get("encoder")
+    weights = encoder.get("weights") if isinstance(encoder, dict) else None
+    names = ["encoder", "preprocessing"]
+    if (eyes := _folder_of(weights)) is not None and is_of_format(eyes, FORMAT):
+        mapping = _with_sections(mapping, eyes, names)
+    if (start := _folder_of(mapping.get("start_from"))) is not None:
+        mapping = _with_sections(mapping, start, [*names, "decoder", "search"])
+    return mapping
+
+
+def _folder_of(model: Any) -> Path | None:
+    """The folder of a model; None for a file, or for something missing, which its reader names."""
+    with contextlib.suppress(UserError):
+        return model_folder(model) if isinstance(model, str) else None
+    return None
+
+
+def _with_sections(mapping: dict[str, Any], folder: Path, names: list[str]) -> dict[str, Any]:
     model = to_mapping(read_config(folder))
-    sections = {name: model[name] for name in ("encoder", "decoder", "preprocessing", "search")}
+    sections = {name: model[name] for name in names}
     sections["encoder"]["weights"] = str(folder)
     for section, field in (("encoder", "name"), ("decoder", "kind")):
         own = mapping.get(section)
-        if isinstance(own, dict) and own.get(field) not in (None, sections[section][field]):
-            del sections[section]
+        if isinstance(own, dict) and own.get(field) not in (None, model[section][field]):
+            sections.pop(section, None)
     given = {name: mapping.get(name, {}) for name in sections}
     filled = {n: {**sections[n], **own} for n, own in given.items() if isinstance(own, dict)}
     return {**mapping, **filled}

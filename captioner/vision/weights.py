@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from captioner.errors import UserError
+from captioner.model_folders import WEIGHTS, complete_folder, model_folder
 from captioner.vision.encoder import Encoder, EncoderConfig
 from captioner.vision.encoders import make_encoder
 from captioner.vision.torchvision_weights import damage
@@ -26,12 +28,14 @@ RANDOM = "random"
 NAMED = (PRETRAINED, IMAGENET, RANDOM)
 """Weights without a path."""
 
+SUFFIXES = (".safetensors", ".pth", ".pt")
+
 
 def build_encoder(config: EncoderConfig, weights: str) -> Encoder:
     """An encoder with its weights, in evaluation mode.
 
     weights: `pretrained`, `imagenet`, `random`, a `.safetensors` or `.pth` file with the library's
-        names (`features.0.weight`, ...; others are ignored), or a model folder.
+        names (`features.0.weight`, ...; others are ignored), or a model, by name or by folder.
     Raises `UserError` if the weights cannot be read or do not fit.
     """
     encoder = make_encoder(config)
@@ -39,10 +43,15 @@ def build_encoder(config: EncoderConfig, weights: str) -> Encoder:
         _fill_encoder(encoder, encoder.pretrained_weights(), "the published weights")
     elif weights != RANDOM:
         path = Path(weights)
-        if path.is_dir():
-            path /= "model.safetensors"
+        if not is_weights_file(path):
+            path = complete_folder(model_folder(path)) / WEIGHTS
         _fill_encoder(encoder, read_weights(path), str(path))
     return encoder.eval()
+
+
+def is_weights_file(path: Path) -> bool:
+    """Whether a path is that of a file, existing or not, instead of a model's name or folder."""
+    return os.path.isfile(path) or path.suffix in SUFFIXES
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -54,7 +63,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise UserError(f"weights file {path} does not exist")
     if path.suffix == ".safetensors":
         return read_tensors(path)
-    if path.suffix not in (".pth", ".pt"):
+    if path.suffix not in SUFFIXES:
         raise UserError(f"weights file {path} is neither .safetensors nor .pth")
     try:
         state: Any = torch.load(path, map_location="cpu", weights_only=True)

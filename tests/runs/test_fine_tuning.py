@@ -11,9 +11,10 @@ from samples import Refused, save_photo
 from torch.nn import functional
 
 import captioner
-from captioner.caption import Captioner, ShowAttendTellDecoder, load_model, save_model
+from captioner.caption import Captioner, DecoderConfig, ShowAttendTellDecoder, load_model, save_model
 from captioner.cli.main import main
 from captioner.model_folders import model_folder
+from captioner.runs.captioning_recipe import captioning_recipe
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.starting_weights import read_start, with_model_sections
 from captioner.schema import to_mapping
@@ -63,6 +64,23 @@ def test_what_a_config_leaves_out_comes_from_the_model(run: Path) -> None:
     assert with_model_sections(other)["encoder"] == other["encoder"]
     for start in ("nowhere", None):
         without = {**given, "start_from": start}
+        assert with_model_sections(without) == without
+
+
+def test_an_encoder_and_its_preprocessing_come_from_the_model_that_it_names(run: Path) -> None:
+    model = load_model(model_folder())
+    own = to_mapping(
+        captioning_recipe({"data": {"format": "shapes"}, "encoder": {"weights": "default"}}, "mine")
+    )
+    assert to_mapping(model.encoder.config).items() <= own["encoder"].items()
+    assert own["preprocessing"] == to_mapping(model.preprocessing)
+    assert own["decoder"] == to_mapping(DecoderConfig())
+    given = {"encoder": {"weights": str(run), "train": True}, "preprocessing": {"size": 64}}
+    filled = with_model_sections(given)
+    assert filled["encoder"]["width"] == load_model(run / "model").encoder.config.width
+    assert (filled["encoder"]["train"], filled["preprocessing"]["size"]) == (True, 64)
+    for weights in ("imagenet", "nowhere", "english_german", None):
+        without = {"encoder": {"weights": weights}}
         assert with_model_sections(without) == without
 
 

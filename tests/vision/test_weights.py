@@ -19,10 +19,12 @@ from samples import publish_weights
 from torch import Tensor
 
 from captioner.errors import UserError
+from captioner.model_folders import model_folder
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 from captioner.vision.weights import build_encoder, read_weights
 
 SMALL = VGGConfig(name="vgg11_bn", width=0.05)
+FULL_BN = VGGConfig(name="vgg11_bn")
 FULL = VGGConfig(name="vgg11")
 
 
@@ -107,6 +109,20 @@ def test_weights_of_half_precision_are_computed_with_in_full(
     loaded = build_encoder(SMALL, str(tmp_path / "half.safetensors")).state_dict()
     assert loaded["features.0.weight"].dtype == torch.float32
     assert torch.equal(loaded["features.0.weight"], half["features.0.weight"].float())
+
+
+def test_a_model_is_named_as_everywhere(tmp_path: Path, state: dict[str, Tensor]) -> None:
+    packaged = read_weights(model_folder() / "model.safetensors")
+    loaded = build_encoder(FULL_BN, "default").state_dict()
+    assert all(torch.equal(t, packaged[f"encoder.{name}"]) for name, t in loaded.items())
+    run = tmp_path / "run"
+    (run / "model").mkdir(parents=True)
+    (run / "model" / "config.json").write_text("{}")
+    save_file({f"encoder.{n}": t for n, t in state.items()}, run / "model" / "model.safetensors")
+    loaded = build_encoder(SMALL, str(run)).state_dict()
+    assert torch.equal(loaded["features.0.weight"], state["features.0.weight"])
+    with pytest.raises(UserError, match="'defualt' is neither .*did you mean 'default'"):
+        build_encoder(SMALL, "defualt")
 
 
 def refused(path: Path, config: VGGConfig = SMALL) -> str:
