@@ -11,7 +11,13 @@ from samples import Refused, save_photo
 from torch.nn import functional
 
 import captioner
-from captioner.caption import Captioner, DecoderConfig, ShowAttendTellDecoder, load_model, save_model
+from captioner.caption import (
+    Captioner,
+    DecoderConfig,
+    ShowAttendTellDecoder,
+    load_model,
+    save_model,
+)
 from captioner.cli.main import main
 from captioner.model_folders import model_folder
 from captioner.runs.captioning_recipe import captioning_recipe

@@ -121,7 +121,7 @@ def test_a_model_is_named_as_everywhere(tmp_path: Path, state: dict[str, Tensor]
     save_file({f"encoder.{n}": t for n, t in state.items()}, run / "model" / "model.safetensors")
     loaded = build_encoder(SMALL, str(run)).state_dict()
     assert torch.equal(loaded["features.0.weight"], state["features.0.weight"])
-    with pytest.raises(UserError, match="'defualt' is neither .*did you mean 'default'"):
+    with pytest.raises(UserError, match=r"'defualt' is neither .*did you mean 'default'"):
         build_encoder(SMALL, "defualt")
 
 
