@@ -18,13 +18,13 @@ from captioner.cli.shared_options import (
     add_model,
     add_parser,
     add_search,
-    check_language,
     refuse,
     search_options,
 )
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.models import LANGUAGES
+from captioner.text.languages import ENGLISH, language_tag
 
 if TYPE_CHECKING:
     from captioner.caption import Caption
@@ -61,8 +61,8 @@ def add_command(commands: Commands) -> None:
         help="names read from - and lines printed end in NUL",
     )
     add_model(given)
-    known = ", ".join(LANGUAGES)
-    given.add_argument("--language", metavar="TAG", help=f"translate captions: {known}")
+    known = ", ".join([ENGLISH, *LANGUAGES])
+    given.add_argument("--language", metavar="TAG", help=f"of captions: {known}")
     given.add_argument(
         "--translator", metavar="MODEL", help="for --language: a model folder or name"
     )
@@ -145,12 +145,13 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.cli.sidecars import Sidecars
     from captioner.vision.find_images import passed_over_in_words
 
+    language = _language(arguments)
     passed_over: Counter[str] = Counter()
     photos, failures = photo_paths(paths, passed_over)
     outputs = Outputs(
         photos,
         sidecars=Sidecars(arguments.xmp, arguments.text, arguments.overwrite),
-        language=arguments.language,
+        language=language,
         **{name: getattr(arguments, name) for name in _OUTPUTS},
     )
     if outputs.tables.takes_standard_output:
@@ -170,7 +171,7 @@ def run(arguments: argparse.Namespace) -> int:
     failed = len(failures)
     try:
         if remaining:
-            failed += _caption(remaining, given, arguments, outputs, lines)
+            failed += _caption(remaining, given, language, arguments, outputs, lines)
     finally:  # Also when interrupted.
         outputs.finish()
     if failed and len(photos) > 1:
@@ -181,6 +182,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _caption(
     photos: Sequence[str],
     given: bytes | None,
+    language: str | None,
     arguments: argparse.Namespace,
     outputs: Outputs,
     lines: CaptionLines | None,
@@ -190,7 +192,7 @@ def _caption(
     from captioner.caption.caption_photos import Captioned, Failed, caption_photos, named_photos
     from captioner.progress import progress_bar
 
-    translate = _translation(arguments)
+    translate = _translation(language, arguments) if language else None
     model = load(arguments.model, arguments.device, arguments.precision)
     search = search_options(arguments, model.search)
     side = max(model.preprocessing.sufficient_side, outputs.drawn_side)
@@ -224,15 +226,20 @@ def _caption(
     return failed
 
 
-def _translation(
-    arguments: argparse.Namespace,
-) -> Callable[[list[Caption]], list[Caption]] | None:
-    """Translates captions to --language; None without it."""
-    language = arguments.language
-    if language is None:
-        refuse(arguments, ["translator"], "without --language")
+def _language(arguments: argparse.Namespace) -> str | None:
+    """The tag of --language; None for English, as captions are. Refuses a lone --translator."""
+    language = arguments.language and language_tag(arguments.language, "--language")
+    if language in (None, ENGLISH):
+        without = "with --language en" if language else "without --language"
+        refuse(arguments, ["translator"], without)
         return None
-    check_language(language)
+    return language
+
+
+def _translation(
+    language: str, arguments: argparse.Namespace
+) -> Callable[[list[Caption]], list[Caption]]:
+    """Translates captions into a language."""
     name = arguments.translator or LANGUAGES.get(language)
     if name is None:
         known = ", ".join(LANGUAGES)

@@ -12,11 +12,11 @@ from captioner.cli.shared_options import (
     add_machine,
     add_model,
     add_parser,
-    check_language,
 )
 from captioner.errors import UserError
 from captioner.models import LANGUAGES
 from captioner.serve.limits import Limits
+from captioner.text.languages import language_tag
 
 DESCRIPTION = """\
 Opens a page on this machine: drop photos, read their captions, point at words
@@ -153,7 +153,7 @@ def _by_language(translators: list[str]) -> dict[str, str]:
         tag, sign, name = given.partition("=")
         if not sign:
             tag, name = tags.get(given, UNDETERMINED), given
-        check_language(tag, "--translator")
+        tag = language_tag(tag, "--translator")
         if not name:
             raise UserError(f"--translator {given} names no model; write TAG=MODEL")
         if tag in names:

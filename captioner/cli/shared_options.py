@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shutil
 import sys
 import textwrap
@@ -208,12 +207,6 @@ def search_options(arguments: argparse.Namespace, own: Search) -> Search:
     if not (given["sample"] or own.sample):
         refuse(arguments, SAMPLING, "without --sample")
     return own.override(**given)
-
-
-def check_language(tag: str, option: str = "--language") -> None:
-    """Raise `UserError` for what is no language tag (RFC 5646), such as "de" or "pt-BR"."""
-    if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*", tag):
-        raise UserError(f"{option} {tag!r} is not a language tag such as de or pt-BR")
 
 
 def refuse(arguments: argparse.Namespace, options: Iterable[str], where: str) -> None:

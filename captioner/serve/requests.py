@@ -34,7 +34,7 @@ class _PhotoForm(optional_fields(SearchOptions)):  # type: ignore[misc]
     )
     language: str | None = Field(
         default_factory=lambda: None,  # OpenAPI would show a plain default.
-        description="one of /api/model's: captions are translated into it",
+        description="of the captions: en or one of /api/model's",
     )
 
 

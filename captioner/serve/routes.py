@@ -33,6 +33,7 @@ from captioner.serve.problems import Problem, ProblemAnswer, field_problem
 from captioner.serve.requests import CaptionForm, OverlayForm, TranslationRequest
 from captioner.serve.search import search_with
 from captioner.serve.service import Service
+from captioner.text.languages import ENGLISH
 
 _FORM = "multipart/form-data"
 _JSON = "application/json"
@@ -92,13 +93,13 @@ async def caption(
     A photo that cannot be read has an error in its place; where none can, the status is 422.
     """
     search = search_with(form, service.captioner.search, service.limits)
-    _check_language(form.language, service.languages)
+    language = _language(form.language, [ENGLISH, *service.languages])
     keep = PagePhoto.of if form.preview else keep_nothing
     read = await _photos(form.photo, service, place, keep)
     photos = [each for each in read if isinstance(each, Prepared)]
     if not photos:
         raise _unreadable(read)
-    captions = iter(await service.caption(photos, search, form.language))
+    captions = iter(await service.caption(photos, search, language))
     return CaptionsAnswer(
         photos=[
             each
@@ -132,13 +133,13 @@ async def overlay(
     if form.captions and len(form.captions) != len(form.photo):
         raise field_problem("captions", "should be there once for every photo, or not")
     search = search_with(form, service.captioner.search, service.limits)
-    _check_language(form.language, service.languages)
+    language = _language(form.language, [ENGLISH, *service.languages])
     read = await _photos(form.photo, service, place, keep_small)
     photos = [each for each in read if isinstance(each, Prepared)]
     if len(photos) < len(read):
         raise _unreadable(read)
     captions = [DrawnCaption.as_one(each) for each in form.captions]
-    captions = captions or await service.caption(photos, search, form.language)
+    captions = captions or await service.caption(photos, search, language)
     if not all(each.words for each in captions):
         raise Problem(422, "the caption has no words to draw")
     drawings = [
@@ -162,8 +163,7 @@ async def translate(
     """Translations of sentences, and their alignments."""
     if not service.translators:
         raise Problem(404, "there is no translation model here")
-    language = asked.language or next(iter(service.translators))
-    _check_language(language, service.translators)
+    language = _language(asked.language, service.translators) or next(iter(service.translators))
     search = search_with(asked, service.translators[language].search, service.limits)
     count = len(asked.sentences)
     place.take(items=count, seconds=count * service.translations.seconds_an_item)
@@ -215,10 +215,14 @@ async def model(request: Request, service: OurService) -> ModelsAnswer:
     )
 
 
-def _check_language(language: str | None, known: Collection[str]) -> None:
-    if language not in (None, *known):
-        offered = " or ".join(known) or "left out: captions are not translated here"
-        raise field_problem("language", f"should be {offered}")
+def _language(asked: str | None, offered: Collection[str]) -> str | None:
+    """The tag asked for, as it is offered; None for None."""
+    if asked is None:
+        return None
+    tags = {tag.lower(): tag for tag in offered}
+    if asked.lower() not in tags:
+        raise field_problem("language", f"should be {' or '.join(offered)}")
+    return tags[asked.lower()]
 
 
 async def _photos(

@@ -20,6 +20,7 @@ from captioner.serve.batching import Batcher
 from captioner.serve.limits import Limits
 from captioner.serve.overlays import Format
 from captioner.serve.photos import Kept, Prepared, prepare
+from captioner.text.languages import ENGLISH
 from captioner.translate import Translation, Translator
 from captioner.translate.translated_captions import translate_captions
 from captioner.vision.decoding_process import DecodingPool
@@ -87,7 +88,7 @@ class Service:
     ) -> list[Caption]:
         """Caption photos, in order, in batches with those of other requests.
 
-        language: one of `languages`, in which the captions then are; None for the captioner's.
+        language: one of `languages`, in which the captions then are; None is English.
         Sampling runs for these photos alone, so that a seed always gives the same captions.
         """
         pixels = [photo.pixels for photo in photos]
@@ -123,10 +124,9 @@ class Service:
 
     @property
     def languages(self) -> list[str]:
-        """Tags of the languages in which captions are offered: their translators attend."""
-        return [
-            tag for tag, each in self.translators.items() if each.attends and tag != UNDETERMINED
-        ]
+        """Tags of the languages into which captions are translated: their translators attend."""
+        others = (UNDETERMINED, ENGLISH)
+        return [tag for tag, each in self.translators.items() if each.attends and tag not in others]
 
     @property
     def seconds_a_photo(self) -> float:
@@ -147,7 +147,7 @@ class Service:
             batch = torch.stack(list(pixels[first : first + self._batch_size]))
             annotations = self.captioner.encode(batch)  # (B, L, D)
             captions += self.captioner.caption_annotations(annotations, search, generator=generator)
-        if language is None:
+        if language in (None, ENGLISH):
             return captions
         return translate_captions(captions, self.translators[language], language)
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from captioner.caption.written_caption import Caption
 from captioner.errors import UserError
+from captioner.text.languages import ENGLISH, language_tag
 from captioner.translate.translation import Translation
 from captioner.translate.translator import Translator
 
@@ -18,17 +19,24 @@ from captioner.translate.translator import Translator
 def translate_captions(
     captions: Sequence[Caption], translator: Translator, language: str
 ) -> list[Caption]:
-    """Translate captions and their alternatives, in order.
+    """Translate English captions and their alternatives, in order.
 
-    language: the tag of the language that the translator writes, such as "de".
+    Of captions that are translated already, their English originals are translated.
+    language: the tag of the language that the translator writes, such as "de"; "en" gives the
+        English captions as they are.
 
     The map of a word is the mean of the caption's maps, weighted by the word's alignment. Weights
     are renormalised over the caption's words: what the alignment gives to the end and to full stops
     is dropped, and a word aligned to nothing else has the mean of all maps. So each map sums to
     one. Log-probabilities are the translation's; score and confidence stay the caption's.
 
-    Raises `UserError` for a translator without attention, and as `Translator.translate` does.
+    Raises `UserError` for what is no tag and for a translator without attention, and as
+    `Translator.translate` does.
     """
+    language = language_tag(language, "language")
+    captions = [_in_english(caption) for caption in captions]
+    if language == ENGLISH:
+        return captions
     check_aligns(translator)
     versions = [each for caption in captions for each in (caption, *caption.alternatives)]
     # As sentences of its training texts begin: 42.3 BLEU for 40.7 on 400 pairs of Multi30k.
@@ -49,6 +57,16 @@ def check_aligns(translator: Translator) -> None:
     """Raise `UserError` for a translator without attention."""
     if not translator.attends:
         raise UserError("captions need a translator with attention, and this one has none")
+
+
+def _in_english(caption: Caption) -> Caption:
+    """A caption before its translation, with its alternatives."""
+    return replace(
+        caption.original or caption,
+        photo=caption.photo,
+        region=caption.region,
+        alternatives=tuple(map(_in_english, caption.alternatives)),
+    )
 
 
 def _translated(caption: Caption, translation: Translation, language: str) -> Caption:

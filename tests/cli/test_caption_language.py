@@ -68,12 +68,30 @@ def test_captions_are_translated_in_every_output(
         )
 
 
+def test_a_language_is_read_in_any_case_and_english_is_the_caption_itself(
+    folder: Path, capsys: Output
+) -> None:
+    printed = []
+    for options in ([], ["--language", "EN"], ["--language", "FR"], ["--language", "fr"]):
+        assert caption("a.png", *options, "--json", f"{len(printed)}.json") == 0
+        printed.append(capsys.readouterr().out)
+    plain, english, french, again = printed
+    assert plain == english != french == again
+    records = [json.loads(Path(f"{n}.json").read_text(encoding="utf-8")) for n in range(4)]
+    assert records[0] == records[1]
+    assert [each.get("language") for (each,) in records] == [None, None, "fr", "fr"]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (("--language", "it"), "--language it needs a --translator; the package has de, fr"),
         (("--language", "de_DE"), "--language 'de_DE' is not a language tag such as de"),
         (("--translator", "plain"), "--translator has no meaning without --language"),
+        (
+            ("--language", "En", "--translator", "plain"),
+            "--translator has no meaning with --language en",
+        ),
         (
             ("--language", "it", "--translator", "plain"),
             "captions need a translator with attention",

@@ -65,7 +65,7 @@ def test_a_seed_gives_the_same_samples(client: httpx.Client) -> None:
 
 def test_captions_are_translated_and_keep_the_original(client: httpx.Client) -> None:
     plain, other = caption(client, files(0, 1), n_best="2")
-    (photo, _) = caption(client, files(0, 1), n_best="2", language="de")
+    photo, photo_2 = caption(client, files(0, 1), n_best="2", language="de")
     assert len(photo["captions"]) == 2
     for found, original in zip(photo["captions"], plain["captions"], strict=True):
         assert found["language"] == "de"
@@ -80,7 +80,9 @@ def test_captions_are_translated_and_keep_the_original(client: httpx.Client) -> 
         del sent["data"]["language"]
         assert german != client.post("/api/overlay", **sent).content
     asked = {"data": {"language": "fr"}, "files": files(0)}
-    assert "field 'language' should be de" in problem(client.post("/api/caption", **asked), 422)
+    assert "'language' should be en or de" in problem(client.post("/api/caption", **asked), 422)
+    assert caption(client, files(0, 1), n_best="2", language="DE") == [photo, photo_2]
+    assert caption(client, files(0, 1), n_best="2", language="EN") == [plain, other]
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "HEIF"])
@@ -292,7 +294,7 @@ def test_without_a_translator_there_is_none() -> None:
     with asking(make_app(Service(make_captioner()))) as client:
         assert client.get("/api/model").json()["translators"] == {}
         asked = {"data": {"language": "de"}, "files": files(0)}
-        assert "not translated here" in problem(client.post("/api/caption", **asked), 422)
+        assert "'language' should be en" in problem(client.post("/api/caption", **asked), 422)
         answer = client.post("/api/translate", json={"sentences": ["A man runs."]})
         assert "no translation model" in problem(answer, 404)
 
@@ -308,15 +310,18 @@ def test_each_language_has_its_translator_and_captions_need_its_maps() -> None:
         assert model["languages"] == ["de"]
         assert list(model["translators"]) == ["de", "fr", "und"]
         asked = {"data": {"language": "fr"}, "files": files(0)}
-        assert "'language' should be de" in problem(client.post("/api/caption", **asked), 422)
+        assert "'language' should be en or de" in problem(client.post("/api/caption", **asked), 422)
         for language, translator in translators.items():
             asked = {"sentences": SENTENCES[:1], "language": language}
             (found,) = client.post("/api/translate", json=asked).json()["translations"]
             (expected,) = translator.translate(SENTENCES[:1])
             assert found["translations"][0]["translation"] == expected.text
-        asked = {"sentences": SENTENCES[:1], "language": "it"}
-        answer = client.post("/api/translate", json=asked)
-        assert "field 'language' should be de or fr or und" in problem(answer, 422)
+            asked["language"] = language.upper()
+            assert client.post("/api/translate", json=asked).json()["translations"] == [found]
+        for language in ("it", "en"):
+            asked = {"sentences": SENTENCES[:1], "language": language}
+            answer = client.post("/api/translate", json=asked)
+            assert "field 'language' should be de or fr or und" in problem(answer, 422)
 
 
 def test_the_models_are_described(client: httpx.Client) -> None:

@@ -120,6 +120,24 @@ def test_the_packaged_translators_give_maps_that_sum_to_one(
         torch.testing.assert_close(sums, torch.ones(len(each.words)))
 
 
+def test_what_is_translated_already_is_translated_from_english() -> None:
+    translator = load_translator(LANGUAGES["fr"])
+    other = caption(("a", "brown", "dog"), "a brown dog")
+    english = replace(caption(), alternatives=(other,))
+    (french,) = translate_captions([english], translator, "FR")
+    assert french.language == "fr"
+    assert translate_captions([french], translator, "fr") == [french]
+    assert translate_captions([french, english], translator, "EN") == [english, english]
+
+
+def test_the_photo_of_a_translation_stays_its_own() -> None:
+    (french,) = translate_captions([caption()], load_translator(LANGUAGES["fr"]), "fr")
+    french = french.of_photo("photo.jpg", (0, 0, 4, 4))
+    for language in ("fr", "en"):
+        (again,) = translate_captions([french], load_translator(LANGUAGES["fr"]), language)
+        assert (again.photo, again.region) == ("photo.jpg", (0, 0, 4, 4))
+
+
 def test_without_attention_there_are_no_maps() -> None:
     class Plain:
         attends = False
