@@ -36,7 +36,7 @@ def measure(recipe: CaptioningRecipe, captioner: Captioner, store: FeatureStore)
     """The figures of `COLUMNS` for a model on the validation photos of its recipe."""
     source: Source = read_sources(recipe.data)[1].first(recipe.validation.images)
     rows = readable(source, store)
-    features = StoredRows(store, len(source), mirror=False)
+    features = StoredRows(store)
     progress = progress_bar("captions", len(rows), "photos")
     captions = []
     size = recipe.validation.batch_size

@@ -15,7 +15,7 @@ Computes the annotation vectors of a config's photos and stores them on disk:
 to share a store among runs. A stopped extraction continues where it was. Run
 one command a store, since two would compute the same rows.
 
-  captioner features configs/coco_soft.yaml --processes 4 --split test
+  captioner features configs/coco_soft.yaml --processes 4
   captioner features configs/flickr8k_soft.yaml --out features
   captioner train configs/flickr8k_soft.yaml --set features.folder=features
 """
@@ -28,13 +28,6 @@ def add_command(commands: Commands) -> None:
     given = parser.add_argument_group("input")
     given.add_argument("config", metavar="CONFIG", help="a YAML file, as for training")
     add_changes(given)
-    given.add_argument(
-        "--split",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="another split to store, besides training and validation; may be repeated",
-    )
     out = parser.add_argument_group("output")
     out.add_argument(
         "--out", metavar="FOLDER", help="the store's folder (default: the config's features.folder)"
@@ -51,22 +44,19 @@ def add_command(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Fill the stores."""
     from captioner.devices import choose_device
-    from captioner.runs.annotation_rows import store_recipe_features
     from captioner.runs.captioning_recipe import read_recipe
-    from captioner.runs.feature_workers import default_processes
+    from captioner.runs.feature_workers import default_processes, store_recipe_features
 
     changes = list(arguments.changes)
     if arguments.out is not None:
         # Quoted, so that a folder named 2024 is not read as a number.
         changes.append(f"features.folder={json.dumps(arguments.out, ensure_ascii=False)}")
     recipe = read_recipe(arguments.config, changes)
-    if recipe.features.folder is None and not recipe.encoder.train:
-        raise UserError("give --out: the config has no features.folder")
     device = choose_device(arguments.device)
     if arguments.processes is not None and arguments.processes < 1:
         raise UserError(f"--processes {arguments.processes} is not at least 1")
     processes = arguments.processes or default_processes(device)
-    stores = store_recipe_features(recipe, device, processes, arguments.split)
+    stores = store_recipe_features(recipe, device, processes)
     for name, store in stores.items():
         print(f"{name}: {len(store):,} images in {store.folder}")
     return 0

@@ -29,12 +29,11 @@ from captioner.runs.annotation_rows import (
     StoredRows,
     annotation_batches,
     readable,
-    stored_features,
 )
 from captioner.runs.caption_batches import CaptionBatches
 from captioner.runs.caption_objective import Loss, make_loss, use_word_vectors
 from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe
-from captioner.runs.feature_extraction import encoder_of
+from captioner.runs.feature_extraction import encoder_of, stored_features
 from captioner.runs.map_targets import MapTargets
 from captioner.runs.read_sources import read_sources
 from captioner.runs.starting_weights import WORDS, Start, read_start
@@ -192,30 +191,15 @@ class CaptioningTask:
 
         Examples of unreadable photos are removed.
         """
-        store = stored_features(
-            self.recipe,
-            folder,
-            captioner.encoder,
-            self.sources,
-            engine.rank,
-            engine.size,
-            engine.local_size,
-        )
+        stores = stored_features(self.recipe, captioner.encoder, self.sources, folder, engine)
         workers = min(2, loading_workers(engine.device, engine.local_size))  # rows need no more
         train, validation = self.sources["train"], self.sources["validation"]
-        train_rows = StoredRows(
-            store["train"],
-            len(train),
-            self.recipe.features.mirror,
-            torch.float16 if engine.device.type == "cuda" else torch.float32,
-            workers,
-        )
-        validation_rows = StoredRows(
-            store["validation"], len(validation), mirror=False, workers=workers
-        )
-        usable = set(readable(train, store["train"]))
+        dtype = torch.float16 if engine.device.type == "cuda" else torch.float32
+        train_rows = StoredRows(stores["train"], dtype, workers)
+        validation_rows = StoredRows(stores["validation"], workers=workers)
+        usable = set(readable(train, stores["train"]))
         examples.examples[:] = [item for item in examples.examples if item.row in usable]
-        return train_rows, validation_rows, readable(validation, store["validation"])
+        return train_rows, validation_rows, readable(validation, stores["validation"])
 
 
 def _generate(

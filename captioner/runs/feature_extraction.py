@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.progress import progress_bar
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.read_sources import mirrored, read_sources, read_split
+from captioner.runs.read_sources import mirrored, read_sources
 from captioner.schema import to_mapping
+from captioner.training import Engine
 from captioner.vision.encoder import Encoder
 from captioner.vision.feature_store import (
     FeatureStore,
@@ -32,8 +34,7 @@ from captioner.vision.feature_store import (
 )
 from captioner.vision.weights import build_encoder
 
-_LOOKED_AT = 1_000
-"""Photos after an unreadable one that are read to report all unreadable ones together."""
+_POLL_SECONDS = 0.5
 
 
 def encoder_of(recipe: CaptioningRecipe) -> Encoder:
@@ -49,32 +50,23 @@ def seeded_encoder_of(recipe: CaptioningRecipe) -> Encoder:
         return encoder_of(recipe)
 
 
-def sources_to_store(recipe: CaptioningRecipe, splits: Sequence[str] = ()) -> dict[str, Source]:
-    """The photos of `train`, `validation` and other splits whose features are to be stored.
+def sources_to_store(recipe: CaptioningRecipe) -> dict[str, Source]:
+    """The photos of `train` and `validation`, whose features are to be stored.
 
     Raises `UserError` if the recipe trains its encoder, stores no features or names no
-    `features.folder`, for an unknown split, and as `read_split` does.
+    `features.folder`, and as `read_sources` does.
     """
     if recipe.encoder.train:
         raise UserError("this config trains its encoder, so it stores no features")
     if not recipe.features.store:
         raise UserError("this config has features.store false, so it stores no features")
     if recipe.features.folder is None:
-        raise UserError("this config has no features.folder; set it")
-    data = recipe.data
-    train, validation = read_sources(data)
-    sources = {"train": train, "validation": validation.first(recipe.validation.images)}
-    for split in splits:
-        if data.annotations is None:
-            raise UserError(f"generated shapes have no split {split!r}, only train and validation")
-        if split in sources or Path(split).name != split:
-            raise UserError(f"split {split!r} cannot be stored beside train and validation")
-        annotations = data.validation_annotations or data.annotations
-        sources[split] = read_split(data.format, annotations, data.images, split, data.on_problem)
-    return sources
+        raise UserError("this config has no features.folder; give --out or set it")
+    train, validation = read_sources(recipe.data)
+    return {"train": train, "validation": validation.first(recipe.validation.images)}
 
 
-@dataclass
+@dataclass(frozen=True)
 class SourceStore:
     """The feature store of a source; computes its rows."""
 
@@ -82,7 +74,6 @@ class SourceStore:
     source: Source
     folder: Path
     record: StoreRecord
-    _unreadable: set[int] = field(default_factory=set)
 
     @property
     def done(self) -> int:
@@ -100,24 +91,25 @@ class SourceStore:
         rank: int = 0,
         ranks: int = 1,
         local_ranks: int = 1,
-        report: Callable[[], None] | None = None,
+        report: Callable[[], None] = lambda: None,
     ) -> None:
         """Write the missing rows of process `rank` of `ranks`.
 
         local_ranks: processes that share this machine's cores.
         report: called after each batch.
-        Raises `UserError` as `StoreWriter` does, and for the first unreadable photo if the recipe
-        refuses these.
+        Raises `UserError` as `StoreWriter` does, and for a batch with unreadable photos if the
+        recipe refuses these.
         """
         if self.finished:  # It may be read-only.
             return
+        features = self.recipe.features
+        workers = loading_workers(next(encoder.parameters()).device, local_ranks)
         with StoreWriter(self.folder, self.record, rank, ranks) as writer:
-            batches = writer.missing(self.recipe.features.batch_size)
-            with closing(self._encoded(encoder, batches, local_ranks)) as encoded:
-                for batch, vectors in zip(batches, encoded, strict=True):
-                    writer.write(batch, vectors, self._unreadable)
-                    if report is not None:
-                        report()
+            batches = writer.missing(features.batch_size)
+            with closing(load_ahead(self._pixels, batches, workers)) as loaded:
+                for rows, (pixels, unreadable) in zip(batches, loaded, strict=True):
+                    writer.write(rows, encode(encoder, pixels, features.precision), unreadable)
+                    report()
 
     def open(self) -> FeatureStore:
         """The finished store.
@@ -126,44 +118,33 @@ class SourceStore:
         refuses these.
         """
         store = FeatureStore(self.folder, self.record)
-        self._check_readable(store.unreadable)
-        return store
-
-    def _check_readable(self, unreadable: Collection[int]) -> None:
-        if unreadable and self.recipe.data.on_problem == "refuse":
+        if store.unreadable and self.recipe.data.on_problem == "refuse":
             raise UserError(
                 f"feature store {self.folder} lacks photos that could not be read, the first: "
-                f"{why_unreadable(self.source, min(unreadable))}; set data.on_problem to skip, "
-                "or delete it"
+                f"{why_unreadable(self.source, min(store.unreadable))}; set data.on_problem to "
+                "skip, or delete it"
             )
-
-    def _encoded(
-        self, encoder: nn.Module, batches: Sequence[Sequence[int]], local_ranks: int
-    ) -> Generator[Tensor, None, None]:
-        """The annotation vectors (B, L, D) of each batch of rows."""
-        workers = loading_workers(next(encoder.parameters()).device, local_ranks)
-        for pixels, unreadable in load_ahead(self._pixels, batches, workers):
-            self._unreadable.update(unreadable)
-            yield encode(encoder, pixels, self.recipe.features.precision)
+        return store
 
     def _pixels(self, rows: Sequence[int]) -> tuple[Tensor, list[int]]:
         """Preprocessed photos (B, 3, size, size), and the rows whose photos are unreadable.
 
         The photos of rows from N on are mirrored; unreadable photos are black.
         """
-        photos, unreadable = [], []
+        photos, reasons = [], {}
         for row in rows:
             try:
                 photo = self.source.open_photo(row % len(self.source))
-            except UserError:
-                if self.recipe.data.on_problem == "refuse":
-                    raise _unreadable_error(self.source, row % len(self.source)) from None
-                unreadable.append(row)
+            except UserError as error:
+                reasons[row] = str(error)
                 photo = Image.new("RGB", (1, 1))
             photos.append(self.recipe.preprocessing(photo))
+        if reasons and self.recipe.data.on_problem == "refuse":
+            advice = "--set data.on_problem=skip leaves such photos out"
+            raise UserError(f"{'; '.join(dict.fromkeys(reasons.values()))} ({advice})")
         pixels = torch.stack(photos)
         flips = torch.tensor([row >= len(self.source) for row in rows])  # (B,)
-        return torch.where(flips.view(-1, 1, 1, 1), mirrored(pixels), pixels), unreadable
+        return torch.where(flips.view(-1, 1, 1, 1), mirrored(pixels), pixels), list(reasons)
 
 
 def store_folder(recipe: CaptioningRecipe, run: Path, encoder: Encoder) -> Path:
@@ -179,7 +160,7 @@ def store_folder(recipe: CaptioningRecipe, run: Path, encoder: Encoder) -> Path:
     return run / "features" / f"{name}-{recipe.preprocessing.size}-{digest}"
 
 
-def _origin(recipe: CaptioningRecipe, encoder: Encoder) -> dict[str, dict[str, Any]]:
+def _origin(recipe: CaptioningRecipe, encoder: Encoder) -> dict[str, Any]:
     """What determines a photo's annotation vectors, by the names of a store's record."""
     return {
         "encoder": {
@@ -192,32 +173,53 @@ def _origin(recipe: CaptioningRecipe, encoder: Encoder) -> dict[str, dict[str, A
 
 
 def source_stores(
-    recipe: CaptioningRecipe, folder: Path, encoder: Encoder, sources: dict[str, Source]
+    recipe: CaptioningRecipe, encoder: Encoder, sources: dict[str, Source], run: Path = Path()
 ) -> dict[str, SourceStore]:
-    """The store of each source, in `folder`, created if missing.
+    """The store of each source, created if missing.
 
+    run: the run's folder, as for `store_folder`.
     Raises `UserError` as `create_store` does.
     """
-    origin = _origin(recipe, encoder)
+    folder = store_folder(recipe, run, encoder)
     rows, columns = encoder.map_shape(recipe.preprocessing.size, recipe.preprocessing.size)
-    shape = (rows * columns, encoder.annotation_size)
     stores = {}
     for name, source in sources.items():
-        mirror = recipe.features.mirror and name == "train"
         record = StoreRecord(
-            encoder=origin["encoder"],
-            preprocessing=origin["preprocessing"],
+            **_origin(recipe, encoder),
             images=source.names,
-            shape=shape,
-            mirrored=mirror,
+            shape=(rows * columns, encoder.annotation_size),
+            mirrored=recipe.features.mirror and name == "train",
         )
         create_store(folder / name, record)
         stores[name] = SourceStore(recipe, source, folder / name, record)
     return stores
 
 
+def stored_features(
+    recipe: CaptioningRecipe,
+    encoder: Encoder,
+    sources: dict[str, Source],
+    run: Path,
+    engine: Engine,
+) -> dict[str, FeatureStore]:
+    """Fill the feature store of each source and open it, as one of the processes of a run.
+
+    Each process writes its own rows and waits for the others; the first shows progress.
+    run: the run's folder.
+    Raises `UserError` as `SourceStore.fill` and `SourceStore.open` do.
+    """
+    stores = source_stores(recipe, encoder, sources, run)
+    with extraction_progress(stores.values() if engine.is_main else []) as report:
+        for store in stores.values():
+            store.fill(encoder, engine.rank, engine.size, engine.local_size, report)
+        while not all(store.finished for store in stores.values()):
+            time.sleep(_POLL_SECONDS)
+            report()
+    return {name: store.open() for name, store in stores.items()}
+
+
 @contextmanager
-def extraction_progress(stores: Sequence[SourceStore]) -> Iterator[Callable[[], None]]:
+def extraction_progress(stores: Iterable[SourceStore]) -> Iterator[Callable[[], None]]:
     """Yields a function that shows how many rows of all stores are on disk."""
     start = sum(store.done for store in stores)
     total = sum(store.record.rows for store in stores)
@@ -239,18 +241,6 @@ def why_unreadable(source: Source, row: int) -> str:
     except UserError as error:
         return str(error)
     return f"{source.image_ids[row % len(source)]}, which can be read now"
-
-
-def _unreadable_error(source: Source, first: int) -> UserError:
-    """Names the unreadable photos among row `first` and the `_LOOKED_AT` rows after it."""
-    sentences = []
-    for row in range(first, min(len(source), first + 1 + _LOOKED_AT)):
-        try:
-            source.open_photo(row)
-        except UserError as error:
-            sentences.append(str(error))
-    advice = "--set data.on_problem=skip leaves such photos out"
-    return UserError(f"{'; '.join(sentences)} ({advice})")
 
 
 @torch.no_grad()

@@ -1,25 +1,27 @@
-"""Fills a recipe's feature stores with several processes of one machine."""
+"""Fills a recipe's feature stores before training, with one process or several of one machine."""
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.connection import wait
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.multiprocessing.spawn import ProcessExitedException, spawn
 
 from captioner.errors import UserError
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.feature_extraction import (
+    SourceStore,
+    extraction_progress,
     seeded_encoder_of,
     source_stores,
     sources_to_store,
 )
+from captioner.vision.encoder import Encoder
+from captioner.vision.feature_store import FeatureStore
 
 _REPORT_SECONDS = 1.0
 
@@ -31,68 +33,76 @@ def default_processes(device: torch.device) -> int:
     return 1
 
 
-def fill_with_workers(
+def store_recipe_features(
     recipe: CaptioningRecipe,
-    splits: Sequence[str],
+    device: torch.device | str = "cpu",
+    processes: int = 1,
+) -> dict[str, FeatureStore]:
+    """Fill the stores in the recipe's `features.folder` and open them.
+
+    device: "cuda" assigns the GPUs to the processes in turn.
+
+    Raises `UserError` as `sources_to_store`, `SourceStore.fill` and `SourceStore.open` do, and if
+    a process dies.
+    """
+    encoder, stores = _encoder_and_stores(recipe)
+    with extraction_progress(stores.values()) as report:
+        if processes == 1:
+            encoder.to(device)
+            for store in stores.values():
+                store.fill(encoder, report=report)
+        elif not all(store.finished for store in stores.values()):
+            _run_workers(recipe, torch.device(device), processes, report)
+    return {name: store.open() for name, store in stores.items()}
+
+
+def _encoder_and_stores(recipe: CaptioningRecipe) -> tuple[Encoder, dict[str, SourceStore]]:
+    sources = sources_to_store(recipe)
+    encoder = seeded_encoder_of(recipe)
+    return encoder, source_stores(recipe, encoder, sources)
+
+
+def _run_workers(
+    recipe: CaptioningRecipe,
     device: torch.device,
     processes: int,
     report: Callable[[], None],
 ) -> None:
-    """Fill the stores of a recipe with several processes, and wait for them.
-
-    splits: as for `sources_to_store`. report: called every second.
-    device: of the workers; "cuda" assigns the GPUs in turn.
+    """Start the workers and wait for them; `report` is called every second.
 
     If a worker raises `UserError` or dies, raises `UserError`. Then, and on `KeyboardInterrupt`,
     ends the other workers; finished rows are kept.
     """
-    context = multiprocessing.get_context("spawn")  # Not daemons: these may not load ahead.
-    user_errors: Any = context.SimpleQueue()
-    workers = [
-        context.Process(
-            target=_work,
-            args=(user_errors, recipe, splits, str(_device_of(device, rank)), rank, processes),
-            name=f"features-{rank}",
-        )
-        for rank in range(processes)
-    ]
+    user_errors: Any = multiprocessing.get_context("spawn").SimpleQueue()
+    arguments = (processes, recipe, device, user_errors)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Inherited: Ctrl-C ends this process.
     try:
-        with _interrupts_ignored():
-            for worker in workers:
-                worker.start()
-        while running := [worker for worker in workers if worker.exitcode is None]:
-            wait([worker.sentinel for worker in running], timeout=_REPORT_SECONDS)
-            for worker in workers:
-                if worker.exitcode:
-                    raise _failure(worker.pid, worker.exitcode, user_errors)
-            report()
+        workers = spawn(_work, arguments, processes, join=False)  # type: ignore[no-untyped-call]
     finally:
-        for worker in workers:
-            if worker.pid is not None:
-                worker.terminate()
-                worker.join()
-
-
-def _failure(process: int | None, code: int, user_errors: Any) -> UserError:
-    if not user_errors.empty():
-        return UserError(user_errors.get())
-    how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    return UserError(
-        f"process {process} of the extraction {how}; what was done is kept: run the same command "
-        "again to go on"
-    )
+        signal.signal(signal.SIGINT, before)
+    try:
+        while not workers.join(timeout=_REPORT_SECONDS):
+            report()
+    except ProcessExitedException as error:
+        if not user_errors.empty():
+            raise UserError(user_errors.get()) from None
+        raise UserError(
+            f"{error}; what was done is kept: run the same command again to go on"
+        ) from None
+    finally:
+        for worker in workers.processes:
+            worker.terminate()
+            worker.join()
 
 
 def _work(
-    user_errors: Any,
-    recipe: CaptioningRecipe,
-    splits: Sequence[str],
-    device: str,
     rank: int,
     ranks: int,
+    recipe: CaptioningRecipe,
+    device: torch.device,
+    user_errors: Any,
 ) -> None:
     """A worker process: writes its rows with its own data and encoder."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends this one.
     parent = multiprocessing.parent_process()
 
     def end_without_parent() -> None:
@@ -101,29 +111,13 @@ def _work(
 
     torch.set_num_threads(max(1, torch.get_num_threads() // ranks))
     try:
-        sources = sources_to_store(recipe, splits)
-        assert recipe.features.folder is not None  # `sources_to_store` refuses that.
-        encoder = seeded_encoder_of(recipe)
-        stores = source_stores(recipe, recipe.features.folder, encoder, sources)
-        encoder.to(device)
+        encoder, stores = _encoder_and_stores(recipe)
+        encoder.to(_device_of(device, rank))
         for store in stores.values():
             store.fill(encoder, rank, ranks, ranks, end_without_parent)
     except UserError as error:
         user_errors.put(str(error))
         sys.exit(2)
-
-
-@contextlib.contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Processes started inside ignore Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _device_of(device: torch.device, rank: int) -> torch.device:

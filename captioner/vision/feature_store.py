@@ -15,12 +15,13 @@ the next run computes again.
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import shutil
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy
@@ -29,7 +30,7 @@ from pydantic import Field
 from torch import Tensor
 
 from captioner.errors import UserError
-from captioner.files import flush_folder, folder_lock, read_json, write_json
+from captioner.files import atomic_path, flush_folder, folder_lock, read_json, write_json
 from captioner.schema import Config, flat, from_mapping, to_mapping
 
 RECORD = "record.json"
@@ -61,11 +62,6 @@ class StoreRecord(Config):
         """How many rows the store has."""
         return len(self.images) * (2 if self.mirrored else 1)
 
-    @property
-    def row_bytes(self) -> int:
-        """The size of a row on disk."""
-        return self.shape[0] * self.shape[1] * 2
-
     def check_same(self, wanted: StoreRecord, folder: Path) -> None:
         """Raise `UserError` naming the first thing in which this record is not the wanted one."""
         found, expected = flat(to_mapping(self)), flat(to_mapping(wanted))
@@ -91,18 +87,16 @@ class StoreWriter:
         when the disk has no room for it.
         """
         create_store(folder, record)
-        self._start = _map_rows(folder, record).offset
+        self._start = map_rows(folder, record).offset
         self.folder, self.record, self.rank, self.ranks = folder, record, rank, ranks
         self._pending: dict[int, int] = {}
         self._flushed = time.monotonic()
-        try:
+        with _refuse_disk_errors(folder):
             # Files, not a writable map: on a full disk a write to a map kills the process.
             (folder / f"done-{rank}.bin").touch()
             flush_folder(folder)
             self._marks = (folder / f"done-{rank}.bin").open("r+b", buffering=0)
             self._rows = (folder / ROWS).open("r+b", buffering=0)
-        except OSError as error:
-            raise self._failed(error) from None
 
     def missing(self, batch_size: int) -> list[list[int]]:
         """The batches of this process, each without the rows that are done."""
@@ -121,14 +115,12 @@ class StoreWriter:
         if vectors.shape != expected:
             raise ValueError(f"vectors are {tuple(vectors.shape)}, not {expected}")
         content = vectors.detach().to(torch.float16).cpu().contiguous().numpy()  # (B, L, D)
-        try:
+        with _refuse_disk_errors(self.folder):
             for row, values in zip(rows, content, strict=True):
-                self._rows.seek(self._start + row * self.record.row_bytes)
+                self._rows.seek(self._start + row * values.nbytes)
                 left = values.data.cast("B")
                 while left:
                     left = left[self._rows.write(left) :]
-        except OSError as error:
-            raise self._failed(error) from None
         self._pending |= {row: _UNREADABLE if row in unreadable else _DONE for row in rows}
         if time.monotonic() - self._flushed >= _FLUSH_SECONDS:
             self.flush()
@@ -137,41 +129,30 @@ class StoreWriter:
         """Flush the written rows to disk, then mark them done."""
         if not self._pending:
             return
-        try:
+        with _refuse_disk_errors(self.folder):
             os.fsync(self._rows.fileno())
             for row, state in self._pending.items():
                 self._marks.seek(row)
                 self._marks.write(bytes([state]))
             os.fsync(self._marks.fileno())
-        except OSError as error:
-            raise self._failed(error) from None
         self._pending.clear()
         self._flushed = time.monotonic()
 
     def __enter__(self) -> StoreWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         try:
             self.flush()
         finally:
             self._rows.close()
             self._marks.close()
 
-    def _failed(self, error: OSError) -> UserError:
-        return UserError(f"cannot write feature store {self.folder}: {error.strerror or error}")
-
 
 class FeatureStore:
     """A finished store, opened for reading.
 
-    Each read maps the file anew, so a process that reads a store of any size does not grow, and a
-    store may be pickled, forked and read by several threads.
+    It holds no open file: it may be pickled, forked and read by several threads.
     """
 
     def __init__(self, folder: Path, record: StoreRecord | None = None) -> None:
@@ -191,23 +172,14 @@ class FeatureStore:
                 f"feature store {folder} is unfinished: {done} of {len(self)} rows; run the "
                 f"extraction again to go on with it"
             )
+        map_rows(folder, self.record)
         self.unreadable = frozenset(numpy.flatnonzero(states == _UNREADABLE).tolist())
         """Rows of photos that could not be read."""
-        self._start = _map_rows(folder, self.record).offset
 
     def __len__(self) -> int:
         return self.record.rows
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(L, D)."""
-        return self.record.shape
-
-    def read(
-        self,
-        rows: Sequence[int] | Tensor,
-        dtype: torch.dtype = torch.float32,
-    ) -> Tensor:
+    def read(self, rows: Sequence[int] | Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Annotation vectors of the given rows, in the given order: (B, L, D) of `dtype`.
 
         Raises `IndexError` for a row out of range, and `UserError` when the file is gone.
@@ -215,15 +187,8 @@ class FeatureStore:
         picked = numpy.asarray(rows, dtype=numpy.int64)  # (B,)
         if picked.size and (picked.min() < 0 or picked.max() >= len(self)):
             raise IndexError(f"feature store {self.folder} has rows 0 to {len(self) - 1} only")
-        out = torch.empty((len(picked), *self.shape), dtype=torch.float16)
-        path = self.folder / ROWS
-        try:
-            mapped = numpy.memmap(path, numpy.float16, "r", self._start, (len(self), *self.shape))
-        except (OSError, ValueError) as error:  # ValueError: the file is shorter than it was.
-            raise UserError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None
-        # Rows were checked above; numpy's own check would copy everything twice.
-        numpy.take(mapped, picked, axis=0, out=out.numpy(), mode="clip")
-        return out.to(dtype)
+        # Mapped anew each time: pages that were read count as memory of the process until then.
+        return torch.from_numpy(map_rows(self.folder, self.record)[picked]).to(dtype)
 
 
 def create_store(folder: Path, record: StoreRecord) -> None:
@@ -234,12 +199,7 @@ def create_store(folder: Path, record: StoreRecord) -> None:
     if not (folder / RECORD).exists():
         with folder_lock(folder, "feature store", wait=True):
             if not (folder / RECORD).exists():
-                try:
-                    _write_empty(folder, record)
-                except OSError as error:
-                    raise UserError(
-                        f"cannot make feature store {folder}: {error.strerror or error}"
-                    ) from None
+                _write_empty(folder, record)
     read_record(folder).check_same(record, folder)
 
 
@@ -258,8 +218,8 @@ def read_states(folder: Path, count: int) -> Any:
     return states
 
 
-def _map_rows(folder: Path, record: StoreRecord) -> Any:
-    """The rows of a store, (N, L, D) float16, mapped for reading."""
+def map_rows(folder: Path, record: StoreRecord) -> Any:
+    """The rows of a store, (N, L, D) float16, mapped for reading. Raises `UserError`."""
     try:
         rows = numpy.load(folder / ROWS, mmap_mode="r")
     except (OSError, ValueError):
@@ -271,22 +231,30 @@ def _map_rows(folder: Path, record: StoreRecord) -> Any:
 
 def _write_empty(folder: Path, record: StoreRecord) -> None:
     """Write a sparse `rows.npy`, and the record last, by which a store counts as created."""
-    size = record.rows * record.row_bytes
+    shape = (record.rows, *record.shape)
+    size = 2 * math.prod(shape)
     for marks in folder.glob("done-*.bin"):  # Of a store whose record was deleted.
         marks.unlink()
-    (folder / ROWS).unlink(missing_ok=True)
     free = shutil.disk_usage(folder).free
     if free < size:
         raise UserError(
             f"feature store {folder} takes {size:,} bytes, and the disk has {free:,} left"
         )
-    header = {"descr": "<f2", "fortran_order": False, "shape": (record.rows, *record.shape)}
-    with (folder / ROWS).open("wb") as file:
+    with atomic_path(folder / ROWS) as path, path.open("wb") as file:
+        header = {"descr": "<f2", "fortran_order": False, "shape": shape}
         numpy.lib.format.write_array_header_1_0(file, header)
         file.truncate(file.tell() + size)
-        file.flush()
-        os.fsync(file.fileno())
     write_json(folder / RECORD, to_mapping(record), indent=None)
+
+
+@contextlib.contextmanager
+def _refuse_disk_errors(folder: Path) -> Iterator[None]:
+    """Raise `UserError` for an `OSError` in the block."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"cannot write feature store {folder}: {reason}") from None
 
 
 def _short(value: Any) -> str:

@@ -36,10 +36,9 @@ def fill_with_network(
         torch.manual_seed(0)
         write_tensors(weights, make_encoder(recipe.encoder.config).state_dict())
     stand_in = encoder_of(recipe)
-    assert recipe.features.folder is not None  # `sources_to_store` refuses that.
-    stores = source_stores(recipe, recipe.features.folder, stand_in, sources)
+    stores = source_stores(recipe, stand_in, sources)
     encoder = _NetworkEncoder(stand_in, network, recipe.preprocessing)
-    with extraction_progress(list(stores.values())) as report:
+    with extraction_progress(stores.values()) as report:
         for store in stores.values():
             store.fill(encoder, report=report)
     for name, store in stores.items():

@@ -18,10 +18,11 @@ from captioner.data.examples import CaptionExample, encode_captions
 from captioner.errors import UserError
 from captioner.files import folder_lock
 from captioner.runs import captioning_task
-from captioner.runs.annotation_rows import PixelRows, StoredRows, store_recipe_features
+from captioner.runs.annotation_rows import PixelRows, StoredRows
 from captioner.runs.caption_batches import CaptionBatches
 from captioner.runs.captioning_task import scores_of, write_captions
 from captioner.runs.feature_extraction import encoder_of
+from captioner.runs.feature_workers import store_recipe_features
 from captioner.runs.read_sources import read_sources, read_split
 from captioner.runs.train_run import train_run
 from captioner.text.vocabulary import Vocabulary
@@ -195,7 +196,7 @@ def test_mirrored_photos_are_stored_and_used(config: Config, tmp_path: Path) -> 
     stores = store_recipe_features(recipe)
     assert len(stores["train"]) == 12
     assert len(stores["validation"]) == 2
-    rows = StoredRows(stores["train"], 6, True)
+    rows = StoredRows(stores["train"])
     seen = rows.read(torch.zeros(64, dtype=torch.long), torch.Generator().manual_seed(0))
     plain, flipped = stores["train"].read([0, 6])
     assert {bool(torch.equal(row, plain)) for row in seen} == {True, False}
@@ -213,7 +214,7 @@ def test_two_runs_share_a_store(
     before = (tmp_path / "store" / "train" / "rows.npy").stat().st_mtime_ns
     train_run(recipe, tmp_path / "two")
     assert (tmp_path / "store" / "train" / "rows.npy").stat().st_mtime_ns == before
-    assert FeatureStore(tmp_path / "store" / "train").shape == (16, 512)
+    assert FeatureStore(tmp_path / "store" / "train").record.shape == (16, 512)
 
 
 def test_a_photo_in_both_splits_is_refused(tmp_path: Path) -> None:

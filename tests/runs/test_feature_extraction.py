@@ -8,7 +8,6 @@ from samples import four_photos_config
 
 from captioner.errors import UserError
 from captioner.runs import feature_extraction
-from captioner.runs.annotation_rows import store_recipe_features
 from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
 from captioner.runs.feature_extraction import (
     encode,
@@ -17,6 +16,7 @@ from captioner.runs.feature_extraction import (
     source_stores,
     sources_to_store,
 )
+from captioner.runs.feature_workers import store_recipe_features
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 
@@ -60,14 +60,13 @@ def test_progress_counts_the_rows_of_all_processes(
 ) -> None:
     found = read_recipe(config)
     encoder = seeded_encoder_of(found)
-    assert found.features.folder is not None
-    stores = source_stores(found, found.features.folder, encoder, sources_to_store(found))
-    with extraction_progress(list(stores.values())):
+    stores = source_stores(found, encoder, sources_to_store(found))
+    with extraction_progress(stores.values()):
         for store in stores.values():
             for rank in (1, 0):
                 store.fill(encoder, rank, 2)
     assert "features: 4/4 images" in capsys.readouterr().err.splitlines()[-1]
-    with extraction_progress(list(stores.values())) as report:
+    with extraction_progress(stores.values()) as report:
         report()
     assert capsys.readouterr().err == ""
 

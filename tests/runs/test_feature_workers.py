@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,18 +20,18 @@ from samples import save_photo
 
 from captioner.errors import UserError
 from captioner.runs import feature_extraction, feature_workers
-from captioner.runs.annotation_rows import StoredRows, store_recipe_features
+from captioner.runs.annotation_rows import StoredRows
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.feature_workers import default_processes
+from captioner.runs.feature_workers import default_processes, store_recipe_features
 from captioner.schema import from_mapping
 from captioner.vision.feature_store import FeatureStore, read_states
 
-PHOTOS = {"train": 6, "val": 2, "test": 3}
+PHOTOS = {"train": 6, "val": 2}
 
 
 @pytest.fixture
 def mapping(tmp_path: Path) -> dict[str, object]:
-    """A recipe of eleven small photos, six of them to train on, mirrored as well."""
+    """A recipe of eight small photos, six of them to train on, mirrored as well."""
     lines = []
     for split, count in PHOTOS.items():
         for number in range(count):
@@ -71,44 +70,6 @@ def wait_for(condition: Callable[[], object], running: Callable[[], object]) -> 
 def done_rows(folder: Path) -> int:
     """How many rows of the training photos are done."""
     return int(numpy.count_nonzero(read_states(folder / "train", 12)))
-
-
-@pytest.mark.slow
-def test_a_killed_worker_is_reported_and_the_next_run_equals_one_by_one_process(
-    mapping: dict[str, object], tmp_path: Path
-) -> None:
-    alone = store_recipe_features(recipe_in(mapping, tmp_path / "alone"))
-    recipe = recipe_in(mapping)
-    errors: list[BaseException] = []
-
-    def extract() -> None:
-        try:
-            store_recipe_features(recipe, processes=2)
-        except UserError as error:
-            errors.append(error)
-
-    run = threading.Thread(target=extract)
-    run.start()
-    wait_for(lambda: len(multiprocessing.active_children()) == 2, run.is_alive)
-    worker = multiprocessing.active_children()[0]
-    assert worker.pid is not None
-    os.kill(worker.pid, signal.SIGSTOP)
-    wait_for(lambda: done_rows(tmp_path / "store") == 6, run.is_alive)  # The other one's half.
-    os.kill(worker.pid, signal.SIGKILL)
-    run.join(60)
-    assert [str(error) for error in errors] == [
-        f"process {worker.pid} of the extraction was ended by signal 9; what was done is "
-        "kept: run the same command again to go on"
-    ]
-    assert multiprocessing.active_children() == []
-    with pytest.raises(UserError, match="unfinished: 6 of 12"):
-        FeatureStore(tmp_path / "store" / "train")
-    stores = store_recipe_features(recipe, processes=2)
-    assert stores.keys() == alone.keys()
-    for name, store in stores.items():
-        rows = range(len(store))
-        assert store.record == alone[name].record
-        assert torch.equal(store.read(rows), alone[name].read(rows))
 
 
 def command(mapping: dict[str, object], tmp_path: Path, *more: str) -> subprocess.Popen[str]:
@@ -166,19 +127,44 @@ def test_stopping_the_command_stops_its_workers_and_keeps_what_is_done(
 
 
 @pytest.mark.slow
-def test_two_commands_at_once_make_one_store_and_other_splits_are_stored_too(
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="there is no /proc here")
+def test_a_killed_worker_is_reported_and_the_next_run_equals_one_by_one_process(
     mapping: dict[str, object], tmp_path: Path
 ) -> None:
-    with command(mapping, tmp_path, "--split", "test", "--processes", "2") as first:
-        second = command(mapping, tmp_path, "--split", "test")
+    with command(mapping, tmp_path, "--processes", "2") as run:
+        wait_for(lambda: len(children(run.pid)) == 2, lambda: run.poll() is None)
+        worker = children(run.pid)[0]
+        os.kill(worker, signal.SIGSTOP)
+        wait_for(lambda: done_rows(tmp_path / "store") == 6, lambda: run.poll() is None)
+        os.kill(worker, signal.SIGKILL)
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 2
+    assert errors.splitlines()[-1] == (
+        "captioner: process 0 terminated with signal SIGKILL; what was done is kept: run the same "
+        "command again to go on"
+    )
+    with pytest.raises(UserError, match="unfinished: 6 of 12"):
+        FeatureStore(tmp_path / "store" / "train")
+    stores = store_recipe_features(recipe_in(mapping), processes=2)
+    alone = store_recipe_features(recipe_in(mapping, tmp_path / "alone"))
+    assert stores.keys() == alone.keys()
+    for name, store in stores.items():
+        rows = range(len(store))
+        assert store.record == alone[name].record
+        assert torch.equal(store.read(rows), alone[name].read(rows))
+
+
+@pytest.mark.slow
+def test_two_commands_at_once_make_one_store(mapping: dict[str, object], tmp_path: Path) -> None:
+    with command(mapping, tmp_path, "--processes", "2") as first:
+        second = command(mapping, tmp_path)
         outputs = [run.communicate(timeout=120) for run in (first, second)]
     for run, (output, errors) in zip((first, second), outputs, strict=True):
         assert run.returncode == 0, errors
-        for line in ("train: 12 images in", "validation: 2 images in", "test: 3 images in"):
+        for line in ("train: 12 images in", "validation: 2 images in"):
             assert line in output
         assert "Traceback" not in errors
-    assert len(FeatureStore(tmp_path / "store" / "test")) == 3
-    alone = store_recipe_features(recipe_in(mapping, tmp_path / "alone"), splits=["test"])
+    alone = store_recipe_features(recipe_in(mapping, tmp_path / "alone"))
     for name, store in alone.items():
         rows = range(len(store))
         assert torch.equal(FeatureStore(tmp_path / "store" / name).read(rows), store.read(rows))
@@ -217,27 +203,6 @@ def test_photos_loaded_ahead_for_a_gpu_give_the_same_rows(
     assert store.unreadable == {4, 10}
 
 
-@pytest.mark.parametrize(
-    ("split", "sentence"),
-    [
-        ("train", "cannot be stored beside"),
-        ("validation", "cannot be stored beside"),
-        ("../other", "cannot be stored beside"),
-        ("absent", "absent"),
-    ],
-)
-def test_a_split_that_cannot_be_stored_is_named(
-    mapping: dict[str, object], split: str, sentence: str
-) -> None:
-    with pytest.raises(UserError, match=sentence):
-        store_recipe_features(recipe_in(mapping), splits=[split])
-
-
-def test_fewer_than_one_process_is_refused(mapping: dict[str, object]) -> None:
-    with pytest.raises(UserError, match="0 processes"):
-        store_recipe_features(recipe_in(mapping), processes=0)
-
-
 def test_there_is_a_process_for_each_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     assert default_processes(torch.device("cuda")) == 3
@@ -251,8 +216,8 @@ def test_there_is_a_process_for_each_gpu(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_rows_are_of_the_type_asked_for(mapping: dict[str, object]) -> None:
     store = store_recipe_features(recipe_in(mapping))["train"]
     rows = torch.tensor([3, 0])
-    assert StoredRows(store, 6, True).read(rows).dtype == torch.float32
-    half = StoredRows(store, 6, True, torch.float16).read(rows)
+    assert StoredRows(store).read(rows).dtype == torch.float32
+    half = StoredRows(store, torch.float16).read(rows)
     assert half.dtype == torch.float16
     assert torch.equal(half.float(), store.read([3, 0]))
 

@@ -103,26 +103,18 @@ def test_two_processes_of_the_command_line(
     ).read_bytes()
 
 
-def test_every_example_is_in_one_share(mapping: Config) -> None:
+def test_every_example_is_in_one_share(mapping: Config, tmp_path: Path) -> None:
     from captioner.data.examples import CaptionExample
     from captioner.runs.annotation_rows import StoredRows
+    from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 
-    class Mirrored(StoredRows):
-        """The number of each row, and behind it that of its mirrored photo."""
-
-        def __init__(self) -> None:
-            self.store = self  # type: ignore[assignment]
-            self.shape = (1, 1)
-            self.count, self.mirror = 100, True
-            self.dtype, self.workers = torch.float32, 0
-
-        def read(self, *given: Any) -> torch.Tensor:
-            if len(given) > 1 and isinstance(given[1], torch.dtype):  # As the store.
-                return given[0].view(-1, 1, 1).float()
-            return super().read(*given)
-
+    names = [str(row) for row in range(10)]
+    record = StoreRecord(encoder={}, preprocessing={}, images=names, shape=(1, 1), mirrored=True)
+    with StoreWriter(tmp_path / "store", record) as writer:
+        writer.write(range(20), torch.arange(20.0).view(20, 1, 1))  # The number of each row.
+    numbers = StoredRows(FeatureStore(tmp_path / "store"))
     examples = [CaptionExample(row, [4 + row % 3] * (1 + row % 4)) for row in range(10)]
-    batches = caption_batches.CaptionBatches(examples, Mirrored(), recipe_of(mapping))
+    batches = caption_batches.CaptionBatches(examples, numbers, recipe_of(mapping))
     whole = list(batches.shares(0, 0, 0, 1, 1))
     assert [step.examples for step in whole] == [len(step.parts[0].batch.inputs) for step in whole]
     for processes, parts in ((2, 1), (2, 2), (5, 1)):

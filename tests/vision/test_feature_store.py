@@ -57,7 +57,6 @@ def test_rows_come_back_in_any_order(tmp_path: Path) -> None:
     assert torch.equal(store.read(torch.tensor(rows)), vectors(rows))
     assert store.read(rows).dtype == torch.float32
     assert len(store) == 20
-    assert store.shape == SHAPE
     assert store.record == RECORD
 
 
@@ -218,7 +217,7 @@ def test_a_damaged_array_is_refused(tmp_path: Path, damage: str) -> None:
 def test_an_array_cut_while_it_is_read_is_a_sentence(tmp_path: Path) -> None:
     store = build(tmp_path)
     os.truncate(tmp_path / "rows.npy", 256)
-    with pytest.raises(UserError, match=r"cannot read .*rows\.npy"):
+    with pytest.raises(UserError, match=r"rows\.npy is not whole"):
         store.read([8, 9])
 
 
