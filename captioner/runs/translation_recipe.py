@@ -78,7 +78,9 @@ class TextConfig(Config):
     """How text is cut into tokens, learned from the training text."""
 
     kind: Literal["words", "subwords", "start_from"] = Field(
-        "words", description="what a token is; start_from: the vocabulary of that model, unchanged"
+        "words",
+        description="what a token is; start_from: the vocabulary of that model, unchanged, for any "
+        "size, method and minimum_count",
     )
     joint: bool = Field(False, description="one vocabulary for both sides")
     case: Literal["keep", "lower", "sentence"] = Field(
@@ -160,7 +162,7 @@ class TranslationRecipe(Config):
         names = {
             "words": ("size", "method"),
             "subwords": ("minimum_count",),
-            "start_from": ("size", "method", "minimum_count", "case"),
+            "start_from": ("case",),  # A change of kind alone takes the other fields along.
         }[self.text.kind]
         yield "text", self.text, names, f"text.kind is {self.text.kind}"
         if self.text.kind == "subwords":

@@ -46,26 +46,23 @@ class TranslationTask:
 
     recipe: TranslationRecipe
     texts: dict[str, ParallelText] = field(default_factory=dict)
+    start: Translator | None = None
 
     def read(self, folder: Path, resumed: bool) -> None:
-        """Read the text. Raises `UserError`, also without sacrebleu."""
+        """Read the text and `start_from`. Raises `UserError`, also without sacrebleu."""
         sacrebleu_metrics()
+        if self.recipe.start_from is not None and not resumed:
+            self.start = _read_start(self.recipe, self.recipe.start_from)
         training, validation = read_texts(self.recipe.data)
         self.texts = {"training": training, "validation": validation}
 
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> PreparedRun:
         """Learn the vocabularies, make the translator and its batches. Raises `UserError`."""
         recipe, pairs = self.recipe, self.texts["training"].pairs
-        start = None
-        if recipe.start_from is not None and not resumed:
-            start = load_translator(model_folder(recipe.start_from))
         if resumed:
             source, target = _saved_vocabularies(folder, recipe.text.joint)
-        elif start is not None and recipe.text.kind == "start_from":
-            source, target = start.source, start.target
-            if (source is target) != recipe.text.joint:
-                joint = str(source is target).lower()
-                raise UserError(f"text.joint should be {joint}, as in start_from")
+        elif self.start is not None and recipe.text.kind == "start_from":
+            source, target = self.start.source, self.start.target
         else:
             source, target = learn_vocabularies(pairs, recipe.text)
         if engine.is_main and not resumed:
@@ -90,8 +87,8 @@ class TranslationTask:
         make = partial(recipe.model.make, len(source), len(target))
         check_memory(make, engine.device)
         model = make()
-        if start is not None and recipe.start_from is not None:
-            _copy_weights(start, model, source, target, recipe.start_from)
+        if self.start is not None:
+            _copy_weights(self.start, model, source, target)
         model.to(engine.device)
         translator = Translator(
             recipe.model, model, source, target, maximum_length, recipe.search, capitals=capitals
@@ -117,13 +114,29 @@ class TranslationTask:
         )
 
 
+def _read_start(recipe: TranslationRecipe, path: Path) -> Translator:
+    """Load the translator of `start_from`.
+
+    Raises `UserError` for one of another `text.joint` where its vocabulary is kept, and for the
+    first tensor of another size.
+    """
+    start = load_translator(model_folder(path))
+    is_joint = start.source is start.target
+    if recipe.text.kind == "start_from" and is_joint != recipe.text.joint:
+        raise UserError(f"text.joint should be {str(is_joint).lower()}, as in start_from")
+    with torch.device("meta"):
+        size = len(start.target)
+        own, given = (config.make(size, size) for config in (recipe.model, start.config))
+    fill(own.state_dict(), given.state_dict(), f"start_from {path} does not fit this model")
+    return start
+
+
 def _copy_weights(
-    start: Translator, model: nn.Module, source: TextVocabulary, target: TextVocabulary, path: Path
+    start: Translator, model: nn.Module, source: TextVocabulary, target: TextVocabulary
 ) -> None:
     """Fill a model from a translator: rows of tokens by their text, all other tensors whole.
 
-    Rows of tokens that the translator lacks stay as they are. Raises `UserError` for the first
-    tensor that does not fit.
+    Rows of tokens that the translator lacks stay as they are.
     """
     own, tensors = model.state_dict(), dict(start.model.state_dict())
     sides = {"source": (start.source, source), "target": (start.target, target)}
@@ -136,7 +149,7 @@ def _copy_weights(
         values = own[name].clone()
         values[is_shared] = tensors[name][rows[is_shared]]
         tensors[name] = values
-    fill(model, tensors, f"start_from {path} does not fit this model")
+    fill(model, tensors, "start_from does not fit this model")
 
 
 def _generate(

@@ -224,6 +224,7 @@ def test_a_run_keeps_the_vocabulary_it_starts_from(tmp_path: Path) -> None:
     joint = recipe(text={**text, "joint": True}, data=fewer, start_from=start)
     with pytest.raises(UserError, match=r"text\.joint should be false, as in start_from"):
         train_run(joint, tmp_path / "third")
+    assert not (tmp_path / "third").exists()
     with pytest.raises(UserError, match="needs start_from, a translator"):
         recipe(text=text)
 
@@ -239,6 +240,16 @@ def test_new_tokens_begin_at_random_and_other_sizes_are_refused(tmp_path: Path) 
     wide = {"luong": {**mapping()["model"]["luong"], "embedding_size": 7}}
     with pytest.raises(UserError, match=r"start_from .*first/model does not fit this model"):
         train_run(recipe(model=wide, start_from=start), tmp_path / "third")
+    assert not (tmp_path / "third").exists()
+
+
+def test_a_published_config_keeps_a_vocabulary_by_one_change() -> None:
+    path = Path(__file__).parents[2] / "configs" / "multi30k_en_de.yaml"
+    changes = ["start_from=english_german", "text.kind=start_from"]
+    text = read_any_recipe(path, changes).text
+    assert (text.kind, text.joint, text.capitals) == ("start_from", True, "titles")
+    with pytest.raises(UserError, match=r"text\.case has no effect: text\.kind is start_from"):
+        read_any_recipe(path, [*changes, "text.case=lower"])
 
 
 @pytest.mark.parametrize(
