@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from captioner.errors import UserError
-
 BLOCKED = float("-inf")
 
 IMPOSSIBLE = -1e4
@@ -27,8 +25,6 @@ class Constraints:
     forbidden: tokens that are never chosen (padding, start, unknown).
     repeat_distance: a token is blocked for this many tokens after it. 0 blocks none.
     repeatable: tokens exempt from `repeat_distance` (articles, prepositions).
-
-    Raises `UserError` for lengths, an n or a distance out of range.
     """
 
     minimum_length: int = 0
@@ -37,19 +33,6 @@ class Constraints:
     forbidden: tuple[int, ...] = ()
     repeat_distance: int = 0
     repeatable: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.maximum_length < 1:
-            raise UserError(f"maximum length {self.maximum_length} is not at least 1")
-        if not 0 <= self.minimum_length <= self.maximum_length:
-            raise UserError(
-                f"minimum length {self.minimum_length} is not between 0 and the maximum length, "
-                f"{self.maximum_length}"
-            )
-        if self.block_ngrams < 0:
-            raise UserError(f"length {self.block_ngrams} of blocked n-grams is negative")
-        if self.repeat_distance < 0:
-            raise UserError(f"repeat distance {self.repeat_distance} is negative")
 
     def block(self, log_probabilities: Tensor, history: Tensor, end: int) -> None:
         """Set log-probabilities (B, K, V) of tokens ruled out by those so far (B, K, t) to -inf.

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from captioner.errors import UserError
-
 _FLOOR = 1e-10
 """Floor on the attention mass of a position; avoids log(0)."""
 
@@ -19,15 +17,9 @@ class CoveragePenalty:
     p_ti is the attention of step t to position i. A position with a total of 1 or more adds
     nothing; a neglected one lowers the score. Wu et al. 2016, equation 14 (GNMT), added after
     length normalisation. beta = 0 turns it off; 0.2 in the paper. The end token's step counts.
-
-    Raises `UserError` for a beta that is not between 0 and 10.
     """
 
     beta: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.beta <= 10:
-            raise UserError(f"coverage penalty beta {self.beta} is not between 0 and 10")
 
     def score(self, attention: Tensor, mask: Tensor | None = None) -> float:
         """The penalty for attention (T, L), in nats; at most 0.

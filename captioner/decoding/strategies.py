@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from captioner.attention import draw
-from captioner.errors import UserError
 
 
 class Choice(NamedTuple):
@@ -54,16 +53,10 @@ class BeamSearch:
     A hypothesis that ends leaves the beam, which narrows by one until all K have ended, as in the
     search of Xu et al. 2015. A beam of 1 is greedy search. Graves 2012, *Sequence Transduction with
     Recurrent Neural Networks*, algorithm 1; Sutskever et al. 2014, section 3.2.
-
-    Raises `UserError` for a width below 1.
     """
 
     width: int = 5
     narrows: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if self.width < 1:
-            raise UserError(f"beam size {self.width} is not at least 1")
 
     def choose(self, totals: Tensor, steps: Tensor, live: Tensor, ended: Tensor) -> Choice:
         """Choose the most probable continuations; see `Strategy.choose`."""
@@ -92,8 +85,6 @@ class Sampling:
     top_k: keeps the k most probable tokens; 0 keeps all.
     top_p: keeps the fewest tokens whose probabilities sum to at least p (Holtzman et al. 2020,
         *The Curious Case of Neural Text Degeneration*, equation 2).
-
-    Raises `UserError` for values out of range.
     """
 
     generator: torch.Generator
@@ -102,16 +93,6 @@ class Sampling:
     top_k: int = 0
     top_p: float = 1.0
     narrows: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if self.width < 1:
-            raise UserError(f"number of samples {self.width} is not at least 1")
-        if not 0 < self.temperature < float("inf"):
-            raise UserError(f"temperature {self.temperature} is not a number above 0")
-        if self.top_k < 0:
-            raise UserError(f"top-k {self.top_k} is negative")
-        if not 0 < self.top_p <= 1:
-            raise UserError(f"top-p {self.top_p} is not above 0 and at most 1")
 
     def choose(self, totals: Tensor, steps: Tensor, live: Tensor, ended: Tensor) -> Choice:
         """Draw a token for each row; the first step copies one row to all `width`."""

@@ -18,7 +18,6 @@ from table_decoder import (
 )
 
 from captioner.decoding import BeamSearch, Constraints, LengthNormalisation, decode, greedy
-from captioner.errors import UserError
 
 
 def search(decoder, memory, width, constraints=None, alpha=0.0):
@@ -245,8 +244,3 @@ def test_a_beam_wider_than_the_vocabulary(width) -> None:
     (hypotheses,) = search(decoder, memory_of(1), width, Constraints(maximum_length=4))
     assert len(hypotheses) == min(width, 1 + 2 + 4 + 8 + 16)
     assert len({tuple(hypothesis.tokens) for hypothesis in hypotheses}) == len(hypotheses)
-
-
-def test_width_out_of_range() -> None:
-    with pytest.raises(UserError, match="beam size 0 is not at least 1"):
-        BeamSearch(0)

@@ -11,7 +11,6 @@ from table_decoder import END, TableDecoder, allowed_next, has_repeat, memory_of
 
 from captioner.decoding import BeamSearch, Constraints, Sampling, decode
 from captioner.decoding.constraints import IMPOSSIBLE
-from captioner.errors import UserError
 
 BLOCKED = float("-inf")
 
@@ -202,18 +201,3 @@ def test_blocking_that_uses_up_the_vocabulary_still_answers(width) -> None:
         assert sorted(hypothesis.tokens) == [0, 2, 3]
         assert hypothesis.token_log_probabilities[-1] == IMPOSSIBLE
         assert math.isfinite(hypothesis.score)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"maximum_length": 0}, "maximum length 0 is not at least 1"),
-        ({"minimum_length": -1}, "minimum length -1 is not between 0 and the maximum length, 50"),
-        ({"minimum_length": 6, "maximum_length": 5}, "minimum length 6 is not between 0 and"),
-        ({"repeat_distance": -2}, "repeat distance -2 is negative"),
-        ({"block_ngrams": -1}, "length -1 of blocked n-grams is negative"),
-    ],
-)
-def test_out_of_range(fields, message) -> None:
-    with pytest.raises(UserError, match=message):
-        Constraints(**fields)

@@ -7,7 +7,6 @@ import torch
 from table_decoder import END, ROWS, START, TableDecoder, memory_of, random_table
 
 from captioner.decoding import Constraints, Sampling, decode
-from captioner.errors import UserError
 
 
 def seeded(seed: int = 0, **fields) -> Sampling:
@@ -221,25 +220,6 @@ def test_a_model_that_cannot_end_still_answers() -> None:
         )
         assert [len(hypothesis.tokens) for hypothesis in hypotheses] == [6, 6, 6]
         assert all(math.isfinite(hypothesis.score) for hypothesis in hypotheses)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"width": 0}, "number of samples 0 is not at least 1"),
-        ({"temperature": 0.0}, "temperature 0.0 is not a number above 0"),
-        ({"temperature": -1.0}, "temperature -1.0 is not"),
-        ({"temperature": float("nan")}, "temperature nan is not"),
-        ({"temperature": float("inf")}, "temperature inf is not"),
-        ({"top_k": -1}, "top-k -1 is negative"),
-        ({"top_p": 0.0}, "top-p 0.0 is not above 0 and at most 1"),
-        ({"top_p": 1.1}, "top-p 1.1 is not above 0 and at most 1"),
-        ({"top_p": float("nan")}, "top-p nan is not"),
-    ],
-)
-def test_out_of_range(fields, message) -> None:
-    with pytest.raises(UserError, match=message):
-        seeded(**fields)
 
 
 def by_sorting(steps: torch.Tensor, temperature: float, top_k: int, top_p: float) -> torch.Tensor:
