@@ -14,6 +14,7 @@ from torch import Tensor
 from captioner.errors import UserError
 from captioner.render import PageCaption, PageItem, panels, save_gif, save_html, save_picture
 from captioner.render.region import Region
+from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, load_image, original_size
 
 _CLITICS = frozenset({"'s", "'m", "'d", "'ll", "'re", "'ve", "n't"})
@@ -121,13 +122,14 @@ class Caption:
             doubt=self.doubt,
             probabilities=[math.exp(term) for term in self.word_log_probabilities] or None,
             strength=strength,
+            language=self.language or ENGLISH,
         )
 
     def page_item(self, title: str = "") -> PageItem:
         """The part of a page that `html` writes."""
         photo, _, _, region = self.drawn()
         captions = [
-            PageCaption(each.words, each.attention, each.doubt, each.language or "en")
+            PageCaption(each.words, each.attention, each.doubt, each.language or ENGLISH)
             for each in (self, *self.alternatives)
             if each.words
         ]

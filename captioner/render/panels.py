@@ -22,7 +22,7 @@ from captioner.render.typography import (
     shortened,
     text_width,
 )
-from captioner.text.function_words import FUNCTION_WORDS
+from captioner.text.function_words import is_function_word
 
 PALE_INK = (112, 117, 128)
 
@@ -53,6 +53,7 @@ def panels(
     probabilities: Sequence[float] | None = None,
     panel_size: int = 260,
     strength: float = 0.8,
+    language: str = "en",
 ) -> Image.Image:
     """Draw the photo and, for each word, where the model looked; returns an RGB image.
 
@@ -68,6 +69,7 @@ def panels(
     probabilities: of each word given those before it, shown under the words, with a legend.
     panel_size: longer side of the photo in a panel, in pixels.
     strength: of the overlay, see `overlay`.
+    language: of the words, a tag such as "de": which of them are function words.
 
     Raises `ValueError` as `check_attention`, `check_region`, `overlay` and `check_probabilities`
     do.
@@ -80,7 +82,7 @@ def panels(
     large, large_region = fit(photo, region, side)
     half = max((large.width - GAP) // 2, NARROWEST_CELL // 2)  # Two of them and a gap: a cell.
     small, small_region = fit(photo, region, max(1, side * half // (2 * half + GAP)))
-    is_small = [word.lower() in FUNCTION_WORDS for word in words]
+    is_small = [is_function_word(word, language) for word in words]
     rows = _rows([2, *(1 if each else 2 for each in is_small)], 2 * columns)
     units = max(sum(width for _, width in row) for row in rows)
     width = 2 * MARGIN + units * half + (units - 1) * GAP

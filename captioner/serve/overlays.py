@@ -33,6 +33,7 @@ class DrawnCaption(BaseModel):
     word_log_probabilities: list[Annotated[float, Field(ge=-1e9, le=0)]] | None = None
     sure: bool | None = None
     familiar: bool | None = None
+    language: str | None = Field(None, max_length=100)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -66,6 +67,7 @@ class DrawnCaption(BaseModel):
                 attention=torch.tensor(each.maps),
                 sure=each.sure,
                 familiar=each.familiar,
+                language=each.language,
             )
             for each in captions
         ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 FUNCTION_WORDS: frozenset[str] = frozenset(
     (
         # articles and other determiners
@@ -33,3 +35,83 @@ FUNCTION_WORDS: frozenset[str] = frozenset(
 "front", "left", "right" and "next", which occur in them), conjunctions, auxiliaries and adverbs of
 degree. Numbers, colours, nouns, verbs and other adjectives are content words.
 """
+
+_GERMAN = frozenset(
+    (
+        # articles and other determiners
+        *("der", "die", "das", "den", "dem", "des", "ein", "eine", "einen", "einem", "einer"),
+        *("eines", "kein", "keine", "keinen", "keinem", "keiner", "dieser", "diese", "dieses"),
+        *("diesen", "diesem", "jeder", "jede", "jedes", "jeden", "jedem", "alle", "allen", "alles"),
+        *("beide", "beiden", "andere", "anderen", "anderer", "anderes", "anderem", "einige"),
+        *("einigen", "solche", "solchen"),
+        # pronouns
+        *("ich", "mich", "mir", "mein", "meine", "du", "dich", "dir", "dein", "deine", "er", "ihn"),
+        *("ihm", "sie", "es", "wir", "uns", "unser", "unsere", "euch", "man", "sich", "einander"),
+        *("sein", "seine", "seinen", "seinem", "seiner", "seines", "ihr", "ihre", "ihren", "ihrem"),
+        *("ihrer", "ihres", "ihnen", "wer", "wen", "wem", "was", "deren", "dessen", "denen"),
+        *("welcher", "welche", "welches", "da", "dort", "hier", "jemand", "etwas"),
+        # prepositions, with articles and in adverbs
+        *("ab", "an", "am", "ans", "auf", "aufs", "aus", "außerhalb", "bei", "beim", "bis"),
+        *("durch", "entlang", "für", "gegen", "gegenüber", "hinter", "hinterm", "in", "im", "ins"),
+        *("innerhalb", "mit", "nach", "nahe", "neben", "oberhalb", "ohne", "seit", "über", "um"),
+        *("unter", "unterhalb", "unterm", "von", "vom", "vor", "vorm", "während", "wegen", "zu"),
+        *("zum", "zur", "zwischen", "dabei", "dahinter", "damit", "daneben", "daran", "darauf"),
+        *("darin", "darunter", "davon", "davor", "dazu", "herum", "herunter", "hinauf", "hinein"),
+        *("hinunter", "hinten", "vorne", "oben", "unten", "links", "rechts", "zusammen"),
+        # conjunctions
+        *("und", "oder", "aber", "sondern", "denn", "dass", "ob", "wenn", "als", "wie", "weil"),
+        *("wo", "so", "dann"),
+        # auxiliary verbs
+        *("bin", "bist", "ist", "sind", "seid", "war", "waren", "wird", "werden", "wurde"),
+        *("wurden", "worden", "habe", "hat", "haben", "hatte", "hatten", "kann", "können"),
+        *("konnte", "muss", "müssen", "darf", "dürfen", "soll", "sollen", "will"),
+        *("wollen", "nicht"),
+        # adverbs of degree
+        *("auch", "gerade", "nur", "sehr"),
+    )
+)
+
+_FRENCH = frozenset(
+    (
+        # articles and other determiners
+        *("le", "la", "les", "un", "une", "des", "du", "au", "aux", "ce", "cet", "cette", "ces"),
+        *("chaque", "tout", "toute", "tous", "toutes", "autre", "autres", "quelque", "quelques"),
+        *("aucun", "aucune", "tel", "telle", "même", "mêmes"),
+        # pronouns
+        *("je", "me", "moi", "mon", "ma", "mes", "tu", "te", "toi", "ton", "ta", "tes", "il"),
+        *("ils", "elle", "elles", "lui", "leur", "leurs", "se", "soi", "son", "sa", "ses", "nous"),
+        *("notre", "nos", "vous", "votre", "vos", "on", "eux", "en", "y", "qui", "que", "quoi"),
+        *("dont", "lequel", "laquelle", "lesquels", "celui", "celle", "ceux", "celles"),
+        *("ci", "là", "ici"),
+        # prepositions and their parts ("à côté de", "près de")
+        *("à", "après", "au-dessous", "au-dessus", "autour", "avant", "avec", "chez", "contre"),
+        *("côté", "dans", "de", "depuis", "derrière", "dessous", "dessus", "devant", "durant"),
+        *("entre", "hors", "jusque", "loin", "lors", "par", "parmi", "pendant", "pour", "près"),
+        *("sans", "sous", "sur", "vers", "travers", "ensemble"),
+        # conjunctions
+        *("et", "ou", "où", "mais", "donc", "ni", "si", "comme", "lorsque", "quand", "puisque"),
+        *("tandis", "alors", "puis"),
+        # auxiliary verbs
+        *("suis", "es", "est", "sommes", "êtes", "sont", "était", "étaient", "être", "étant", "ai"),
+        *("as", "a", "avons", "avez", "ont", "avait", "avaient", "avoir", "ayant", "peut"),
+        *("peuvent", "doit", "doivent", "ne", "pas"),
+        # adverbs of degree
+        *("aussi", "moins", "plus", "très", "trop"),
+        # before a vowel, as `is_function_word` cuts them
+        *("d", "l", "qu", "c", "j", "m", "n", "s", "t", "jusqu", "lorsqu", "puisqu", "quelqu"),
+    )
+)
+
+_BY_LANGUAGE = {"en": FUNCTION_WORDS, "de": _GERMAN, "fr": _FRENCH}
+
+
+def is_function_word(word: str, language: str) -> bool:
+    """Whether a word of a caption names nothing, in any case and with punctuation after it.
+
+    language: a tag; languages other than English, German and French have no such words here. A
+    French word is one if it is so before and after its apostrophe: "d'une" is, "l'eau" is not.
+    """
+    code = language.partition("-")[0]
+    word = word.lower().rstrip(".,;:!?")
+    parts = [part for part in re.split("['’]", word) if part] if code == "fr" else [word]
+    return bool(parts) and _BY_LANGUAGE.get(code, frozenset()).issuperset(parts)

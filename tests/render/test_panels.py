@@ -56,6 +56,16 @@ def test_function_words_have_small_panels(photo: Image.Image, attention: Attenti
     assert drawn.width == 2 * 24 + 3 * 260 + half + 3 * 16
 
 
+def test_function_words_are_those_of_the_language(photo: Image.Image, attention: Attention) -> None:
+    maps = attention(3)
+    large, region = fit(photo, REGION, 260)
+    counts = []
+    for language in ("en", "de", "fr"):
+        drawn = panels(photo, ["der", "Hund", "d'une"], maps, REGION, language=language)
+        counts.append([len(_find(drawn, overlay(large, m, region))) for m in maps])
+    assert counts == [[1, 1, 1], [0, 1, 1], [1, 1, 0]]
+
+
 def test_word_is_written_above_its_panel(photo: Image.Image, attention: Attention) -> None:
     maps = attention(3)
     one = panels(photo, WORDS, maps, REGION, caption="")

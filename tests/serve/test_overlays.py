@@ -109,6 +109,18 @@ def test_doubt_is_drawn(client: httpx.Client) -> None:
         assert sizes[0] < sizes[1]
 
 
+def test_a_caption_is_drawn_in_its_language(client: httpx.Client) -> None:
+    german = {**GOOD, "words": ["Der", "Hund"]}
+    widths = []
+    for language in ({}, {"language": "de"}):
+        sent = json.dumps([{**german, **language}])
+        with Image.open(io.BytesIO(drawn(client, 0, captions=sent).content)) as picture:
+            widths.append(picture.width)
+        page = drawn(client, 0, format="html", captions=sent).text
+        assert f'class="words" dir="auto" lang="{language.get("language", "en")}"' in page
+    assert widths[1] < widths[0]
+
+
 def test_markup_in_captions_stays_text(client: httpx.Client) -> None:
     ((best, *_),) = captions(client, 1)
     best["words"][0] = "</script><script>alert(1)</script>"
