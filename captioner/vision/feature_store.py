@@ -66,15 +66,14 @@ class StoreRecord(Config):
         """Raise `UserError` naming the first thing in which this record is not the wanted one."""
         found, expected = flat(to_mapping(self)), flat(to_mapping(wanted))
         for name in sorted(found.keys() | expected.keys()):
-            if found.get(name) == expected.get(name):
-                continue
-            difference = "holds other images"
-            if name != "images":
-                stored, asked = (_short(each.get(name)) for each in (found, expected))
-                difference = f"was made with {name} {stored}, not {asked}"
-            raise UserError(
-                f"feature store {folder} {difference}; give another folder or delete it"
-            )
+            stored, asked = found.get(name), expected.get(name)
+            if stored != asked:
+                difference = f"was made with {name} {_short(stored)}, not {_short(asked)}"
+                if name == "images":
+                    difference = "holds other images"
+                raise UserError(
+                    f"feature store {folder} {difference}; give another folder or delete it"
+                )
 
 
 class StoreWriter:

@@ -6,10 +6,8 @@ import contextlib
 import json
 import multiprocessing
 import os
-import pickle
 import shutil
 import signal
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -94,11 +92,6 @@ def test_a_row_that_is_not_there_is_an_error(tmp_path: Path, row: int) -> None:
     store = build(tmp_path)
     with pytest.raises(IndexError, match="rows 0 to 19 only"):
         store.read([0, row])
-
-
-def test_a_store_can_be_pickled(tmp_path: Path) -> None:
-    again: FeatureStore = pickle.loads(pickle.dumps(build(tmp_path)))
-    assert torch.equal(again.read([19, 0]), vectors([19, 0]))
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
@@ -358,24 +351,6 @@ def test_a_kill_at_any_moment_loses_and_doubles_nothing(
     assert number > 50  # Rows, marks, flushes: it was killed at each.
 
 
-def test_rows_are_on_disk_before_they_are_marked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fsync = os.fsync
-    with StoreWriter(tmp_path, RECORD) as writer:
-        rows = writer._rows.fileno()
-        seen: list[tuple[bool, list[int]]] = []
-
-        def noted(descriptor: int) -> None:
-            seen.append((descriptor == rows, done_rows(tmp_path)))
-            fsync(descriptor)
-
-        monkeypatch.setattr(os, "fsync", noted)
-        writer.write([0, 1], vectors([0, 1]))
-        writer.flush()
-    assert seen == [(True, []), (False, [0, 1])]
-
-
 @forked
 def test_processes_write_rows_of_their_own(tmp_path: Path) -> None:
     folder = tmp_path / "store"
@@ -401,29 +376,6 @@ def test_another_number_of_processes_goes_on(tmp_path: Path) -> None:
     found = [fill(tmp_path, RECORD, rank, 3) for rank in range(3)]
     assert found == [[0, 1, 6, 7, 12, 13, 18, 19], [8, 14, 15], [4, 5, 10, 11, 16, 17]]
     assert torch.equal(FeatureStore(tmp_path, RECORD).read(range(20)), vectors(range(20)))
-
-
-@forked
-def test_a_killed_process_leaves_its_rows_to_the_next_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(feature_store, "_FLUSH_SECONDS", 0.0)
-    folder = tmp_path / "store"
-    reached = multiprocessing.get_context("fork").Event()
-
-    def encode(rows: Sequence[int]) -> Tensor:
-        if 15 in rows:
-            reached.set()
-            time.sleep(60)
-        return vectors(rows)
-
-    with child(lambda: fill(folder, RECORD, 1, 2, encode)):
-        assert reached.wait(60)
-        assert fill(folder, RECORD, 0, 2) == [0, 1, 4, 5, 8, 9, 12, 13, 16, 17]
-    with pytest.raises(UserError, match="unfinished: 16 of 20"):
-        FeatureStore(folder)
-    assert fill(folder, RECORD) == [14, 15, 18, 19]
-    assert torch.equal(FeatureStore(folder, RECORD).read(range(20)), vectors(range(20)))
 
 
 def test_a_disk_without_room_is_a_sentence_at_once(
