@@ -6,10 +6,10 @@ import multiprocessing
 import signal
 import sys
 from collections.abc import Callable
+from multiprocessing.connection import wait
 from typing import Any
 
 import torch
-from torch.multiprocessing.spawn import ProcessExitedException, spawn
 
 from captioner.errors import UserError
 from captioner.runs.captioning_recipe import CaptioningRecipe
@@ -73,24 +73,30 @@ def _run_workers(
     If a worker raises `UserError` or dies, raises `UserError`. Then, and on `KeyboardInterrupt`,
     ends the other workers; finished rows are kept.
     """
-    user_errors: Any = multiprocessing.get_context("spawn").SimpleQueue()
+    context = multiprocessing.get_context("spawn")  # Not daemons: these may not load ahead.
+    user_errors: Any = context.SimpleQueue()
     arguments = (processes, recipe, device, user_errors)
+    workers = [context.Process(target=_work, args=(rank, *arguments)) for rank in range(processes)]
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Inherited: Ctrl-C ends this process.
     try:
-        workers = spawn(_work, arguments, processes, join=False)  # type: ignore[no-untyped-call]
+        for worker in workers:
+            worker.start()
     finally:
         signal.signal(signal.SIGINT, before)
     try:
-        while not workers.join(timeout=_REPORT_SECONDS):
+        while running := [worker for worker in workers if worker.exitcode is None]:
+            wait([worker.sentinel for worker in running], timeout=_REPORT_SECONDS)
+            for code in filter(None, (worker.exitcode for worker in workers)):
+                if not user_errors.empty():
+                    raise UserError(user_errors.get())
+                how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+                raise UserError(
+                    f"a process of the extraction {how}; what was done is kept: run the same "
+                    "command again to go on"
+                )
             report()
-    except ProcessExitedException as error:
-        if not user_errors.empty():
-            raise UserError(user_errors.get()) from None
-        raise UserError(
-            f"{error}; what was done is kept: run the same command again to go on"
-        ) from None
     finally:
-        for worker in workers.processes:
+        for worker in workers:
             worker.terminate()
             worker.join()
 

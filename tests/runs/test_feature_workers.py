@@ -140,8 +140,8 @@ def test_a_killed_worker_is_reported_and_the_next_run_equals_one_by_one_process(
         _, errors = run.communicate(timeout=60)
     assert run.returncode == 2
     assert errors.splitlines()[-1] == (
-        "captioner: process 0 terminated with signal SIGKILL; what was done is kept: run the same "
-        "command again to go on"
+        "captioner: a process of the extraction was ended by signal 9; what was done is kept: run "
+        "the same command again to go on"
     )
     with pytest.raises(UserError, match="unfinished: 6 of 12"):
         FeatureStore(tmp_path / "store" / "train")
