@@ -270,6 +270,18 @@ def test_a_reload_keeps_the_results(open_page: Open) -> None:
     captioned(page, 1)
 
 
+def test_a_reload_keeps_the_language_of_the_captions(open_page: Open) -> None:
+    page = open_page()
+    words = add(page, photo_file(1)).locator(".words")
+    for language in ("de", "en"):
+        page.get_by_label("Language").select_option("" if language == "en" else language)
+        expect(words).to_have_attribute("lang", language)
+        page.reload()
+        captioned(page, 1)
+        expect(words).to_have_attribute("lang", language)
+        expect(page.get_by_label("Language")).to_have_value("" if language == "en" else language)
+
+
 def test_downloads_are_the_files_of_the_package(open_page: Open) -> None:
     page = open_page()
     card = add(page, photo_file(1, "my dog.png"))

@@ -59,6 +59,38 @@ def test_a_telephone_has_all_of_it(open_page: Open) -> None:
     assert tapped["y"] > photo["y"] + photo["height"]  # and above the word.
 
 
+@pytest.mark.parametrize("how", [DESK, TELEPHONE], ids=["desk", "telephone"])
+def test_controls_are_apart_and_as_large_as_a_fingertip(
+    open_page: Open, how: dict[str, Any]
+) -> None:
+    page = open_page(**how)
+    page.evaluate("document.getElementById('translation-language-setting').hidden = false")
+    add(page, photo_file(1))
+    of_photos = ["#choose", "#photograph", "#language", ".switch span", ".play", ".copy"]
+    for tab, names in (
+        ("photos", [*of_photos, ".tabs button"]),
+        ("sentences", ["#translation-language", "#translate [type=submit]", ".tabs button"]),
+    ):
+        page.locator(f"#tab-{tab}").click()
+        boxes = [each.bounding_box() for name in names for each in page.locator(name).all()]
+        shown = [each for each in boxes if each]
+        assert len(shown) >= 4
+        if how == TELEPHONE:
+            assert min(each["height"] for each in shown) >= 44
+        for number, one in enumerate(shown):
+            for other in shown[:number]:
+                assert any(
+                    first[start] + first[size] <= second[start]
+                    for start, size in (("x", "width"), ("y", "height"))
+                    for first, second in ((one, other), (other, one))
+                )
+    language, button = shown[:2]
+    if how == DESK:
+        assert language["x"] + language["width"] < button["x"]  # In one row.
+    else:
+        assert language["width"] == button["width"]
+
+
 @pytest.mark.parametrize("how", [DESK, TELEPHONE, {"viewport": {"width": 320, "height": 640}}])
 def test_nothing_is_wider_than_the_screen(open_page: Open, how: dict[str, Any]) -> None:
     page = open_page(**how)

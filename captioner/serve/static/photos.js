@@ -235,6 +235,7 @@ export const startPhotos = (model) => {
       item.request = new AbortController();
       await show(item, answer);
       setState(item, "done", "");
+      find("language").value = answer.captions[0].language ?? "";
     }
     refresh();
   };
