@@ -180,12 +180,12 @@ def source_stores(
     run: the run's folder, as for `store_folder`.
     Raises `UserError` as `create_store` does.
     """
-    folder = store_folder(recipe, run, encoder)
+    folder, origin = store_folder(recipe, run, encoder), _origin(recipe, encoder)
     rows, columns = encoder.map_shape(recipe.preprocessing.size, recipe.preprocessing.size)
     stores = {}
     for name, source in sources.items():
         record = StoreRecord(
-            **_origin(recipe, encoder),
+            **origin,
             images=source.names,
             shape=(rows * columns, encoder.annotation_size),
             mirrored=recipe.features.mirror and name == "train",
