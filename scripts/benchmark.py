@@ -47,6 +47,7 @@ from captioner.demo import DEMO_PHOTO
 from captioner.devices import has_bfloat16
 from captioner.errors import UserError
 from captioner.files import check_writable, write_json
+from captioner.runs.compiled_parts import compile_parts
 from captioner.runs.feature_extraction import encode
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 from captioner.vision.vgg import VGGConfig, VGGEncoder
@@ -112,11 +113,15 @@ def step_products(rows: int) -> float:
     return 2.0 * rows * (recurrent + output + looked)
 
 
-def training(machine: Machine, batch_size: int, dtype: torch.dtype) -> Result:
-    """One step from stored features: loss, gradient, Adam."""
+def training(
+    machine: Machine, batch_size: int, dtype: torch.dtype, compiled: bool = False
+) -> Result:
+    """One step from stored features: loss, gradient, Adam. compiled: as `training.compile`."""
     decoder = make_decoder(machine)
     plain_decoder = copy.deepcopy(decoder)
     loss = CaptioningLoss(decoder, ObjectiveConfig())
+    if compiled:
+        compile_parts(loss)
     annotations = make_annotations(machine, batch_size)
     words = torch.randint(3, WORDS, (batch_size, LENGTH), device=machine.device)
     inputs = torch.cat([torch.full_like(words[:, :1], START), words], dim=1)  # (B, T)
@@ -148,7 +153,7 @@ def training(machine: Machine, batch_size: int, dtype: torch.dtype) -> Result:
     # Keys and annotation vectors, read at every step there and back.
     moved = 2.0 * (LENGTH + 1) * 2 * annotations.numel() * width
     return Result(
-        f"training step, {_name(dtype)}, batch of {batch_size}",
+        f"training step, {_name(dtype)}, batch of {batch_size}{', compiled' * compiled}",
         "step",
         plain_times,
         own_times,

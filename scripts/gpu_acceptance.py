@@ -141,7 +141,9 @@ def rows(machine: ObservedMachine, sizes: Sizes) -> Iterator[Row]:
     yield captioning(encoding, "photos", 1)
     yield features_of_files(machine, sizes.photos, sizes.encoded, encoding.limit)
     for count in sizes.training:
-        yield captioning(benchmark.training(machine, count, kind), "captions", count)
+        for compiled in (False, True):
+            step = benchmark.training(machine, count, kind, compiled)
+            yield captioning(step, "captions", count)
     for count in sizes.decoding:
         yield captioning(benchmark.decoding(machine, count, kind), "captions", 1)
     for name in TRANSLATORS:

@@ -98,14 +98,14 @@ def refuse_empty_rows(mask: Tensor) -> None:
     """Raise `UserError` for a mask with a row (last dimension) that is all False.
 
     Also for a mask that is not boolean: 0 and 1, or 0 and -inf, are easily confused. Rows are read
-    on a CPU only, since reading waits for a GPU: there an empty row gives NaN, which training and
-    decoding refuse.
+    on a CPU only, since reading waits for a GPU and ends what torch compiles: there an empty row
+    gives NaN, which training and decoding refuse.
     """
     if mask.dtype != torch.bool:
         raise UserError(
             f"attention mask must be boolean (True = may be attended), not {mask.dtype}"
         )
-    if mask.device.type != "cpu":
+    if mask.device.type != "cpu" or torch.compiler.is_compiling():
         return
     attendable = mask.any(dim=-1)  # (...)
     if not bool(attendable.all()):

@@ -26,6 +26,7 @@ CHANGEABLE = (
     "training.keep_last",
     "training.checkpoint_seconds",
     "training.tensorboard",
+    "training.compile",
     "validation.batch_size",
     "features.batch_size",
     "features.folder",

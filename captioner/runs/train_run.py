@@ -10,6 +10,7 @@ import torch
 from captioner.model_folders import MODEL
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.captioning_task import CaptioningTask
+from captioner.runs.compiled_parts import compile_parts
 from captioner.runs.model_card import validations_of, write_card
 from captioner.runs.run_folder import check_run, locked_run_folder, run_engine
 from captioner.runs.task import Recipe, Task
@@ -47,13 +48,18 @@ def train_run(
             prepared = task.prepare(folder, engine, resumed)
             engine.gather(None)  # waits until every process is ready
         validator = Validator(prepared, folder, engine)
+        validate = validator.run
+        if recipe.training.compile:
+            compile_parts(prepared.loss)
+            # The shapes of a search change with every word.
+            validate = torch.compiler.set_stance("force_eager")(validate)
         position = train(
             prepared.loss,
             prepared.batches,
             recipe.training,
             folder,
             Validation(
-                validator.run,
+                validate,
                 recipe.validation.score,
                 validator.keep,
                 validator.show,

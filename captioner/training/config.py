@@ -66,6 +66,11 @@ class TrainingConfig(Config):
         description="of matrix products, on CUDA TF32; the others are autocast, float16 with "
         "scaled gradients, for GPUs without bfloat16",
     )
+    compile: bool = Field(
+        False,
+        description="compile attention, Transformer layers and a trained encoder by torch.compile; "
+        "needs Triton on a GPU and a C++ compiler elsewhere, and a minute or more at the start",
+    )
     average: float = Field(
         0.0,
         ge=0,

@@ -90,6 +90,9 @@ class Stepper:
         except (RuntimeError, UserError) as error:
             if _is_memory_error(error):
                 raise self.memory_error(number, epoch) from None
+            if self.config.compile and type(error).__module__.startswith("torch._"):
+                reason = str(error).partition("\n")[0]
+                raise UserError(f"training.compile: torch cannot compile here: {reason}") from None
             if not self._is_nan_error(error):
                 raise
             raise (
@@ -112,8 +115,9 @@ class Stepper:
             if part.examples > 0:
                 loss = part_loss.detach() if loss is None else loss + part_loss.detach()
         self._scaler.unscale_(self.optimizer)
+        has_overflowed = self._has_overflowed()
         clip = self.config.clip_norm or math.inf
-        norm = self._without_overflow(nn.utils.clip_grad_norm_(self._parameters, clip))
+        norm = nn.utils.clip_grad_norm_(self._parameters, clip).masked_fill(has_overflowed, 0.0)
         if self._is_synchronous:
             assert loss is not None
             if not (math.isfinite(float(loss)) and math.isfinite(float(norm))):
@@ -190,12 +194,13 @@ class Stepper:
             self._sums[names] = torch.zeros_like(values)
         self._sums[names].add_(values, alpha=share)
 
-    def _without_overflow(self, norm: Tensor) -> Tensor:
-        """The norm of the gradient, 0 if float16 overflowed and a lower scale may do."""
+    def _has_overflowed(self) -> Tensor:
+        """Whether float16 overflowed in the gradient, and a lower scale may do."""
         if not self._scaler.is_enabled():
-            return norm
-        may_be_lower = self._scaler.scale(norm.new_ones(())) >= 1
-        return norm.masked_fill(~norm.isfinite() & may_be_lower, 0.0)
+            return torch.zeros((), dtype=torch.bool, device=self._device)
+        gradients = [each.grad for each in self._parameters if each.grad is not None]
+        largest = nn.utils.get_total_norm(gradients, math.inf)
+        return ~largest.isfinite() & (self._scaler.scale(torch.ones_like(largest)) >= 1)
 
     def _note_failure(self, number: int, loss: Tensor, norm: Tensor) -> None:
         """Note this step if it is the first that failed, without waiting for its result."""

@@ -57,6 +57,18 @@ def test_gradients_that_overflow_at_any_scale_are_a_failure() -> None:
         stepper.make(BATCH, 17, 0)
 
 
+def test_a_norm_that_overflows_though_no_gradient_does_is_a_failure_at_once() -> None:
+    class Large(Model):
+        def loss(self, batch: Tensor) -> dict[str, Tensor]:
+            return {"loss": (self.layer.weight * 1e20).sum()}
+
+    model = Large(slope=1.0)
+    before = model.layer.weight.detach().clone()
+    with pytest.raises(UserError, match="the norm of its gradient inf at step 1, in epoch 1"):
+        stepper_of(model).make(BATCH, 0, 0)
+    assert torch.equal(model.layer.weight, before)
+
+
 def test_small_gradients_do_not_vanish() -> None:
     model = Model(slope=1e-9)  # Below float16's smallest number, 6e-8.
     stepper = stepper_of(model)

@@ -1,0 +1,90 @@
+"""`training.compile`: torch's compiler takes from ten seconds to minutes here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_samples import Config, log_of, recipe_of
+
+from captioner import cpu
+from captioner.runs.task import Recipe
+from captioner.runs.train_run import train_run
+from captioner.runs.translation_recipe import TranslationRecipe
+from captioner.schema import from_mapping
+
+pytestmark = pytest.mark.slow
+
+TRANSLATORS: dict[str, dict[str, Any]] = {
+    "luong": {"embedding_size": 6, "hidden_size": 8, "layers": 1, "score": "dot"},
+    "transformer": {
+        **{"embedding_size": 8, "heads": 2, "inner_size": 8},
+        **{"encoder_layers": 1, "decoder_layers": 1},
+    },
+}
+DECODERS: dict[str, dict[str, Any]] = {
+    "lstm": {"embedding_size": 8, "hidden_size": 8, "attention_size": 8},
+    "transformer": {
+        **{"kind": "transformer", "embedding_size": 8, "heads": 2},
+        **{"inner_size": 8, "layers": 1},
+    },
+}
+
+
+def check_equal_training(plain: Recipe, folder: Path) -> None:
+    """Train with and without the compiler, and compare the loss and gradient of the first epoch.
+
+    Adam makes rounding larger from step to step.
+    """
+    compiled = plain.model_copy(
+        update={"training": plain.training.model_copy(update={"compile": True})}
+    )
+    train_run(plain, folder / "plain")
+    train_run(compiled, folder / "compiled")
+    expected, found = (log_of(folder / name)[0] for name in ("plain", "compiled"))
+    for name in ("train_loss", "train_gradient_norm"):
+        assert found[name] == pytest.approx(expected[name], rel=1e-4)
+
+
+@pytest.mark.parametrize("name", TRANSLATORS)
+def test_a_translator_trains_as_without_the_compiler(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
+    numbers = {"train": 60, "validation": 20, "largest": 99}
+    recipe = {
+        "task": "translate",
+        "data": {"format": "numbers", "numbers": numbers, "batch_tokens": 80},
+        "text": {"minimum_count": 1},
+        "model": {name: {**TRANSLATORS[name], "dropout": 0.0}},
+        "training": {"epochs": 1, "learning_rate": 0.01, "schedule": "constant"},
+        "search": {"beam": 2, "maximum_length": 5},
+    }
+    check_equal_training(from_mapping(TranslationRecipe, recipe, "recipe"), tmp_path)
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+def test_a_captioner_trains_as_without_the_compiler(
+    kind: str, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(cpu.SWITCH, "0")  # The LSTM's code for CPUs is not compiled.
+    decoder = {**DECODERS[kind], "dropout": 0.0}
+    changes = {"encoder": {"train": True}, "training": {"epochs": 1}}
+    recipe = recipe_of({**config, "decoder": decoder}, **changes)
+    check_equal_training(recipe, tmp_path)
+
+
+def test_without_a_compiler_one_sentence_says_so(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "captioner", "train", "configs/numbers.yaml"]
+    run = subprocess.run(
+        [*command, "--out", str(tmp_path / "run"), "--set", "training.compile=true"],
+        env={**os.environ, "CXX": "/nonexistent", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert run.returncode == 2
+    last = run.stderr.splitlines()[-1]
+    assert last.startswith("captioner: training.compile: torch cannot compile here: ")
+    assert "C++ compiler" in last
