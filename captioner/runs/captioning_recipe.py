@@ -100,6 +100,12 @@ class EncoderRecipe(Config):
         description="pretrained (the library's, downloaded on first use; imagenet is the same), "
         "random, a file, or a model, whose encoder and preprocessing fill the fields left out",
     )
+    digest: str | None = Field(
+        None,
+        min_length=64,
+        max_length=64,
+        description="of these weights, as training prints it; others are refused",
+    )
     train: bool = Field(False, description="train it along with the decoder")
     train_from: int = Field(
         1,

@@ -41,6 +41,7 @@ from captioner.runs.task import PreparedRun, batches_of
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
 from captioner.training import Engine, ShownExample, check_memory
+from captioner.vision.weights import RANDOM
 
 RESULTS = "results.json"
 """In a run's folder: the best model's captions of the validation photos, in COCO's format."""
@@ -84,6 +85,11 @@ class CaptioningTask:
         vocabulary, examples, sentences = self._encode()
         torch.manual_seed(recipe.training.seed)
         encoder = encoder_of(recipe).to(device)
+        if recipe.encoder.weights != RANDOM:
+            sentences.append(
+                f"encoder: {recipe.encoder.name}, weights of digest {encoder.digest()}"
+            )
+            print(sentences[-1])
         make = partial(make_decoder, recipe.decoder, len(vocabulary))
         check_memory(make, device)
         decoder = make().to(device)

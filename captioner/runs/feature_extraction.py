@@ -38,8 +38,17 @@ _POLL_SECONDS = 0.5
 
 
 def encoder_of(recipe: CaptioningRecipe) -> Encoder:
-    """The recipe's encoder with its weights. Raises `UserError` as `build_encoder` does."""
-    encoder = build_encoder(recipe.encoder.config, recipe.encoder.weights)
+    """The recipe's encoder with its weights.
+
+    Raises `UserError` as `build_encoder` does, and for weights of another digest than the recipe's.
+    """
+    chosen = recipe.encoder
+    encoder = build_encoder(chosen.config, chosen.weights)
+    if chosen.digest is not None and (found := encoder.digest()) != chosen.digest:
+        raise UserError(
+            f"the {chosen.weights} weights of {chosen.name} have the digest {found}, and "
+            f"encoder.digest is {chosen.digest}"
+        )
     return encoder.to(memory_format=torch.channels_last)
 
 

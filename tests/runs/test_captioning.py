@@ -217,6 +217,22 @@ def test_two_runs_share_a_store(
     assert FeatureStore(tmp_path / "store" / "train").record.shape == (16, 512)
 
 
+def test_encoder_weights_are_pinned_by_the_digest_that_training_prints(
+    config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pinned = {"weights": save_encoder(tmp_path)}
+    train_run(recipe_of(config, encoder=pinned), tmp_path / "first")
+    prefix = "encoder: vgg11_bn, weights of digest "
+    (line,) = (each for each in capsys.readouterr().out.splitlines() if each.startswith(prefix))
+    pinned["digest"] = line.removeprefix(prefix)
+    assert line in (tmp_path / "first" / "model" / "README.md").read_text().replace("\n  ", " ")
+    train_run(recipe_of(config, encoder=pinned), tmp_path / "second")
+    torch.manual_seed(1)
+    save_encoder(tmp_path)
+    with pytest.raises(UserError, match=f"have the digest .*, and encoder.digest is {line[-64:]}"):
+        train_run(recipe_of(config, encoder=pinned), tmp_path / "third")
+
+
 def test_a_photo_in_both_splits_is_refused(tmp_path: Path) -> None:
     save_photo(tmp_path / "a.png")
     (tmp_path / "train.csv").write_text("image,caption\na.png,one\n")
