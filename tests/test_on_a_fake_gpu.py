@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 import torch
 from fake_gpu import DEVICE, EndOfAnswers, Operations, fake_gpu
+from PIL import Image
 from torch import Tensor, nn
 from translate.translation_samples import CONFIGS, SIZE
 
+import captioner
 from captioner.caption import (
     CaptionDecoder,
     CaptioningBatch,
@@ -278,3 +280,24 @@ def test_annotation_vectors_leave_the_gpu_before_they_become_float64() -> None:
         photos = [torch.rand(2, 9, 6).to(DEVICE) for _ in range(2)]
         with pytest.raises(UserError, match="all are alike"):  # Without values, sums stay 0.
             Standardisation(6).fit(photos)
+
+
+def test_a_captioner_works_on_the_gpu() -> None:
+    """From photos to the first step of the search, and given captions to their maps."""
+    model = captioner.load("default", precision="float32")
+    photo = Image.new("RGB", (90, 120))
+    with fake_gpu(answers=[]) as gpu:
+        model.to(DEVICE)
+        with pytest.raises(EndOfAnswers):
+            model.caption([photo, photo])
+        gpu.answers, gpu.allowed = [0.0] * 4, ["copies"]
+        (caption,) = model.teacher_forced([photo], ["a dog"])
+        assert caption.attention.device.type == "cpu"
+        assert model.confidence is not None
+        assert len(model.confidence.unusualness(model.annotations([photo]))) == 1
+
+
+def test_a_translator_works_on_the_gpu() -> None:
+    model = captioner.load_translator("english_german")
+    with fake_gpu(answers=[]), pytest.raises(EndOfAnswers):
+        model.to(DEVICE).translate(["A dog runs.", "A man."])

@@ -5,12 +5,15 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from gpu_samples import DEVICE, exact_products, losses_of_ten_steps, needs_gpu, precisions
 from torch import nn
 
+import captioner
 from captioner.caption import (
+    CaptionDecoder,
     CaptioningBatch,
     CaptioningLoss,
     DecoderConfig,
@@ -20,6 +23,8 @@ from captioner.caption import (
     SelfCriticalLoss,
     ShowAttendTellDecoder,
 )
+from captioner.caption.decoders import decoder_config
+from captioner.caption.decoders import make_decoder as make_caption_decoder
 from captioner.decoding import BeamSearch, Constraints, Sampling, decode
 from captioner.runs.feature_extraction import encode
 from captioner.vision.vgg import VGGConfig, VGGEncoder
@@ -42,6 +47,13 @@ def make_decoder(selection: str = "soft", dropout: float = 0.0) -> ShowAttendTel
     return decoder
 
 
+def make_transformer(dropout: float = 0.0) -> CaptionDecoder:
+    torch.manual_seed(0)
+    sizes = {"embedding_size": 32, "heads": 4, "inner_size": 48, "layers": 2, "memory_size": 24}
+    fields = {"kind": "transformer", "dropout": dropout, **sizes}
+    return make_caption_decoder(decoder_config(fields), WORDS)
+
+
 def make_batch() -> CaptioningBatch:
     generator = torch.Generator().manual_seed(1)
     source = torch.randn(6, 16, 24, generator=generator)
@@ -50,8 +62,9 @@ def make_batch() -> CaptioningBatch:
     return CaptioningBatch(source, tokens, tokens.roll(-1, 1), mask, rows=torch.arange(6))
 
 
-def test_the_loss_and_its_gradient_are_those_of_the_cpu() -> None:
-    here = CaptioningLoss(make_decoder(), ObjectiveConfig(map_divergence=0.1))
+@pytest.mark.parametrize("make", [make_decoder, make_transformer])
+def test_the_loss_and_its_gradient_are_those_of_the_cpu(make: Any) -> None:
+    here = CaptioningLoss(make(), ObjectiveConfig(map_divergence=0.1))
     there = copy.deepcopy(here).to(DEVICE)
     with exact_products():
         for loss, device in ((here, "cpu"), (there, DEVICE)):
@@ -74,8 +87,9 @@ def test_teacher_forcing_is_that_of_the_cpu(selection: str) -> None:
     torch.testing.assert_close(there.weights.cpu(), here.weights, rtol=1e-3, atol=1e-4)
 
 
-def test_a_search_finds_the_captions_of_the_cpu() -> None:
-    decoder, batch = make_decoder().eval(), make_batch()
+@pytest.mark.parametrize("make", [make_decoder, make_transformer])
+def test_a_search_finds_the_captions_of_the_cpu(make: Any) -> None:
+    decoder, batch = make().eval(), make_batch()
     found = []
     for device in (torch.device("cpu"), DEVICE):
         model = copy.deepcopy(decoder).to(device)
@@ -93,6 +107,7 @@ def losses() -> dict[str, nn.Module]:
     critical = ObjectiveConfig(self_critical=SelfCriticalConfig(samples=3, maximum_length=8))
     return {
         "soft": CaptioningLoss(make_decoder(dropout=0.1), ObjectiveConfig()),
+        "transformer": CaptioningLoss(make_transformer(dropout=0.1), ObjectiveConfig()),
         "hard": HardAttentionLoss(
             make_decoder("hard"), ObjectiveConfig(doubly_stochastic=0.0, draws=2)
         ),
@@ -105,14 +120,14 @@ def _length_reward(rows: Any, captions: Any) -> torch.Tensor:
 
 
 @precisions
-@pytest.mark.parametrize("name", ["soft", "hard", "self-critical"])
+@pytest.mark.parametrize("name", ["soft", "transformer", "hard", "self-critical"])
 def test_ten_steps_of_training_and_a_search(name: str, precision: str) -> None:
     loss = losses()[name].to(DEVICE)
     first, last = losses_of_ten_steps(loss, make_batch(), precision)
     if name != "self-critical":  # The value of its loss means nothing.
         assert last < first
     decoder = loss.decoder.eval()
-    assert isinstance(decoder, ShowAttendTellDecoder)
+    assert isinstance(decoder, CaptionDecoder)
     memory = decoder.remember(make_batch().source.to(DEVICE))
     generator = torch.Generator(DEVICE).manual_seed(0)
     for strategy in (BeamSearch(5), Sampling(generator, 3), Sampling(torch.Generator(), 3)):
@@ -130,3 +145,17 @@ def test_annotation_vectors_are_those_of_the_cpu() -> None:
         torch.testing.assert_close(encode(encoder, photos).cpu(), expected, rtol=1e-3, atol=1e-3)
     narrow = encode(encoder, photos, "bfloat16").float().cpu()
     assert (narrow - expected).norm() < 0.05 * expected.norm()
+
+
+def test_the_packaged_model_gives_the_captions_of_the_cpu() -> None:
+    random = numpy.random.default_rng(0)
+    photos = [random.integers(0, 255, (90, 120, 3), numpy.uint8) for _ in range(3)]
+    found = []
+    for device in ("cpu", DEVICE):
+        model = captioner.load("default", device, "float32")
+        with exact_products():
+            found.append(model.caption(photos))
+    for here, there in zip(*found, strict=True):
+        assert there.words == here.words
+        assert there.log_probability == pytest.approx(here.log_probability, abs=1e-2)
+        assert there.confidence == pytest.approx(here.confidence, abs=1e-2)

@@ -40,6 +40,16 @@ def test_products_in_bfloat16_give_nearly_the_same_features() -> None:
     torch.testing.assert_close(wide, encoder(photos).detach())
 
 
+def test_convolutions_have_the_channels_last(config: Path) -> None:
+    """The order of a GPU's fast convolutions, in weights and photos."""
+    encoder = seeded_encoder_of(recipe(config, "float32"))
+    tensors = [each for each in encoder.parameters() if each.dim() == 4]
+    encoder.register_forward_pre_hook(lambda _, arguments: tensors.append(arguments[0]))
+    encode(encoder, torch.rand(2, 3, 64, 64))
+    assert len(tensors) == 9
+    assert all(each.is_contiguous(memory_format=torch.channels_last) for each in tensors)
+
+
 def test_a_store_of_one_precision_is_not_taken_for_one_of_another(config: Path) -> None:
     stores = store_recipe_features(recipe(config, "bfloat16"))
     again = store_recipe_features(recipe(config, "bfloat16"))

@@ -18,12 +18,15 @@ import captioner
 from captioner.cli.main import main
 from captioner.errors import UserError
 from captioner.model_folders import WEIGHTS
+from captioner.runs import translation_task
 from captioner.runs.model_average import average_models
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.train_run import train_run
+from captioner.runs.translation_batches import TranslationBatches
 from captioner.runs.translation_recipe import TextConfig, TranslationRecipe
-from captioner.runs.translation_task import learn_vocabularies, read_texts
+from captioner.runs.translation_task import TranslationTask, learn_vocabularies, read_texts
 from captioner.schema import from_mapping
+from captioner.training import Engine
 from captioner.translate import load_translator
 
 pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
@@ -117,6 +120,17 @@ def test_two_processes_train_a_translator_to_the_weights_of_one(tmp_path: Path) 
         assert len(weights) > 8
         for each in weights:
             torch.testing.assert_close(two[each], one[each], rtol=1e-3, atol=1e-5)
+
+
+def test_processes_load_batches_ahead_for_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translation_task, "loading_workers", lambda device, local_ranks: 8)
+    task = TranslationTask(recipe())
+    task.read(tmp_path, resumed=False)
+    batches = task.prepare(tmp_path, Engine(), resumed=False).batches
+    assert isinstance(batches, TranslationBatches)
+    assert batches.workers == 2
 
 
 def test_files_subwords_and_one_vocabulary(

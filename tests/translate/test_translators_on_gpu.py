@@ -9,6 +9,7 @@ import torch
 from gpu_samples import DEVICE, exact_products, losses_of_ten_steps, needs_gpu, precisions
 from translation_samples import CONFIGS, SIZE, make, ragged, tokens
 
+import captioner
 from captioner.decoding import Constraints, decode
 from captioner.text.token_batches import TranslationBatch
 from captioner.translate import TranslationLoss
@@ -54,3 +55,13 @@ def test_ten_steps_of_training_and_a_search(name: str, precision: str) -> None:
     model = loss.translation_model.eval()
     memory = model.remember(batch().source.to(DEVICE), batch().source_mask)
     assert all(len(each) == 5 for each in decode(model, memory, start=1, end=2))
+
+
+def test_the_packaged_model_gives_the_translations_of_the_cpu() -> None:
+    sentences = ["Two dogs run on a beach.", "A man.", "A woman rides her bike down the street."]
+    found = []
+    for device in (torch.device("cpu"), DEVICE):
+        model = captioner.load_translator("english_german", device)
+        with exact_products():
+            found.append([each.text for each in model.translate(sentences)])
+    assert found[0] == found[1]
