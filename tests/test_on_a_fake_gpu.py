@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -194,6 +195,8 @@ STRATEGIES: list[Any] = [
 READ = [0, 2, 1, 0, 0, 1]
 """What two steps read of two sources: nothing failed, and how many rows of each are live."""
 
+READ_OF_THREE = [0, 2, 1, 1, 0, 0, 1, 0]
+
 
 def decode_three_steps(gpu: Operations, decoder: Decoder, memory: Any, strategy: Strategy) -> None:
     """The third step reads too, and then the search would go on.
@@ -202,8 +205,10 @@ def decode_three_steps(gpu: Operations, decoder: Decoder, memory: Any, strategy:
     """
     options = Constraints(2, 9, 2, (0, 1), repeat_distance=2, repeatable=(5,))
     gpu.is_busy = True
-    with pytest.raises(EndOfAnswers):
+    observed = mock.patch.object(decoder, "step", wraps=decoder.step)
+    with observed as step, pytest.raises(EndOfAnswers):
         decode(decoder, memory, start=1, end=2, strategy=strategy, constraints=options)
+    assert step.call_count == 3  # Fewer, if a step reads more.
 
 
 @precisions
@@ -220,7 +225,7 @@ def test_a_caption_is_decoded(strategy: Any, fields: dict[str, Any], in_bfloat16
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_translation_is_decoded(name: str, in_bfloat16: bool) -> None:
     for strategy in STRATEGIES[::2]:
-        with fake_gpu(in_bfloat16, READ) as gpu, torch.no_grad():
+        with fake_gpu(in_bfloat16, READ_OF_THREE) as gpu, torch.no_grad():
             with torch.device(DEVICE):
                 model = CONFIGS[name].make(SIZE, SIZE).eval()
             batch = translation_batch()
