@@ -164,6 +164,15 @@ def test_contexts_alone_are_those_with_weights(masked: bool, training: bool) -> 
     torch.testing.assert_close(attention.context(query, memory, mask), wanted)
 
 
+def test_contexts_alone_are_by_torchs_fused_attention_which_keeps_no_weights() -> None:
+    attention = MultiHeadAttention(8, 6, 2)
+    memory = attention.remember(random(1, 3, 6))
+    with torch.profiler.profile() as profile:
+        attention.context(random(1, 4, 8), memory)
+    names = {event.name for event in profile.events() or ()}
+    assert "aten::scaled_dot_product_attention" in names
+
+
 def test_contexts_alone_need_something_to_attend() -> None:
     attention = MultiHeadAttention(8, 6, 2)
     memory = attention.remember(random(1, 2, 6))
