@@ -24,12 +24,14 @@ from captioner.cli.shared_options import (
 from captioner.data.parallel import is_gzip, text_bytes
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError
-from captioner.models import DEFAULT_TRANSLATOR
+from captioner.models import DEFAULT_TRANSLATOR, LANGUAGES
+from captioner.text.languages import language_tag
 
 DESCRIPTION = """\
 Translates text line by line, from standard input or a file.
 
   echo "A man runs." | captioner translate   English to German
+  captioner translate text.en --language fr  English to French
   captioner translate text.en --beam 8 --n-best 3 > text.de
   captioner translate text.en --alignment page.html
 
@@ -52,7 +54,10 @@ def add_command(commands: Commands) -> None:
         metavar="FILE",
         help="a text file; .gz as well (default: standard input)",
     )
-    add_model(given, DEFAULT_TRANSLATOR)
+    translator = given.add_mutually_exclusive_group()
+    add_model(translator, DEFAULT_TRANSLATOR)
+    known = ", ".join(LANGUAGES)
+    translator.add_argument("--language", metavar="TAG", help=f"into this, by the package: {known}")
     add_search(parser, TranslationSearch)
     out = parser.add_argument_group("alignment")
     out.add_argument(
@@ -88,6 +93,16 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.models import load_translator
     from captioner.translate.translator_folder import model_files
 
+    model = arguments.model
+    if arguments.language is not None:
+        language = language_tag(arguments.language, "--language")
+        if language not in LANGUAGES:
+            known = ", ".join(LANGUAGES)
+            raise UserError(
+                f"--language {language} is not one of the package's, {known}; name another "
+                "translator by --model"
+            )
+        model = LANGUAGES[language]
     shown = "standard input" if arguments.file == "-" else arguments.file
     file = _open(arguments.file)
     alignment = None
@@ -97,10 +112,10 @@ def run(arguments: argparse.Namespace) -> int:
         text = "/dev/stdin" if arguments.file == "-" else arguments.file
         read = {
             "the text to translate": [Path(text)],
-            "a file of the model": model_files(model_folder(arguments.model)),
+            "a file of the model": model_files(model_folder(model)),
         }
         alignment = AlignmentFile(Path(arguments.alignment), bool(arguments.pieces), read)
-    translator = load_translator(arguments.model, arguments.device)
+    translator = load_translator(model, arguments.device)
     translator.choose_alignment(arguments.layer, arguments.head)
     search = search_options(arguments, translator.search)
     translator.check_search(search)

@@ -86,6 +86,23 @@ def test_as_many_lines_come_out(
     assert capsys.readouterr().out == from_input
 
 
+def test_a_language_chooses_the_packages_translator(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "text.en"
+    text.write_text("A dog runs.\n")
+    said = []
+    for options in (["--language", "FR"], ["--model", "english_french"], []):
+        assert main(["translate", str(text), *options]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1] != said[2]
+    assert main(["translate", str(text), "--language", "it"]) == 2
+    assert capsys.readouterr().err == (
+        "captioner: --language it is not one of the package's, de, fr; name another translator by "
+        "--model\n"
+    )
+
+
 def test_the_best_few(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text").write_text("A dog.\nA man.\n")
     arguments = ("--model", make_model(tmp_path), str(tmp_path / "text"), "--n-best", "2")
