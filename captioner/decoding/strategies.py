@@ -126,7 +126,7 @@ class Sampling:
         probabilities = torch.softmax(ordered, dim=-1)  # (..., k), falling
         if self.top_p < 1:
             before = probabilities.cumsum(dim=-1).roll(1, dims=-1)  # mass ahead of each token
-            before[..., 0] = 0.0
+            before[..., 0] = -1.0  # The first is kept, also at a p that float32 rounds to 0.
             probabilities = probabilities.masked_fill(before >= self.top_p, 0.0)
         probabilities = probabilities / probabilities.sum(dim=-1, keepdim=True)
         return torch.zeros_like(logits).scatter_(-1, order, probabilities)

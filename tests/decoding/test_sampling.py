@@ -75,6 +75,7 @@ def test_top_k_by_hand(k, expected) -> None:
 @pytest.mark.parametrize(
     ("p", "expected"),
     [
+        (5e-324, [0.0, 1.0, 0.0, 0.0]),  # 0 in float32
         (1e-9, [0.0, 1.0, 0.0, 0.0]),  # the most probable is always left
         (0.39, [0.0, 1.0, 0.0, 0.0]),
         (0.41, [0.0, 4 / 7, 0.0, 3 / 7]),
