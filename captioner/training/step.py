@@ -115,9 +115,11 @@ class Stepper:
             if part.examples > 0:
                 loss = part_loss.detach() if loss is None else loss + part_loss.detach()
         self._scaler.unscale_(self.optimizer)
-        has_overflowed = self._has_overflowed()
+        has_overflowed = self._has_overflowed() if self._scaler.is_enabled() else None
         clip = self.config.clip_norm or math.inf
-        norm = nn.utils.clip_grad_norm_(self._parameters, clip).masked_fill(has_overflowed, 0.0)
+        norm = nn.utils.clip_grad_norm_(self._parameters, clip)
+        if has_overflowed is not None:
+            norm = norm.masked_fill(has_overflowed, 0.0)
         if self._is_synchronous:
             assert loss is not None
             if not (math.isfinite(float(loss)) and math.isfinite(float(norm))):
@@ -196,8 +198,6 @@ class Stepper:
 
     def _has_overflowed(self) -> Tensor:
         """Whether float16 overflowed in the gradient, and a lower scale may do."""
-        if not self._scaler.is_enabled():
-            return torch.zeros((), dtype=torch.bool, device=self._device)
         gradients = [each.grad for each in self._parameters if each.grad is not None]
         largest = nn.utils.get_total_norm(gradients, math.inf)
         return ~largest.isfinite() & (self._scaler.scale(torch.ones_like(largest)) >= 1)
