@@ -1,7 +1,7 @@
 """What a recurrent layer, a convolution and self-attention cost against the length of a sentence.
 
 Measured, for each length: milliseconds of a layer's forward pass, and of one with its gradient, as
-training needs it (the best of --repeat times), and how many times as long as for the shortest
+training needs it (the median of --repeat times), and how many times as long as for the shortest
 length. The last columns say what the number of multiplications alone would make of that: with d the
 size and k the width of the convolution, a recurrent layer has O(n d^2), a convolution O(k n d^2)
 and self-attention O(n^2 d) with O(n d^2) for its projections (Vaswani et al. 2017, *Attention Is
@@ -15,6 +15,7 @@ once: a recurrent layer has n steps that wait for each other. Weights and senten
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -125,7 +126,7 @@ def measure(
         for length in lengths:
             vectors = torch.randn(batch_size, length, size, device=machine.device)
             (times,), _ = machine.seconds(_work(layer, vectors, work))
-            seconds = min(times)
+            seconds = statistics.median(times)
             shortest = shortest or seconds
             ratio = kind.products(length, size) / kind.products(lengths[0], size)
             found.append(Cost(name, work, length, seconds, seconds / shortest, ratio))

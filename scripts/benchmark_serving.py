@@ -24,10 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from benchmark_machine import described
 from PIL import Image
 
 from captioner.cli.program import run_program
 from captioner.demo import DEMO_PHOTO
+from captioner.devices import choose_device
 from captioner.errors import UserError
 
 
@@ -141,6 +143,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if min(arguments.photos, arguments.size, arguments.batch_size, arguments.repeat) < 1:
         raise UserError("--photos, --size, --batch-size and --repeat are at least 1")
+    print(described(choose_device(arguments.device)))
     photos = pieces(arguments.photos, arguments.size)
     names = ("one after another", "at once, one by one", "at once, together")
     turns: dict[str, list[Turn]] = {name: [] for name in names}

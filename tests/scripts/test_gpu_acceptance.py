@@ -53,6 +53,27 @@ def test_a_cpu_is_not_measured_as_a_gpu(
             acceptance.main()
 
 
+def test_no_row_is_begun_when_the_time_is_over(
+    acceptance: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clock = iter([0.0, 0.0, 59.0, 61.0])
+    monkeypatch.setattr(acceptance.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(acceptance, "run_tests", lambda: True)
+    measured = (acceptance.Row(name, "photos", 1.0, 0.5, None, None) for name in "abcd")
+    monkeypatch.setattr(acceptance, "rows", lambda machine, sizes: measured)
+    for name in ("products", "bandwidth"):
+        monkeypatch.setattr(acceptance.ObservedMachine, name, lambda *_: 1.0)
+    file = tmp_path / "table.json"
+    options = ["--small", "--device", "cpu", "--minutes", "1", "--json", str(file)]
+    monkeypatch.setattr(sys, "argv", ["gpu_acceptance.py", *options])
+    assert acceptance.main() == 0
+    assert capsys.readouterr().out.endswith("\nthe rest was not measured: the 1 minutes are over\n")
+    assert [row["name"] for row in json.loads(file.read_text())["table"]] == ["a", "b"]
+
+
 def test_the_last_of_the_works_is_observed(
     acceptance: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
