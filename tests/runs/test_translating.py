@@ -88,6 +88,30 @@ def test_a_resumed_run_comes_to_the_same_numbers(tmp_path: Path) -> None:
     assert all(first[name].equal(second[name]) for name in first)
 
 
+def test_sampled_subwords_are_those_of_each_epoch(tmp_path: Path) -> None:
+    """They come again when the run is resumed, and a vocabulary of words is refused."""
+    text = {"kind": "subwords", "size": 320, "sampling": 0.2}
+    one = {**mapping()["training"], "epochs": 1}
+    train_run(recipe(text=text), tmp_path / "whole")
+    train_run(recipe(text=text, training=one), tmp_path / "parts")
+    train_run(recipe(text=text), tmp_path / "parts", resume=True)
+    train_run(recipe(text={**text, "sampling": None}), tmp_path / "plain")
+    whole, parts, plain = (
+        load_file(tmp_path / name / "last.safetensors") for name in ("whole", "parts", "plain")
+    )
+    assert all(whole[name].equal(parts[name]) for name in whole)
+    assert not all(whole[name].equal(plain[name]) for name in whole)
+    train_run(recipe(), tmp_path / "words")
+    kept = recipe(
+        text={"kind": "start_from", "sampling": 0.2}, start_from=str(tmp_path / "words" / "model")
+    )
+    with pytest.raises(UserError, match=r"text\.sampling is of subwords, and start_from has words"):
+        train_run(kept, tmp_path / "kept")
+    assert not (tmp_path / "kept").exists()
+    with pytest.raises(UserError, match=r"text\.sampling has no effect: text\.kind is words"):
+        recipe(text={"sampling": 0.2})
+
+
 def test_a_run_whose_training_follows_its_epochs_is_not_made_longer(tmp_path: Path) -> None:
     cosine = {"epochs": 1, "learning_rate": 0.01, "schedule": "cosine"}
     train_run(recipe(training=cosine), tmp_path / "run")
