@@ -7,17 +7,17 @@ import json
 
 from captioner.cli.shared_options import Commands, add_machine, add_parser
 from captioner.cli.train import add_changes
-from captioner.errors import UserError
 
 DESCRIPTION = """\
 Computes the annotation vectors of a config's photos and stores them on disk:
 200,704 bytes a photo of 224x224. Training does this by itself; do it beforehand
 to share a store among runs. A stopped extraction continues where it was. Run
-one command a store, since two would compute the same rows.
+one command a store, since two would compute the same rows; on several GPUs,
+torchrun, by which each process takes one and its share of the photos.
 
-  captioner features configs/coco_soft.yaml --processes 4
   captioner features configs/flickr8k_soft.yaml --out features
   captioner train configs/flickr8k_soft.yaml --set features.folder=features
+  torchrun --nproc-per-node 4 -m captioner features configs/coco_soft.yaml
 """
 
 
@@ -32,12 +32,7 @@ def add_command(commands: Commands) -> None:
     out.add_argument(
         "--out", metavar="FOLDER", help="the store's folder (default: the config's features.folder)"
     )
-    add_machine(parser).add_argument(
-        "--processes",
-        type=int,
-        metavar="N",
-        help="processes that share the work (default: one for each GPU, or one)",
-    )
+    add_machine(parser)
     parser.set_defaults(run=run)
 
 
@@ -45,18 +40,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Fill the stores."""
     from captioner.devices import choose_device
     from captioner.runs.captioning_recipe import read_recipe
-    from captioner.runs.feature_workers import default_processes, store_recipe_features
+    from captioner.runs.feature_workers import fill_stores
+    from captioner.runs.run_folder import run_engine
 
     changes = list(arguments.changes)
     if arguments.out is not None:
         # Quoted, so that a folder named 2024 is not read as a number.
         changes.append(f"features.folder={json.dumps(arguments.out, ensure_ascii=False)}")
     recipe = read_recipe(arguments.config, changes)
-    device = choose_device(arguments.device)
-    if arguments.processes is not None and arguments.processes < 1:
-        raise UserError(f"--processes {arguments.processes} is not at least 1")
-    processes = arguments.processes or default_processes(device)
-    stores = store_recipe_features(recipe, device, processes)
-    for name, store in stores.items():
-        print(f"{name}: {len(store):,} images in {store.folder}")
+    with run_engine(choose_device(arguments.device)) as engine:
+        for name, store in fill_stores(recipe, engine).items():
+            print(f"{name}: {len(store):,} images in {store.folder}")
     return 0

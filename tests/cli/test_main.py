@@ -272,7 +272,6 @@ def test_n_best_shows_what_it_is_ranked_by(
         (["caption", ""], "an empty path"),
         (["caption", "https://example.org/a.jpg"], "https://example.org/a.jpg is an address"),
         (["features", "configs/coco_soft.yaml", "--set", "features.folder=null"], "give --out"),
-        (["features", "configs/coco_soft.yaml", "--processes", "0"], "--processes 0"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(
