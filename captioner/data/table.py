@@ -60,8 +60,8 @@ def read_table(
     on_problem: see `Problems`.
     check_files: whether the photos must exist.
 
-    `image_id` is the path in the table. Raises `UserError` for a missing or ill-formed file and an
-    unknown split, and as `CaptionCollector.finish` does.
+    `image_id` is the path in the table, with slashes for backslashes. Raises `UserError` for a
+    missing or ill-formed file and an unknown split, and as `CaptionCollector.finish` does.
     """
     return read_splits(annotations, images, [split], on_problem, check_files)[0]
 
@@ -167,9 +167,11 @@ def _csv_rows(text: str, file: Path, problems: Problems) -> list[_Row]:
             raise UserError(f"table {file} {' and '.join(faults)} in its first line")
         line = reader.line_num + 1
         for cells in reader:
-            if len(cells) == len(header):
+            if not any(map(str.strip, cells)):
+                pass  # Spreadsheets write rows of separators below a table.
+            elif len(cells) == len(header):
                 _add_row(rows, dict(zip(header, cells, strict=True)), columns, line, problems)
-            elif cells:
+            else:
                 sentence = f"line {line} has {len(cells)} cells, the header {len(header)}"
                 problems.add("ill-formed line", sentence)
             line = reader.line_num + 1
@@ -233,5 +235,5 @@ def _add_row(
             problems.add("ill-formed line", sentence)
             return
     split = (values["split"] or "").strip() or None
-    image = os.path.normpath(values["image"].strip())
+    image = os.path.normpath(values["image"].strip().replace("\\", "/"))
     rows.append(_Row(line, image, values["caption"], split))

@@ -238,7 +238,8 @@ def test_any_text_is_read_or_refused(
 # Reading a text file turns every line end into \n, white space around a cell is dropped, and
 # Python before 3.11 reads no CSV with a null character.
 TEXT = st.text(st.characters(exclude_characters="\r\0", exclude_categories=["Cs"]))
-IMAGES = st.text(st.characters(exclude_characters="\r\0/.", exclude_categories=["Cs"]), max_size=9)
+IN_NAMES = st.characters(exclude_characters="\r\0/\\.", exclude_categories=["Cs"])
+IMAGES = st.text(IN_NAMES, max_size=9)
 CAPTIONS = st.lists(TEXT.map(lambda text: ("a" + text).strip()), min_size=1, max_size=3)
 
 
@@ -268,6 +269,14 @@ def test_two_spellings_of_a_path_are_one_photo(tmp_path: Path) -> None:
     path = table(tmp_path, "t.csv", content)
     with pytest.raises(UserError, match=r"a\.jpg .*in split 'val', but was in 'train'"):
         read_table(path, split="train", check_files=False)
+
+
+def test_a_table_of_windows_with_separators_below_its_rows_is_read(tmp_path: Path) -> None:
+    (tmp_path / "holiday").mkdir()
+    (tmp_path / "holiday" / "a.jpg").touch()
+    rows = "holiday\\a.jpg;A dog;\r\nholiday/a.jpg;A brown dog;\r\n;;\r\n\r\n ;;\r\n"
+    (image,) = read_table(table(tmp_path, "t.csv", f"\ufeffImage;Caption;Note\r\n{rows}")).images
+    assert (image.image_id, image.captions) == ("holiday/a.jpg", ("A dog", "A brown dog"))
 
 
 def test_a_row_without_a_split_is_named_where_others_have_one(tmp_path: Path) -> None:
