@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,15 +17,13 @@ from captioner.caption.written_caption import Caption
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.vision.find_images import find_images
-from captioner.vision.images import load_image, original_size, shrink
+from captioner.vision.images import IS_ADDRESS, is_address, load_image, original_size, shrink
 
 if TYPE_CHECKING:
     from captioner.caption.captioner import Captioner
 
 NamedPhoto = tuple[str, Callable[[], Image.Image]]
 """A photo's name and the function that loads it or raises `UserError`."""
-
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -143,8 +140,8 @@ def photo_paths(
         if not path:
             failed.append(Failed(path, "an empty path names no photo"))
             continue
-        if _ADDRESS.match(path) and not os.path.lexists(path):
-            failed.append(Failed(path, f"{path} is an address; photos are not fetched, only read"))
+        if is_address(path) and not os.path.lexists(path):
+            failed.append(Failed(path, f"{path} {IS_ADDRESS}"))
             continue
         problems: list[str] = []
         photos += [os.fspath(image) for image in find_images([path], problems.append, passed_over)]

@@ -42,6 +42,9 @@ IMAGE_SUFFIXES: frozenset[str] = frozenset(
 )
 """Lower-case suffixes of the images taken from a folder."""
 
+IS_ADDRESS = "is an address; photos are not fetched, only read"
+"""The end of the sentence that refuses an address."""
+
 # Not all of Pillow's: EPS starts other programs, TGA has no signature.
 # The first group is loaded with Pillow; the second imports all its plugins and pillow-heif.
 _FORMAT_GROUPS = (
@@ -163,6 +166,11 @@ def image_name(source: Any, unnamed: str = "the image") -> str:
     return unnamed
 
 
+def is_address(name: str) -> bool:
+    """Whether a name begins as that of a page: https://, say."""
+    return re.match("[a-z][a-z0-9+.-]+://", name, re.IGNORECASE) is not None
+
+
 @contextlib.contextmanager
 def _binary_file(source: Any, name: str) -> Iterator[BinaryIO]:
     """A seekable, non-empty binary file with the content of a path, bytes or a file."""
@@ -188,7 +196,8 @@ def _binary_file(source: Any, name: str) -> Iterator[BinaryIO]:
                 raise UserError(f"{name} is empty")
             file.seek(0)
         except FileNotFoundError:
-            raise UserError(f"{name} does not exist") from None
+            reason = IS_ADDRESS if is_address(name) else "does not exist"
+            raise UserError(f"{name} {reason}") from None
         except (OSError, ValueError) as error:
             raise UserError(f"cannot read {name}: {_reason(error)}") from None
         yield file

@@ -445,6 +445,8 @@ def test_missing_folder_empty_and_device(tmp_path: Path) -> None:
     assert refusal(empty) == f"{empty} is empty"
     assert refusal(b"") == "the image is empty"
     assert refusal("") == "'' does not exist"
+    address = "https://example.org/a.jpg"
+    assert refusal(address) == f"{address} is an address; photos are not fetched, only read"
     assert refusal(os.devnull) == f"{os.devnull} is a pipe or a device, not a file"
 
 
