@@ -176,12 +176,16 @@ def _open(path: str) -> BinaryIO:
     if is_gzip(path):
         return io.BytesIO(text_bytes(path))
     try:
-        return open(path, "rb")
+        file = open(path, "rb")  # noqa: SIM115 - the caller reads it.
+        if b"\0" not in file.peek():
+            return file
     except FileNotFoundError:
         hint = "; a sentence comes from standard input: echo ... | captioner translate"
         raise UserError(f"text file {path} does not exist{hint * (' ' in path)}") from None
     except OSError as error:
         raise UserError(f"cannot read text file {path}: {error.strerror or error}") from None
+    file.close()
+    raise UserError(f"{path} is not UTF-8 text: it has null bytes")
 
 
 def _lines(file: BinaryIO) -> Iterator[str | _Unreadable]:

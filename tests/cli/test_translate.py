@@ -344,6 +344,7 @@ DRAWN = "--alignment", "DRAWN"
     ("name", "arguments", "message"),
     [
         ("luong", ["none.txt"], "text file none.txt does not exist"),
+        ("luong", ["PHOTO"], "photo.jpg is not UTF-8 text: it has null bytes"),
         ("luong", ["A dog runs."], "does not exist; a sentence comes from standard input"),
         ("luong", ["TEXT", "--alignment", "a.doc"], "--alignment a.doc must end in"),
         ("luong", ["TEXT", "--alignment", "FOLDER"], "folder.json is a folder, not a file"),
@@ -385,8 +386,10 @@ def test_one_sentence_for_an_error(
 ) -> None:
     (tmp_path / "text").write_text("A dog.\n")
     (tmp_path / "folder.json").mkdir()
+    (tmp_path / "photo.jpg").write_bytes(b"\xff\xd8\xff\xe0\n\0\x10JFIF\n\xff\xd9")
     places = {
         "TEXT": str(tmp_path / "text"),
+        "PHOTO": str(tmp_path / "photo.jpg"),
         "FOLDER": str(tmp_path / "folder.json"),
         "DRAWN": str(tmp_path / "drawn.json"),
     }
