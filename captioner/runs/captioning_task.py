@@ -41,6 +41,7 @@ from captioner.runs.task import PreparedRun, batches_of
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
 from captioner.training import Engine, ShownExample, check_memory
+from captioner.vision.encoder import Encoder
 from captioner.vision.weights import RANDOM
 
 RESULTS = "results.json"
@@ -63,9 +64,14 @@ class CaptioningTask:
     recipe: CaptioningRecipe
     sources: dict[str, Source] = field(default_factory=dict)
     start: Start | None = None
+    encoder: Encoder = field(init=False)
+    encoded: tuple[Vocabulary, CaptionExamples, list[str]] = field(init=False)
 
     def read(self, folder: Path, resumed: bool) -> None:
-        """Read photos, captions and the weights to start from. Raises `UserError`."""
+        """Read photos, captions, the encoder and the weights to start from.
+
+        Raises `UserError`, also if encoder, decoder and weights do not fit together.
+        """
         train, validation = read_sources(self.recipe.data)
         validation = validation.first(self.recipe.validation.images)
         _check_validation(len(validation))
@@ -78,13 +84,21 @@ class CaptioningTask:
                 if resumed
                 else read_start(path)
             )
+        self.encoded = self._encode()
+        vocabulary = self.encoded[0]
+        torch.manual_seed(self.recipe.training.seed)
+        self.encoder = encoder_of(self.recipe)
+        with torch.device("meta"):  # Sizes without memory.
+            decoder = make_decoder(self.recipe.decoder, len(vocabulary))
+        Captioner(self.encoder, decoder, vocabulary, self.recipe.preprocessing)  # Checks.
+        if self.start is not None:
+            self.start.put_into(decoder, self.encoder, self.recipe.encoder.train)
 
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> PreparedRun:
         """Make the captioner, its annotation vectors and its batches. Raises `UserError`."""
         recipe, device = self.recipe, engine.device
-        vocabulary, examples, sentences = self._encode()
-        torch.manual_seed(recipe.training.seed)
-        encoder = encoder_of(recipe).to(device)
+        vocabulary, examples, sentences = self.encoded
+        encoder = self.encoder.to(device)
         if recipe.encoder.weights != RANDOM:
             sentences.append(
                 f"encoder: {recipe.encoder.name}, weights of digest {encoder.digest()}"
@@ -166,7 +180,8 @@ class CaptioningTask:
         examples = encode_captions(train.words, vocabulary, recipe.data.maximum_length)
         if examples.truncated:
             sentences.append(
-                f"{examples.truncated:,} captions cut to {recipe.data.maximum_length} words"
+                f"{examples.truncated:,} caption{'s' * (examples.truncated > 1)} cut to "
+                f"{recipe.data.maximum_length} words"
             )
         for sentence in sentences:
             print(sentence)
