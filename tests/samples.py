@@ -52,7 +52,8 @@ def make_captioner(
 def assert_same_captions(found: Sequence[Caption], expected: Sequence[Caption]) -> None:
     """The same words; numbers may differ by rounding, which depends on where weights lie."""
     for ours, theirs in zip(found, expected, strict=True):
-        assert ours.words == theirs.words
+        assert (ours.text, ours.words) == (theirs.text, theirs.words)
+        assert ours.log_probability == pytest.approx(theirs.log_probability, abs=1e-4)
         assert ours.word_log_probabilities == pytest.approx(theirs.word_log_probabilities, abs=1e-4)
         torch.testing.assert_close(ours.attention, theirs.attention, rtol=1e-3, atol=1e-5)
         assert ours.confidence == pytest.approx(theirs.confidence, abs=1e-4)

@@ -25,7 +25,6 @@ from captioner.caption import Captioner, load_model, save_model
 from captioner.errors import UserError
 from captioner.files import remove_temporaries
 from captioner.model_folders import read_whole
-from captioner.schema import to_mapping
 
 FILES = {"model.safetensors", "config.json", "vocabulary.json", "README.md"}
 PHOTOS = [
@@ -87,13 +86,6 @@ def test_everything_but_the_weights_comes_back(tiny_captioner: Captioner, tiny_m
     for weight in convolutions:
         assert weight.dtype == torch.float32
         assert weight.is_contiguous(memory_format=torch.channels_last)
-
-
-def test_the_package_loads_a_folder(tiny_captioner: Captioner, tiny_model: Path) -> None:
-    loaded = captioner.load(tiny_model)
-    assert isinstance(loaded, captioner.Captioner)
-    assert loaded.caption(PHOTOS)[0].text == tiny_captioner.caption(PHOTOS)[0].text
-    assert captioner.load(str(tiny_model)).card == tiny_captioner.card
 
 
 def test_the_package_names_a_model_that_is_not_there(tmp_path: Path) -> None:
@@ -183,16 +175,11 @@ def test_a_card_that_is_not_text_is_named(tiny_model: Path) -> None:
     [
         (None, {"format": "captioner caption model 2"}, "is not the config of a caption model"),
         (None, {"extra": 1}, "unknown field 'extra'"),
-        (None, {"decoder": 3}, "decoder: expected fields with values, found 3"),
-        ("encoder", {"depth": 3}, "unknown field 'encoder.depth'"),
-        ("encoder", {"width": "half"}, "encoder.width should be a number, found 'half'"),
         ("encoder", {"name": "vgg12"}, "encoder.name 'vgg12' is not one of"),
+        ("encoder", {"depth": 3}, "unknown field 'encoder.depth'"),
         ("decoder", {"gate": "matrix"}, "decoder.gate 'matrix' is not one of"),
-        ("decoder", {"hidden_size": 1.5}, "decoder.hidden_size should be a whole number"),
         ("decoder", {"memory_size": 100}, "tensor 'decoder.attention.score.key_projection.weight"),
         ("preprocessing", {"size": 8}, "preprocessing size 8 is too small"),
-        ("preprocessing", {"mean": [0, 0]}, "preprocessing.mean has too few items"),
-        ("search", {"beam": 0}, "search.beam 0 is not at least 1"),
         ("search", {"seed": 2**80}, "search.seed .* is not at most"),
     ],
 )
@@ -205,16 +192,6 @@ def test_a_wrong_config_is_named(
     path.write_text(json.dumps(config))
     file = "model.safetensors" if sentence.startswith("tensor") else "config.json"
     assert re.search(sentence, refused(tiny_model, file))
-
-
-@pytest.mark.parametrize("section", ["format", "encoder", "decoder", "preprocessing"])
-def test_a_missing_section_is_named(tiny_model: Path, section: str) -> None:
-    path = tiny_model / "config.json"
-    config = json.loads(path.read_text())
-    del config[section]
-    path.write_text(json.dumps(config))
-    expected = "is not the config of" if section == "format" else f"field '{section}' is missing"
-    assert expected in refused(tiny_model, "config.json")
 
 
 def test_a_decoder_for_other_annotation_vectors_is_refused(
@@ -277,31 +254,20 @@ def test_a_full_disk_leaves_the_model_that_was_there(
     assert load_model(tiny_model).caption(PHOTOS) == before
 
 
-def test_saving_again_replaces_the_model(tiny_captioner: Captioner, tiny_model: Path) -> None:
-    with torch.no_grad():
-        tiny_captioner.decoder.output.bias += 1
-    save_model(tiny_captioner, tiny_model)
-    bias = load_model(tiny_model).decoder.output.bias
-    assert torch.equal(bias, tiny_captioner.decoder.output.bias.half().float())
-    assert {path.name for path in tiny_model.iterdir()} == FILES
-
-
 def test_a_folder_that_cannot_be_made_is_named(tiny_captioner: Captioner, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(UserError, match=r"cannot make folder .*file"):
         save_model(tiny_captioner, tmp_path / "file" / "model")
 
 
-def test_the_config_holds_every_field(tiny_captioner: Captioner, tiny_model: Path) -> None:
-    config = json.loads((tiny_model / "config.json").read_text())
-    assert config["decoder"] == to_mapping(tiny_captioner.decoder.config)
-    assert config["preprocessing"] == to_mapping(tiny_captioner.preprocessing)
-    assert config["search"]["beam"] == 3
-
-
 @pytest.mark.parametrize(
     ("section", "field"),
-    [("preprocessing", "interpolation"), ("decoder", "dropout"), ("search", "beam")],
+    [
+        ("encoder", "width"),
+        ("decoder", "dropout"),
+        ("preprocessing", "interpolation"),
+        ("search", "beam"),
+    ],
 )
 def test_a_config_without_a_field_is_refused_though_there_is_a_default(
     tiny_model: Path, section: str, field: str
@@ -314,6 +280,9 @@ def test_a_config_without_a_field_is_refused_though_there_is_a_default(
     del config[section]
     path.write_text(json.dumps(config))
     assert f"field '{section}' is missing" in refused(tiny_model, "config.json")
+    del config["format"]
+    path.write_text(json.dumps(config))
+    assert "is not the config of" in refused(tiny_model, "config.json")
 
 
 def test_a_model_saved_before_a_field_was_there_loads(

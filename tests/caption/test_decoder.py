@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from captioner.caption.decoder import DecoderConfig, DecoderState, ShowAttendTellDecoder
 from captioner.decoding import BeamSearch, Constraints, decode
-from captioner.errors import UserError
 
 WORDS, PLACES, MEMORY, HIDDEN = 11, 9, 8, 6
 """V, L, D and H of the decoders here."""
@@ -130,24 +129,6 @@ def test_teacher_forcing_equals_stepping(form: dict[str, Any]) -> None:
             torch.testing.assert_close(step.logits, found.logits[:, :, time])
             torch.testing.assert_close(step.weights, found.weights[:, :, time])
             state = step.state
-
-
-@pytest.mark.parametrize("gate", ["scalar", "vector", "none"])
-def test_the_recurrence_is_torch_s_lstm_cell(gate: str) -> None:
-    decoder = make(gate=gate)
-    with torch.no_grad():
-        memory = decoder.remember(photos())
-        start = decoder.start(memory)
-        words = captions()[:, :, 0]  # (B, 1)
-        after = decoder.step(words, start).state
-        assert isinstance(after, DecoderState)
-        context = decoder.attention(start.hidden, memory).context
-        if gate != "none":
-            context = torch.sigmoid(decoder.gate(start.hidden)) * context
-        fed = torch.cat([decoder.embedding(words), context], dim=-1)[:, 0]
-        hidden, cell = decoder.lstm(fed, (start.hidden[:, 0], start.cell[:, 0]))
-    torch.testing.assert_close(after.hidden[:, 0], hidden)
-    torch.testing.assert_close(after.cell[:, 0], cell)
 
 
 def test_the_gate_is_one_number_a_step_or_one_a_channel() -> None:
@@ -300,24 +281,6 @@ def test_memory_dropout_blanks_whole_channels_in_training_only() -> None:
     assert 0.4 < (channels == 0).float().mean() < 0.6
     assert len(channels.unique(dim=0)) > 30  # each photo has its own
     assert torch.equal(make().train().remember(a).values, a)
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"hidden_size": 0}, "hidden_size 0 is not at least 1"),
-        ({"memory_size": -1}, "memory_size -1 is not at least 1"),
-        ({"selection": "both"}, "selection 'both' is not one of soft, hard"),
-        ({"gate": "matrix"}, "gate 'matrix' is not one of scalar, vector, none"),
-        ({"dropout": 1.0}, r"dropout 1.0 is not below 1"),
-        ({"memory_dropout": float("nan")}, r"memory_dropout should be a finite number, found nan"),
-        ({"temperature": 0.0}, "temperature 0.0 is not above 0"),
-        ({"temperature": float("inf")}, "temperature should be a finite number, found inf"),
-    ],
-)
-def test_options_out_of_range_are_refused(options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(UserError, match=f"^{sentence}$"):
-        DecoderConfig(**options)
 
 
 def test_decoding_under_bfloat16_autocast() -> None:

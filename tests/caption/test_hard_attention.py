@@ -13,7 +13,7 @@ from gradient_samples import MEMORY, PLACES, WORDS, gradients, small_decoder
 from torch import Tensor
 
 from captioner.attention import HardSelection
-from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.decoder import ShowAttendTellDecoder
 from captioner.caption.hard_attention import HardAttentionLoss
 from captioner.caption.objective import ObjectiveConfig
 from captioner.caption.training import CaptioningBatch, CaptioningLoss
@@ -149,12 +149,6 @@ def test_the_expected_gradient_with_label_smoothing_is_that_of_the_smoothed_boun
     assert_equal(mean, gradients(bound, loss.decoder))
 
 
-def test_with_half_the_reward_the_gradient_is_another() -> None:
-    """The enumeration would notice a score function that is wrong."""
-    mean, _, bound = enumerate_draws(make_loss(reward_weight=0.5), two_words())
-    assert largest([a + b for a, b in zip(mean, bound, strict=True)]) > 0.01
-
-
 def test_the_baseline_changes_the_variance_and_not_the_mean() -> None:
     loss, batch = make_loss(), two_words()
     found = {}
@@ -206,15 +200,6 @@ def test_two_draws_have_the_same_mean_gradient_and_less_noise() -> None:
     assert noise < 0.1 * alone
 
 
-def test_a_caption_given_expected_values_learns_nothing_from_its_draws() -> None:
-    batch = make_batch(4, seed=2)
-    one, three = (make_loss(semi_sampling=1.0, draws=draws) for draws in (1, 3))
-    found, expected = three.loss(batch), one.loss(batch)
-    for name in ("loss", "cross_entropy", "entropy"):
-        torch.testing.assert_close(found[name], expected[name], rtol=0, atol=1e-12)
-    assert_equal(gradients(found["loss"], three.decoder), gradients(expected["loss"], one.decoder))
-
-
 def test_draws_of_a_caption_differ_by_their_places_alone() -> None:
     """Dropout is the same for all of them."""
     loss = make_loss(make_decoder(dropout=0.5), draws=4)
@@ -234,14 +219,6 @@ def test_draws_of_a_caption_differ_by_their_places_alone() -> None:
 # The terms of one draw.
 
 
-def test_the_value_is_the_bound_of_the_draw_and_the_entropy() -> None:
-    loss, batch = make_loss(entropy_weight=0.3), make_batch()
-    report, log_words, _ = with_places(loss, batch, (0, 2, 1))
-    entropies, said = STEPS * float(report["entropy"]), float(log_words.detach())
-    assert float(report["loss"].detach()) == pytest.approx(-said - 0.3 * entropies)
-    assert float(report["cross_entropy"]) == pytest.approx(-said / STEPS)
-
-
 def test_the_gradient_of_a_draw_by_equation_12() -> None:
     loss, batch = make_loss(reward_weight=0.7), make_batch()
     loss.baseline.fill_(-0.9)
@@ -249,6 +226,8 @@ def test_the_gradient_of_a_draw_by_equation_12() -> None:
     advantage = float(log_words.detach()) - 3 * -0.9  # three words
     expected = gradients(-log_words - 0.7 * advantage * log_places, loss.decoder)
     assert_equal(gradients(report["loss"], loss.decoder), expected)
+    torch.testing.assert_close(report["loss"], -log_words)
+    assert float(report["cross_entropy"]) == pytest.approx(-float(log_words.detach()) / STEPS)
 
 
 def test_the_entropy_term_has_the_gradient_of_the_entropy() -> None:
@@ -274,21 +253,17 @@ def test_the_entropy_term_has_the_gradient_of_the_entropy() -> None:
 # Semi-sampling.
 
 
-def test_semi_sampling_of_everything_is_soft_attention() -> None:
-    batch, loss = make_batch(4, seed=11), make_loss(semi_sampling=1.0)
+@pytest.mark.parametrize("draws", [1, 3])
+def test_semi_sampling_of_everything_is_soft_attention(draws: int) -> None:
+    """Whatever places are drawn."""
+    batch, loss = make_batch(4, seed=11), make_loss(semi_sampling=1.0, draws=draws)
     soft = CaptioningLoss(make_decoder("soft"), ObjectiveConfig(doubly_stochastic=0.0))
     found, expected = loss.loss(batch), soft.loss(batch)
-    torch.testing.assert_close(found["loss"], expected["loss"], rtol=0, atol=1e-12)
+    for name in ("loss", "cross_entropy"):
+        torch.testing.assert_close(found[name], expected[name], rtol=0, atol=1e-12)
     wanted = torch.autograd.grad(expected["loss"], list(soft.decoder.parameters()))
     assert_equal(gradients(found["loss"], loss.decoder), list(wanted))
     assert loss.baseline.item() == pytest.approx(-math.log(WORDS), abs=1e-6)  # nothing was drawn
-
-
-def test_no_semi_sampling_draws_for_every_caption() -> None:
-    loss, seen = make_loss(), []
-    loss.decoder.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[3]))
-    loss.loss(make_batch(64))
-    assert not seen[0].any()
 
 
 def test_half_of_the_captions_are_semi_sampled_each_for_itself() -> None:
@@ -326,14 +301,6 @@ def test_a_mixed_batch_is_its_captions_one_at_a_time(monkeypatch: pytest.MonkeyP
     parts = [gradients(one["loss"], loss.decoder) for one in alone]
     mean = [torch.stack(gradient).mean(dim=0) for gradient in zip(*parts, strict=True)]
     assert_equal(gradients(together["loss"], loss.decoder), mean)
-
-
-def test_the_places_drawn_for_semi_sampled_captions_have_no_effect() -> None:
-    loss, batch = make_loss(semi_sampling=1.0), make_batch()
-    first, _, _ = with_places(loss, batch, (0, 0, 0))
-    second, _, _ = with_places(loss, batch, (2, 1, 2))
-    assert torch.equal(first["loss"], second["loss"])
-    assert_equal(gradients(first["loss"], loss.decoder), gradients(second["loss"], loss.decoder))
 
 
 # The baseline.
@@ -441,26 +408,9 @@ def test_a_validation_amid_a_step_is_no_part_of_it() -> None:
     loss.loss(batch)["loss"].backward()
     before, after = -math.log(WORDS), float(loss.baseline)
     loss.eval()
-    assert float(loss.loss(batch)["baseline"]) == after
+    assert float(loss.loss(batch)["baseline"]) == after == float(loss.baseline)
     loss.train()
     assert float(loss.loss(batch)["baseline"]) == pytest.approx(before, abs=1e-6)
-
-
-def test_the_baseline_rests_outside_training() -> None:
-    loss = make_loss().eval()
-    before = loss.baseline.clone()
-    loss.loss(make_batch(3))
-    assert torch.equal(loss.baseline, before)
-
-
-def test_the_baseline_is_kept_with_the_weights() -> None:
-    loss = make_loss()
-    loss.loss(make_batch(3))
-    state = loss.state_dict()
-    fresh = make_loss()
-    assert not torch.equal(fresh.baseline, loss.baseline)
-    fresh.load_state_dict(state)
-    assert torch.equal(fresh.baseline, loss.baseline)
 
 
 # The rest.
@@ -476,24 +426,6 @@ def test_the_seed_of_the_batch_decides_what_is_drawn() -> None:
 
     assert value(1) == value(1)
     assert len({value(seed) for seed in range(6)}) == 6
-
-
-def test_what_stands_in_the_padding_changes_nothing() -> None:
-    loss, batch = make_loss(entropy_weight=0.2), make_batch(2)
-    padding = ~batch.mask
-    other = batch._replace(
-        inputs=batch.inputs.masked_fill(padding, 4), targets=batch.targets.masked_fill(padding, 3)
-    )
-    found = []
-    for one in (batch, other):
-        loss.baseline.fill_(-1.0)
-        report = loss.loss(one)
-        found.append(
-            (report["loss"], gradients(report["loss"], loss.decoder), loss.baseline.clone())
-        )
-    assert torch.equal(found[0][0], found[1][0])
-    assert_equal(found[0][1], found[1][1])
-    assert torch.equal(found[0][2], found[1][2])
 
 
 def test_a_padded_caption_is_the_caption_without_its_padding() -> None:
@@ -512,26 +444,10 @@ def test_a_padded_caption_is_the_caption_without_its_padding() -> None:
 
 
 def test_an_encoder_is_trained_along_where_it_is_given() -> None:
-    torch.manual_seed(0)
-    decoder = ShowAttendTellDecoder(
-        DecoderConfig(
-            embedding_size=6,
-            hidden_size=7,
-            attention_size=5,
-            selection="hard",
-            dropout=0.0,
-            gate="none",
-        ),
-        9,
-    )
-    encoder = VGGEncoder(VGGConfig(name="vgg11", width=0.05))
-    loss = HardAttentionLoss(decoder, ObjectiveConfig(doubly_stochastic=0.0), encoder)
-    batch = CaptioningBatch(
-        torch.randn(2, 3, 32, 32),
-        torch.tensor([[1, 4], [1, 5]]),
-        torch.tensor([[4, 2], [5, 2]]),
-        torch.ones(2, 2, dtype=torch.bool),
-    )
+    encoder = VGGEncoder(VGGConfig(name="vgg11", width=0.05)).double()
+    decoder = make_decoder(memory_size=512)
+    loss = HardAttentionLoss(decoder, ObjectiveConfig(doubly_stochastic=0.0), encoder).double()
+    batch = make_batch(2)._replace(source=torch.randn(2, 3, 32, 32).double())
     (gradient,) = torch.autograd.grad(loss.loss(batch)["loss"], [next(encoder.parameters())])
     assert gradient.abs().sum() > 0
 

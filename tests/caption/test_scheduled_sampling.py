@@ -44,12 +44,6 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def test_a_probability_of_0_feeds_the_captions() -> None:
-    decoder, given = make_decoder(), inputs(3)
-    memory = decoder.remember(annotations(3))
-    assert torch.equal(scheduled_inputs(decoder, memory, given, 0.0, generator()), given)
-
-
 def test_a_probability_of_1_runs_freely() -> None:
     """A decoder that is sure of its words draws those that greedy search finds."""
     decoder = make_decoder(sharpness=1e4)

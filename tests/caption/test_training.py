@@ -69,32 +69,6 @@ def test_the_divergence_of_the_maps_is_a_term_and_is_reported() -> None:
     assert "map_divergence" not in plain
 
 
-def divergence_after_training(weight: float) -> float:
-    decoder, batch = make_decoder(), make_batch(ANNOTATIONS)
-    loss = CaptioningLoss(decoder, ObjectiveConfig(doubly_stochastic=0.0, map_divergence=weight))
-    optimizer = torch.optim.Adam(decoder.parameters(), lr=0.02)
-    for _ in range(30):
-        optimizer.zero_grad()
-        loss.loss(batch)["loss"].backward()
-        optimizer.step()
-    weights = decoder(decoder.remember(ANNOTATIONS), batch.inputs.unsqueeze(1)).weights[:, 0]
-    return float(map_divergence(weights, batch.mask).detach().mean())
-
-
-def test_the_divergence_term_makes_maps_move() -> None:
-    assert divergence_after_training(100.0) > 3 * divergence_after_training(0.0)
-
-
-def test_what_stands_in_the_padding_changes_nothing() -> None:
-    loss = CaptioningLoss(make_decoder(), ObjectiveConfig())
-    batch = make_batch(ANNOTATIONS)
-    padding = ~batch.mask
-    other = batch._replace(
-        inputs=batch.inputs.masked_fill(padding, 8), targets=batch.targets.masked_fill(padding, 3)
-    )
-    assert torch.equal(loss.loss(batch)["loss"], loss.loss(other)["loss"])
-
-
 def test_a_caption_of_no_words_at_all_weighs_nothing() -> None:
     batch = make_batch(ANNOTATIONS)
     nothing = batch._replace(mask=torch.zeros_like(batch.mask))

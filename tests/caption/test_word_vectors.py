@@ -87,9 +87,7 @@ NUMBERS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 @given(
     st.dictionaries(
         st.sampled_from(["a", "dog", "runs", "café", "cat", "two words", "\x85"]),
-        st.lists(
-            st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=4, max_size=4
-        ),
+        st.lists(NUMBERS, min_size=4, max_size=4),
         min_size=1,
     )
 )
