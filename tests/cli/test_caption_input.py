@@ -102,6 +102,7 @@ def test_names_and_lines_end_in_nul(folder: Path) -> None:
     *lines, end = run.stdout.split(b"\0")
     assert end == b""
     records = json.loads(Path("o.json").read_text())
+    assert [record["image"] for record in records] == [os.fsdecode(name) for name in names]
     captions = [record["caption"].encode() for record in records]
     assert lines == [b"%s: %s" % pair for pair in zip(names, captions, strict=True)]
 

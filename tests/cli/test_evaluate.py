@@ -82,7 +82,6 @@ def test_generated_shapes(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
         (["evaluate", "tiny-model", "--format", "shapes", "--split", "val"], "--split has no"),
         ([*VAL, "--count", "0"], "--count 0 is not at least 1"),
         ([*VAL, "--batch-size", "0"], "--batch-size 0 is not at least 1"),
-        ([*VAL, "--confidence", "95"], "confidence 95.0 is not below 1"),
         ([*VAL, "--seed", "3"], "--seed has no meaning without --sample"),
         ([*VAL, "--json", "x", "--save-results", "./x"], "--json and --save-results are the same"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -126,20 +125,6 @@ def test_a_bad_photo_in_a_folder(
     assert len(printed.out.splitlines()) == 2
 
 
-def test_a_list_on_standard_input(
-    tiny_model: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    photos = [save_photo(tmp_path / f"{n} with spaces.png", n) for n in range(2)]
-    given = "".join(f"{photo}\n" for photo in photos).encode()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
-    assert main(["caption", "-", "--model", str(tiny_model)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split(": ")[0] for line in lines] == [str(photo) for photo in photos]
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes on Linux alone")
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such file names")
@@ -155,22 +140,6 @@ def test_a_file_name_stays_on_its_line(
     assert line.startswith(f"{tmp_path}/a\\nb\\x1b[2J\\u202e.png: ")
     assert printed.err.startswith(f"captioner: {tmp_path}/c\\nd.png is not an image")
     assert len(printed.err.splitlines()) == 2
-
-
-def test_file_names_need_not_be_text(tiny_model: Path, tmp_path: Path) -> None:
-    photo = save_photo(tmp_path / "photo.png").rename(tmp_path / os.fsdecode(b"caf\xe9.png"))
-    out = tmp_path / "out.json"
-    run = subprocess.run(
-        [
-            *(sys.executable, "-m", "captioner", "caption", "-"),
-            *("--model", str(tiny_model), "--json", str(out), "--format", "{path}"),
-        ],
-        input=os.fsencode(photo) + b"\r\n",
-        capture_output=True,
-    )
-    assert (run.returncode, run.stderr) == (0, b"")
-    assert run.stdout.endswith(b"caf\\udce9.png\n")
-    assert [record["image"] for record in json.loads(out.read_text())] == [str(photo)]
 
 
 def test_a_picture_that_cannot_be_written_does_not_end_the_batch(

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from coco_samples import write_captions, write_instances
 from PIL import Image
 from samples import Refused, save_photo
 
@@ -87,40 +88,13 @@ def test_the_maps_of_generated_shapes(
     assert scores["grounded"]["words"] == 0  # The model knows not one of the shapes' words.
 
 
-def write_captions(folder: Path) -> Path:
-    """The photos of a folder as COCO has them."""
-    document = {
-        "images": [{"id": n, "file_name": f"{n}.png"} for n in range(3)],
-        "annotations": [{"id": n, "image_id": n, "caption": "a dog"} for n in range(3)],
-    }
-    path = folder / "captions.json"
-    path.write_text(json.dumps(document))
-    return path
-
-
-def write_instances(folder: Path) -> Path:
-    """A dog and a person over the whole of photo 0, whose size is 120x90; nothing elsewhere."""
-    outline = [0, 0, 120, 0, 120, 90, 0, 90]
-    document = {
-        "images": [{"id": n, "file_name": f"{n}.png", "width": 120, "height": 90} for n in (0, 1)],
-        "annotations": [
-            {
-                **{"id": n, "image_id": 0, "category_id": n, "iscrowd": 0, "area": 10800},
-                **{"segmentation": [outline], "bbox": [0, 0, 120, 90]},
-            }
-            for n in (1, 2)
-        ],
-        "categories": [{"id": 1, "name": "person"}, {"id": 2, "name": "dog"}],
-    }
-    path = folder / "instances.json"
-    path.write_text(json.dumps(document))
-    return path
-
-
 def test_the_maps_of_a_data_set_with_instances(
     tiny_model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    captions, instances = write_captions(tmp_path), write_instances(tmp_path)
+    """A dog and a person over the whole of photo 0; nothing elsewhere."""
+    captions = write_captions(tmp_path / "captions.json", {n: ["a dog"] for n in range(3)})
+    things = {0: ["person", "dog"], 1: []}
+    instances = write_instances(tmp_path / "i.json", things, ["person", "dog"], size=(120, 90))
     out = tmp_path / "scores.json"
     arguments = ["maps", str(tiny_model), "--format", "coco"]
     arguments += ["--annotations", str(captions), "--images", str(photos), "--json", str(out)]
@@ -190,6 +164,8 @@ def test_a_bad_photo_is_refused_or_passed_over(
         (["M", "--images", "P", "--curve-photos", "3"], "without --deletion or"),
         (["M", "--images", "P", "--curves", "c.gif"], "c.gif: its name must end"),
         (["M", "--images", "P", "--deletion", "--curve-steps", "0"], "steps 0"),
+        (["M", "--images", "P", "--deletion", "--curve-photos", "0"], "photos 0"),
+        (["M", "--images", "P", "--deletion", "--random-orders", "0"], "--random-orders 0"),
         (["M", "--images", "P", "--count", "0"], "--count 0"),
         (["M", "--images", "P", "--batch-size", "0"], "--batch-size 0"),
         (["M", "--images", "P", "--seed", "3"], "--seed has no meaning"),

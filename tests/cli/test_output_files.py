@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from coco_samples import write_captions
 from samples import Refused, save_photo
 
 from captioner.cli.main import main
@@ -32,13 +33,9 @@ def folder(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     save_photo(tmp_path / "photos" / "0.png", 0)
     save_photo(tmp_path / "elsewhere.png", 4)
     (tmp_path / "link.png").symlink_to("photos/1.png")
-    document = {
-        "images": [{"id": n, "file_name": f"{n}.png"} for n in range(3)],
-        "annotations": [{"id": n, "image_id": n, "caption": f"dog {n}"} for n in range(3)],
-    }
+    (tmp_path / "coco").mkdir()
     for name in ("references.json", "coco/captions_val2014.json"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(json.dumps(document))
+        write_captions(tmp_path / name, {n: [f"dog {n}"] for n in range(3)})
     records = [{"image_id": n, "caption": "a dog"} for n in range(3)]
     (tmp_path / "results.json").write_text(json.dumps(records))
     (tmp_path / "captions.csv").write_text("image,caption\nelsewhere.png,a dog\n")

@@ -308,9 +308,7 @@ def test_alignments(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str
     assert (tmp_path / "a-2.png").exists()
 
 
-def test_alignments_are_of_words_unless_pieces_are_asked_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_alignments_are_of_words_unless_pieces_are_asked_for(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("The boy wants to jump.\n")  # The packaged model's subwords.
     arguments = (str(tmp_path / "text"), "--alignment")
     assert translate(*arguments, str(tmp_path / "words.html")) == 0
@@ -320,8 +318,6 @@ def test_alignments_are_of_words_unless_pieces_are_asked_for(
     assert "▁" not in words
     assert "<span>▁boy</span>" in pieces
     assert "<span>wants</span>" not in pieces
-    assert translate(str(tmp_path / "text"), "--pieces") == 2
-    assert "--pieces has no meaning without --alignment" in capsys.readouterr().err
 
 
 def test_a_layer_and_a_head(tmp_path: Path) -> None:
@@ -399,14 +395,6 @@ def test_one_sentence_for_an_error(
     assert printed.out == ""
     assert message in printed.err
     assert len(printed.err.splitlines()) == 1
-
-
-def test_a_model_of_captions_is_refused(
-    tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "text").write_text("A dog.\n")
-    assert translate("--model", str(tiny_model), str(tmp_path / "text")) == 2
-    assert "is not the config of a translation model" in capsys.readouterr().err
 
 
 def test_info_says_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

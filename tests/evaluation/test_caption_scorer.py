@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from coco_samples import write_instances
 
 from captioner.errors import UserError
 from captioner.evaluation.caption_scorer import Scorer, ScoringOptions
@@ -13,15 +14,8 @@ from captioner.evaluation.texts import CaptionTexts
 @pytest.fixture
 def instances(tmp_path: Path) -> Path:
     """Two photos with a person in the first, of three categories that there could be."""
-    names = ("person", "dog", "car")
-    document = {
-        "images": [{"id": n, "width": 9, "height": 9} for n in (1, 2)],
-        "annotations": [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [0, 0, 5, 5]}],
-        "categories": [{"id": n, "name": name} for n, name in enumerate(names, start=1)],
-    }
-    path = tmp_path / "instances.json"
-    path.write_text(json.dumps(document))
-    return path
+    things = {1: ["person"], 2: []}
+    return write_instances(tmp_path / "instances.json", things, ["person", "dog", "car"])
 
 
 def test_only_categories_of_the_instance_file_can_be_hallucinated(instances: Path) -> None:

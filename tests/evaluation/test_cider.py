@@ -23,17 +23,6 @@ def test_worked_by_hand() -> None:
     assert scores.score == pytest.approx(scores.per_image.mean())
 
 
-def test_repeating_a_rare_word_is_clipped() -> None:
-    references = [[["a", "red", "dog", "runs"]], [["a", "cat"]]]
-    once, often = (
-        cider_d([text.split(), ["a"]], references).per_image[0]
-        for text in ("a red dog runs", "red red red red")
-    )
-    # One word of the reference's three, clipped to one: 1 * 1 / (4 * sqrt 3).
-    assert once == pytest.approx(10.0)
-    assert often == pytest.approx(10 / 4 / (4 * math.sqrt(3)))
-
-
 def test_a_single_image_needs_a_document_frequency() -> None:
     with pytest.raises(UserError, match="single image needs a stored document frequency"):
         cider_d(HYPOTHESES[:1], REFERENCES[:1])

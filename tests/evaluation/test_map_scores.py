@@ -326,17 +326,3 @@ def test_a_warning_where_maps_do_not_move(photos: Source) -> None:
     assert scores.spread.divergence == pytest.approx(0, abs=1e-6)
     assert scores.spread.entropy == pytest.approx(math.log(16))
     assert "WARNING: the maps hardly move" in scores.table()
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"photos": 0}, "photos 0 is not at least 1"),
-        ({"steps": 0}, "steps 0 is not at least 1"),
-        ({"random_orders": 0}, "random_orders 0 is not at least 1"),
-        ({"seed": -1}, "seed -1 is not at least 0"),
-    ],
-)
-def test_curve_options_out_of_range_are_refused(options: dict[str, int], sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        CurveOptions(**options)  # type: ignore[arg-type]

@@ -35,17 +35,6 @@ def test_divergence_worked_by_hand() -> None:
     assert divergences(HALVES[None]).shape == (0,)
 
 
-def test_divergence_is_the_mean_relative_entropy_to_the_middle() -> None:
-    maps = np.random.default_rng(1).dirichlet(np.full(12, 0.4), size=4).reshape(4, 3, 4)
-    found = iter(divergences(maps))
-    for first in range(4):
-        for second in range(first + 1, 4):
-            p, q = maps[first].ravel(), maps[second].ravel()
-            middle = (p + q) / 2
-            to_middle = [float((each * np.log2(each / middle)).sum()) for each in (p, q)]
-            assert next(found) == pytest.approx(sum(to_middle) / 2, abs=1e-12)
-
-
 def test_the_spread_of_several_captions() -> None:
     moving = np.stack([one_hot(0), one_hot(1), one_hot(1)])  # 1, 1 and 0 bits
     spread = map_spread([moving, HALVES[None], np.empty((0, 2, 4))])

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coco_samples import write_captions, write_instances
 from samples import make_captioner, save_photo
 
 from captioner.data.source import Source
-from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.evaluation.caption_scorer import Scorer, ScoringOptions
 from captioner.evaluation.captions import evaluate_captions
@@ -77,14 +77,6 @@ def test_photos_none_of_which_can_be_read_are_refused(source: Source) -> None:
         score_model(make_captioner(), source.take([3]), left_out={})
 
 
-def test_samples_do_not_start_again_with_every_batch(source: Source, tmp_path: Path) -> None:
-    search = SearchOptions(sample=True, minimum_length=6, maximum_length=6, temperature=3.0)
-    same = source.take([0] * 4)
-    same.image_ids[:] = [str(number) for number in range(4)]
-    score_model(make_captioner(), same, search, 1, tmp_path / "kept.json")
-    assert len(set(kept(tmp_path / "kept.json").values())) > 1
-
-
 CAPTIONS = {1: "a dog runs", 2: "a cat sleeps on a mat", 3: "two birds", 4: "a horse"}
 REFERENCES = {
     1: ["The dog runs.", "a dog running"],
@@ -95,29 +87,15 @@ REFERENCES = {
 }
 
 
-def write_json(path: Path, content: Any) -> Path:
-    path.write_text(json.dumps(content))
-    return path
-
-
 def write_results(path: Path, captions: dict[Any, str]) -> Path:
     records = [{"image_id": name, "caption": caption} for name, caption in captions.items()]
-    return write_json(path, records)
+    path.write_text(json.dumps(records))
+    return path
 
 
 @pytest.fixture
 def references(tmp_path: Path) -> Path:
-    annotations = [(n, text) for n, texts in REFERENCES.items() for text in texts]
-    return write_json(
-        tmp_path / "references.json",
-        {
-            "images": [{"id": n, "file_name": f"photo {n}.png"} for n in REFERENCES],
-            "annotations": [
-                {"id": place, "image_id": n, "caption": text}
-                for place, (n, text) in enumerate(annotations)
-            ],
-        },
-    )
+    return write_captions(tmp_path / "references.json", REFERENCES, "photo {}.png")
 
 
 @pytest.fixture
@@ -205,14 +183,8 @@ def test_only_the_same_images_are_compared(results: Path, references: Path, tmp_
 
 
 def test_captions_seen_in_training(results: Path, references: Path, tmp_path: Path) -> None:
-    training = {
-        "images": [{"id": 70, "file_name": "70.png"}],
-        "annotations": [
-            {"id": 1, "image_id": 70, "caption": "A dog runs!"},
-            {"id": 2, "image_id": 70, "caption": "a dog"},
-        ],
-    }
-    options = ScoringOptions(training=write_json(tmp_path / "training.json", training))
+    training = write_captions(tmp_path / "training.json", {70: ["A dog runs!", "a dog"]})
+    options = ScoringOptions(training=training)
     report = score_results(results, references, options)
     assert report.diversity.seen_in_training == 1 / 4
     (tmp_path / "t.csv").write_text("image,caption,split\na.png,a dog runs,val\nb,a horse,train\n")
@@ -220,35 +192,17 @@ def test_captions_seen_in_training(results: Path, references: Path, tmp_path: Pa
     assert score_results(results, references, options).diversity.seen_in_training == 1 / 4
 
 
-def instances(path: Path, numbers: tuple[int, ...]) -> Path:
-    box = {"bbox": [0, 0, 5, 5]}
-    return write_json(
-        path,
-        {
-            "images": [
-                {"id": n, "file_name": f"{n}.png", "width": 9, "height": 9} for n in numbers
-            ],
-            "annotations": [
-                {"id": 1, "image_id": 1, "category_id": 18, **box},
-                {"id": 2, "image_id": 2, "category_id": 18, **box},
-            ],
-            "categories": [
-                {"id": 16 + place, "name": name}
-                for place, name in enumerate(("bird", "cat", "dog", "horse"))
-            ],
-        },
-    )
-
-
 def test_things_that_are_not_there(results: Path, references: Path, tmp_path: Path) -> None:
-    path = instances(tmp_path / "instances.json", (1, 2, 3, 4))
+    things, categories = {1: ["dog"], 2: ["dog"], 3: [], 4: []}, ("bird", "cat", "dog", "horse")
+    path = write_instances(tmp_path / "instances.json", things, categories)
     report = score_results(results, references, ScoringOptions(instances=[path]))
     found = report.as_dict()["hallucination"]
     # Of dog, cat, bird and horse, all but the horse is annotated or in a reference.
     assert (found["mentions"], found["hallucinated_mentions"]) == (4, 1)
     assert found["CHAIR-s"] == 1 / 4
     assert "CHAIR-i         0.2500" in report.table()
-    few = instances(tmp_path / "few.json", (1, 2, 3))
+    del things[4]
+    few = write_instances(tmp_path / "few.json", things, categories)
     with pytest.raises(UserError, match=r"image 4 is not in instance file .*few\.json"):
         score_results(results, references, ScoringOptions(instances=[few]))
 
@@ -256,15 +210,11 @@ def test_things_that_are_not_there(results: Path, references: Path, tmp_path: Pa
 def test_document_frequency_is_stored_and_used(references: Path, tmp_path: Path) -> None:
     stored = tmp_path / "frequency.json"
     assert store_document_frequency(references, stored).images == 5
-    frequency = DocumentFrequency.read(stored)
-    assert frequency.counts == {"a": 3, "one": 2}
+    assert DocumentFrequency.read(stored).counts == {"a": 3, "one": 2}
     one = write_results(tmp_path / "one.json", {2: CAPTIONS[2]})
-    with pytest.raises(UserError, match="single image"):
-        score_results(one, references)
     report = score_results(one, references, ScoringOptions(document_frequency=stored))
     assert report.as_dict()["document_frequency"] == {"file": str(stored), "images": 5}
     assert report.as_dict()["CIDEr-D"] > 1
-    assert f"document frequency of 5 images ({stored})" in report.table()
 
 
 def test_scores_as_a_table(results: Path, references: Path, tmp_path: Path) -> None:

@@ -45,28 +45,9 @@ def test_centres_worked_by_hand() -> None:
     assert cells((6, 6, 14, 9)).share > 0
 
 
-def test_a_crop_sees_its_own_part() -> None:
-    found = cells((10, 0, 30, 20), region=(20.0, 0.0, 40.0, 20.0))  # cells of 5x10
-    assert found.coverage.tolist() == [[1, 1, 0, 0]] * 2
-    found = cells((22, 0, 23, 20), region=(20.0, 0.0, 40.0, 20.0))
-    np.testing.assert_allclose(found.coverage, [[0.2, 0, 0, 0]] * 2, atol=1e-12)
-
-
 @pytest.mark.parametrize("box", [(0, 0, 10, 20), (-9, -9, -1, -1), (20, 3, 20, 9), (30, 9, 25, 12)])
 def test_what_is_not_in_the_map_is_not_counted(box: Box) -> None:
     assert target_cells(Target(SIZE, (box,)), SIZE, (20.0, 0.0, 40.0, 20.0), (2, 4)) is None
-
-
-def test_the_target_s_picture_may_be_of_another_size() -> None:
-    box = (5.0, 5.0, 15.0, 15.0)
-    expected = cells(box).coverage
-    squashed = Target((400, 5), ((50.0, 1.25, 150.0, 3.75),))  # ten times as wide, a quarter high
-    found = target_cells(squashed, SIZE, REGION, (2, 4))
-    np.testing.assert_allclose(found.coverage, expected, atol=1e-12)
-    mask = np.zeros((4, 8), dtype=bool)  # a pixel is 5x5 of the photo
-    mask[1:3, 1:3] = True
-    found = target_cells(Target((8, 4), mask=mask), SIZE, REGION, (2, 4))
-    np.testing.assert_allclose(found.coverage, expected, atol=1e-12)
 
 
 def raster(

@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from captioner.errors import UserError
 from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe, read_recipe
@@ -56,44 +55,22 @@ def test_every_data_set_has_a_config_for_every_objective(data: str) -> None:
         ("data: {format: shapes}\nepochs: 3", "'epochs'; did you mean 'training.epochs'?"),
         ("data: {format: shapes}\ntraining: {epoch: 3}", "did you mean 'training.epochs'?"),
         ("data: {format: shapes}\ndecoder: {seed: 3}", "did you mean 'data.shapes.seed' or 'tra"),
-        ("data: {format: shapes}\ntraining: {batch_size: 0}", "training.batch_size 0 is not at le"),
-        ("data: {format: shapes}\ntraining: {accumulate: 9223372036854775808}", "at most 65,536"),
-        ("data: {format: shapes}\nsearch: {beam: 9223372036854775808}", "is not at most 1,000"),
         ("data: {format: shapes, shapes: {train: 1e20}}", "data.shapes.train should be a whole"),
-        ("data: {format: shapes, shapes: {train: 100000000000}}", "data.shapes.train 100000000000"),
-        ("data: {format: shapes}\nencoder: {width: 0.001}", "encoder.width 0.001 is not at least"),
-        ("data: {format: shapes}\npreprocessing: {size: 9999}", "size 9999 is not at most 4,096"),
-        ("data: {format: shapes}\ntraning: {}", "traning"),
-        ("data: {format: shapes}\ntraining: {epoch: 3}", "epoch"),
-        ("data: {format: shapes}\ntraining: {epochs: three}", "epochs"),
-        ("data: {format: shapes}\ntraining: {epochs: 0}", "epochs"),
-        ("data: {format: shapes}\ntraining: {epochs: true}", "epochs"),
-        ("data: {format: shapes}\ndecoder: {gate: both}", "gate"),
+        ("data: {format: shapes}\ntraining: {epochs: 0}", "training.epochs 0 is not at least 1"),
+        ("data: {format: shapes}\ndecoder: {gate: both}", "decoder.gate 'both' is not one of"),
         ("data: {format: shapes}\ndecoder: {selection: hard}", "doubly_stochastic 1.0"),
         ("data: {format: shapes}\nobjective: {semi_sampling: 0.1}", "semi_sampling 0.1"),
         ("data: {format: shapes}\nvalidation: {score: METEOR}", "METEOR"),
-        ("data: {format: csv}", "csv"),
         ("data: {format: coco}", "annotations"),
         ("data: {format: coco, annotations: a.json}", "images"),
-        ("data: {format: shapes, on_problem: ignore}", "on_problem"),
         ("minimum_count: 3", "data"),
-        ("data: {format: shapes}\npreprocessing: {size: big}", "size"),
-        ("data: {format: shapes}\nfeatures: {batch_size: 0}", "features.batch_size 0"),
-        ("data: {format: shapes, shapes: {train: 0}}", "data.shapes.train 0"),
-        ("data: {format: shapes, shapes: {validation: 1}}", "data.shapes.validation 1"),
-        ("data: {format: shapes, shapes: {seed: -1}}", "data.shapes.seed -1"),
         ("data: {format: shapes}\nencoder: {name: vgg7}", "vgg7"),
-        ("data: {format: shapes}\nencoder: {width: 0}", "width 0"),
         ("data: {format: shapes}\nencoder: {weights: ''}", "weights"),
         ("data: {format: shapes}\nencoder: {train: true, train_from: 6}", "train_from 6"),
         ("data: {format: shapes}\nencoder: {train_from: 5}", "no effect without train"),
         (
             "data: {format: shapes}\nencoder: {train: true, freeze_batch_norm: true}",
             "freeze_batch_norm has no effect: vgg19 has none",
-        ),
-        (
-            "data: {format: shapes}\nobjective: {self_critical: {baseline: mean}}",
-            "objective.self_critical.baseline 'mean'",
         ),
         (
             "data: {format: shapes}\nobjective: {self_critical: {samples: 1}}",
@@ -104,26 +81,17 @@ def test_every_data_set_has_a_config_for_every_objective(data: str) -> None:
             "objective: {doubly_stochastic: 0, self_critical: {}}",
             "self_critical is for soft attention",
         ),
-        ("data: {format: shapes}\nobjective: {scheduled_sampling: 2}", "scheduled_sampling 2"),
-        (
-            "data: {format: shapes}\nword_vectors: {freeze: true}",
-            "'word_vectors.file' is missing",
-        ),
         (
             "data: {format: shapes}\nword_vectors: {file: a.txt}\nstart_from: b",
             "word_vectors have no effect",
         ),
-        ("data: {format: shapes}\nminimum_count: 0", "minimum_count 0"),
         ("data: {format: shapes}\nvalidation: {images: 1}", "validation.images 1"),
-        ("data: {format: shapes}\nvalidation: {batch_size: 0}", "validation.batch_size 0"),
         ("data: {format: shapes}\nfeatures: {mirror: true}\nencoder: {train: true}", "mirror"),
         (
             "data: {format: shapes}\nfeatures: {store: false, folder: a}",
             "features.folder has no effect: features.store is false",
         ),
         ("data: {format: shapes}\nfeatures: {store: false, mirror: true}", "mirror has no effect"),
-        ("data: {format: shapes}\naugmentation: {crop: 0}", "crop 0"),
-        ("data: {format: shapes}\naugmentation: {colour: 1}", "colour 1"),
         ("data: {format: shapes}\naugmentation: {mirror: true}", "augmentation has no effect"),
         (
             "data: {format: shapes}\ntraining: {encoder_learning_rate: 1e-5}",
@@ -215,9 +183,3 @@ def test_batch_normalisation_that_was_trained_is_frozen_unless_it_is_said() -> N
     assert not EncoderRecipe(name="vgg11_bn", weights="random", train=True).batch_norm_frozen
     said = EncoderRecipe(name="vgg11_bn", weights="imagenet", train=True, freeze_batch_norm=False)
     assert not said.batch_norm_frozen
-
-
-def test_the_recipe_of_a_run_can_be_read_back(tmp_path: Path) -> None:
-    recipe = read_recipe(write(tmp_path / "a.yaml", "data: {format: shapes}"))
-    again = write(tmp_path / "b.yaml", yaml.safe_dump(to_mapping(recipe)))
-    assert read_recipe(again) == recipe

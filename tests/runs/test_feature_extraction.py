@@ -60,11 +60,6 @@ def test_a_store_of_one_precision_is_not_taken_for_one_of_another(config: Path) 
         store_recipe_features(recipe(config, "float32"))
 
 
-def test_an_unknown_precision_is_refused(config: Path) -> None:
-    with pytest.raises(UserError, match=r"features.precision 'float8' is not one of"):
-        recipe(config, "float8")
-
-
 def test_progress_counts_the_rows_of_all_processes(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

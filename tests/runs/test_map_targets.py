@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from coco_samples import write_instances
 
 from captioner.data.coco_instances import read_instances
 from captioner.data.examples import CaptionExample
@@ -19,16 +19,8 @@ from captioner.vision.preprocessing import Preprocessing
 
 def instances(folder: Path) -> Path:
     """A photo of 80x40 pixels with a dog in its right half."""
-    content: dict[str, Any] = {
-        "images": [{"id": 7, "file_name": "a.jpg", "width": 80, "height": 40}],
-        "categories": [{"id": 1, "name": "dog"}, {"id": 2, "name": "cat"}],
-        "annotations": [
-            {"id": 1, "image_id": 7, "category_id": 1, "bbox": [40, 0, 40, 40], "iscrowd": 0}
-        ],
-    }
-    file = folder / "instances.json"
-    file.write_text(json.dumps(content))
-    return file
+    sizes = {"size": (80, 40), "box": (40, 0, 40, 40), "file_name": "a.jpg"}
+    return write_instances(folder / "instances.json", {7: ["dog"]}, ["dog", "cat"], **sizes)
 
 
 def test_a_map_should_lie_on_the_boxes_of_what_the_word_names(tmp_path: Path) -> None:

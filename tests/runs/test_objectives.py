@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,21 +11,15 @@ from run_samples import Config, log_of, recipe_of, save_encoder
 from safetensors.torch import load_file
 
 from captioner.caption import (
-    CaptioningLoss,
-    HardAttentionLoss,
     ObjectiveConfig,
     SelfCriticalConfig,
-    SelfCriticalLoss,
-    ShowAttendTellDecoder,
 )
 from captioner.data.examples import CaptionExample
-from captioner.errors import UserError
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.runs.caption_objective import (
     caption_reward,
     cider_reward,
     examples_of_epoch,
-    make_loss,
     word_precision_reward,
 )
 from captioner.runs.train_run import train_run
@@ -97,25 +90,6 @@ def test_a_self_critical_epoch_goes_over_every_photo_once() -> None:
         assert turns == captions[row] * (6 // len(captions[row]))
 
 
-@pytest.mark.parametrize(
-    ("changes", "kind"),
-    [
-        ({}, CaptioningLoss),
-        (
-            {"decoder": {"selection": "hard"}, "objective": {"doubly_stochastic": 0}},
-            HardAttentionLoss,
-        ),
-        ({"objective": CRITICAL}, SelfCriticalLoss),
-    ],
-)
-def test_each_objective_has_its_loss(
-    config: Config, changes: dict[str, Any], kind: type[object]
-) -> None:
-    recipe = recipe_of(config, **changes)
-    decoder = ShowAttendTellDecoder(recipe.decoder, len(VOCABULARY))
-    assert type(make_loss(recipe, decoder, None, VOCABULARY, REFERENCES)) is kind
-
-
 def test_a_self_critical_run_rewards_its_captions(config: Config, tmp_path: Path) -> None:
     train_run(recipe_of(config, objective=CRITICAL), tmp_path / "run")
     log = log_of(tmp_path / "run")
@@ -164,13 +138,6 @@ def test_a_run_starts_from_word_vectors(
     exact = [bool((embedding[photo] == 7).all()), bool((embedding[colour] == -3).all())]
     assert exact == [freeze, freeze]
     torch.testing.assert_close(embedding[photo], torch.full((8,), 7.0), rtol=0, atol=0.2)
-
-
-def test_word_vectors_of_another_size_are_refused(config: Config, tmp_path: Path) -> None:
-    file = tmp_path / "vectors.txt"
-    file.write_text("photo 1 2 3\n")
-    with pytest.raises(UserError, match="line 1: 3 numbers, but the decoder's embedding_size is 8"):
-        train_run(recipe_of(config, word_vectors={"file": str(file)}), tmp_path / "run")
 
 
 def test_only_the_last_blocks_of_an_encoder_are_trained(config: Config, tmp_path: Path) -> None:

@@ -51,16 +51,6 @@ def test_a_run_split_in_two_equals_one_in_one_go(
     assert log_of(split) == log_of(whole)
 
 
-def test_a_run_of_hard_attention_keeps_its_baseline(config: Config, tmp_path: Path) -> None:
-    train_run(recipe_of(config, **HARD, training={"epochs": 1}), tmp_path / "split")
-    before = load_file(tmp_path / "split" / "last.safetensors")["model.baseline"]
-    train_run(recipe_of(config, **HARD), tmp_path / "split", resume=True)
-    train_run(recipe_of(config, **HARD), tmp_path / "whole")
-    assert_same_tensors(tmp_path / "split", tmp_path / "whole")
-    after = load_file(tmp_path / "split" / "last.safetensors")["model.baseline"]
-    assert not torch.equal(after, before)
-
-
 @pytest.mark.parametrize("freeze", [True, False])
 def test_a_resumed_run_has_its_word_vectors_without_their_file(
     config: Config, tmp_path: Path, freeze: bool

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from run_samples import Config, log_of, merged
 from samples import save_photo
 
@@ -40,15 +39,6 @@ def test_a_run_gives_a_model_that_captions_and_is_described(config: Config, tmp_
     text = describe(model, tmp_path / "run" / "model")
     assert "\n  kind: transformer\n" in text
     assert "\n  heads: 2\n" in text
-
-
-def test_an_encoder_is_trained_along(config: Config, tmp_path: Path) -> None:
-    first = []
-    for train in (True, False):
-        run = tmp_path / str(train)
-        train_run(recipe_for(config, encoder={"train": train}, training={"epochs": 1}), run)
-        first.append(next(model_of(run).encoder.parameters()))
-    assert not torch.allclose(*first, atol=1e-3)
 
 
 def test_a_self_critical_run_starts_from_a_soft_one_of_the_same_kind(

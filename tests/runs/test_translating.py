@@ -295,20 +295,14 @@ def test_a_published_config_keeps_a_vocabulary_by_one_change() -> None:
     [
         ({"data": {"format": "parallel"}}, "data.source is missing; format 'parallel'"),
         ({"data": {"format": "csv"}}, "format 'csv' is not one of parallel, numbers"),
-        ({"data": {"format": "numbers", "batch_tokens": 0}}, "batch_tokens 0 is not at least 1"),
-        ({"data": {"format": "numbers", "on_problem": "ask"}}, "on_problem 'ask'"),
         (
             {"data": {"format": "numbers", "numbers": {"train": 90, "largest": 99}}},
             "train 90 and validation 500 are more than there are",
         ),
-        ({"text": {"kind": "letters"}}, "text.kind 'letters' is not one of words, subwords"),
         ({"text": {"kind": "subwords", "case": "sentence"}}, "text.case 'sentence' is of words"),
-        ({"text": {"size": 0}}, "text.size 0"),
         ({"model": {}}, "one model of sequence_to_sequence"),
         ({"training": {"batch_size": 32}}, "batch_size has no effect: data.batch_tokens"),
         ({"training": {"encoder_learning_rate": 0.1}}, "encoder_learning_rate has no effect"),
-        ({"validation": {"score": "CIDEr-D"}}, "score 'CIDEr-D' is not one of BLEU, chrF"),
-        ({"validation": {"sentences": -1}}, "validation.sentences -1"),
         ({"task": "sing"}, "task 'sing' is not 'translate'"),
         (
             {"model": {"sequence_to_sequence": {}}, "search": {"copy_unknown": True}},
@@ -360,7 +354,6 @@ def test_a_published_config_keeps_a_vocabulary_by_one_change() -> None:
             {"model": {"gnmt": {"tie_embeddings": "all"}}},
             "model.gnmt.tie_embeddings 'all' needs text.joint to be true",
         ),
-        ({"text": {"capitals": "lower"}}, "text.capitals 'lower' is not one of keep, lines"),
     ],
 )
 def test_fields_out_of_range_are_named(tmp_path: Path, changes: Any, message: str) -> None:

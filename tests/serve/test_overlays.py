@@ -167,11 +167,6 @@ def test_captions_that_cannot_be_drawn_are_refused(
     assert named in problem(answered(client, 0, captions=json.dumps(value)), 422)
 
 
-def test_good_captions_are_drawn(client: httpx.Client) -> None:
-    """The refused ones above differ from these."""
-    drawn(client, 0, captions=json.dumps([GOOD]))
-
-
 @pytest.mark.parametrize(
     ("seeds", "fields", "named"),
     [

@@ -225,11 +225,3 @@ def test_a_browser_of_this_machine_opens_it_as_this_machine(
     everywhere = ["--host", "0.0.0.0", "--port", "0"]
     assert main(["serve", "--model", str(saved_models[0]), *everywhere, "--open"]) == 0
     assert [urlsplit(address).hostname for address in opened] == ["127.0.0.1"]
-
-
-def test_the_command_is_the_one_of_the_command_line() -> None:
-    from captioner.cli.main import build_parser
-
-    arguments = build_parser().parse_args(["serve"])
-    assert arguments.run is run_command
-    assert arguments.host == "127.0.0.1"

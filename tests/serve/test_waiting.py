@@ -36,6 +36,17 @@ class Held:
 
         monkeypatch.setattr(service.captioner, "caption_annotations", held)
 
+    def answers(
+        self, service: Service, client: httpx.Client, count: int, **fields: str
+    ) -> list[httpx.Response]:
+        """The answers to a photo that is held and to so many that come meanwhile."""
+        first = Sending(client, [files(0)])
+        self.begun.wait()
+        others = Sending(client, [files(seed) for seed in range(count)], **fields)
+        until(lambda: service.captions.waiting == count)
+        self.go.set()
+        return first.ended() + others.ended()
+
 
 class Sending:
     """Threads that each send one photo."""
@@ -68,12 +79,7 @@ def test_requests_that_arrive_together_are_captioned_together(
     service: Service, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = Held(service, monkeypatch)
-    first = Sending(client, [files(0)])
-    held.begun.wait()
-    others = Sending(client, [files(seed) for seed in range(7)])
-    until(lambda: service.captions.waiting == 7)
-    held.go.set()
-    answers = first.ended() + others.ended()
+    answers = held.answers(service, client, 7)
     assert held.sizes == [1, 7]
     expected = make_captioner().caption([photo_bytes(seed) for seed in range(7)])
     for answer in answers:
@@ -85,13 +91,7 @@ def test_sampling_is_not_batched(
     service: Service, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = Held(service, monkeypatch)
-    first = Sending(client, [files(0)])
-    held.begun.wait()
-    others = Sending(client, [files(seed) for seed in range(3)], sample="true", temperature="3")
-    until(lambda: service.captions.waiting == 3)
-    held.go.set()
-    first.ended()
-    others.ended()
+    held.answers(service, client, 3, sample="true", temperature="3")
     assert held.sizes == [1, 1, 1, 1]
 
 

@@ -163,14 +163,6 @@ def test_a_mark_is_seen_where_the_region_says(
     assert found_y == pytest.approx((y - top) / (bottom - top) * 224, abs=0.1)
 
 
-def test_what_lies_outside_the_region_is_not_seen() -> None:
-    image = Image.new("RGB", (512, 256), (255, 255, 255))
-    image.paste((0, 0, 0), (150, 22, 362, 234))  # the region, 6 pixels in: beyond the filter
-    seen = Preprocessing(**PLAIN)(image)
-    assert seen[:, 12:-12, 12:-12].max() == 0
-    assert seen[:, 0, 0].min() > 0.9
-
-
 @pytest.mark.parametrize("size", [(1, 500), (500, 1), (1, 1), (3, 4000), (2, 2)])
 @pytest.mark.parametrize("preprocessing", [CROP, SQUASH, Preprocessing(resize_shorter=224)])
 def test_extreme_shapes(size: tuple[int, int], preprocessing: Preprocessing) -> None:
@@ -211,35 +203,17 @@ def test_the_record_goes_through_json_unchanged(preprocessing: Preprocessing) ->
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("size", 0),
-        ("size", -3),
-        ("size", "224"),
-        ("size", 224.0),
-        ("size", True),
-        ("size", None),
-        ("resize", "stretch"),
-        ("resize", ["crop"]),
         ("resize_shorter", 223),
-        ("resize_shorter", 256.5),
-        ("mean", 0.5),
         ("mean", [0.5, 0.5]),
-        ("mean", [0.5, 0.5, "0.5"]),
-        ("mean", "0.5"),
         ("mean", [0.5, 0.5, float("nan")]),
-        ("mean", [0.5, 0.5, True]),
         ("standard_deviation", [0.5, 0.5, 0.0]),
         ("standard_deviation", [0.5, -0.5, 0.5]),
         ("standard_deviation", [0.5, float("inf"), 0.5]),
-        ("standard_deviation", {}),
-        ("interpolation", "nearest"),
-        ("interpolation", 3),
     ],
 )
 def test_a_field_without_such_a_value_is_refused_by_name(field: str, value: Any) -> None:
     with pytest.raises(UserError, match=f"^x: {field}"):
         from_mapping(Preprocessing, {**to_mapping(CROP), field: value}, "x")
-    with pytest.raises(UserError, match=f"^{field}"):
-        Preprocessing(**{field: value})
 
 
 def test_the_shorter_side_may_be_anything_where_it_has_no_meaning() -> None:

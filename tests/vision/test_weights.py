@@ -299,7 +299,7 @@ def test_the_same_weights_have_the_same_digest(state: dict[str, Tensor]) -> None
     assert second.to(memory_format=torch.channels_last).digest() == first.digest()
 
 
-def test_every_weight_and_the_name_count() -> None:
+def test_every_weight_counts() -> None:
     encoder = build_encoder(SMALL, "random")
     found = {encoder.digest()}
     for tensor in encoder.state_dict().values():
