@@ -228,14 +228,12 @@ def test_a_config_without_fields_is_refused_by_its_path(tiny_model: Path) -> Non
     assert path.read_text() == "[]"
 
 
-@pytest.mark.parametrize("stop", [0, 1, 2])
+@pytest.mark.parametrize("stop", [0, 1])
 def test_a_stop_while_writing_leaves_the_old_confidence(
     calibrated: Path, monkeypatch: pytest.MonkeyPatch, stop: int
 ) -> None:
     """Power losses, after which the new one may be there too, are tested for whole models."""
     model = load_model(calibrated)
-    old = model.confidence
-    assert old is not None
     written = []
     for name in ("write_tensors", "write_json"):
         write = getattr(model_folder_module, name)
@@ -247,14 +245,9 @@ def test_a_stop_while_writing_leaves_the_old_confidence(
             write(path, value)
 
         monkeypatch.setattr(model_folder_module, name, write_or_stop)
-    if stop < 2:
-        with pytest.raises(KeyboardInterrupt):
-            save_confidence(make_confidence(model, 0.4), calibrated)
-    else:
+    with pytest.raises(KeyboardInterrupt):
         save_confidence(make_confidence(model, 0.4), calibrated)
-    found = load_model(calibrated).confidence
-    assert found is not None
-    assert (found.config == old.config) == (stop < 2)
+    assert load_model(calibrated).confidence.config == model.confidence.config
 
 
 def test_numbers_without_their_tensors_are_refused(calibrated: Path) -> None:

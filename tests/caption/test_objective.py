@@ -112,20 +112,6 @@ def test_fields_of_the_other_attention_are_refused(
         ObjectiveConfig(**options).check_selection(selection)
 
 
-def test_fields_of_the_attention_itself_are_taken() -> None:
-    ObjectiveConfig(doubly_stochastic=0.5, label_smoothing=0.1).check_selection("soft")
-    ObjectiveConfig(
-        doubly_stochastic=0.0,
-        doubly_stochastic_target="one",
-        label_smoothing=0.1,
-        map_divergence=0.0,
-        reward_weight=1.0,
-        entropy_weight=0.0,
-        baseline_decay=0.5,
-        semi_sampling=1.0,
-    ).check_selection("hard")
-
-
 @pytest.mark.parametrize("name", ["label_smoothing", "scheduled_sampling"])
 def test_what_changes_cross_entropy_is_refused_where_self_critical_training_has_none(
     name: str,

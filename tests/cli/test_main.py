@@ -287,14 +287,6 @@ def test_an_unknown_model_is_named(command: list[str], refused: Refused) -> None
     assert "did you mean 'english_german'" in refused([*command, "english-german"])
 
 
-def test_info_says_what_the_model_is(tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["info", str(tiny_model)]) == 0
-    text = capsys.readouterr().out
-    assert "vgg11_bn" in text
-    assert "14 words" in text
-    assert "# A model of random weights" in text
-
-
 @pytest.mark.parametrize("folder", ["stored", "2024"])
 def test_features_go_where_the_config_or_the_option_says(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -85,6 +85,7 @@ def test_widths_and_small_letters_and_gzip(
     assert scores["BLEU"] == pytest.approx(100)
     assert "case:lc" in scores["signatures"]["BLEU"]
     assert [each["words"] for each in scores["lengths"]] == [[1, 3], [4, 6], [10, 12]]
+    assert [each["BLEU"] for each in scores["lengths"]] == pytest.approx([100] * 3)
 
 
 def test_a_model_is_scored_on_what_a_user_would_get(

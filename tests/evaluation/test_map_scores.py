@@ -135,14 +135,6 @@ def test_scores_are_those_of_the_word_s_own_map(scripted: Captioner) -> None:
     assert scores.spread.divergence == pytest.approx(1.0)
 
 
-def test_forcing_gives_the_same_maps(scripted: Captioner) -> None:
-    (found,) = scripted.caption([PHOTO])
-    (forced,) = scripted.teacher_forced([PHOTO], [found.words])
-    assert forced.words == found.words == WORDS
-    assert torch.equal(forced.attention, found.attention)
-    assert found.attention.flatten(1).argmax(dim=1).tolist() == list(PLACES[:5])
-
-
 def test_every_drawing_shows_the_word_s_own_map(scripted: Captioner, tmp_path: Path) -> None:
     """The brightest part of what is drawn for word t is the place the decoder looked at."""
     white = Image.new("RGB", (80, 80), "white")

@@ -34,13 +34,6 @@ def test_buckets_cover_whole_ranges_from_one() -> None:
     assert [b.first for b in bleu_by_length(texts, texts, texts, width=1)] == [5, 6, 10, 11]
 
 
-def test_small_letters() -> None:
-    upper = [text.upper() for text in REFERENCES[:1]]
-    (plain,) = bleu_by_length(upper, REFERENCES[:1], SOURCES[:1])
-    (lower,) = bleu_by_length(upper, REFERENCES[:1], SOURCES[:1], lower_case=True)
-    assert plain.bleu < lower.bleu == pytest.approx(100)
-
-
 def test_what_cannot_be_divided() -> None:
     with pytest.raises(UserError, match="width 0 of buckets"):
         bleu_by_length(FOUND, REFERENCES, SOURCES, width=0)

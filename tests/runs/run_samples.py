@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 from samples import save_photo
+from torch import Tensor
 
+import captioner
+from captioner.runs.annotation_rows import StoredRows
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.schema import from_mapping
 from captioner.vision.vgg import VGGConfig, VGGEncoder
@@ -57,6 +63,34 @@ def save_encoder(folder: Path) -> str:
     path = folder / "encoder.safetensors"
     save_file(VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05)).state_dict(), path)
     return str(path)
+
+
+class DrawnRows(StoredRows):
+    """Rows of random numbers, without a store."""
+
+    def __init__(self) -> None:
+        pass
+
+    def read(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        return torch.rand(len(rows), 1, 2, generator=generator)
+
+
+def torchrun(
+    config: Path, out: Path, processes: int = 2, *options: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """`captioner train` by several processes, on CPUs unless the options say otherwise."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", str(processes), "-m", "captioner", "train", str(config)]
+    command += ["--out", str(out), "--device", "cpu", *options]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env={**environment(), **variables}
+    )
+
+
+def environment() -> dict[str, str]:
+    """The environment of a program that is to run this package on one thread."""
+    path = str(Path(captioner.__file__).parents[1])
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
 
 def log_of(folder: Path) -> list[dict[str, Any]]:

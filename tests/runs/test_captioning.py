@@ -10,7 +10,15 @@ from typing import Any
 import coco_samples
 import pytest
 import torch
-from run_samples import SMALL, Config, assert_same_tensors, log_of, recipe_of, save_encoder
+from run_samples import (
+    SMALL,
+    Config,
+    DrawnRows,
+    assert_same_tensors,
+    log_of,
+    recipe_of,
+    save_encoder,
+)
 from safetensors.torch import load_file
 from samples import save_photo
 
@@ -415,19 +423,10 @@ def test_a_config_with_nothing_to_store_or_nowhere_says_which(config: Config) ->
 def test_batches_mix_lengths_where_batch_normalisation_is_trained(config: Config) -> None:
     examples = [CaptionExample(0, [4] * (1 + number % 8)) for number in range(64)]
 
-    class Nothing(StoredRows):
-        def __init__(self) -> None:
-            pass
-
-        def read(
-            self, rows: torch.Tensor, generator: torch.Generator | None = None
-        ) -> torch.Tensor:
-            return torch.zeros(len(rows), 1, 2)
-
     def spread(train: bool) -> float:
         encoder = {"train": train}
         recipe = recipe_of(config, encoder=encoder, training={"batch_size": 8})
-        batches = CaptionBatches(examples, Nothing(), recipe).batches(0, 0)
+        batches = CaptionBatches(examples, DrawnRows(), recipe).batches(0, 0)
         return sum(float(batch.mask.sum(1).float().std()) for batch in batches) / 8
 
     assert spread(train=False) == 0

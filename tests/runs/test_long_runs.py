@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -15,7 +14,17 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from run_samples import SMALL, Config, assert_same_tensors, log_of, make_table, merged, recipe_of
+from run_samples import (
+    SMALL,
+    Config,
+    assert_same_tensors,
+    environment,
+    log_of,
+    make_table,
+    merged,
+    recipe_of,
+    torchrun,
+)
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
@@ -39,24 +48,7 @@ def mapping(tmp_path: Path) -> Config:
     }
 
 
-def environment() -> dict[str, str]:
-    return {
-        **os.environ,
-        "PYTHONPATH": str(Path(captioner.__file__).parents[1]),
-        "OMP_NUM_THREADS": "1",
-    }
-
-
 # Two processes.
-
-
-def under_torchrun(config: Config, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Train in the folder `two`, by two processes."""
-    (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", "2", "-m", "captioner", "train"]
-    command += [str(folder / "config.yaml"), "--out", str(folder / "two"), "--device", "cpu"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment())
 
 
 @pytest.mark.slow
@@ -76,8 +68,9 @@ def test_two_processes_of_the_command_line(
     mapping: Config, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     """Batches of 3, 3, 3 and 1; three photos to validate on, in batches of 2 and 1."""
-    config = merged(mapping, **changes)
-    ended = under_torchrun(config, tmp_path)
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(merged(mapping, **changes)), encoding="utf-8")
+    ended = torchrun(path, tmp_path / "two")
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert ended.stdout.count("training: 5 photos") == 1
     assert ended.stdout.count("the best model, of epoch") == 1
@@ -302,7 +295,9 @@ def test_a_draw_from_what_is_no_number_is_a_sentence(
 def test_two_processes_say_once_that_something_is_no_number(
     mapping: Config, tmp_path: Path
 ) -> None:
-    ended = under_torchrun(merged(mapping, **LOST["hard"]), tmp_path)
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(merged(mapping, **LOST["hard"])), encoding="utf-8")
+    ended = torchrun(path, tmp_path / "two")
     assert ended.returncode != 0
     said = [line for line in ended.stderr.splitlines() if line.startswith("captioner: ")]
     assert len(said) == 1, ended.stderr

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from run_samples import Config, assert_same_tensors, log_of, recipe_of
+from run_samples import Config, DrawnRows, assert_same_tensors, log_of, recipe_of
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from captioner.data.examples import CaptionExample
 from captioner.errors import UserError
-from captioner.runs.annotation_rows import StoredRows
 from captioner.runs.caption_batches import CaptionBatches
 from captioner.runs.train_run import train_run
 
@@ -99,17 +98,7 @@ def test_a_photo_that_vanishes_while_the_encoder_is_trained(config: Config, tmp_
 
 def test_batches_of_a_resumed_epoch_are_those_of_a_whole_one(config: Config) -> None:
     examples = [CaptionExample(row % 6, [4, 5]) for row in range(14)]
-
-    class Noise(StoredRows):
-        def __init__(self) -> None:
-            pass
-
-        def read(
-            self, rows: torch.Tensor, generator: torch.Generator | None = None
-        ) -> torch.Tensor:
-            return torch.rand(len(rows), 1, 2, generator=generator)
-
-    batches = CaptionBatches(examples, Noise(), recipe_of(config))
+    batches = CaptionBatches(examples, DrawnRows(), recipe_of(config))
     whole = list(batches.batches(3, 0))
     assert len(whole) == batches.steps(3) == 4
     for resumed, original in zip(batches.batches(3, 2), whole[2:], strict=True):

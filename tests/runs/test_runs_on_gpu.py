@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from gpu_samples import DEVICE, needs_gpu
+from run_samples import torchrun
 from safetensors.torch import load_file
 
 import captioner
@@ -67,21 +65,11 @@ def test_a_run_goes_on_on_another_device(first: Any, second: Any, tmp_path: Path
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there are no two GPUs")
 def test_two_gpus_train_to_the_weights_of_one(tmp_path: Path) -> None:
     """In float32: Adam makes whole steps of gradients that TF32 rounds to another sign."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(Path(captioner.__file__).parents[1]),
-        "NVIDIA_TF32_OVERRIDE": "0",
-    }
+    options = ["--device", "cuda", *(part for change in SHORT for part in ("--set", change))]
     weights = []
     for count in (1, 2):
         folder = tmp_path / str(count)
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        command += ["--nproc-per-node", str(count), "-m", "captioner", "train", str(NUMBERS)]
-        command += ["--out", str(folder), "--device", "cuda"]
-        command += [part for change in SHORT for part in ("--set", change)]
-        ended = subprocess.run(
-            command, capture_output=True, text=True, timeout=300, env=environment
-        )
+        ended = torchrun(NUMBERS, folder, count, *options, NVIDIA_TF32_OVERRIDE="0")
         assert (folder / "model").is_dir(), ended.stderr[-3000:]
         weights.append(load_file(folder / "last.safetensors"))
     one, two = weights

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import yaml
+from run_samples import torchrun
 from safetensors.torch import load_file
 
-import captioner
 from captioner.cli.main import main
 from captioner.errors import UserError
 from captioner.model_folders import WEIGHTS
@@ -129,13 +126,7 @@ def test_two_processes_train_a_translator_to_the_weights_of_one(tmp_path: Path) 
         train_run(recipe(model=model), tmp_path / name / "one")
         config = tmp_path / f"{name}.yaml"
         config.write_text(yaml.safe_dump(mapping(model=model)), encoding="utf-8")
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        command += ["--nproc-per-node", "2", "-m", "captioner", "train", str(config)]
-        command += ["--out", str(tmp_path / name / "two"), "--device", "cpu"]
-        paths = {"PYTHONPATH": str(Path(captioner.__file__).parents[1])}
-        ended = subprocess.run(
-            command, capture_output=True, text=True, timeout=120, env={**os.environ, **paths}
-        )
+        ended = torchrun(config, tmp_path / name / "two")
         assert ended.returncode == 0, ended.stderr[-3000:]
         one, two = (
             load_file(tmp_path / name / each / "last.safetensors") for each in ("one", "two")
@@ -161,21 +152,11 @@ def test_files_subwords_and_one_vocabulary(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     english = ["A man walks his dog.", "Two women sit on a bench.", "A dog runs.", "Look!"] * 4
-    german = [
-        "Ein Mann und sein Hund.",
-        "Zwei Frauen sitzen.",
-        "Ein Hund rennt.",
-        "Da!",
-    ] * 4
+    german = ["Ein Mann und sein Hund.", "Zwei Frauen sitzen.", "Ein Hund rennt.", "Da!"] * 4
     for name, lines in (("a.en", english), ("a.de", german)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    data = {
-        "source": str(tmp_path / "a.en"),
-        "target": str(tmp_path / "a.de"),
-        "validation_source": str(tmp_path / "a.en"),
-        "validation_target": str(tmp_path / "a.de"),
-        "maximum_length": 12,
-    }
+    places = (str(tmp_path / f"a.{language}") for language in ("en", "de", "en", "de"))
+    data = {**dict(zip(FILES, places, strict=True)), "maximum_length": 12}
     config = mapping(
         data=data,
         text={"kind": "subwords", "joint": True, "size": 330, "capitals": "lines"},

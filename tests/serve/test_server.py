@@ -17,7 +17,6 @@ from serve_samples import ROOT, Running, photo_bytes, running
 from starlette.types import ASGIApp
 
 from captioner.cli.main import main
-from captioner.cli.serve import run as run_command
 from captioner.errors import UserError
 from captioner.serve.server import listen
 

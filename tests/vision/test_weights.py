@@ -192,27 +192,26 @@ def test_code_in_a_file_is_not_run(tmp_path: Path) -> None:
 # ImageNet's, from the network.
 
 
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (urllib.error.URLError("Name or service not known"), "Name or service not known"),
+        (TimeoutError("timed out"), "timed out"),
+        (http.client.IncompleteRead(b""), "IncompleteRead(0 bytes read)"),
+    ],
+)
 def test_without_a_network_one_sentence_says_what_to_fetch_and_where_to_put_it(
-    place: Path, server: Callable[[Any], None]
-) -> None:
-    server(urllib.error.URLError("Name or service not known"))
-    with pytest.raises(UserError) as error:
-        build_encoder(FULL, "imagenet")
-    sentence = str(error.value)
-    assert "https://download.pytorch.org/models/vgg11-8a719046.pth" in sentence
-    assert f"put it at {place}" in sentence
-    assert "(Name or service not known)" in sentence
-    assert "\n" not in sentence
-    assert not list(place.parent.iterdir())
-
-
-@pytest.mark.parametrize("error", [TimeoutError("timed out"), http.client.IncompleteRead(b"")])
-def test_a_download_that_breaks_off_is_a_sentence(
-    place: Path, server: Callable[[Any], None], error: Exception
+    place: Path, server: Callable[[Any], None], error: Exception, reason: str
 ) -> None:
     server(error)
-    with pytest.raises(UserError, match=r"vgg11 could not be downloaded .*; fetch https://"):
+    with pytest.raises(UserError) as caught:
         build_encoder(FULL, "imagenet")
+    sentence = str(caught.value)
+    assert "https://download.pytorch.org/models/vgg11-8a719046.pth" in sentence
+    assert f"put it at {place}" in sentence
+    assert f"({reason})" in sentence
+    assert "\n" not in sentence
+    assert not list(place.parent.iterdir())
 
 
 def test_a_download_with_other_content_is_refused(
@@ -239,16 +238,6 @@ def test_a_damaged_file_from_before_is_to_be_deleted(
     assert f"its SHA-256 begins with {found}, not with 8a719046" in str(error.value)
     assert f"delete {place} and try again" in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_other_weights_put_in_their_place_are_refused(
-    place: Path, server: Callable[[Any], None]
-) -> None:
-    """Whole, and of the right shapes, but not those that were published."""
-    server(AssertionError("no download is due"))
-    torch.save(VGGEncoder(FULL).state_dict(), place)
-    with pytest.raises(UserError, match=r"vgg11-8a719046\.pth does not hold .*not with 8a719046"):
-        build_encoder(FULL, "imagenet")
 
 
 def test_weights_that_cannot_be_read_are_named(place: Path) -> None:
@@ -307,15 +296,3 @@ def test_every_weight_counts() -> None:
             tensor.view(-1)[-1] += 1
         found.add(encoder.digest())
     assert len(found) == 1 + len(encoder.state_dict())
-
-
-def test_a_digest_survives_the_precision_of_a_saved_model() -> None:
-    encoder = build_encoder(SMALL, "random")
-    before = encoder.digest()
-    encoder.load_state_dict(
-        {
-            name: tensor.half().float() if tensor.is_floating_point() else tensor
-            for name, tensor in encoder.state_dict().items()
-        }
-    )
-    assert encoder.digest() == before
