@@ -24,6 +24,11 @@ from captioner.vision.vgg import VGGConfig, VGGEncoder
 Refused = Callable[[Sequence[str]], str]
 """The fixture `refused`: the sentence that answers the arguments of a command."""
 
+Output = pytest.CaptureFixture[str]
+"""The fixture `capsys`."""
+
+Patch = pytest.MonkeyPatch
+
 WORDS = ["a", "brown", "dog", "man", "on", "red", "runs", "the", "two", "water"]
 
 

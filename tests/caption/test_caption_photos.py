@@ -18,20 +18,6 @@ from captioner.vision import images
 from captioner.vision.preprocessing import Preprocessing
 
 
-def test_a_bad_photo_is_reported_in_its_place_and_the_others_are_captioned(tmp_path: Path) -> None:
-    paths = [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(5)]
-    Path(paths[2]).write_bytes(b"not a photo")
-    model = make_captioner()
-    found = list(caption_photos(model, named_photos(paths), batch_size=2))
-    assert [type(item) for item in found] == [Captioned, Captioned, Failed, Captioned, Captioned]
-    assert [item.name for item in found] == paths
-    bad = found[2]
-    assert isinstance(bad, Failed)
-    assert "2.png" in bad.reason
-    alone = [model.caption([path])[0].text for path in paths if path != paths[2]]
-    assert [item.caption.text for item in found if isinstance(item, Captioned)] == alone
-
-
 def test_paths_that_name_nothing_do_not_stop_the_others(tmp_path: Path) -> None:
     photo = save_photo(tmp_path / "in" / "a.jpg")
     (tmp_path / "empty").mkdir()

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from captioner.caption.decoder import DecoderConfig, DecoderState, ShowAttendTellDecoder
+from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
 from captioner.decoding import BeamSearch, Constraints, decode
 
 WORDS, PLACES, MEMORY, HIDDEN = 11, 9, 8, 6
@@ -124,6 +124,7 @@ def test_teacher_forcing_equals_stepping(form: dict[str, Any]) -> None:
         memory = decoder.remember(photos())
         found = decoder(memory, words)
         state: object = decoder.select(decoder.start(memory), torch.zeros(3, 2, dtype=torch.long))
+        assert state.memory is memory
         for time in range(words.shape[2]):
             step = decoder.step(words[:, :, time], state)
             torch.testing.assert_close(step.logits, found.logits[:, :, time])
@@ -149,32 +150,6 @@ def test_every_weight_takes_part() -> None:
         for name, parameter in decoder.named_parameters():
             assert parameter.grad is not None, name
             assert parameter.grad.abs().sum() > 0, name
-
-
-def test_several_captions_of_a_photo_share_its_memory() -> None:
-    decoder, words = make(), captions(rows=3)
-    with torch.no_grad():
-        memory = decoder.remember(photos())
-        together = decoder(memory, words)
-        for row in range(3):
-            alone = decoder(memory, words[:, row : row + 1])
-            torch.testing.assert_close(together.logits[:, row], alone.logits[:, 0])
-            torch.testing.assert_close(together.weights[:, row], alone.weights[:, 0])
-
-
-def test_select_puts_rows_in_order_and_leaves_the_memory() -> None:
-    decoder = make()
-    with torch.no_grad():
-        memory = decoder.remember(photos(2))
-        state = decoder.select(decoder.start(memory), torch.zeros(2, 3, dtype=torch.long))
-        after = decoder.step(torch.tensor([[1, 2, 3], [4, 5, 6]]), state).state
-        assert isinstance(after, DecoderState)
-        chosen = decoder.select(after, torch.tensor([[2, 2], [0, 1]]))
-    assert chosen.memory is memory
-    assert torch.equal(chosen.hidden[0], after.hidden[0, [2, 2]])
-    assert torch.equal(chosen.hidden[1], after.hidden[1, [0, 1]])
-    assert torch.equal(chosen.cell[0], after.cell[0, [2, 2]])
-    assert torch.equal(chosen.cell[1], after.cell[1, [0, 1]])
 
 
 # What is computed once.

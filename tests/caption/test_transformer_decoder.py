@@ -101,7 +101,9 @@ def test_teacher_forcing_equals_stepping(map_layer: int) -> None:
     decoder, words = make(map_layer=map_layer), captions(rows=2)
     memory = decoder.remember(photos())
     forced = decoder(memory, words)
-    state = decoder.select(decoder.start(memory), torch.zeros(3, 2, dtype=torch.long))
+    start = decoder.start(memory)
+    state = decoder.select(start, torch.zeros(3, 2, dtype=torch.long))
+    assert state.sources is start.sources
     for time in range(4):
         step = decoder.step(words[..., time], state)
         state = decoder.select(step.state, torch.tensor([[0, 1]] * 3))
@@ -127,22 +129,6 @@ def test_a_map_is_the_mean_of_the_heads_of_its_layer() -> None:
 
 
 @torch.no_grad()
-def test_a_selected_row_goes_on_as_it_would_have() -> None:
-    decoder, words = make(), captions(2, rows=3)
-    memory = decoder.remember(photos(2))
-    state = decoder.select(decoder.start(memory), torch.zeros(2, 3, dtype=torch.long))
-    for time in range(2):
-        state = decoder.step(words[..., time], state).state  # type: ignore[assignment]
-    rows = torch.tensor([[2, 0, 0, 1], [1, 1, 2, 0]])
-    expected = decoder.step(words[..., 2], state)
-    found = decoder.step(words[..., 2].gather(1, rows), decoder.select(state, rows))
-    for source, chosen in enumerate(rows.tolist()):
-        torch.testing.assert_close(found.logits[source], expected.logits[source, chosen])
-        torch.testing.assert_close(found.weights[source], expected.weights[source, chosen])
-    assert decoder.select(state, rows).sources is state.sources
-
-
-@torch.no_grad()
 def test_a_beam_projects_the_annotation_vectors_once_a_layer() -> None:
     decoder = make()
     seen: list[torch.Size] = []
@@ -154,25 +140,6 @@ def test_a_beam_projects_the_annotation_vectors_once_a_layer() -> None:
     limits = Constraints(minimum_length=5, maximum_length=5)
     decode(decoder, memory, start=1, end=2, strategy=BeamSearch(4), constraints=limits)
     assert seen == [(3, L, 12)] * 2
-
-
-@torch.no_grad()
-def test_photos_of_a_batch_are_captioned_as_alone() -> None:
-    decoder = make()
-
-    def search(annotations: Tensor) -> list[Any]:
-        memory = decoder.remember(annotations)
-        limits = Constraints(minimum_length=2, maximum_length=7)
-        found = decode(decoder, memory, start=1, end=2, constraints=limits)
-        return [each for hypotheses in found for each in hypotheses]
-
-    together = search(photos())
-    alone = [each for photo in photos().split(1) for each in search(photo)]
-    assert len({tuple(each.tokens) for each in together}) > 5
-    for one, other in zip(together, alone, strict=True):
-        assert one.tokens == other.tokens
-        assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
-        torch.testing.assert_close(one.attention, other.attention)
 
 
 def a_batch(**fields: Any) -> CaptioningBatch:

@@ -11,7 +11,7 @@ import numpy
 import pytest
 import torch
 from PIL import Image, ImageDraw
-from samples import Refused, save_photo
+from samples import Output, Patch, Refused, save_photo
 
 from captioner.caption import load_model, save_model
 from captioner.cli.main import main
@@ -20,7 +20,7 @@ UNLIKE = "not sure: unlike the photos this model was trained on"
 
 
 @pytest.fixture
-def folder(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tiny_model: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     """A folder with the tiny model and a table of photos that are much alike.
 
     Of what the model says of them, about half is in their captions.
@@ -46,7 +46,7 @@ COMMAND += ["captions.csv"]
 
 
 def test_a_model_is_calibrated_and_then_says_when_it_is_not_sure(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: Output
 ) -> None:
     noise = numpy.random.default_rng(0).integers(0, 255, (200, 300, 3), numpy.uint8)
     Image.fromarray(noise).save(folder / "noise.png")
@@ -88,9 +88,7 @@ def test_a_model_is_calibrated_and_then_says_when_it_is_not_sure(
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
-def test_weights_are_closed_before_they_are_replaced(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_are_closed_before_they_are_replaced(folder: Path, monkeypatch: Patch) -> None:
     """Windows replaces no file that is open; in float32 weights are used where the file lies."""
     weights = folder / "tiny-model" / "model.safetensors"
     save_model(load_model(weights.parent), weights.parent, torch.float32)
@@ -110,9 +108,7 @@ def test_weights_are_closed_before_they_are_replaced(
     assert not any(str(weights) in each for each in maps)
 
 
-def test_nothing_changes_without_a_confidence(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_changes_without_a_confidence(folder: Path, capsys: Output) -> None:
     save_photo(folder / "photo.png")
     command = ["caption", "photo.png", "--model", "tiny-model", "--json", "o.json"]
     assert main([*command, "--csv", "o.csv"]) == 0
@@ -152,9 +148,7 @@ def test_a_mistake_is_one_sentence_and_the_model_stays(
     assert after == before
 
 
-def test_a_photo_that_cannot_be_read_is_named(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_photo_that_cannot_be_read_is_named(folder: Path, capsys: Output) -> None:
     (folder / "photos" / "3.png").write_bytes(b"not a photo")
     assert main(COMMAND) == 2
     assert "3.png" in capsys.readouterr().err.splitlines()[-1]

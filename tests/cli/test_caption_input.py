@@ -10,12 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from samples import Refused, save_photo
+from samples import Output, Patch, Refused, save_photo
 
 from captioner.cli.main import main
-
-Output = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
 
 
 @pytest.fixture

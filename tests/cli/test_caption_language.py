@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from samples import make_captioner, save_photo
+from samples import Output, Patch, make_captioner, save_photo
 
 from captioner.caption import save_model
 from captioner.cli.main import main
@@ -19,11 +19,9 @@ from captioner.translate import (
     save_translator,
 )
 
-Output = pytest.CaptureFixture[str]
-
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A working folder with a captioner of a few words and two photos."""
     monkeypatch.chdir(tmp_path)
     save_model(make_captioner(words=["a", "dog", "man", "red", "water"]), tmp_path / "model")

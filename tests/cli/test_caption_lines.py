@@ -8,15 +8,13 @@ import json
 from pathlib import Path
 
 import pytest
-from samples import Refused, save_photo
+from samples import Output, Patch, Refused, save_photo
 
 from captioner.cli.main import main
 
-Output = pytest.CaptureFixture[str]
-
 
 @pytest.fixture
-def folder(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tiny_model: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     """A working folder with a model, two photos and a file that is none."""
     monkeypatch.chdir(tmp_path)
     for number, name in enumerate(("a.png", "b.png")):

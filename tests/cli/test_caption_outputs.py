@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
-from samples import make_captioner, save_photo
+from samples import Patch, make_captioner, save_photo
 
 from captioner.caption.caption_photos import Captioned, caption_photos, named_photos
 from captioner.cli import caption_outputs as outputs_module
@@ -112,11 +112,7 @@ def test_one_file_for_many_photos_is_refused_before_work_starts(tmp_path: Path) 
     ],
 )
 def test_a_photo_is_never_written_over(
-    photos: list[str],
-    option: str,
-    place: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    photos: list[str], option: str, place: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for photo in photos:
@@ -154,7 +150,7 @@ def test_a_photo_may_lie_beside_its_word_pictures(tmp_path: Path) -> None:
     ],
 )
 def test_places_that_cannot_be_written_are_refused_before_work_starts(
-    places: dict[str, str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    places: dict[str, str], sentence: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
@@ -164,9 +160,7 @@ def test_places_that_cannot_be_written_are_refused_before_work_starts(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0.png", "file.txt", "folder"]
 
 
-def test_a_folder_without_permission_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_without_permission_is_refused(tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "locked").mkdir()
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "locked")
     with pytest.raises(UserError, match=r"--json cannot write into folder .*locked: permission"):

@@ -6,18 +6,17 @@ from pathlib import Path
 
 import pytest
 from power_loss import Disk
-from samples import save_photo
+from samples import Output, Patch, save_photo
 
 from captioner.cli.caption_tables import CaptionTables
 from captioner.cli.main import main
 from captioner.errors import UserError
 
-Output = pytest.CaptureFixture[str]
 OPTIONS = ("json", "jsonl", "csv")
 
 
 @pytest.fixture
-def folder(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tiny_model: Path, monkeypatch: Patch) -> Path:
     """The current folder, with the model and two photos."""
     monkeypatch.chdir(tiny_model.parent)
     for number, name in enumerate(("a.png", "=b.png")):
@@ -229,7 +228,7 @@ def test_progress_of_several_batches_goes_to_standard_error(folder: Path, capsys
 
 
 def test_a_power_loss_leaves_tables_of_the_first_photos_or_the_old_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     disk = Disk(tmp_path / "out")
     places = {option: str(disk.folder / f"captions.{option}") for option in OPTIONS}

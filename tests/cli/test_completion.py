@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from samples import Output, Patch
 
 from captioner.cli.completion import SHELLS
 from captioner.cli.main import main
@@ -27,9 +28,7 @@ LINES = [
 
 
 @pytest.fixture
-def scripts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Path:
+def scripts(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> Path:
     """A folder with the scripts, two names to complete, and nothing else."""
     for shell in SHELLS:
         with pytest.raises(SystemExit) as stop:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from samples import Refused, save_photo
+from samples import Output, Patch, Refused, save_photo
 
 from captioner.cli.main import main
 from captioner.cli.photo_data import FORMATS
@@ -19,7 +19,7 @@ VAL = [*MODEL, "--split", "val"]
 
 
 @pytest.fixture
-def folder(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tiny_model: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     """A working folder with three photos, a table of their captions and a model."""
     rows = ["image,caption,split"]
     for n in range(3):
@@ -30,7 +30,7 @@ def folder(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return tmp_path
 
 
-def test_scores_and_kept_captions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scores_and_kept_captions(folder: Path, capsys: Output) -> None:
     arguments = [*VAL, "--save-results", "kept.json", "--json", "s.json", "--csv", "s.csv"]
     assert main([*arguments, "--confidence", "0.8"]) == 0
     scores = json.loads((folder / "s.json").read_text())
@@ -43,7 +43,7 @@ def test_scores_and_kept_captions(folder: Path, capsys: pytest.CaptureFixture[st
         assert [row["image_id"] for row in csv.DictReader(file)] == ["0.png", "1.png", "2.png"]
 
 
-def test_kept_captions_score_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kept_captions_score_the_same(folder: Path, capsys: Output) -> None:
     assert main([*VAL, "--save-results", "kept.json", "--json", "of_model.json"]) == 0
     of_table = ["captions.csv", "--format", "table", "--split", "val", "--images", "."]
     of_table += ["--training-captions", "captions.csv", "--page", "s.html", "--json", "s.json"]
@@ -62,7 +62,7 @@ def test_the_first_photos_only(folder: Path) -> None:
     assert json.loads((folder / "s.json").read_text())["images"] == 2
 
 
-def test_generated_shapes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_generated_shapes(folder: Path, capsys: Output) -> None:
     shapes = ["evaluate", "tiny-model", "--format", "shapes", "--count", "4", "--json", "s.json"]
     assert main(shapes) == 0
     assert "exact match     0.0000" in capsys.readouterr().out
@@ -94,9 +94,7 @@ def test_a_mistake_is_one_sentence(
     assert {path.name for path in folder.iterdir()} == before
 
 
-def test_an_unreadable_photo_is_refused_or_left_out(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unreadable_photo_is_refused_or_left_out(folder: Path, capsys: Output) -> None:
     (folder / "1.png").write_bytes(b"not a photo")
     assert main(VAL) == 2
     assert "1.png is not an image" in capsys.readouterr().err
@@ -108,9 +106,7 @@ def test_an_unreadable_photo_is_refused_or_left_out(
     assert json.loads((folder / "s.json").read_text())["images"] == 2
 
 
-def test_a_record_that_is_left_out_gives_exit_code_2(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_record_that_is_left_out_gives_exit_code_2(folder: Path, capsys: Output) -> None:
     with (folder / "captions.csv").open("a") as file:
         file.write("\nonly one cell")
     assert main([*VAL, "--on-problem", "skip"]) == 2
@@ -120,7 +116,7 @@ def test_a_record_that_is_left_out_gives_exit_code_2(
 
 
 def test_captions_that_cannot_be_kept_are_scored(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: Patch, capsys: Output
 ) -> None:
     monkeypatch.setattr("captioner.cli.evaluate.check_outputs", lambda *_: None)
     (folder / "kept.json").mkdir()
@@ -129,7 +125,7 @@ def test_captions_that_cannot_be_kept_are_scored(
     assert len((folder / "s.csv").read_text().splitlines()) == 4
 
 
-def test_the_formats_are_those_of_training(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_formats_are_those_of_training(capsys: Output) -> None:
     assert get_args(DataConfig.model_fields["format"].annotation) == FORMATS
     with pytest.raises(SystemExit) as stop:
         main(["evaluate", "M", "--format", "csv", "--annotations", "a"])

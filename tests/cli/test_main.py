@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from samples import Refused, save_photo
+from samples import Output, Patch, Refused, save_photo
 
 from captioner.cli.main import build_parser, main
 
@@ -23,7 +23,7 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("arguments", [["--help"], []])
-def test_help_teaches(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_teaches(arguments: list[str], capsys: Output) -> None:
     with pytest.raises(SystemExit) as stop:
         main(arguments)
     assert stop.value.code == 0
@@ -56,9 +56,7 @@ def test_the_command_line_has_threads_of_torch_wait_without_spinning() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_fits_on_a_screen(
-    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_help_fits_on_a_screen(command: str, monkeypatch: Patch, capsys: Output) -> None:
     columns, rows = 100, 55 if command == "caption" else 45
     monkeypatch.setenv("COLUMNS", str(columns))
     with pytest.raises(SystemExit) as stop:
@@ -73,7 +71,7 @@ def test_help_fits_on_a_screen(
 
 @pytest.mark.parametrize("command", ["evaluate", "maps", "evaluate-translator"])
 def test_help_lists_the_search_options_and_names_the_help_that_explains_them(
-    command: str, capsys: pytest.CaptureFixture[str]
+    command: str, capsys: Output
 ) -> None:
     with pytest.raises(SystemExit):
         main([command, "--help"])
@@ -105,32 +103,10 @@ def test_examples_in_the_help_are_valid(command: str) -> None:
         assert parser.parse_args(arguments).run is own.get_default("run")
 
 
-def test_a_bad_photo_in_a_folder(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for number in range(3):
-        save_photo(tmp_path / "photos" / f"{number}.png", number)
-    (tmp_path / "photos" / "1.png").write_bytes(b"")
-    out = tmp_path / "out.json"
-    code = main(
-        ["caption", str(tmp_path / "photos"), "--model", str(tiny_model), "--json", str(out)]
-    )
-    assert code == 2
-    printed = capsys.readouterr()
-    assert "1.png" in printed.err
-    assert "Traceback" not in printed.err
-    records = json.loads(out.read_text())
-    assert [Path(record["image"]).name for record in records] == ["0.png", "1.png", "2.png"]
-    assert records[1]["error"] == printed.err.splitlines()[0].removeprefix("captioner: ")
-    assert len(printed.out.splitlines()) == 2
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes on Linux alone")
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such file names")
-def test_a_file_name_stays_on_its_line(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_name_stays_on_its_line(tiny_model: Path, tmp_path: Path, capsys: Output) -> None:
     photo = save_photo(tmp_path / "a\nb\x1b[2J\u202e.png")
     bad = tmp_path / "c\nd.png"
     bad.write_bytes(b"none")
@@ -143,10 +119,7 @@ def test_a_file_name_stays_on_its_line(
 
 
 def test_a_picture_that_cannot_be_written_does_not_end_the_batch(
-    tiny_model: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    tiny_model: Path, tmp_path: Path, capsys: Output, monkeypatch: Patch
 ) -> None:
     paths = [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(3)]
     maps, out = tmp_path / "maps", tmp_path / "out.json"
@@ -192,9 +165,7 @@ def test_termination_keeps_what_is_captioned(tiny_model: Path, tmp_path: Path) -
     assert 1 <= len(json.loads(out.read_text())) < 800
 
 
-def test_sampling_is_drawn_from_its_seed(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sampling_is_drawn_from_its_seed(tiny_model: Path, tmp_path: Path, capsys: Output) -> None:
     photo = str(save_photo(tmp_path / "photo.jpg"))
     command = ["caption", photo, "--model", str(tiny_model), "--sample", "--temperature", "3"]
     for seed in "112":
@@ -204,7 +175,7 @@ def test_sampling_is_drawn_from_its_seed(
 
 
 def test_n_best_shows_what_it_is_ranked_by(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny_model: Path, tmp_path: Path, capsys: Output
 ) -> None:
     photo = save_photo(tmp_path / "photo.jpg")
     command = ["caption", str(photo), "--model", str(tiny_model), "--n-best", "4"]
@@ -269,10 +240,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     ],
 )
 def test_a_mistyped_command_is_suggested(
-    arguments: list[str],
-    said: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str], said: str, capsys: Output, monkeypatch: Patch
 ) -> None:
     monkeypatch.chdir(Path(__file__).resolve().parents[2])
     with pytest.raises(SystemExit) as stop:
@@ -289,7 +257,7 @@ def test_an_unknown_model_is_named(command: list[str], refused: Refused) -> None
 
 @pytest.mark.parametrize("folder", ["stored", "2024"])
 def test_features_go_where_the_config_or_the_option_says(
-    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: str, tmp_path: Path, monkeypatch: Patch, capsys: Output
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.yaml").write_text(

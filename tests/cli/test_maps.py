@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from coco_samples import write_captions, write_instances
 from PIL import Image
-from samples import Refused, save_photo
+from samples import Output, Patch, Refused, save_photo
 
 from captioner.cli.main import main
 from captioner.evaluation import map_scores
@@ -25,7 +25,7 @@ def photos(tmp_path: Path) -> Path:
 
 
 def test_the_maps_of_any_photos(
-    tiny_model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny_model: Path, photos: Path, tmp_path: Path, capsys: Output
 ) -> None:
     files = {name: tmp_path / name for name in ("scores.json", "words.csv", "curves.png")}
     arguments = ["maps", str(tiny_model), "--images", str(photos)]
@@ -46,16 +46,14 @@ def test_the_maps_of_any_photos(
         assert picture.width > picture.height
 
 
-def test_one_photo_and_no_curves(
-    tiny_model: Path, photos: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_photo_and_no_curves(tiny_model: Path, photos: Path, capsys: Output) -> None:
     photo = str(photos / "1.png")
     assert main(["maps", str(tiny_model), "--images", photo]) == 0
     assert "area under curve" not in capsys.readouterr().out
 
 
 def test_what_is_below_the_curves_of_one_photo(
-    tiny_model: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_model: Path, photos: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """No bands, of a single photo; and nothing is drawn where no word is one of content."""
     path = tmp_path / "curves.svg"
@@ -76,9 +74,7 @@ class Everything:
         return True
 
 
-def test_the_maps_of_generated_shapes(
-    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_maps_of_generated_shapes(tiny_model: Path, tmp_path: Path, capsys: Output) -> None:
     out = tmp_path / "scores.json"
     arguments = ["--format", "shapes", "--count", "4", "--json", str(out)]
     assert main(["maps", str(tiny_model), *arguments]) == 0
@@ -89,7 +85,7 @@ def test_the_maps_of_generated_shapes(
 
 
 def test_the_maps_of_a_data_set_with_instances(
-    tiny_model: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny_model: Path, photos: Path, tmp_path: Path, capsys: Output
 ) -> None:
     """A dog and a person over the whole of photo 0; nothing elsewhere."""
     captions = write_captions(tmp_path / "captions.json", {n: ["a dog"] for n in range(3)})
@@ -142,7 +138,7 @@ def test_the_maps_of_a_data_set_with_entities(tiny_model: Path, tmp_path: Path) 
 
 
 def test_a_bad_photo_is_refused_or_passed_over(
-    tiny_model: Path, photos: Path, capsys: pytest.CaptureFixture[str]
+    tiny_model: Path, photos: Path, capsys: Output
 ) -> None:
     (photos / "1.png").write_bytes(b"not a photo")
     arguments = ["maps", str(tiny_model), "--images", str(photos)]
@@ -189,7 +185,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     assert named in refused(["maps", *given])
 
 
-def test_the_help_tells_what_curves_cost(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_tells_what_curves_cost(capsys: Output) -> None:
     with pytest.raises(SystemExit):
         main(["maps", "--help"])
     text = " ".join(capsys.readouterr().out.split())

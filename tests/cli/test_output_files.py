@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from coco_samples import write_captions
-from samples import Refused, save_photo
+from samples import Patch, Refused, save_photo
 
 from captioner.cli.main import main
 
@@ -24,7 +24,7 @@ OF_SPLIT += ["--images", "photos", "--split", "val2014"]
 
 
 @pytest.fixture
-def folder(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tiny_model: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     """A working folder with every kind of input, and a model `M`."""
     for n in range(3):
         save_photo(tmp_path / "photos" / f"{n}.png", n)
@@ -95,11 +95,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     ],
 )
 def test_what_cannot_be_written_is_refused_before_anything_is_read(
-    arguments: list[str],
-    sentence: str,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    refused: Refused,
+    arguments: list[str], sentence: str, folder: Path, monkeypatch: Patch, refused: Refused
 ) -> None:
     if "/proc" in str(arguments) and not Path("/proc/self").exists():
         pytest.skip("this system has no folder /proc, which takes no files")

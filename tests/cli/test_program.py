@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from samples import Output, Patch
 
 from captioner.cli.program import run_program
 from captioner.errors import UserError
@@ -33,9 +34,7 @@ def raising(error: BaseException) -> object:
         (Interrupted("go on with --resume"), 130, "name: go on with --resume\n"),
     ],
 )
-def test_an_error_is_a_sentence(
-    error: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_is_a_sentence(error: BaseException, code: int, said: str, capsys: Output) -> None:
     assert run_program(raising(error), "name") == code  # type: ignore[arg-type]
     assert capsys.readouterr().err == said
 
@@ -68,16 +67,14 @@ def test_termination_lets_the_work_be_kept() -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_output_that_is_closed_is_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_output_that_is_closed_is_a_sentence(monkeypatch: Patch, capsys: Output) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     assert run_program(raising(ZeroDivisionError()), "name") == 2  # type: ignore[arg-type]
     assert "name: standard output is closed" in capsys.readouterr().err
 
 
 def test_errors_that_cannot_be_said_are_not_said_elsewhere(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: Patch, capsys: Output
 ) -> None:
     monkeypatch.setattr(sys, "stderr", None)
     assert run_program(raising(UserError("no such photo")), "name") == 2  # type: ignore[arg-type]
@@ -99,16 +96,14 @@ sys.exit(run_program(lambda: print("text"), "name"))
     assert run.stderr.decode() == ("name: cannot write standard output: No space left on device\n")
 
 
-def test_a_name_that_is_not_text_can_be_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_is_not_text_can_be_printed(monkeypatch: Patch) -> None:
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="utf-8"))
     assert run_program(lambda: print("caf\udce9.png")) == 0
     assert written.getvalue() == b"caf\\udce9.png" + os.linesep.encode()
 
 
-def test_a_terminal_keeps_its_encoding_and_a_file_gets_utf_8(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_terminal_keeps_its_encoding_and_a_file_gets_utf_8(monkeypatch: Patch) -> None:
     class Terminal(io.BytesIO):
         def isatty(self) -> bool:
             return True

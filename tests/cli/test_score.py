@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from coco_samples import write_captions
-from samples import Refused, save_photo
+from samples import Output, Patch, Refused, save_photo
 
 import captioner
 from captioner.cli import score
@@ -21,7 +21,7 @@ FILES = ["score", "results.json", "references.json"]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A working folder with results, references and photos."""
     captions = {n: [f"a dog number {n} runs", "a brown dog on grass"] for n in range(4)}
     write_captions(tmp_path / "references.json", captions)
@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_everything_about_a_results_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_everything_about_a_results_file(folder: Path, capsys: Output) -> None:
     (folder / "2.png").unlink()
     arguments = [*FILES, "--confidence", "--against", "other.json", "--resamples", "50"]
     arguments += ["--training-captions", "references.json", "--images", "."]
@@ -60,7 +60,7 @@ def test_everything_about_a_results_file(folder: Path, capsys: pytest.CaptureFix
     assert page.count("<img ") == 2
 
 
-def test_a_single_image(folder: Path, capsys: pytest.CaptureFixture[str], refused: Refused) -> None:
+def test_a_single_image(folder: Path, capsys: Output, refused: Refused) -> None:
     one = ["score", "one.json", "references.json"]
     assert "captioner document-frequency" in refused(one)
     assert main([*one, "--metrics", "BLEU", "ROUGE-L"]) == 0
@@ -103,9 +103,7 @@ def test_a_mistake_is_one_sentence(
     assert {path.name for path in folder.iterdir()} == before
 
 
-def test_outputs_are_tried_one_and_all(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_outputs_are_tried_one_and_all(folder: Path, monkeypatch: Patch, capsys: Output) -> None:
     monkeypatch.setattr(score, "check_outputs", lambda *_: None)  # As if it came later.
     for name in ("s.json", "s.html"):
         (folder / name).mkdir()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from samples import Refused, publish_weights, save_photo
+from samples import Output, Patch, Refused, publish_weights, save_photo
 
 import captioner
 from captioner.cli.main import main
@@ -53,7 +53,7 @@ def archives(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_from_the_archives_of_flickr8k_to_a_model(
-    archives: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    archives: Path, monkeypatch: Patch, capsys: Output
 ) -> None:
     """With a VGG-19, whose ImageNet weights lie where torchvision keeps them.
 
@@ -102,7 +102,7 @@ def test_without_network_the_weights_to_fetch_and_their_place_are_named(archives
 
 
 def test_another_encoder_leaves_the_rest_of_a_config_as_it_is(
-    archives: Path, monkeypatch: pytest.MonkeyPatch
+    archives: Path, monkeypatch: Patch
 ) -> None:
     given: list[CaptioningRecipe] = []
     monkeypatch.setattr(train_run_module, "train_run", lambda recipe, *_: given.append(recipe))

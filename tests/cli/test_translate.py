@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 import pytest
 import torch
+from samples import Output, Patch
 
 from captioner.cli.main import main
 from captioner.text.vocabulary import Vocabulary
@@ -61,7 +62,7 @@ def make_model(folder: Path, name: str = "luong", ends: bool = True) -> str:
     return str(folder / name)
 
 
-def give(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+def give(monkeypatch: Patch, content: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf-8"))
 
 
@@ -69,9 +70,7 @@ def translate(*arguments: str) -> int:
     return main(["translate", "--device", "cpu", *arguments])
 
 
-def test_as_many_lines_come_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_as_many_lines_come_out(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
     model = make_model(tmp_path)
     give(monkeypatch, b"A man sees a dog.\r\n\nThe dog runs!")
     assert translate("--model", model) == 0
@@ -86,9 +85,7 @@ def test_as_many_lines_come_out(
     assert capsys.readouterr().out == from_input
 
 
-def test_a_language_chooses_the_packages_translator(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_language_chooses_the_packages_translator(tmp_path: Path, capsys: Output) -> None:
     text = tmp_path / "text.en"
     text.write_text("A dog runs.\n")
     said = []
@@ -103,7 +100,7 @@ def test_a_language_chooses_the_packages_translator(
     )
 
 
-def test_the_best_few(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_best_few(tmp_path: Path, capsys: Output) -> None:
     (tmp_path / "text").write_text("A dog.\nA man.\n")
     arguments = ("--model", make_model(tmp_path), str(tmp_path / "text"), "--n-best", "2")
     assert translate(*arguments, "--coverage-penalty", "0.2") == 0
@@ -115,7 +112,7 @@ def test_the_best_few(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_paths_and_notes_of_captions_are_kept_and_not_translated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Output
 ) -> None:
     sentences = ["A dog.", "The dog runs!", "A man.", "A man: the dog.", "A dog (not sure)"]
     before = ["", "my photos/a b.JPG: ", "c.png: ", "", ""]
@@ -135,7 +132,7 @@ def test_paths_and_notes_of_captions_are_kept_and_not_translated(
 
 
 def test_a_line_that_cannot_be_read_is_not_taken_for_an_empty_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Output
 ) -> None:
     model, out = make_model(tmp_path), tmp_path / "out.json"
     for file in (out, tmp_path / "out.html"):
@@ -151,9 +148,7 @@ def test_a_line_that_cannot_be_read_is_not_taken_for_an_empty_one(
     assert "<h2>2. (byte 1 is not UTF-8 text)</h2>" in (tmp_path / "out.html").read_text()
 
 
-def test_a_translation_that_is_cut_is_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_translation_that_is_cut_is_reported(tmp_path: Path, capsys: Output) -> None:
     text, out = tmp_path / "text", tmp_path / "out.json"
     text.write_text("A dog.\n")
     model = make_model(tmp_path, ends=False)
@@ -166,7 +161,7 @@ def test_a_translation_that_is_cut_is_reported(
     assert [each["cut"] for each in (record, *record["alternatives"])] == [True, True]
 
 
-def test_an_input_that_is_packed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_input_that_is_packed(tmp_path: Path, capsys: Output) -> None:
     model, text = make_model(tmp_path), b"A man sees a dog.\nThe dog runs!\n"
     (tmp_path / "text").write_bytes(text)
     (tmp_path / "text.gz").write_bytes(gzip.compress(text))
@@ -192,7 +187,7 @@ def test_an_input_that_is_packed(tmp_path: Path, capsys: pytest.CaptureFixture[s
     ],
 )
 def test_what_is_read_is_never_written_over(
-    tmp_path: Path, text: str, out: str, is_what: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, text: str, out: str, is_what: str, capsys: Output
 ) -> None:
     model = make_model(tmp_path)
     (tmp_path / "sub").mkdir()
@@ -217,9 +212,7 @@ def test_standard_input_is_not_written_over_either(tmp_path: Path) -> None:
     assert (tmp_path / "in.json").read_text() == "A dog.\n"
 
 
-def test_standard_input_may_be_closed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_standard_input_may_be_closed(monkeypatch: Patch, capsys: Output) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     assert translate() == 2
     assert capsys.readouterr().err == (
@@ -250,7 +243,7 @@ def in_a_process(
 
 
 def test_pictures_that_are_not_drawn_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Output
 ) -> None:
     give(monkeypatch, b"A dog.\n\n\xff\nThe dog runs!\n")
     map_file = tmp_path / "map.png"
@@ -264,7 +257,7 @@ def test_pictures_that_are_not_drawn_are_named(
 
 
 def test_letters_that_no_font_has_are_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Output
 ) -> None:
     monkeypatch.setattr("captioner.render.families._installed", tuple)
     (tmp_path / "text").write_text("A \u2f00\u72ac dog.\n", encoding="utf-8")
@@ -278,9 +271,7 @@ def test_letters_that_no_font_has_are_said(
     )
 
 
-def test_bad_and_long_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_and_long_lines(tmp_path: Path, monkeypatch: Patch, capsys: Output) -> None:
     give(monkeypatch, b"A dog.\n\xff\nA man sees a dog and a man\n")
     assert translate("--model", make_model(tmp_path)) == 2
     printed = capsys.readouterr()
@@ -291,7 +282,7 @@ def test_bad_and_long_lines(
 
 
 @pytest.mark.parametrize("name", ["luong", "transformer"])
-def test_alignments(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_alignments(tmp_path: Path, name: str, capsys: Output) -> None:
     model = make_model(tmp_path, name)
     (tmp_path / "text").write_text("A dog.\nThe man runs!\n")
     for file in ("a.json", "a.html", "a.png"):
@@ -378,7 +369,7 @@ DRAWN = "--alignment", "DRAWN"
     ],
 )
 def test_one_sentence_for_an_error(
-    tmp_path: Path, name, arguments, message, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, name, arguments, message, capsys: Output
 ) -> None:
     (tmp_path / "text").write_text("A dog.\n")
     (tmp_path / "folder.json").mkdir()
@@ -397,7 +388,7 @@ def test_one_sentence_for_an_error(
     assert len(printed.err.splitlines()) == 1
 
 
-def test_info_says_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_says_what_it_is(tmp_path: Path, capsys: Output) -> None:
     assert main(["info", make_model(tmp_path, "transformer")]) == 0
     text = capsys.readouterr().out
     assert "tokens, joint" in text

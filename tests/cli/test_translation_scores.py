@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from samples import Refused
+from samples import Output, Patch, Refused
 
 from captioner.cli.main import main
 from captioner.text.word_vocabulary import WordVocabulary
@@ -30,7 +30,7 @@ FOUND = ["Ein Mann sieht den Hund.", "", "Ein Mann rennt, der Hund auch."]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A working folder with what is translated, translations and references; and a model."""
     for name, lines in (("source", SOURCE), ("references", REFERENCES), ("found", FOUND)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -49,7 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 OF_MODEL = ("evaluate-translator", "model", "source", "references", "--device", "cpu")
 
 
-def test_a_file_of_translations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_of_translations(folder: Path, capsys: Output) -> None:
     files = ("score-translations", "found", "references")
     assert main([*files, "--source", "source", "--json", "scores.json"]) == 0
     printed = capsys.readouterr()
@@ -75,9 +75,7 @@ def test_a_file_of_translations(folder: Path, capsys: pytest.CaptureFixture[str]
     assert "words of the source" not in printed.out
 
 
-def test_widths_and_small_letters_and_gzip(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_widths_and_small_letters_and_gzip(folder: Path, capsys: Output) -> None:
     (folder / "upper.gz").write_bytes(gzip.compress("\n".join(REFERENCES).upper().encode()))
     files = ("score-translations", "upper.gz", "references", "--source", "source")
     assert main([*files, "--lower-case", "--length-width", "3", "--json", "scores.json"]) == 0
@@ -88,9 +86,7 @@ def test_widths_and_small_letters_and_gzip(
     assert [each["BLEU"] for each in scores["lengths"]] == pytest.approx([100] * 3)
 
 
-def test_a_model_is_scored_on_what_a_user_would_get(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_is_scored_on_what_a_user_would_get(folder: Path, capsys: Output) -> None:
     assert main([*OF_MODEL, "--beam", "2", "--batch-size", "2", "--json", "scores.json"]) == 0
     printed = capsys.readouterr()
     with pytest.warns(UserWarning, match="sentence 3 has 12 tokens"):
@@ -109,9 +105,7 @@ def test_a_model_is_scored_on_what_a_user_would_get(
     assert sum(each["sentences"] for each in scores["lengths"]) == 3
 
 
-def test_translations_that_are_cut_are_counted(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_translations_that_are_cut_are_counted(folder: Path, capsys: Output) -> None:
     """Of weights this small, no token is likely, and so not the end."""
     assert main([*OF_MODEL, "--minimum-length", "5", "--json", "scores.json"]) == 0
     said = capsys.readouterr().err
@@ -174,7 +168,7 @@ def test_one_sentence_for_an_error(
 
 
 def test_without_the_package_it_is_said_before_anything_is_translated(
-    folder: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
+    folder: Path, refused: Refused, monkeypatch: Patch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     monkeypatch.setattr(Translator, "translate", None)

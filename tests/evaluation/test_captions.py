@@ -67,12 +67,6 @@ def test_one_image_with_a_document_frequency() -> None:
         evaluate_captions({7: HYPOTHESES[7]}, {7: REFERENCES[7]})
 
 
-def test_one_image_by_metrics_that_need_no_document_frequency() -> None:
-    scores = evaluate_captions({7: HYPOTHESES[7]}, {7: REFERENCES[7]}, metrics=("ROUGE-L", "BLEU"))
-    assert list(scores.by_name()) == ["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L"]
-    assert scores.by_name()["ROUGE-L"] == rouge_l(WORDS[:1], REFERENCE_WORDS[:1]).score
-
-
 def test_without_bleu_there_is_nothing_of_bleu() -> None:
     scores = evaluate_captions(HYPOTHESES, REFERENCES, metrics=["CIDEr-D"])
     assert list(scores.as_dict()) == ["CIDEr-D", "images", "references_without_caption"]

@@ -297,19 +297,6 @@ def test_a_caption_of_function_words_has_no_content_curves() -> None:
     assert found.deletion.shape == (0, 5)
 
 
-def test_a_photo_that_cannot_be_read(photos: Source) -> None:
-    Path(str(photos.image_ids[1])).write_bytes(b"not a photo")
-    with pytest.raises(UserError, match=r"1\.png"):
-        score_maps(make_captioner(), photos)
-    left_out: dict[str, str] = {}
-    scores = score_maps(make_captioner(), photos, left_out=left_out)
-    assert scores.photos == 3
-    assert list(left_out) == [photos.image_ids[1]]
-    assert [Path(str(word.image)).name for word in scores.words][-1] == "3.png"
-    with pytest.raises(UserError, match="not one of 1 photos"):
-        score_maps(make_captioner(), photos.take([1]), left_out={})
-
-
 def test_a_warning_where_maps_do_not_move(photos: Source) -> None:
     model = make_captioner()
     with torch.no_grad():

@@ -14,9 +14,7 @@ from safetensors.torch import load_file
 
 from captioner.cli.main import main
 from captioner.errors import UserError
-from captioner.model_folders import WEIGHTS
 from captioner.runs import translation_task
-from captioner.runs.model_average import average_models
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.train_run import train_run
 from captioner.runs.translation_batches import TranslationBatches
@@ -185,20 +183,6 @@ def test_files_subwords_and_one_vocabulary(
     assert translator.source is translator.target
     assert translator.capitals == "lines"
     assert len((out / "translations.txt").read_text().splitlines()) == 4
-
-
-def test_the_last_models_of_a_run_and_their_mean(tmp_path: Path) -> None:
-    training = {**mapping()["training"], "epochs": 3, "keep_last": 2}
-    train_run(recipe(training=training), tmp_path)
-    folders = sorted((tmp_path / "models").iterdir())
-    assert [folder.name for folder in folders] == ["epoch-002", "epoch-003"]
-    average_models(folders, tmp_path / "average")
-    one, two, mean = (load_file(f / WEIGHTS) for f in (*folders, tmp_path / "average"))
-    assert any(not one[name].equal(two[name]) for name in one)
-    for name, weight in mean.items():
-        wanted = (one[name].double() + two[name].double()) / 2
-        torch.testing.assert_close(weight, wanted.to(torch.float16))
-    assert load_translator(tmp_path / "average").translate(["one hundred"])[0].tokens
 
 
 @pytest.mark.parametrize("tie", ["none", "target", "all"])

@@ -139,14 +139,7 @@ def test_tensors_that_do_not_fit_are_named(tmp_path: Path, state: dict[str, Tens
     name = "features.1.running_mean"
     save_file({key: tensor for key, tensor in state.items() if key != name}, path)
     assert f"does not fit vgg11_bn of width 0.05: tensor {name!r} is missing" in refused(path)
-    save_file({**state, name: torch.zeros(7)}, path)
-    assert f"tensor {name!r} is (7,), not (3,)" in refused(path)
-    save_file({**state, "features.99.weight": torch.zeros(1)}, path)
-    assert "'features.99.weight' does not belong to this model" in refused(path)
     save_file(state, path)
-    assert "tensor 'features.0.bias' is (3,), not (6,)" in refused(
-        path, VGGConfig(name="vgg11", width=0.1)
-    )
     assert "vgg11 of width 0.05: tensor 'features.1.bias' does not belong" in refused(
         path, VGGConfig(name="vgg11", width=0.05)
     )
