@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -98,7 +99,9 @@ class NetworkEncoder(Encoder):
                 with torch.device("meta"):
                     images = torch.zeros(2, 3, height, width, dtype=dtype)
                     options = {"flatten": False}
-                    shape = torch.func.functional_call(self, on_meta, images, options).shape
+                    # Untied, or a layer with two names would stay on `meta`.
+                    call = partial(torch.func.functional_call, self, tie_weights=False)
+                    shape = call(on_meta, images, options).shape
             except Exception as error:  # Networks raise many types of errors.
                 reason = (str(error).splitlines() or [type(error).__name__])[0]
                 raise UserError(

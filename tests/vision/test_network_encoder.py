@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 from samples import publish_weights, save_photo
+from torch import Tensor, nn
 
 import captioner
 from captioner.caption import load_model
@@ -20,6 +21,7 @@ from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
 from captioner.runs.encoder_sections import with_encoder_sections
 from captioner.runs.train_run import train_run
 from captioner.vision.encoders import encoder_config, make_encoder
+from captioner.vision.network_encoder import NetworkConfig, NetworkEncoder
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.weights import build_encoder
 
@@ -77,6 +79,29 @@ def test_a_network_is_trained_saved_loaded_and_drawn(
     assert caption.attention.shape == (len(caption.words), *map_shape)
     caption.overlay(tmp_path / "overlay.png")
     assert Image.open(tmp_path / "overlay.png").width > 0
+
+
+def test_measuring_leaves_a_layer_with_two_names_where_it_is() -> None:
+    """As in timm's CoaT."""
+
+    class TwoNames(NetworkEncoder):
+        def make_network(self) -> nn.Module:
+            layer = nn.Conv2d(3, 4, kernel_size=16, stride=16)
+            return nn.ModuleDict({"first": layer, "second": layer})
+
+        def feature_map(self, images: Tensor) -> Tensor:
+            return self.network["second"](images)
+
+        @classmethod
+        def published_preprocessing(cls, config: Any) -> Preprocessing:
+            return Preprocessing(size=64)
+
+        def pretrained_weights(self) -> dict[str, Tensor]:
+            return {}
+
+    encoder = TwoNames(NetworkConfig(name="test/two_names"))
+    assert encoder.map_shape(64, 96) == (4, 6)
+    assert not any(each.is_meta for each in encoder.parameters())
 
 
 @pytest.mark.parametrize("name", ["timm/test_vit", "torchvision/resnet18"])
