@@ -42,8 +42,11 @@ class Operations(TorchDispatchMode):
         those without `non_blocking`, and lists and numbers given as an index and its values.
     """
 
-    def __init__(self, answers: Sequence[Any] | None, allowed: Sequence[str]) -> None:
+    def __init__(
+        self, answers: Sequence[Any] | None, allowed: Sequence[str], device: torch.device
+    ) -> None:
         super().__init__()
+        self.device = device
         self.answers = None if answers is None else list(answers)
         self.allowed = allowed
         self.is_busy = False
@@ -68,22 +71,21 @@ class Operations(TorchDispatchMode):
                 packed, sizes = function(torch.zeros(args[0].shape), *args[1:])
             return args[0].new_empty(packed.shape), sizes
         if self.is_busy:
-            assert not _waits(function, args, kwargs), f"{function} waits to copy to the GPU"
+            assert not self._waits(function, args, kwargs), f"{function} waits to copy to the GPU"
         result = function(*args, **kwargs)
         for made in _tensors(result):
-            on_gpu = made.device == DEVICE
+            on_gpu = made.device == self.device
             assert on_gpu or "copies" in self.allowed, f"{function} copies from the GPU"
             if on_gpu and made.dtype == torch.float64:
                 assert "float64" in self.allowed, f"{function} makes float64"
         return result
 
-
-def _waits(function: Any, args: Any, kwargs: Any) -> bool:
-    """Whether an operation waits for the GPU's queue before it copies to the GPU."""
-    if function is _COPY:
-        to_gpu = args[0].device.type == "cpu" and torch.device(kwargs["device"]) == DEVICE
-        return to_gpu and not kwargs.get("non_blocking", False)
-    return function is _INDEX_PUT and any(each.device.type == "cpu" for each in _tensors(args))
+    def _waits(self, function: Any, args: Any, kwargs: Any) -> bool:
+        """Whether an operation waits for the GPU's queue before it copies to the GPU."""
+        if function is _COPY:
+            to_gpu = args[0].device.type == "cpu" and torch.device(kwargs["device"]) == self.device
+            return to_gpu and not kwargs.get("non_blocking", False)
+        return function is _INDEX_PUT and any(each.device.type == "cpu" for each in _tensors(args))
 
 
 class _Calls(TorchFunctionMode):
@@ -125,9 +127,12 @@ class _Generator(torch.Generator):
 
 @contextmanager
 def fake_gpu(
-    in_bfloat16: bool = False, answers: Sequence[Any] | None = None, allowed: Sequence[str] = ()
+    in_bfloat16: bool = False,
+    answers: Sequence[Any] | None = None,
+    allowed: Sequence[str] = (),
+    device: torch.device = DEVICE,
 ) -> Iterator[Operations]:
-    """Within it, `DEVICE` can be used, and is watched by the `Operations`.
+    """Within it, the device can be used, and is watched by the `Operations`.
 
     in_bfloat16: under autocast. answers: what reads of values give, in order; then `EndOfAnswers`
         is raised. None allows no reads. allowed: of `copies` from the GPU and `float64`.
@@ -138,7 +143,7 @@ def fake_gpu(
         was_enabled, kind = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
         torch.set_autocast_enabled("cuda", in_bfloat16)
         torch.set_autocast_dtype("cuda", torch.bfloat16)
-        operations = Operations(answers, allowed)
+        operations = Operations(answers, allowed, device)
         try:
             # With cuDNN, torch asks the GPU for its version.
             without_cudnn = torch.backends.cudnn.flags(enabled=False)

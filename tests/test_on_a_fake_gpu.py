@@ -94,14 +94,14 @@ def make_step(
 
     def backward(found: Tensor) -> None:
         assert found.requires_grad
-        assert (found.device, found.shape) == (DEVICE, ())
+        assert (found.device, found.shape) == (gpu.device, ())
         for parameter in loss.parameters():
             parameter.grad = torch.zeros_like(parameter)
 
     monkeypatch.setattr(Tensor, "backward", backward)
     config = TrainingConfig(optimizer=optimizer)
     stepper = Stepper(
-        loss, make_optimizer(loss, config, None), config, Engine(DEVICE), Path("absent")
+        loss, make_optimizer(loss, config, None), config, Engine(gpu.device), Path("absent")
     )
     gpu.is_busy = True
     for number in range(2):
@@ -176,6 +176,16 @@ def test_a_translator_is_trained(
             model = CONFIGS[name].make(SIZE, SIZE)
         loss = TranslationLoss(model, TranslationObjective(label_smoothing=0.1))
         make_step(gpu, loss, translation_batch(), "adam", monkeypatch)
+
+
+def test_reports_are_summed_without_float64_on_mps() -> None:
+    """Fake tensors of MPS have no gradient, so no step is made."""
+    with fake_gpu(device=torch.device("mps", 0)) as gpu:
+        weight, config = torch.ones(2, 2, device=gpu.device), TrainingConfig()
+        model = nn.Embedding.from_pretrained(weight, freeze=False)
+        optimizer = make_optimizer(model, config, None)
+        stepper = Stepper(model, optimizer, config, Engine(gpu.device), Path("absent"))
+        stepper.reset({"loss": 1.0})
 
 
 def test_samples_are_drawn_on_the_gpu() -> None:

@@ -129,8 +129,9 @@ class SubwordVocabulary:
         """Cut texts at random, and return the indices of each; the same for the same seed.
 
         sampling: of `unigram`, the power to which the probability of a cut is raised: 0 makes all
-            alike, a large one leaves the best (Kudo 2018, *Subword Regularization*, section 3.3). Of
-            `bpe`, the probability that a merge is left out (Provilkov et al. 2020, *BPE-Dropout*).
+            alike, a large one leaves the best (Kudo 2018, *Subword Regularization*, section 3.3).
+            Of `bpe`, the probability that a merge is left out (Provilkov et al. 2020,
+            *BPE-Dropout*).
         """
         import sentencepiece
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from captioner.data import loading
 from captioner.data.loading import load_ahead, loading_workers
 from captioner.errors import UserError
 
@@ -43,6 +44,20 @@ def test_an_error_is_raised_in_the_place_of_its_item(workers: int) -> None:
     if not workers:  # torch waits 5 seconds for a worker after any other error.
         with pytest.raises(KeyError, match="a mistake"):
             list(load_ahead(load, [7], workers))
+
+
+def test_workers_load_into_pinned_memory_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def loader(items: object, *, pin_memory: bool, **options: object) -> list[object]:
+        asked.append(pin_memory)
+        return []
+
+    monkeypatch.setattr(loading, "DataLoader", loader)
+    for has_gpu, workers in ((True, 2), (False, 2), (True, 0)):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda has_gpu=has_gpu: has_gpu)
+        assert list(load_ahead(load, [1], workers)) == []
+    assert asked == [hasattr(os, "fork"), False, False]
 
 
 def test_workers_load_two_items_ahead_and_end_when_the_items_are_closed(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from captioner.serve.limits import Limits
 LARGE = 50_000_000
 """Bytes, more than sockets hold."""
 
+LARGE_IS_LEFT = threading.Event()
+
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -34,8 +36,13 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
         return
     while scope["path"] != "/early" and (await receive()).get("more_body"):
         pass
-    text = "here" if scope["path"] != "/large" else LARGE * "x"
-    await PlainTextResponse(text)(scope, receive, send)
+    if scope["path"] != "/large":
+        await PlainTextResponse("here")(scope, receive, send)
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": LARGE * b"x", "more_body": True})
+    await send({"type": "http.response.body"})  # Waits until all is sent, or the line is closed.
+    LARGE_IS_LEFT.set()
 
 
 @contextmanager
@@ -93,7 +100,7 @@ def test_a_content_that_comes_after_its_answer_holds_no_connection() -> None:
 def test_an_answer_that_is_not_read_holds_no_connection() -> None:
     with in_thread(app, Limits(seconds=0.3)) as address, connected(address) as line:
         line.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        threading.Event().wait(2)
+        assert LARGE_IS_LEFT.wait(30)
         read = 0
         with suppress(ConnectionError):
             while more := len(line.recv(65536)):
