@@ -77,9 +77,9 @@ def read_splits(
     file = Path(annotations)
     folder = file.parent if images is None else Path(images)
     collector = CaptionCollector(f"table {file}", on_problem, check_files)
-    text = read_text(file, "table")
     if file.suffix.lower() not in SUFFIXES:
         raise UserError(f"table {file} is none of {', '.join(SUFFIXES)}")
+    text = read_text(file, "table")
     if file.suffix.lower() == ".jsonl":
         rows = _jsonl_rows(text, collector.problems)
     else:
@@ -142,7 +142,8 @@ def _require_split(rows: list[_Row], split: str, file: Path, is_drawn: bool) -> 
     if split not in present:
         if is_drawn and split == VALIDATION and present:
             raise UserError(f"table {file} has too few photos for validation: it takes 4 at least")
-        only = f", only {', '.join(present)}" if present else ': it has no "split" column'
+        lacking = 'no "split" column' if rows else "no rows"
+        only = f", only {', '.join(present)}" if present else f": it has {lacking}"
         raise UserError(f"table {file} has no split {split!r}{only}")
 
 

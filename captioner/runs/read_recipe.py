@@ -18,6 +18,8 @@ from captioner.runs.captioning_recipe import (
 from captioner.runs.translation_recipe import TASK, TranslationRecipe
 from captioner.schema import from_mapping
 
+CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
+
 FINE_TUNING: dict[str, Any] = {
     "data": {"format": "table"},
     "start_from": "default",
@@ -40,9 +42,16 @@ def read_any_recipe(
     """Read and validate a YAML config of a captioner or, with `task: translate`, a translator.
 
     path: also a table of photos and captions, which is `FINE_TUNING` on this table.
-    changes, errors: as for `captioner.runs.captioning_recipe.read_recipe`.
+    changes, errors: as for `captioner.runs.captioning_recipe.read_recipe`. Raises `UserError` for
+        a file named as neither, such as a spreadsheet.
     """
-    if Path(path).suffix.lower() in SUFFIXES:
+    suffix = Path(path).suffix.lower()
+    if suffix not in (*CONFIG_SUFFIXES, *SUFFIXES, ""):
+        raise UserError(
+            f"{path} is neither a config ({', '.join(CONFIG_SUFFIXES)}) nor a table "
+            f"({', '.join(SUFFIXES)})"
+        )
+    if suffix in SUFFIXES:
         mapping = deepcopy(FINE_TUNING)
         mapping["data"]["annotations"] = str(path)
         mapping, where = with_changes(mapping, changes), f"table {path}"

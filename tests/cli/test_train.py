@@ -116,6 +116,13 @@ def test_another_encoder_leaves_the_rest_of_a_config_as_it_is(
         assert given[-1].replace(encoder=plain.encoder, features=plain.features) == plain
 
 
+@pytest.mark.parametrize("name", ["mine.xlsx", "mine.txt"])
+def test_neither_a_config_nor_a_table(refused: Refused, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"PK\3\4\xff\0" if name == "mine.xlsx" else b"image,caption\n")
+    printed = refused(["train", str(tmp_path / name), "--start-from", "default"])
+    assert f"{name} is neither a config (.yaml, .yml, .json) nor a table (.csv," in printed
+
+
 def test_an_unknown_encoder_is_named(refused: Refused) -> None:
 
     assert "resnet50" in refused(

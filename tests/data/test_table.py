@@ -191,6 +191,17 @@ def test_validation_photos_of_a_table_without_splits_are_drawn(
     assert len(splits["val"] - drawn(file)["val"]) <= 1
 
 
+def test_a_spreadsheet_is_refused_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "t.xlsx").write_bytes(b"PK\3\4\xff")
+    with pytest.raises(UserError, match=r"t\.xlsx is none of \.csv, \.tsv, \.jsonl"):
+        read_table(tmp_path / "t.xlsx")
+
+
+def test_a_table_of_a_header_alone_has_no_rows(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has no split 'train': it has no rows"):
+        read_table(table(tmp_path, "t.csv", "image,caption\n,\n"), split="train")
+
+
 def test_three_photos_are_too_few_for_validation(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"{number}.jpg").touch()
