@@ -40,7 +40,7 @@ class OverlayStyle:
     tint: tuple[float, float, float] = (1.0, 0.72, 0.2)
     tint_share: float = 0.25
     contour_level: float = 0.5
-    hatch_light: float = 0.55
+    hatch_light: float = 0.1
 
 
 STYLE = OverlayStyle()

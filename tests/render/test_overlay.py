@@ -61,7 +61,7 @@ def test_what_was_not_seen_is_hatched(one_hot: OneHot) -> None:
     drawn = _values(overlay(photo, one_hot(14, 14, 7, 7), (100, 0, 300, 200))).mean(axis=2)
     outside, unlit_inside = drawn[:, :100], drawn[:40, 110:150]
     assert unlit_inside.std() < 1
-    assert outside.std() > 5
+    assert outside.min() < outside.max() / 2
     assert outside.max() <= unlit_inside.max() + 1
 
 
