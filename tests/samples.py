@@ -70,11 +70,16 @@ def assert_same_captions(found: Sequence[Caption], expected: Sequence[Caption]) 
         assert_same_captions(ours.alternatives, theirs.alternatives)
 
 
-def save_photo(path: Path, seed: int = 0, size: tuple[int, int] = (120, 90)) -> Path:
-    """Write a photo of coarse random colours."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def photo(seed: int = 0, size: tuple[int, int] = (120, 90)) -> Image.Image:
+    """A photo of coarse random colours."""
     colours = numpy.random.default_rng(seed).integers(0, 255, (6, 8, 3), dtype=numpy.uint8)
-    Image.fromarray(colours).resize(size, Image.Resampling.BICUBIC).save(path)
+    return Image.fromarray(colours).resize(size, Image.Resampling.BICUBIC)
+
+
+def save_photo(path: Path, seed: int = 0, size: tuple[int, int] = (120, 90)) -> Path:
+    """Write such a photo."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    photo(seed, size).save(path)
     return path
 
 

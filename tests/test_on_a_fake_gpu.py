@@ -252,6 +252,8 @@ def test_sums_over_words_are_in_float32_under_autocast(fields: dict[str, Any]) -
         forced = decoder(memory, tokens)
         assert forced.logits.dtype == torch.bfloat16
         assert forced.weights.dtype == torch.float32
+        if forced.log_probability is not None:  # Of hard attention.
+            assert forced.log_probability.dtype == forced.entropy.dtype == torch.float32
         step = decoder.step(tokens[..., 0], decoder.start(memory))
         if isinstance(step.state, DecoderState):  # A Transformer's sums over words are weights.
             assert [each.dtype for each in step.state[1:]] == [torch.float32] * 2

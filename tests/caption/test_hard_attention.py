@@ -452,18 +452,6 @@ def test_an_encoder_is_trained_along_where_it_is_given() -> None:
     assert gradient.abs().sum() > 0
 
 
-def test_bfloat16_gives_the_log_probability_in_full() -> None:
-    decoder = make_decoder().float()
-    with torch.autocast("cpu", torch.bfloat16):
-        said = decoder(
-            decoder.remember(make_batch(3).source.float()),
-            make_batch(3).inputs.unsqueeze(1),
-            torch.Generator().manual_seed(0),
-        )
-    assert said.log_probability.dtype == torch.float32
-    assert said.entropy.dtype == torch.float32
-
-
 def test_soft_attention_and_its_terms_are_refused() -> None:
     with pytest.raises(UserError, match=r"^REINFORCE trains hard attention"):
         HardAttentionLoss(make_decoder("soft"), ObjectiveConfig(doubly_stochastic=0.0))

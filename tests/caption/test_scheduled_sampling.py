@@ -13,7 +13,6 @@ from captioner.caption.hard_attention import HardAttentionLoss
 from captioner.caption.objective import ObjectiveConfig
 from captioner.caption.scheduled_sampling import scheduled_inputs
 from captioner.caption.training import CaptioningBatch, CaptioningLoss
-from captioner.decoding import greedy
 
 WORDS = 9
 
@@ -42,15 +41,6 @@ def inputs(photos: int, steps: int = 6) -> Tensor:
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
-
-
-def test_a_probability_of_1_runs_freely() -> None:
-    """A decoder that is sure of its words draws those that greedy search finds."""
-    decoder = make_decoder(sharpness=1e4)
-    memory = decoder.remember(annotations(5))
-    fed = scheduled_inputs(decoder, memory, inputs(5), 1.0, generator())
-    found = greedy(decoder.eval(), memory, start=1, end=2)
-    assert fed.tolist() == [[1, *hypothesis.tokens[:5]] for hypothesis in found]
 
 
 def test_words_are_drawn_from_what_the_decoder_gives() -> None:

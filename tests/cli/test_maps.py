@@ -167,10 +167,7 @@ def test_a_bad_photo_is_refused_or_passed_over(
         (["M", "--images", "P", "--seed", "3"], "--seed has no meaning"),
         (["M", "--format", "shapes", "--images", "P"], "--images has no meaning"),
         (["M", "--format", "coco", "--images", "P"], "needs --annotations"),
-        (
-            ["M", "--format", "coco", "--instances", "i", "--entities", "e"],
-            "not both",
-        ),
+        (["M", "--format", "coco", "--instances", "i", "--entities", "e"], "not both"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(

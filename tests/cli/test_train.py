@@ -121,10 +121,3 @@ def test_neither_a_config_nor_a_table(refused: Refused, tmp_path: Path, name: st
     (tmp_path / name).write_bytes(b"PK\3\4\xff\0" if name == "mine.xlsx" else b"image,caption\n")
     printed = refused(["train", str(tmp_path / name), "--start-from", "default"])
     assert f"{name} is neither a config (.yaml, .yml, .json) nor a table (.csv," in printed
-
-
-def test_an_unknown_encoder_is_named(refused: Refused) -> None:
-
-    assert "resnet50" in refused(
-        ["train", str(ROOT / "configs/flickr8k_soft.yaml"), "--encoder", "resnet50"]
-    )

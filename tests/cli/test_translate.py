@@ -15,49 +15,21 @@ from typing import BinaryIO
 import pytest
 import torch
 from samples import Output, Patch
+from small_translators import make_translator
 
 from captioner.cli.main import main
 from captioner.text.vocabulary import Vocabulary
-from captioner.text.word_vocabulary import WordVocabulary
-from captioner.translate import (
-    LuongConfig,
-    SequenceToSequenceConfig,
-    TransformerConfig,
-    TranslationModelConfig,
-    TranslationSearch,
-    Translator,
-    save_translator,
-)
+from captioner.translate import save_translator
 
 ROOT = Path(__file__).resolve().parents[2]
 
-CONFIGS = {
-    "luong": TranslationModelConfig(
-        luong=LuongConfig(cell="gru", embedding_size=8, hidden_size=8, layers=1, score="dot")
-    ),
-    "plain": TranslationModelConfig(
-        sequence_to_sequence=SequenceToSequenceConfig(
-            cell="gru", embedding_size=8, hidden_size=8, layers=1
-        )
-    ),
-    "transformer": TranslationModelConfig(
-        transformer=TransformerConfig(
-            embedding_size=8, heads=2, inner_size=8, encoder_layers=1, decoder_layers=2
-        )
-    ),
-}
-
 
 def make_model(folder: Path, name: str = "luong", ends: bool = True) -> str:
-    vocabulary = WordVocabulary.learn(["A man sees a dog.", "The dog runs!"], 1)
-    torch.manual_seed(0)
-    model = CONFIGS[name].make(len(vocabulary), len(vocabulary))
-    for parameter in model.parameters():
+    translator = make_translator(["A man sees a dog.", "The dog runs!"], name)
+    for parameter in translator.model.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
     if not ends:
-        model.embeddings.output.bias.data[Vocabulary.end] -= 100.0
-    search = TranslationSearch(beam=3, maximum_length=5)
-    translator = Translator(CONFIGS[name], model, vocabulary, vocabulary, 6, search)
+        translator.model.embeddings.output.bias.data[Vocabulary.end] -= 100.0
     save_translator(translator, folder / name, torch.float32)
     return str(folder / name)
 
@@ -344,27 +316,15 @@ DRAWN = "--alignment", "DRAWN"
         ("luong", ["TEXT", "--beam", "0"], "beam 0"),
         ("luong", ["TEXT", "--coverage-penalty", "-1"], "coverage_penalty -1.0 is not at least 0"),
         ("transformer", ["TEXT", *DRAWN, "--layer", "2"], "alignment_layer 2 is not one of the 2"),
-        (
-            "transformer",
-            ["TEXT", *DRAWN, "--head", "2"],
-            "alignment_head 2 is not one of the 2 heads",
-        ),
-        (
-            "transformer",
-            ["TEXT", *DRAWN, "--head", "all"],
-            "head 'all' is neither a number nor mean",
-        ),
+        ("transformer", ["TEXT", *DRAWN, "--head", "2"], "alignment_head 2 is not one of the 2"),
+        ("transformer", ["TEXT", *DRAWN, "--head", "all"], "'all' is neither a number nor mean"),
         (
             "transformer",
             ["TEXT", *DRAWN, "--layer", "0", "--coverage-penalty", "1"],
             "coverage_penalty uses the alignment",
         ),
         ("plain", ["TEXT", "--coverage-penalty", "1"], "coverage_penalty needs a model with"),
-        (
-            "plain",
-            ["TEXT", "--alignment", "a.json"],
-            "has no meaning for a model without attention",
-        ),
+        ("plain", ["TEXT", *DRAWN], "has no meaning for a model without attention"),
         ("plain", ["TEXT", "--copy-unknown"], "copy_unknown needs a model with attention"),
     ],
 )

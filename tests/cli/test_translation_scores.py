@@ -8,19 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from samples import Output, Patch, Refused
+from small_translators import make_translator
 
 from captioner.cli.main import main
-from captioner.text.word_vocabulary import WordVocabulary
-from captioner.translate import (
-    LuongConfig,
-    TranslationModelConfig,
-    TranslationSearch,
-    Translator,
-    load_translator,
-    save_translator,
-)
+from captioner.translate import TranslationSearch, Translator, load_translator, save_translator
 
 sacrebleu = pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
 
@@ -34,23 +26,17 @@ def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A working folder with what is translated, translations and references; and a model."""
     for name, lines in (("source", SOURCE), ("references", REFERENCES), ("found", FOUND)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    words = WordVocabulary.learn(SOURCE + REFERENCES, 1)
-    config = TranslationModelConfig(
-        luong=LuongConfig(cell="gru", embedding_size=8, hidden_size=8, layers=1, score="dot")
-    )
-    torch.manual_seed(0)
-    model = config.make(len(words), len(words))
-    search = TranslationSearch(beam=3, maximum_length=5)
-    save_translator(Translator(config, model, words, words, 6, search), tmp_path / "model")
+    save_translator(make_translator(SOURCE + REFERENCES), tmp_path / "model")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-OF_MODEL = ("evaluate-translator", "model", "source", "references", "--device", "cpu")
+OF_FILE = "score-translations found references"
+OF_MODEL = "evaluate-translator model source references --device cpu"
 
 
 def test_a_file_of_translations(folder: Path, capsys: Output) -> None:
-    files = ("score-translations", "found", "references")
+    files = OF_FILE.split()
     assert main([*files, "--source", "source", "--json", "scores.json"]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
@@ -87,7 +73,9 @@ def test_widths_and_small_letters_and_gzip(folder: Path, capsys: Output) -> None
 
 
 def test_a_model_is_scored_on_what_a_user_would_get(folder: Path, capsys: Output) -> None:
-    assert main([*OF_MODEL, "--beam", "2", "--batch-size", "2", "--json", "scores.json"]) == 0
+    assert (
+        main([*OF_MODEL.split(), "--beam", "2", "--batch-size", "2", "--json", "scores.json"]) == 0
+    )
     printed = capsys.readouterr()
     with pytest.warns(UserWarning, match="sentence 3 has 12 tokens"):
         found = load_translator("model").translate(
@@ -107,7 +95,7 @@ def test_a_model_is_scored_on_what_a_user_would_get(folder: Path, capsys: Output
 
 def test_translations_that_are_cut_are_counted(folder: Path, capsys: Output) -> None:
     """Of weights this small, no token is likely, and so not the end."""
-    assert main([*OF_MODEL, "--minimum-length", "5", "--json", "scores.json"]) == 0
+    assert main([*OF_MODEL.split(), "--minimum-length", "5", "--json", "scores.json"]) == 0
     said = capsys.readouterr().err
     for line in (1, 2, 3):
         assert f"captioner: source: translation of line {line} was cut at 5 tokens\n" in said
@@ -120,34 +108,19 @@ def test_translations_that_are_cut_are_counted(folder: Path, capsys: Output) -> 
         ("score-translations none references", "text file none does not exist"),
         ("score-translations found none", "text file none does not exist"),
         ("score-translations found short", "found has 3 lines and short has 2"),
-        ("score-translations found references --source short", "short has 2 lines and ref"),
+        (f"{OF_FILE} --source short", "short has 2 lines and ref"),
         ("score-translations found empty", "found has 3 lines and empty has 0"),
         ("score-translations empty empty", "there is no translation to score"),
         ("score-translations found found", "found, line 2, is empty"),
         ("score-translations found bytes", "bytes, line 1: byte 1 is not UTF-8 text"),
-        (
-            "score-translations found references --length-width 3",
-            "--length-width has no meaning without --source",
-        ),
-        (
-            "score-translations found references --source source --length-width 0",
-            "width 0 of buckets",
-        ),
-        (
-            "score-translations found references --json found",
-            "TRANSLATIONS and --json are the same file, found",
-        ),
+        (f"{OF_FILE} --length-width 3", "--length-width has no meaning without --source"),
+        (f"{OF_FILE} --source source --length-width 0", "width 0 of buckets"),
+        (f"{OF_FILE} --json found", "TRANSLATIONS and --json are the same file, found"),
         ("evaluate-translator absent source references", "'absent' is neither a folder"),
         ("evaluate-translator model source short", "source has 3 lines and short has 2"),
-        ("evaluate-translator model source references --beam 0", "beam"),
-        (
-            "evaluate-translator model source references --batch-size 0",
-            "--batch-size 0 is not at least 1",
-        ),
-        (
-            "evaluate-translator model source references --json model/target.json",
-            "--json would replace model/target.json, which MODEL reads",
-        ),
+        (f"{OF_MODEL} --beam 0", "beam"),
+        (f"{OF_MODEL} --batch-size 0", "--batch-size 0 is not at least 1"),
+        (f"{OF_MODEL} --json model/target.json", "--json would replace model/target.json, which"),
         ("evaluate-translator tiny-model source references", "of a translation model"),
     ],
 )
@@ -172,4 +145,4 @@ def test_without_the_package_it_is_said_before_anything_is_translated(
 ) -> None:
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     monkeypatch.setattr(Translator, "translate", None)
-    assert 'sacrebleu: pip install "captioner[translate]"' in refused([*OF_MODEL])
+    assert 'sacrebleu: pip install "captioner[translate]"' in refused(OF_MODEL.split())

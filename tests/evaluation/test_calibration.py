@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import json
 
-import numpy
 import pytest
-from PIL import Image
-from samples import make_captioner
+from samples import make_captioner, photo
 
 from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.evaluation.calibration import calibrate
-
-
-def photo(seed: int) -> Image.Image:
-    colours = numpy.random.default_rng(seed).integers(0, 255, (6, 8, 3), numpy.uint8)
-    return Image.fromarray(colours).resize((90, 80))
 
 
 def source(first: int, count: int, caption: str = "a brown dog runs") -> Source:

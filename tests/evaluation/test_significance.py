@@ -175,21 +175,6 @@ def test_the_seed_decides() -> None:
     assert first == again != other
 
 
-@pytest.mark.parametrize(
-    ("values", "sentence"),
-    [
-        ({"resamples": 0}, "resamples 0 is not at least 1"),
-        ({"confidence": 95.0}, "confidence 95.0 is not below 1"),
-        ({"confidence": 1.0}, "confidence 1.0 is not below 1"),
-        ({"confidence": float("nan")}, "confidence should be a finite number"),
-        ({"seed": -1}, "seed -1"),
-    ],
-)
-def test_values_out_of_range_are_refused(values, sentence) -> None:
-    with pytest.raises(UserError, match=sentence):
-        Resampling(**values)
-
-
 def test_a_single_image_is_refused() -> None:
     alone = [Metric.mean("x", np.array([0.5]))]
     with pytest.raises(UserError, match="a single image"):

@@ -52,55 +52,54 @@ def test_every_data_set_has_a_config_for_every_objective(data: str) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("data: {format: shapes}\nepochs: 3", "'epochs'; did you mean 'training.epochs'?"),
-        ("data: {format: shapes}\ntraining: {epoch: 3}", "did you mean 'training.epochs'?"),
-        ("data: {format: shapes}\ndecoder: {seed: 3}", "did you mean 'data.shapes.seed' or 'tra"),
+        ("epochs: 3", "'epochs'; did you mean 'training.epochs'?"),
+        ("training: {epoch: 3}", "did you mean 'training.epochs'?"),
+        ("decoder: {seed: 3}", "did you mean 'data.shapes.seed' or 'tra"),
+        ("training: {epochs: 0}", "training.epochs 0 is not at least 1"),
+        ("decoder: {gate: both}", "decoder.gate 'both' is not one of"),
+        ("decoder: {selection: hard}", "doubly_stochastic 1.0"),
+        ("objective: {semi_sampling: 0.1}", "semi_sampling 0.1"),
+        ("objective: {grounding: 0.1}", "objective.grounding and data.instances need each other"),
+        ("objective: {self_critical: {samples: 1}}", "self_critical.samples 1 is not at least 2"),
+        (
+            "decoder: {selection: hard}\nobjective: {doubly_stochastic: 0, self_critical: {}}",
+            "self_critical is for soft attention",
+        ),
+        ("validation: {score: METEOR}", "METEOR"),
+        ("validation: {images: 1}", "validation.images 1"),
+        ("encoder: {name: vgg7}", "vgg7"),
+        ("encoder: {weights: ''}", "weights"),
+        ("encoder: {train: true, train_from: 6}", "train_from 6"),
+        ("encoder: {train_from: 5}", "no effect without train"),
+        ("encoder: {train: true, freeze_batch_norm: true}", "has no effect: vgg19 has none"),
+        ("word_vectors: {file: a.txt}\nstart_from: b", "word_vectors have no effect"),
+        ("features: {mirror: true}\nencoder: {train: true}", "mirror"),
+        ("features: {store: false, folder: a}", "features.folder has no effect: features.store is"),
+        ("features: {store: false, mirror: true}", "mirror has no effect"),
+        ("augmentation: {mirror: true}", "augmentation has no effect"),
+        ("training: {encoder_learning_rate: 1e-5}", "learning_rate has no effect without encoder."),
+        (
+            "decoder: {standardise: true}\nencoder: {weights: random, train: true}",
+            "decoder.standardise takes annotation vectors as they are before training",
+        ),
+    ],
+)
+def test_a_bad_field_is_refused_by_name(tmp_path: Path, text: str, named: str) -> None:
+    assert named in refusal(tmp_path, f"data: {{format: shapes}}\n{text}")
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
         ("data: {format: shapes, shapes: {train: 1e20}}", "data.shapes.train should be a whole"),
-        ("data: {format: shapes}\ntraining: {epochs: 0}", "training.epochs 0 is not at least 1"),
-        ("data: {format: shapes}\ndecoder: {gate: both}", "decoder.gate 'both' is not one of"),
-        ("data: {format: shapes}\ndecoder: {selection: hard}", "doubly_stochastic 1.0"),
-        ("data: {format: shapes}\nobjective: {semi_sampling: 0.1}", "semi_sampling 0.1"),
-        ("data: {format: shapes}\nvalidation: {score: METEOR}", "METEOR"),
         ("data: {format: coco}", "annotations"),
         ("data: {format: coco, annotations: a.json}", "images"),
         ("minimum_count: 3", "data"),
-        ("data: {format: shapes}\nencoder: {name: vgg7}", "vgg7"),
-        ("data: {format: shapes}\nencoder: {weights: ''}", "weights"),
-        ("data: {format: shapes}\nencoder: {train: true, train_from: 6}", "train_from 6"),
-        ("data: {format: shapes}\nencoder: {train_from: 5}", "no effect without train"),
+        ("data: {format: table, annotations: a.csv, instances: b}", "need each other"),
         (
-            "data: {format: shapes}\nencoder: {train: true, freeze_batch_norm: true}",
-            "freeze_batch_norm has no effect: vgg19 has none",
-        ),
-        (
-            "data: {format: shapes}\nobjective: {self_critical: {samples: 1}}",
-            "objective.self_critical.samples 1 is not at least 2",
-        ),
-        (
-            "data: {format: shapes}\ndecoder: {selection: hard}\n"
-            "objective: {doubly_stochastic: 0, self_critical: {}}",
-            "self_critical is for soft attention",
-        ),
-        (
-            "data: {format: shapes}\nword_vectors: {file: a.txt}\nstart_from: b",
-            "word_vectors have no effect",
-        ),
-        ("data: {format: shapes}\nvalidation: {images: 1}", "validation.images 1"),
-        ("data: {format: shapes}\nfeatures: {mirror: true}\nencoder: {train: true}", "mirror"),
-        (
-            "data: {format: shapes}\nfeatures: {store: false, folder: a}",
-            "features.folder has no effect: features.store is false",
-        ),
-        ("data: {format: shapes}\nfeatures: {store: false, mirror: true}", "mirror has no effect"),
-        ("data: {format: shapes}\naugmentation: {mirror: true}", "augmentation has no effect"),
-        (
-            "data: {format: shapes}\ntraining: {encoder_learning_rate: 1e-5}",
-            "training.encoder_learning_rate has no effect without encoder.train",
-        ),
-        (
-            "data: {format: shapes}\ndecoder: {standardise: true}\n"
-            "encoder: {weights: random, train: true}",
-            "decoder.standardise takes annotation vectors as they are before training",
+            "data: {format: table, annotations: a.csv, instances: b}\n"
+            "objective: {grounding: 0.1}\nfeatures: {mirror: true}",
+            "boxes of the photos as they are",
         ),
         ("data: " + "[" * 5000, "nested too deep"),
         ("data: {format: 2001-99-99}", "month must be in 1..12"),
@@ -109,13 +108,18 @@ def test_every_data_set_has_a_config_for_every_objective(data: str) -> None:
         ("just a sentence", "just a sentence"),
     ],
 )
-def test_a_bad_config_is_refused_by_name(tmp_path: Path, text: str, named: str) -> None:
-    path = write(tmp_path / "recipe.yaml", text)
+def test_bad_data_and_what_is_no_config_are_refused(tmp_path: Path, text: str, named: str) -> None:
+    assert named in refusal(tmp_path, text)
+
+
+def refusal(folder: Path, text: str) -> str:
+    """The sentence that refuses a config of this text."""
     with pytest.raises(UserError) as caught:
-        read_recipe(path)
-    assert "recipe.yaml" in str(caught.value)
-    assert named in str(caught.value)
-    assert "\n" not in str(caught.value)
+        read_recipe(write(folder / "recipe.yaml", text))
+    sentence = str(caught.value)
+    assert "recipe.yaml" in sentence
+    assert "\n" not in sentence
+    return sentence
 
 
 def test_changes_are_put_over_the_file(tmp_path: Path) -> None:

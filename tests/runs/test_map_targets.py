@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from coco_samples import write_instances
@@ -9,10 +8,7 @@ from coco_samples import write_instances
 from captioner.data.coco_instances import read_instances
 from captioner.data.examples import CaptionExample
 from captioner.data.synonyms import read_synonyms
-from captioner.errors import UserError
-from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.map_targets import MapTargets
-from captioner.schema import from_mapping
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 
@@ -44,26 +40,3 @@ def test_a_map_should_lie_on_the_boxes_of_what_the_word_names(tmp_path: Path) ->
     assert MapTargets(targets.grounding, targets.image_ids, vocabulary, cropped, (1, 4))([dog], 5)[
         0, 1
     ].tolist() == pytest.approx([0, 0, 1, 1])
-
-
-@pytest.mark.parametrize(
-    ("objective", "features", "sentence"),
-    [
-        ({}, {}, "need each other"),
-        ({"grounding": 0.1}, {"mirror": True}, "boxes of the photos as they are"),
-    ],
-)
-def test_what_does_not_fit_is_refused(
-    tmp_path: Path, objective: dict[str, Any], features: dict[str, Any], sentence: str
-) -> None:
-    mapping = {
-        "data": {
-            "format": "table",
-            "annotations": "a.csv",
-            "instances": str(instances(tmp_path)),
-        },
-        "objective": objective,
-        "features": features,
-    }
-    with pytest.raises(UserError, match=sentence):
-        from_mapping(CaptioningRecipe, mapping, "recipe")

@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-import numpy
 import samples
 import torch
 import uvicorn
-from PIL import Image
 from starlette.types import ASGIApp
 
 from captioner.caption import Captioner
@@ -74,9 +72,8 @@ def make_translator(attends: bool = True) -> Translator:
 
 def photo_bytes(seed: int = 0, size: tuple[int, int] = (120, 90), kind: str = "PNG") -> bytes:
     """The file of a photo of coarse random colours."""
-    colours = numpy.random.default_rng(seed).integers(0, 255, (6, 8, 3), dtype=numpy.uint8)
     buffer = io.BytesIO()
-    Image.fromarray(colours).resize(size, Image.Resampling.BICUBIC).save(buffer, kind)
+    samples.photo(seed, size).save(buffer, kind)
     return buffer.getvalue()
 
 
