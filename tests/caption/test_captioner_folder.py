@@ -9,14 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy
 import pytest
 import torch
-from PIL import Image
 from power_loss import Disk
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from samples import WORDS, assert_same_captions, make_captioner
+from samples import WORDS, assert_same_captions, make_captioner, photo
 from torch import Tensor
 
 import captioner
@@ -27,10 +25,7 @@ from captioner.files import remove_temporaries
 from captioner.model_folders import read_whole
 
 FILES = {"model.safetensors", "config.json", "vocabulary.json", "README.md"}
-PHOTOS = [
-    Image.fromarray(numpy.random.default_rng(seed).integers(0, 255, (80, 90, 3), numpy.uint8))
-    for seed in range(3)
-]
+PHOTOS = [photo(seed, (90, 80)) for seed in range(3)]
 
 
 def weights_of(model: Captioner) -> dict[str, Tensor]:

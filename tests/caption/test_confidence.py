@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
-from PIL import Image
 from safetensors.torch import load_file, save_file
-from samples import assert_same_captions, heavy_imports, make_captioner
+from samples import assert_same_captions, heavy_imports, make_captioner, photo
 
 from captioner.caption import Caption, Captioner, load_model, save_model
 from captioner.caption import captioner_folder as model_folder_module
@@ -51,10 +50,7 @@ FAMILIARITY = FamiliarityConfig(
 CAPTION = Caption(
     "a dog runs", ("a", "dog", "runs"), -4.0, (-0.5, -2.0, -1.0), torch.zeros(3, 1, 1)
 )
-PHOTOS = [
-    Image.fromarray(numpy.random.default_rng(seed).integers(0, 255, (80, 90, 3), numpy.uint8))
-    for seed in range(12)
-]
+PHOTOS = [photo(seed, (90, 80)) for seed in range(12)]
 
 
 def logistic(value: float) -> float:

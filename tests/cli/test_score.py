@@ -93,7 +93,6 @@ def test_a_single_image(folder: Path, capsys: Output, refused: Refused) -> None:
         ([*FILES, "--training-captions", "absent.json"], "absent.json"),
         ([*FILES, "--against", "one.json"], "one.json lacks 2 of results.json"),
         ([*FILES, "--json", "references.json"], "REFERENCES and --json are the same file"),
-        ([*FILES, "--csv", ""], "--csv is empty"),
     ],
 )
 def test_a_mistake_is_one_sentence(

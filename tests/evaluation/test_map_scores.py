@@ -19,7 +19,7 @@ from samples import make_captioner, save_photo
 from torch import Tensor, nn
 
 from captioner.attention import Memory
-from captioner.caption import Caption, Captioner
+from captioner.caption import Captioner
 from captioner.caption.caption_decoder import TeacherForced
 from captioner.data.grounding import Target
 from captioner.data.records import ImageId
@@ -287,14 +287,6 @@ def test_curves_of_one_photo_are_probabilities_of_its_words() -> None:
     _, small_batches = caption_curves(model, PHOTO, caption, options, batch_size=3)
     assert small_batches.deletion == pytest.approx(found.deletion, abs=1e-4)
     assert small_batches.random_insertion == pytest.approx(found.random_insertion, abs=1e-4)
-
-
-def test_a_caption_of_function_words_has_no_content_curves() -> None:
-    model = make_captioner()
-    caption = Caption("the", ("the",), -1.0, (-0.5,), torch.full((1, 4, 4), 1 / 16), (0, 0, 80, 80))
-    words, found = caption_curves(model, PHOTO, caption, CurveOptions(steps=4))
-    assert words == []
-    assert found.deletion.shape == (0, 5)
 
 
 def test_a_warning_where_maps_do_not_move(photos: Source) -> None:

@@ -54,12 +54,6 @@ def test_sampled_examples_are_those_of_the_epoch() -> None:
     assert first.examples == 2 * len(first.parts[0].batch.source)  # Tokens, each with its end.
 
 
-def test_examples_are_tokens() -> None:
-    (step, *_) = TranslationBatches(EXAMPLES, tokens=40).shares(0, 0, 0, 1, 1)
-    (part,) = step.parts
-    assert step.examples == part.examples == int(part.batch.mask.sum())
-
-
 @pytest.mark.parametrize(("processes", "parts"), [(1, 3), (3, 1), (2, 2), (40, 1)])
 def test_the_gradient_is_that_of_the_whole_batch(processes: int, parts: int) -> None:
     torch.manual_seed(0)

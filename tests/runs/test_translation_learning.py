@@ -35,23 +35,28 @@ PAIRS = number_pairs(3500, seed=1)
 LEARNED, UNSEEN = PAIRS[:3000], PAIRS[3000:]
 
 
+def without_attention(cell: str) -> TranslationModelConfig:
+    sizes = {"embedding_size": 32, "hidden_size": 96, "layers": 1, "dropout": 0.0}
+    return TranslationModelConfig(
+        sequence_to_sequence=SequenceToSequenceConfig(cell=cell, **sizes)  # type: ignore[arg-type]
+    )
+
+
 def luong(**fields: object) -> TranslationModelConfig:
     sizes = {"embedding_size": 32, "hidden_size": 64, "layers": 1, "attention_size": 32}
     options = {"cell": "gru", "bidirectional": True, "window": 3, "dropout": 0.0}
     return TranslationModelConfig(luong=LuongConfig(**{**sizes, **options, **fields}))  # type: ignore[arg-type]
 
 
+def transformer(**fields: bool) -> TranslationModelConfig:
+    sizes = {"embedding_size": 48, "heads": 4, "inner_size": 96}
+    layers = {"encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
+    return TranslationModelConfig(transformer=TransformerConfig(**{**sizes, **layers, **fields}))  # type: ignore[arg-type]
+
+
 MODELS = {
-    "without attention": TranslationModelConfig(
-        sequence_to_sequence=SequenceToSequenceConfig(
-            cell="gru", embedding_size=32, hidden_size=96, layers=1, dropout=0.0
-        )
-    ),
-    "without attention, lstm": TranslationModelConfig(
-        sequence_to_sequence=SequenceToSequenceConfig(
-            cell="lstm", embedding_size=32, hidden_size=96, layers=1, dropout=0.0
-        )
-    ),
+    "without attention": without_attention("gru"),
+    "without attention, lstm": without_attention("lstm"),
     "bahdanau": TranslationModelConfig(
         bahdanau=BahdanauConfig(
             embedding_size=32, hidden_size=48, attention_size=32, output_size=32, dropout=0.0
@@ -66,28 +71,8 @@ MODELS = {
     "gnmt": TranslationModelConfig(
         gnmt=GNMTConfig(embedding_size=32, hidden_size=48, attention_size=32, layers=3, dropout=0.0)
     ),
-    "transformer": TranslationModelConfig(
-        transformer=TransformerConfig(
-            embedding_size=48,
-            heads=4,
-            inner_size=96,
-            encoder_layers=2,
-            decoder_layers=2,
-            dropout=0.0,
-        )
-    ),
-    "transformer, post-norm": TranslationModelConfig(
-        transformer=TransformerConfig(
-            embedding_size=48,
-            heads=4,
-            inner_size=96,
-            encoder_layers=2,
-            decoder_layers=2,
-            norm_first=False,
-            final_norm=False,
-            dropout=0.0,
-        )
-    ),
+    "transformer": transformer(),
+    "transformer, post-norm": transformer(norm_first=False, final_norm=False),
 }
 RISES: dict[str, dict[str, Any]] = {
     "transformer, post-norm": {"learning_rate": 0.003, "warmup_steps": 100}

@@ -114,20 +114,6 @@ def test_an_empty_batch() -> None:
 # The region.
 
 
-@pytest.mark.parametrize(
-    ("size", "expected"),
-    [
-        ((256, 256), (16, 16, 240, 240)),
-        ((512, 256), (144, 16, 368, 240)),
-        ((256, 512), (16, 144, 240, 368)),
-        ((100, 100), (6.25, 6.25, 93.75, 93.75)),
-        ((1, 500), (0.0625, 249.5625, 0.9375, 250.4375)),
-    ],
-)
-def test_the_region_of_a_crop(size: tuple[int, int], expected: tuple[float, ...]) -> None:
-    assert CROP.region(*size) == expected
-
-
 def test_the_region_of_a_squash_is_all_of_the_photo() -> None:
     assert SQUASH.region(640, 427) == (0, 0, 640, 427)
 
