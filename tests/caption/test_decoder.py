@@ -196,7 +196,6 @@ def test_hard_attention_looks_at_one_place_in_evaluation_the_likeliest() -> None
     with torch.no_grad():
         memory = decoder.remember(photos())
         found = decoder(memory, words)
-        assert found.log_probability is not None
         assert found.log_probability.shape == (3, 1, 4)
         likeliest = found.weights.max(dim=-1).values
         torch.testing.assert_close(found.log_probability, likeliest.log())
@@ -215,7 +214,6 @@ def test_hard_attention_draws_from_the_generator_in_training() -> None:
 
     def drawn(seed: int) -> Tensor:
         found = decoder(memory, words, torch.Generator().manual_seed(seed))
-        assert found.log_probability is not None
         probabilities = found.log_probability.exp().unsqueeze(-1)
         # What was drawn is one of the places, with the weight of that place.
         assert ((found.weights - probabilities).abs().min(dim=-1).values < 1e-6).all()

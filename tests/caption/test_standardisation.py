@@ -62,7 +62,6 @@ def test_the_decoder_takes_them_as_one_without_it_takes_standardised_ones() -> N
     words = torch.randint(11, (2, 1, 5))
     as_made = decoder(decoder.remember(photos), words).logits
     torch.testing.assert_close(as_made, plain(plain.remember(photos), words).logits)
-    assert decoder.standardisation is not None
     decoder.standardisation.fit([photos])
     expected = plain(plain.remember(decoder.standardisation(photos)), words).logits
     found = decoder(decoder.remember(photos), words).logits
@@ -73,10 +72,8 @@ def test_the_decoder_takes_them_as_one_without_it_takes_standardised_ones() -> N
 def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
     captioner = make_captioner(standardise=True)
     standardisation = captioner.decoder.standardisation
-    assert standardisation is not None
     standardisation.fit([torch.rand(3, 196, 512)])
     save_model(captioner, tmp_path / "model")
     loaded = load_model(tmp_path / "model").decoder.standardisation
-    assert loaded is not None
     for name, tensor in standardisation.state_dict().items():
         torch.testing.assert_close(loaded.state_dict()[name], tensor, atol=1e-3, rtol=1e-3)

@@ -153,7 +153,6 @@ def test_termination_keeps_what_is_captioned(tiny_model: Path, tmp_path: Path) -
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
-        assert process.stderr is not None
         process.stdout.readline()
         process.stdout.readline()
         process.send_signal(signal.SIGTERM)

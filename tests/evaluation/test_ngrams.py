@@ -44,13 +44,6 @@ def test_counts_equal_brute_force(sentences: list[list[str]]) -> None:
         assert found == brute_force(sentences, order)
 
 
-@given(sentences_of_few_words)
-def test_entries_are_sorted_by_ngram_then_sentence(sentences: list[list[str]]) -> None:
-    for counts in counted(sentences):
-        keys = list(zip(counts.ngram.tolist(), counts.sentence.tolist(), strict=True))
-        assert keys == sorted(set(keys))
-
-
 def test_numbers_too_large_to_carry_their_place_are_sorted_all_the_same() -> None:
     codes = np.array([2**62, 5, 2**62, 0, 5], dtype=np.int64)
     assert sorting(codes).tolist() == [3, 1, 4, 0, 2]

@@ -14,10 +14,8 @@ SIZE = (40, 20)
 REGION = (0.0, 0.0, 40.0, 20.0)  # of a map of two rows and four columns, whose cells are 10x10
 
 
-def cells(*boxes: Box, region: Box = REGION) -> TargetCells:
-    found = target_cells(Target(SIZE, boxes), SIZE, region, (2, 4))
-    assert found is not None
-    return found
+def cells(*boxes: Box) -> TargetCells:
+    return target_cells(Target(SIZE, boxes), SIZE, REGION, (2, 4))
 
 
 @pytest.mark.parametrize(

@@ -233,14 +233,8 @@ def test_a_run_starts_from_a_model_or_a_checkpoint(mapping: Config, tmp_path: Pa
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        (
-            {"decoder": {"hidden_size": 9}},
-            r"does not fit this decoder: tensor .* not ",
-        ),
-        (
-            {"decoder": {"gate": "none"}},
-            "does not fit this decoder: tensor .* (missing|belong)",
-        ),
+        ({"decoder": {"hidden_size": 9}}, r"does not fit this decoder: tensor .* not "),
+        ({"decoder": {"gate": "none"}}, "does not fit this decoder: tensor .* (missing|belong)"),
         ({"training": {"seed": 3}}, "was trained on another encoder than this recipe's: tensor"),
         ({"encoder": {"weights": "gone.pth"}}, "weights file gone.pth does not exist"),
         ({"preprocessing": {"size": 8}}, "preprocessing size 8 is too small"),
@@ -274,10 +268,7 @@ LOST = {
         "objective": {"doubly_stochastic": 0.0},
         "training": {"learning_rate": 1e38},
     },
-    "scheduled": {
-        "objective": {"scheduled_sampling": 1.0},
-        "training": {"learning_rate": 1e30},
-    },
+    "scheduled": {"objective": {"scheduled_sampling": 1.0}, "training": {"learning_rate": 1e30}},
 }
 SENTENCE = r"(too large for one,|gradient nan) at step \d, in epoch 1: lower learning_rate"
 

@@ -101,10 +101,7 @@ def test_a_confidence_is_left_out(
     [
         (translator(2.0, layers=2), r"model\.luong\.layers is 2, not 1"),
         (translator(2.0, OTHER_WORDS), "target vocabulary differs"),
-        (
-            replace(translator(2.0), maximum_source_length=7),
-            "maximum_source_length is 7, not 6",
-        ),
+        (replace(translator(2.0), maximum_source_length=7), "maximum_source_length is 7, not 6"),
     ],
 )
 def test_what_differs_is_named(tmp_path: Path, other: Translator, message: str) -> None:

@@ -25,10 +25,7 @@ HARD = {"decoder": {"selection": "hard"}, "objective": {"doubly_stochastic": 0.0
     "changes",
     [
         {},
-        {
-            "encoder": {"train": True},
-            "augmentation": {"crop": 0.4, "mirror": True, "colour": 0.3},
-        },
+        {"encoder": {"train": True}, "augmentation": {"crop": 0.4, "mirror": True, "colour": 0.3}},
         {"decoder": {"standardise": True}},
         {"training": {"average": 0.9}},
         {**HARD, "training": {"accumulate": 2}},
