@@ -58,27 +58,28 @@ def test_the_gradient_of_map_divergence_is_finite_at_a_weight_of_0() -> None:
     assert weights.grad.isfinite().all()
 
 
-TERMS: list[tuple[Callable[[Tensor], Tensor], Tensor]] = [
-    (lambda x: doubly_stochastic_penalty(x, MASK), WEIGHTS),
-    (lambda x: doubly_stochastic_penalty(x, MASK, "share"), WEIGHTS),
-    (lambda x: map_divergence(x, MASK), WEIGHTS),
-]
+Term = Callable[[Tensor], Tensor]
+TERMS: dict[str, Term] = {
+    "one": lambda weights: doubly_stochastic_penalty(weights, MASK),
+    "share": lambda weights: doubly_stochastic_penalty(weights, MASK, "share"),
+    "divergence": lambda weights: map_divergence(weights, MASK),
+}
 
 
-@pytest.mark.parametrize(("term", "given"), TERMS, ids=["one", "share", "divergence"])
-def test_padding_counts_for_nothing(term: Callable[[Tensor], Tensor], given: Tensor) -> None:
-    other = given.clone()
-    other[1, 1] = torch.randn(given.shape[2]) * 100
-    assert torch.equal(term(given), term(other))
-    variable = given.clone().requires_grad_()
+@pytest.mark.parametrize("term", TERMS.values(), ids=TERMS)
+def test_padding_counts_for_nothing(term: Term) -> None:
+    other = WEIGHTS.clone()
+    other[1, 1] = torch.randn(WEIGHTS.shape[2]) * 100
+    assert torch.equal(term(WEIGHTS), term(other))
+    variable = WEIGHTS.clone().requires_grad_()
     term(variable).sum().backward()
-    assert torch.equal(variable.grad[1, 1], torch.zeros(given.shape[2]))
+    assert torch.equal(variable.grad[1, 1], torch.zeros(WEIGHTS.shape[2]))
     assert (variable.grad[0].abs().sum(dim=-1) > 0).all()
 
 
-@pytest.mark.parametrize(("term", "given"), TERMS, ids=["one", "share", "divergence"])
-def test_half_precision_is_summed_in_full(term: Callable[[Tensor], Tensor], given: Tensor) -> None:
-    half = given.bfloat16()
+@pytest.mark.parametrize("term", TERMS.values(), ids=TERMS)
+def test_half_precision_is_summed_in_full(term: Term) -> None:
+    half = WEIGHTS.bfloat16()
     assert term(half).dtype == torch.float32
     assert torch.equal(term(half), term(half.float()))
 
@@ -122,12 +123,12 @@ def test_what_changes_cross_entropy_is_refused_where_self_critical_training_has_
     ObjectiveConfig(doubly_stochastic=0.0, self_critical=SelfCriticalConfig())
 
 
-@pytest.mark.parametrize(("term", "given"), TERMS, ids=["one", "share", "divergence"])
-def test_double_precision_stays(term: Callable[[Tensor], Tensor], given: Tensor) -> None:
+@pytest.mark.parametrize("term", TERMS.values(), ids=TERMS)
+def test_double_precision_stays(term: Term) -> None:
     """And is used: numbers that float32 would round are told apart."""
-    exact = given.double()
+    exact = WEIGHTS.double()
     exact[0, 0, 0] += 1e-12
-    found, other = term(exact), term(given.double())
+    found, other = term(exact), term(WEIGHTS.double())
     assert found.dtype == torch.float64
     assert float((found[0] - other[0]).abs()) == pytest.approx(1e-12, rel=0.9)
 

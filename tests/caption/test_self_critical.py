@@ -1,4 +1,4 @@
-"""Self-critical training: its gradient against every caption there is, and what it learns."""
+"""Self-critical training: its gradient against every caption there is, and its terms."""
 
 from __future__ import annotations
 

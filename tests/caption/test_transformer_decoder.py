@@ -1,4 +1,4 @@
-"""The Transformer as a caption decoder: against torch's, step by step, in batches, saved."""
+"""The Transformer as a caption decoder: against torch's, step by step, saved."""
 
 from __future__ import annotations
 
