@@ -17,10 +17,9 @@ from captioner.render.attention_checks import check_attention
 from captioner.render.overlay import overlay
 from captioner.render.region import Region, fit
 from captioner.render.save import check_suffix
-from captioner.render.typography import BACKGROUND, DOUBT_INK, INK, Paragraph, lay_out
+from captioner.render.typography import BACKGROUND, DOUBT_INK, INK, PALE_INK, Paragraph, lay_out
 from captioner.vision.drawn import DRAWN_MARK
 
-UPCOMING_INK = (150, 154, 163)
 HIGHLIGHT = (255, 200, 87)
 
 MARGIN = 16
@@ -135,7 +134,7 @@ def _frame(
         pen.text(
             (left, line_top + CAPTION_SIZE),
             word.text,
-            fill=INK if position <= current else UPCOMING_INK,
+            fill=INK if position <= current else PALE_INK,
             font=caption.font,
             anchor="ls",
         )

@@ -14,6 +14,7 @@ from captioner.render.typography import (
     BACKGROUND,
     DOUBT_INK,
     INK,
+    PALE_INK,
     Font,
     Paragraph,
     font_for,
@@ -23,8 +24,6 @@ from captioner.render.typography import (
     text_width,
 )
 from captioner.text.function_words import is_function_word
-
-PALE_INK = (112, 117, 128)
 
 MARGIN = 24
 GAP = 16

@@ -15,6 +15,7 @@ Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 BACKGROUND = (255, 255, 255)
 INK = (24, 26, 31)
+PALE_INK = (112, 117, 128)
 DOUBT_INK = (166, 76, 0)
 
 LINE_HEIGHT = 1.35

@@ -6,7 +6,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captioner.render.typography import font_for, lay_out, printable, shortened, text_width
+from captioner.render.typography import (
+    BACKGROUND,
+    DOUBT_INK,
+    INK,
+    PALE_INK,
+    font_for,
+    lay_out,
+    printable,
+    shortened,
+    text_width,
+)
+
+
+@pytest.mark.parametrize("ink", [INK, PALE_INK, DOUBT_INK])
+def test_inks_have_the_contrast_of_wcag_aa(ink: tuple[int, int, int]) -> None:
+    """Its relative luminance and its bound for text, 4.5 to 1."""
+
+    def luminance(colour: tuple[int, int, int]) -> float:
+        linear = [((part / 255 + 0.055) / 1.055) ** 2.4 for part in colour]  # None is near black.
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    assert (luminance(BACKGROUND) + 0.05) / (luminance(ink) + 0.05) >= 4.5
 
 
 @given(st.text(alphabet=st.characters(), max_size=20))
