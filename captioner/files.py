@@ -192,7 +192,9 @@ def read_text(path: str | os.PathLike[str], what: str = "file") -> str:
     except IsADirectoryError:
         raise UserError(f"{what} {path} is a folder, not a file") from None
     except UnicodeDecodeError as error:
-        raise UserError(f"{what} {path} is not UTF-8 text (byte {error.start})") from None
+        raise UserError(
+            f"{what} {path} is not UTF-8 text (byte {error.start}): save it as UTF-8"
+        ) from None
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read {what} {path}: {_reason(error)}") from None
 

@@ -130,7 +130,7 @@ def test_places_that_cannot_be_written_are_named(tmp_path: Path) -> None:
     ("content", "sentence"),
     [
         (None, "model config .* does not exist"),
-        (b"\xff\xfe", r"model config .* is not UTF-8 text \(byte 0\)"),
+        (b"\xff\xfe", r"model config .* is not UTF-8 text \(byte 0\): save it as"),
         (b"", r"model config .* is not valid JSON \(line 1"),
         (b'{"a": 1,\n"b" 2}', r"model config .* is not valid JSON \(line 2"),
         (b"[" * 100_000, "model config .* is not"),
