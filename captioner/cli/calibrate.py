@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from captioner.cli.photo_data import add_format
-from captioner.cli.report import report_scores
+from captioner.cli.photo_data import add_format, add_on_problem
+from captioner.cli.report import report, report_scores
 from captioner.cli.shared_options import Commands, add_fields, add_machine, add_parser, read_fields
 from captioner.errors import UserError
 from captioner.evaluation.evaluation_options import CalibrationOptions
@@ -51,6 +51,7 @@ def add_command(commands: Commands) -> None:
     given.add_argument(
         "--training-split", metavar="SPLIT", default="train", help="default: %(default)s"
     )
+    add_on_problem(given, "records that cannot be used")
     fit = parser.add_argument_group("confidence")
     add_fields(fit, CalibrationOptions, OPTIONS)
     fit.add_argument("--json", metavar="FILE", help="write what was measured")
@@ -73,12 +74,21 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.runs.read_sources import read_split
 
     sources = {
-        split: read_split(arguments.format, arguments.annotations, arguments.images, split)
+        split: read_split(
+            arguments.format,
+            arguments.annotations,
+            arguments.images,
+            split,
+            arguments.on_problem or "refuse",
+        )
         for split in (arguments.training_split, *arguments.split)
     }
+    problems = [source.report for source in sources.values() if source.report]
+    for sentence in dict.fromkeys(problems):
+        report(sentence)
     # What is written into the folder does not depend on this machine's processor.
     model = load(folder, arguments.device, "float32")
-    report = calibrate(
+    scores = calibrate(
         model,
         sources[arguments.training_split],
         {split: sources[split] for split in arguments.split},
@@ -89,9 +99,9 @@ def run(arguments: argparse.Namespace) -> int:
     assert confidence is not None  # Just fitted.
     del model  # Windows cannot replace a file that is open, as that of its weights may be.
     save_confidence(confidence, folder)
-    report_scores(report, arguments.json)
+    report_scores(scores, arguments.json)
     print(f"written into {folder}", flush=True)
-    return 0
+    return 2 if problems else 0
 
 
 def _check_files(arguments: argparse.Namespace, folder: Path) -> None:

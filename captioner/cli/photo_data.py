@@ -48,13 +48,18 @@ def add_photos(parser: argparse.ArgumentParser) -> Group:
     data.add_argument(
         "--count", type=int, metavar="N", help="the first N photos (shapes: 500 by default)"
     )
-    data.add_argument(
+    add_on_problem(data, "what cannot be read")
+    return data
+
+
+def add_on_problem(group: Group, what: str) -> None:
+    """Add --on-problem."""
+    group.add_argument(
         "--on-problem",
         choices=("refuse", "skip"),
         metavar="ACTION",
-        help="refuse (default) or skip what cannot be read",
+        help=f"refuse (default) or skip {what}",
     )
-    return data
 
 
 def check_photos(arguments: argparse.Namespace) -> None:

@@ -144,6 +144,17 @@ def test_a_mistake_is_one_sentence_and_the_model_stays(
     assert after == before
 
 
+def test_records_that_cannot_be_used_are_left_out_if_asked(folder: Path, capsys: Output) -> None:
+    with (folder / "captions.csv").open("a") as table:
+        table.write("\nphotos/gone.png,a dog,val\nphotos/1.png,,val\n")
+    assert main(COMMAND) == 2
+    assert "(--on-problem skip" in capsys.readouterr().err
+    assert main([*COMMAND, "--on-problem", "skip"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[-1] == "written into tiny-model"
+    assert printed.err.count("left out 1 empty caption (line 83 has no words), 1 missing") == 1
+
+
 def test_a_photo_that_cannot_be_read_is_named(folder: Path, capsys: Output) -> None:
     (folder / "photos" / "3.png").write_bytes(b"not a photo")
     assert main(COMMAND) == 2
