@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from captioner.data.source_problems import OnProblem, Problems
+from captioner.data.source_problems import IN_TRAINING, OnProblem, Problems
 from captioner.errors import UserError
 
 
@@ -41,7 +41,7 @@ def read_parallel(
     source, target = Path(source), Path(target)
     sides = read_lines(source), read_lines(target)
     check_line_by_line(source, sides[0], target, sides[1])
-    problems = Problems(f"parallel text {source} and {target}", on_problem)
+    problems = Problems(f"parallel text {source} and {target}", on_problem, IN_TRAINING)
     pairs = []
     for line, (first, second) in enumerate(zip(*sides, strict=True), start=1):
         pair = SentencePair(first.strip(), second.strip(), line)

@@ -12,6 +12,8 @@ from captioner.errors import UserError
 OnProblem = Literal["refuse", "skip"]
 """Refuse the whole source, or skip the records with a problem."""
 
+IN_TRAINING = "in training --set data.on_problem=skip"
+
 _LISTED_OF_EACH_KIND = 10
 
 
@@ -23,9 +25,18 @@ class Problem(NamedTuple):
 
 
 class Problems:
-    """The problems of one source, in order."""
+    """The problems of one source, in order.
 
-    def __init__(self, source: str, on_problem: OnProblem) -> None:
+    skipping: the options that skip them, for the refusal.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        on_problem: OnProblem,
+        skipping: str = f"--on-problem skip, {IN_TRAINING},",
+    ) -> None:
+        self.skipping = skipping
         self.source = source
         self.on_problem = on_problem
         self._problems: list[Problem] = []
@@ -47,7 +58,7 @@ class Problems:
     def settle(self) -> None:
         """Under "refuse", raise `UserError` if there is a problem. Call after reading."""
         if self._problems and self.on_problem == "refuse":
-            advice = "--on-problem skip, in training --set data.on_problem=skip, leaves them out"
+            advice = f"{self.skipping} leaves them out"
             raise UserError(f"{self.source} has {self._listing()} ({advice})")
 
     def _listing(self) -> str:

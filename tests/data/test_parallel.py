@@ -51,7 +51,11 @@ def test_packed_files(tmp_path: Path) -> None:
     [
         (b"a\nb\n", b"1\n", r"a\.en has 2 lines and .*a\.de has 1: line by line"),
         (b"a\nb\n", b"1\n\xff2\n", r"a\.de, line 2: byte 1 is not UTF-8 text"),
-        (b"a\n\nc\n", b"1\n2\n3\n", r"1 empty sentence \(.*a\.en, line 2, is empty\)"),
+        (
+            b"a\n\nc\n",
+            b"1\n2\n3\n",
+            r"1 empty sentence \(.*a\.en, line 2, is empty\) \(in training ",
+        ),
         (b"a\nb\nc\n", b"1\n2\n \t\n", r"1 empty sentence \(.*a\.de, line 3, is empty\)"),
         (b"", b"", r"there is no sentence in .*a\.en and .*a\.de"),
     ],
