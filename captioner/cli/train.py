@@ -42,7 +42,8 @@ def add_command(commands: Commands) -> None:
     given.add_argument(
         "--start-from",
         metavar="MODEL",
-        help="a packaged model, a folder or a checkpoint: initial weights, words, sizes",
+        help="initial weights, words and sizes: a packaged model or a folder; a checkpoint has no "
+        "sizes",
     )
     given.add_argument(
         "--encoder",
