@@ -52,8 +52,6 @@ def bleu(hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -
     """BLEU-1 to BLEU-4 of tokenised captions.
 
     hypotheses: one caption an image. references: one or more captions an image, in the same order.
-
-    Raises `UserError` as `check_corpus` does.
     """
     return corpus_bleu(Corpus.of(hypotheses, references))
 

@@ -16,7 +16,7 @@ from captioner.evaluation.evaluation_options import DEFAULT_METRICS, METRICS
 from captioner.evaluation.java_metrics import check_meteor, check_spice, meteor, spice
 from captioner.evaluation.metric import Metric
 from captioner.evaluation.ngrams import FloatArray
-from captioner.evaluation.rouge import corpus_rouge_l
+from captioner.evaluation.rouge import rouge_l
 from captioner.evaluation.significance import Interval
 from captioner.evaluation.texts import CaptionTexts, Tokenizer
 from captioner.evaluation.word_precision import WITH_NONE, word_precision
@@ -174,7 +174,7 @@ def score_texts(
     words, reference_words = texts.words, texts.reference_words
     scorers: dict[str, Callable[[], Metric]] = {
         "BLEU": lambda: corpus_bleu(texts.corpus),
-        "ROUGE-L": lambda: corpus_rouge_l(texts.unsplit_corpus),
+        "ROUGE-L": lambda: rouge_l(texts.unsplit_corpus),
         "CIDEr-D": lambda: corpus_cider_d(texts.corpus, document_frequency),
         "word-precision": lambda: word_precision(words, reference_words),
         "METEOR": lambda: meteor(words, reference_words),

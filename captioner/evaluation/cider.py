@@ -83,8 +83,8 @@ def cider_d(
     hypotheses: one caption an image. references: one or more captions an image, in the same order.
     document_frequency: by default counted over these references, as the COCO evaluation does.
 
-    Raises `UserError` as `check_corpus` does, and for a single image without a document frequency:
-    each n-gram would occur in every image, and the score would be 0.
+    Raises `UserError` for a single image without a document frequency: each n-gram would occur in
+    every image, and the score would be 0.
     """
     return corpus_cider_d(Corpus.of(hypotheses, references), document_frequency)
 

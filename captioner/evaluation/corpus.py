@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.errors import UserError
 from captioner.evaluation.ngrams import (
     IntArray,
     NgramCounts,
@@ -40,11 +39,7 @@ class Corpus:
 
     @classmethod
     def of(cls, hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> Corpus:
-        """The corpus of one caption an image and its references, in the same order.
-
-        Raises `UserError` as `check_corpus` does.
-        """
-        check_corpus(hypotheses, references)
+        """The corpus of one caption an image and its references, in the same order."""
         sentences: list[Tokens] = []
         for hypothesis, candidates in zip(hypotheses, references, strict=True):
             sentences.append(hypothesis)
@@ -61,27 +56,18 @@ class Corpus:
         )
 
     def split(self) -> Corpus:
-        """The same corpus with words such as "22 3/4" split at white space.
-
-        Renumbers only the few sentences that have one.
-        """
-        spaced = [number for word, number in self.numbers.items() if len(word.split()) != 1]
-        if not spaced:
+        """The same corpus with words such as "22 3/4" split at white space."""
+        if all(len(word.split()) == 1 for word in self.numbers):
             return self
-        sentence_of = np.repeat(np.arange(len(self.lengths)), self.lengths)  # (W,)
-        changed = np.unique(sentence_of[np.isin(self.words, spaced)]).tolist()
-        sentences, lengths, numbers = self.sentences.copy(), self.lengths.copy(), {**self.numbers}
-        starts = np.cumsum(self.lengths) - self.lengths  # (S,)
-        pieces, done = [], 0
-        for sentence in changed:
-            words = " ".join(sentences[sentence]).split()
-            pieces.append(self.words[done : starts[sentence]])
-            found = [numbers.setdefault(word, len(numbers)) for word in words]
-            pieces.append(np.array(found, dtype=np.int64))
-            done = starts[sentence] + self.lengths[sentence]
-            sentences[sentence], lengths[sentence] = words, len(words)
-        row = np.concatenate([*pieces, self.words[done:]])
-        return Corpus(sentences, self.image_of, self.firsts, row, lengths, numbers)
+        sentences: list[Tokens] = [" ".join(words).split() for words in self.sentences]
+        words, numbers = number_words(sentences)
+        return replace(
+            self,
+            sentences=sentences,
+            words=words,
+            lengths=sentence_lengths(sentences),
+            numbers=numbers,
+        )
 
     @property
     def images(self) -> int:
@@ -140,32 +126,3 @@ class ImageNgrams:
             np.where(of_reference[start], 0, counts.count[start]),
             np.maximum.reduceat(by_reference, start) if len(start) else by_reference,
         )
-
-
-def check_corpus(hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> None:
-    """Check that captions and references can be scored.
-
-    hypotheses: one tokenised caption an image; it may be empty.
-    references: for each image, in the same order, one or more tokenised captions.
-
-    Raises `UserError` if there are no images, if the two differ in length, if an image has no
-    reference, or if a caption is a string.
-    """
-    if len(hypotheses) != len(references):
-        raise UserError(
-            f"there are {len(hypotheses)} captions to score but references for "
-            f"{len(references)} images"
-        )
-    if len(hypotheses) == 0:
-        raise UserError("there are no captions to score")
-    for index, (hypothesis, candidates) in enumerate(zip(hypotheses, references, strict=True)):
-        if isinstance(candidates, str) or len(candidates) == 0:
-            raise UserError(f"image number {index} has no list of reference captions")
-        # Comparing types is faster than isinstance and settles most images.
-        if {type(hypothesis), *map(type, candidates)} != {list} and any(
-            isinstance(tokens, str) for tokens in (hypothesis, *candidates)
-        ):
-            raise UserError(
-                f"a caption of image number {index} is a string, not a list of words: "
-                "tokenise it first"
-            )

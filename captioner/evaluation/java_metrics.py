@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from captioner.errors import UserError
-from captioner.evaluation.corpus import check_corpus
 from captioner.evaluation.metric import Metric
 from captioner.evaluation.ngrams import FloatArray, Tokens
 
@@ -65,9 +64,8 @@ def meteor(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -
 
     Not the mean over images; see `meteor_of_totals`.
 
-    Raises `UserError` as `check_corpus` and `check_meteor` do, and if the program fails.
+    Raises `UserError` as `check_meteor` does, and if the program fails.
     """
-    check_corpus(captions, references)
     check_meteor()
     # Imported here: an extra.
     scorer_of_coco: Any = importlib.import_module("pycocoevalcap.meteor.meteor").Meteor
@@ -129,9 +127,8 @@ def meteor_of_totals(totals: FloatArray) -> FloatArray:
 def spice(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> Metric:
     """SPICE of tokenised captions; arguments as in `bleu`.
 
-    Raises `UserError` as `check_corpus` and `check_spice` do, and if the program fails.
+    Raises `UserError` as `check_spice` does, and if the program fails.
     """
-    check_corpus(captions, references)
     check_spice()
     # Imported here: an extra.
     module: Any = importlib.import_module("pycocoevalcap.spice.spice")

@@ -17,20 +17,12 @@ BETA = 1.2
 """Weight of recall over precision; the COCO evaluation's value."""
 
 
-def rouge_l(hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> Metric:
-    """ROUGE-L of tokenised captions: an F-measure of the longest common subsequence, 0 to 1.
+def rouge_l(corpus: Corpus) -> Metric:
+    """ROUGE-L: an F-measure of the longest common subsequence, 0 to 1.
 
-    hypotheses: one caption an image. references: one or more captions an image, in the same order.
     The best precision and the best recall count, even of different references. An empty caption
     scores 1 against an empty reference and 0 against any other.
-
-    Raises `UserError` as `check_corpus` does.
     """
-    return corpus_rouge_l(Corpus.of(hypotheses, references))
-
-
-def corpus_rouge_l(corpus: Corpus) -> Metric:
-    """ROUGE-L of a corpus, as `rouge_l`."""
     common = _common_lengths(corpus)  # (S,), 0 for the captions themselves
     # The COCO evaluation reads an empty sentence as one empty word.
     own = corpus.lengths[corpus.firsts]  # (I,)

@@ -45,9 +45,11 @@ class CaptionTexts:
         tokenizer: by default `tokenize_unsplit`.
 
         Raises `UserError`, naming the image, for one without references and for a caption that is
-        not a string.
+        not a string; and if there are no images.
         """
         names, texts, candidates = _aligned(captions, references)
+        if not names:
+            raise UserError("there are no captions to score")
         for name, text, of_image in zip(names, texts, candidates, strict=True):
             listed = isinstance(of_image, Collection) and not isinstance(of_image, str)
             if not listed or len(of_image) == 0:
@@ -68,15 +70,13 @@ class CaptionTexts:
     def __len__(self) -> int:
         return len(self.images)
 
-    def with_captions(
-        self, captions: Sequence[str], tokenizer: Tokenizer = tokenize_unsplit
-    ) -> CaptionTexts:
+    def with_captions(self, captions: Sequence[str]) -> CaptionTexts:
         """Other captions (I,) of the same images; reuses the tokenised references."""
-        return replace(self, captions=captions, words=list(map(tokenizer, captions)))
+        return replace(self, captions=captions, words=list(map(tokenize_unsplit, captions)))
 
     @cached_property
     def unsplit_corpus(self) -> Corpus:
-        """The form that metrics count in. Raises `UserError` if there are no images."""
+        """The form that metrics count in."""
         return Corpus.of(self.words, self.reference_words)
 
     @cached_property

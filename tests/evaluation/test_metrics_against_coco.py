@@ -23,6 +23,7 @@ from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 from captioner.evaluation.bleu import bleu
 from captioner.evaluation.captions import evaluate_captions
 from captioner.evaluation.cider import DocumentFrequency, cider_d
+from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.rouge import rouge_l
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
@@ -48,7 +49,7 @@ def assert_equal_to_coco(hypotheses: list[Tokens], references: list[list[Tokens]
     np.testing.assert_allclose(ours.per_image, np.array(per_image).T, rtol=0, atol=1e-9)
 
     expected, per_image = Rouge().compute_score(truth, results)
-    rouge = rouge_l(hypotheses, references)
+    rouge = rouge_l(Corpus.of(hypotheses, references))
     assert rouge.score == pytest.approx(expected, abs=1e-9)
     np.testing.assert_allclose(rouge.per_image, per_image, rtol=0, atol=1e-9)
 
