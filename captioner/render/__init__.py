@@ -12,7 +12,7 @@ from captioner.render.overlay import overlay
 from captioner.render.page import PageCaption, PageItem, PagePhoto, html_page, save_html
 from captioner.render.panels import panels
 from captioner.render.save import save_picture
-from captioner.render.upsample import place, upsample
+from captioner.render.upsample import place
 from captioner.render.word_images import save_word_images
 
 __all__ = [
@@ -30,5 +30,4 @@ __all__ = [
     "save_html",
     "save_picture",
     "save_word_images",
-    "upsample",
 ]

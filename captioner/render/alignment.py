@@ -28,22 +28,12 @@ class AlignmentItem:
 
     source: the S source words. target: the T target words. weights: (T, S), the attention of each
     target word, at least 0. text: the translation, shown above the heat map.
-
-    Raises `ValueError` if `weights` has another shape.
     """
 
     source: Sequence[str]
     target: Sequence[str]
     weights: npt.ArrayLike
     text: str = ""
-
-    def __post_init__(self) -> None:
-        shape = np.asarray(self.weights).shape
-        if shape != (len(self.target), len(self.source)):
-            raise ValueError(
-                f"weights of shape {shape} do not fit {len(self.target)} target words and "
-                f"{len(self.source)} source words"
-            )
 
 
 def save_heat_map(path: str | os.PathLike[str], item: AlignmentItem) -> str:

@@ -56,20 +56,6 @@ def check_strength(strength: float) -> float:
     return float(strength)
 
 
-def check_probabilities(probabilities: Sequence[float], words: Sequence[str]) -> list[float]:
-    """Return the probability of each word as a float.
-
-    Raises `ValueError` if their number is not that of the words, or one is outside [0, 1].
-    """
-    values = [float(probability) for probability in probabilities]
-    if len(values) != len(words):
-        raise ValueError(f"there are {len(words)} words but {len(values)} probabilities")
-    for position, value in enumerate(values):
-        if not 0.0 <= value <= 1.0:
-            raise ValueError(f"probability {position} is {value}, which is not between 0 and 1")
-    return values
-
-
 def _as_float64(array: npt.ArrayLike) -> npt.NDArray[np.float64]:
     try:
         return np.asarray(array).astype(np.float64)

@@ -43,11 +43,9 @@ def save_curves(
     panels: the title of each, what happens to a growing share of the places, as in "blurred", and
         the curves. caption: a line below them.
     Raises `UserError` unless the path ends in one of `PLOT_SUFFIXES` and if the file cannot be
-    written, and `ValueError` if there are no panels.
+    written.
     """
     check_suffix(path, PLOT_SUFFIXES)
-    if not panels:
-        raise ValueError("there must be at least one panel to draw")
     # Imported here: matplotlib takes half a second. Its pyplot would need a display.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -34,22 +34,11 @@ def draw_heat_map(
     full: positive value at which the colour saturates.
     numbers: format, such as `.2f`, of the value written into each cell; "" for none.
     tilt: rotation of the column labels in degrees.
-
-    Raises `ValueError` if the values are not (rows, columns) or empty, or if the number of labels
-    does not fit.
     """
     # Imported here: matplotlib takes half a second.
     from matplotlib.colors import LinearSegmentedColormap
 
     cells = np.asarray(values, dtype=float)
-    if cells.ndim != 2 or cells.size == 0:
-        raise ValueError(f"values of shape {cells.shape} are not (rows, columns)")
-    for names, count, axis_name in (
-        (rows, cells.shape[0], "rows"),
-        (columns, cells.shape[1], "columns"),
-    ):
-        if names and len(names) != count:
-            raise ValueError(f"there are {len(names)} names for {count} {axis_name}")
     colours = LinearSegmentedColormap.from_list("values", [_BELOW, _ZERO, _ABOVE])
     axis.imshow(cells, cmap=colours, vmin=-full, vmax=full, aspect="auto", interpolation="nearest")
     axis.set_xticks(range(len(columns)), [printable(name) for name in columns], rotation=tilt)

@@ -103,18 +103,13 @@ class PageItem:
         region: the part of the photo the maps cover, in pixels.
         captions: the caption, then any alternatives; all maps have the same shape.
 
-        Raises `ValueError` if there are no captions, if maps differ in shape, and as
-        `check_attention` and `check_region` do.
+        Raises `ValueError` as `check_attention` and `check_region` do.
         """
-        if len(captions) == 0:
-            raise ValueError("a photo of a page has no caption")
         maps = [check_attention(caption.words, caption.attention) for caption in captions]
-        shapes = {(weights.shape[1], weights.shape[2]) for weights in maps}
-        if len(shapes) > 1:
-            raise ValueError(f"a photo of a page has maps of different shapes: {shapes}")
+        _, rows, columns = maps[0].shape
         return cls(
             photo=PagePhoto.of(photo, region),
-            map_shape=shapes.pop(),
+            map_shape=(rows, columns),
             captions=[(tuple(each.words), each.doubt, each.language) for each in captions],
             maps=[
                 np.rint(weights.reshape(len(weights), -1) / UNIT).astype(np.int32)
@@ -134,10 +129,8 @@ def html_page(
 
     strength: initial strength of the overlay; the page has a slider for it.
 
-    Raises `ValueError` if there are no items, and as `check_strength` does.
+    Raises `ValueError` as `check_strength` does.
     """
-    if len(items) == 0:
-        raise ValueError("there must be at least one photo on a page")
     percent = round(100 * check_strength(strength))
     articles = "".join(_article(item, position) for position, item in enumerate(items))
     data = _json({"unit": UNIT, "items": [_viewer_item(item) for item in items]})

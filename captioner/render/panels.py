@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
-from captioner.render.attention_checks import check_attention, check_probabilities
+from captioner.render.attention_checks import check_attention
 from captioner.render.overlay import overlay
 from captioner.render.region import Region, fit
 from captioner.render.typography import (
@@ -70,13 +70,12 @@ def panels(
     strength: of the overlay, see `overlay`.
     language: of the words, a tag such as "de": which of them are function words.
 
-    Raises `ValueError` as `check_attention`, `check_region`, `overlay` and `check_probabilities`
-    do.
+    Raises `ValueError` as `check_attention`, `check_region` and `overlay` do.
     """
     maps = check_attention(words, attention)
     notes = [""] * len(words)
     if probabilities is not None:
-        notes = [f"{value:.0%}" for value in check_probabilities(probabilities, words)]
+        notes = [f"{value:.0%}" for value in probabilities]
     side, columns = _panel(photo.size, panel_size)
     large, large_region = fit(photo, region, side)
     half = max((large.width - GAP) // 2, NARROWEST_CELL // 2)  # Two of them and a gap: a cell.

@@ -23,8 +23,6 @@ def check_region(region: Region, photo_size: tuple[int, int]) -> Region:
 
     Raises `ValueError` if it is empty or not inside the photo.
     """
-    if len(region) != 4:
-        raise ValueError(f"region {region!r} is not (left, top, right, bottom)")
     left, top, right, bottom = (float(edge) for edge in region)
     width, height = photo_size
     inside = (
@@ -59,10 +57,8 @@ def fit(
     The aspect ratio is kept to the nearest pixel. If `enlarge` is False, a smaller photo keeps its
     size.
 
-    Raises `ValueError` as `check_region` does, and for a side below 1.
+    Raises `ValueError` as `check_region` does.
     """
-    if longest_side < 1:
-        raise ValueError(f"longest side {longest_side} is below 1 pixel")
     left, top, right, bottom = check_region(region, photo.size)
     rgb = photo if photo.mode == "RGB" else photo.convert("RGB")
     scale = longest_side / max(photo.size)

@@ -45,14 +45,10 @@ def score_page(
 ) -> str:
     """Return one HTML page without scripts, to be stored as UTF-8.
 
-    best, worst: in the order shown; one of them may be empty.
+    best, worst: in the order shown; they may be empty.
     by: the metric that ranks the captions, a key of every `scores`.
     total: number of captions the best and worst were chosen from.
-
-    Raises `ValueError` if both are empty.
     """
-    if not best and not worst:
-        raise ValueError("there must be at least one caption on a page")
     parts = [(key, items) for key, items in (("best", best), ("worst", worst)) if items]
     counts = " and ".join(f"the {len(items):,} {key}" for key, items in parts)
     links = "".join(f'<a href="#{key}">The {key}</a>' for key, _ in parts)

@@ -9,26 +9,16 @@ from captioner.render.attention_checks import check_map
 from captioner.render.region import Region, check_region, pixels
 
 
-def upsample(attention_map: npt.ArrayLike, width: int, height: int) -> npt.NDArray[np.float64]:
-    """Upsample a map (rows, columns) to `width` by `height` pixels: (height, width).
+def place(
+    attention_map: npt.ArrayLike, photo_size: tuple[int, int], region: Region
+) -> npt.NDArray[np.float64]:
+    """Upsample a map (rows, columns) to its region of a photo: (height, width).
 
     A pixel is a mean of the cells around it, weighted by a cubic B-spline, so that values keep
     their unit: a uniform map gives 1 / L everywhere. The spline is never negative and close to a
     Gaussian with a standard deviation of 0.58 cells. (Xu et al. 2015 drew their figures with
     scikit-image's `pyramid_expand`, a Gaussian of 0.83 cells.) Values are constant from the centres
     of the outermost cells to the edge.
-
-    Raises `ValueError` as `check_map` does, and for a size below 1.
-    """
-    if width < 1 or height < 1:
-        raise ValueError(f"cannot upsample an attention map to {width}x{height} pixels")
-    return place(attention_map, (width, height), (0.0, 0.0, float(width), float(height)))
-
-
-def place(
-    attention_map: npt.ArrayLike, photo_size: tuple[int, int], region: Region
-) -> npt.NDArray[np.float64]:
-    """Upsample a map (rows, columns) to its region of a photo: (height, width).
 
     photo_size: width and height of the whole photo in pixels.
     region: the part the encoder saw. A pixel whose centre is outside is 0.

@@ -44,17 +44,3 @@ def test_without_words_there_are_no_ticks(axis: Axes) -> None:
     draw_heat_map(axis, np.zeros((2, 3)))
     assert axis.get_xticklabels() == axis.get_yticklabels() == []
     assert not axis.texts
-
-
-@pytest.mark.parametrize(
-    ("values", "columns", "rows", "said"),
-    [
-        ([1.0, 2.0], [], [], r"shape \(2,\)"),
-        (np.zeros((0, 2)), [], [], r"shape \(0, 2\)"),
-        ([[1.0, 2.0]], ["a"], [], "1 names for 2 columns"),
-        ([[1.0, 2.0]], [], ["a", "b"], "2 names for 1 rows"),
-    ],
-)
-def test_what_cannot_be_drawn(axis: Axes, values, columns, rows, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        draw_heat_map(axis, values, columns, rows)

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from captioner.render.overlay import STYLE, brightness, overlay
-from captioner.render.upsample import upsample
+from captioner.render.upsample import place
 
 Floats = npt.NDArray[np.float64]
 OneHot = Callable[[int, int, int, int], Floats]
@@ -73,7 +73,7 @@ def test_even_map_looks_even() -> None:
 
 def test_noise_of_a_flat_map_is_not_blown_up() -> None:
     noise = np.random.default_rng(1).uniform(0.9, 1.1, (14, 14))
-    light = brightness(upsample(noise / noise.sum(), 140, 140), 196)
+    light = brightness(place(noise / noise.sum(), (140, 140), (0, 0, 140, 140)), 196)
     assert light.max() - light.min() < 0.2 / STYLE.flat_peak
     assert light.max() < 0.5  # so no contour is drawn either
 
@@ -82,14 +82,14 @@ def test_peak_of_a_narrow_and_of_a_wide_map_is_full_light(one_hot: OneHot) -> No
     wide = np.zeros((14, 14))
     wide[4:9, 4:9] = 1 / 25
     for weights in (one_hot(14, 14, 5, 5), wide):
-        assert brightness(upsample(weights, 70, 70), 196).max() == pytest.approx(1)
+        assert brightness(place(weights, (70, 70), (0, 0, 70, 70)), 196).max() == pytest.approx(1)
 
 
 def test_line_runs_where_the_light_is_half(one_hot: OneHot) -> None:
     photo = Image.new("RGB", (420, 420), (0, 0, 0))  # 30 pixels a cell; only line and tint show
     weights = one_hot(14, 14, 7, 7)
     drawn = _values(overlay(photo, weights, (0, 0, 420, 420), strength=1))
-    light = brightness(upsample(weights, 420, 420), 196)
+    light = brightness(place(weights, (420, 420), (0, 0, 420, 420)), 196)
     white = drawn[..., 2] > 160
     assert white.any()
     assert np.abs(light[white] - STYLE.contour_level).max() < 0.05

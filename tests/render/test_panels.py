@@ -160,9 +160,5 @@ def test_refuses_what_does_not_fit(photo: Image.Image, attention: Attention) -> 
         panels(photo, [], attention(3), REGION)
     with pytest.raises(ValueError, match="not one string"):
         panels(photo, "dog", attention(3), REGION)
-    with pytest.raises(ValueError, match="3 words but 1 probabilities"):
-        panels(photo, WORDS, attention(3), REGION, probabilities=[0.5])
-    with pytest.raises(ValueError, match=r"probability 1 is 1\.5"):
-        panels(photo, WORDS, attention(3), REGION, probabilities=[0.5, 1.5, 0.5])
     with pytest.raises(ValueError, match=r"shape \(T, rows, columns\)"):
         panels(photo, WORDS, attention(3)[0], REGION)

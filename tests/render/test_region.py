@@ -31,9 +31,5 @@ def test_rounding_at_the_edge_is_forgiven() -> None:
 
 
 def test_refuses_what_is_no_region() -> None:
-    with pytest.raises(ValueError, match=r"not \(left, top, right, bottom\)"):
-        check_region((0, 0, 5), (10, 5))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="inside"):
         check_region((float("nan"), 0, 5, 5), (10, 5))
-    with pytest.raises(ValueError, match="longest side 0"):
-        fit(Image.new("RGB", (4, 4)), (0, 0, 4, 4), 0)
