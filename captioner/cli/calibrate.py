@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
+from captioner.cli.output_files import check_outputs
 from captioner.cli.photo_data import add_format, add_on_problem
 from captioner.cli.report import report, report_scores
 from captioner.cli.shared_options import Commands, add_fields, add_machine, add_parser, read_fields
-from captioner.errors import UserError
 from captioner.evaluation.evaluation_options import CalibrationOptions
-from captioner.files import check_output, check_writable, real_path
+from captioner.files import check_writable
 
 DESCRIPTION = """\
 Fits a trained model's confidence: the expected share of a caption's content
@@ -67,7 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.models import load
 
     folder = model_folder(arguments.model)
-    _check_files(arguments, folder)
+    check_writable("--model", folder)
+    check_outputs(arguments, ("--model", "--annotations", "--images"), ("--json",))
 
     from captioner.caption.captioner_folder import save_confidence
     from captioner.evaluation.calibration import calibrate
@@ -102,17 +102,3 @@ def run(arguments: argparse.Namespace) -> int:
     report_scores(scores, arguments.json)
     print(f"written into {folder}", flush=True)
     return 2 if problems else 0
-
-
-def _check_files(arguments: argparse.Namespace, folder: Path) -> None:
-    """Raise `UserError` for outputs that cannot be written, before any work."""
-    check_writable("--model", folder)
-    if arguments.json is None:
-        return
-    if not arguments.json:
-        raise UserError("--json is empty; it should name a file")
-    check_output("--json", arguments.json)
-    place = Path(real_path(arguments.json))
-    for read in (arguments.annotations, arguments.images, folder):
-        if read and place.exists() and place.is_relative_to(real_path(read)):
-            raise UserError(f"--json would replace {arguments.json}, which may be read from {read}")

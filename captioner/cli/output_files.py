@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
@@ -65,47 +64,24 @@ def _paths(arguments: argparse.Namespace, names: Sequence[str]) -> Iterator[tupl
 
 
 def _refuse_to_replace_an_input(arguments: argparse.Namespace, output: str, path: str) -> None:
-    """Raise `UserError` if an existing file is a photo, or read from a folder of the inputs."""
+    """Raise `UserError` if an existing file is a photo, or read from a folder of the inputs.
+
+    A picture counts as a photo unless captioner drew it.
+    """
     for name, patterns in READ_IN_FOLDERS.items():
         for source, folder in _paths(arguments, (name,)):
             inside = _path_inside(folder, path)
             if any(inside and fnmatch(inside, pattern) for pattern in patterns):
                 raise UserError(f"{output} would replace {path}, which {source} reads")
-    if _is_photo_of(arguments, path):
-        raise UserError(
-            f"{output} would replace {path}, which is one of the photos; give another place"
-        )
+    # Imported here: needed only if an output exists.
+    from captioner.vision.drawn import is_drawn
+    from captioner.vision.images import IMAGE_SUFFIXES
+
+    if Path(real_path(path)).suffix.lower() in IMAGE_SUFFIXES and not is_drawn(path):
+        raise UserError(f"{output} would replace {path}, which is a photo; give another place")
 
 
 def _path_inside(folder: str, path: str) -> str:
     """The path relative to a folder; empty if it lies elsewhere."""
     real, base = Path(real_path(path)), Path(real_path(folder))
     return real.relative_to(base).as_posix() if real.is_relative_to(base) else ""
-
-
-def _is_photo_of(arguments: argparse.Namespace, path: str) -> bool:
-    """Whether an existing file is a photo below --images or of a table."""
-    # Imported here: needed only if an output exists.
-    from captioner.data.table import read_table
-    from captioner.vision.find_images import find_images
-    from captioner.vision.images import load_image
-
-    images = getattr(arguments, "images", None)
-    # The command reports problems when it reads them.
-    photos = find_images([images] if images else [], report=lambda problem: None)
-    if getattr(arguments, "format", None) == "table":
-        table = getattr(arguments, "annotations", None) or getattr(arguments, "references", None)
-        with contextlib.suppress(UserError):
-            if table:
-                rows = read_table(table, images, None, "skip", check_files=False)
-                photos += [image.path for image in rows.images]
-    keys = file_keys(path)
-    if any(keys & file_keys(photo) for photo in photos):
-        return True
-    if not images or not _path_inside(images, path):
-        return False
-    try:  # A data set's photo may have any suffix.
-        load_image(path)
-    except UserError:
-        return False
-    return True

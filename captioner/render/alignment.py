@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from captioner.errors import UserError
-from captioner.files import atomic_path
 from captioner.render.families import families_for
 from captioner.render.heat_map import draw_heat_map
-from captioner.render.save import PLOT_SUFFIXES, check_suffix
+from captioner.render.save import PLOT_SUFFIXES, check_suffix, save_figure
 from captioner.render.typography import printable
 from captioner.render.web_page import escaped, web_page
 
@@ -59,9 +58,9 @@ def save_heat_map(path: str | os.PathLike[str], item: AlignmentItem) -> str:
     families, missing = families_for(printable("".join([*item.source, *item.target])))
     for label in (*axis.get_xticklabels(), *axis.get_yticklabels()):
         label.set_fontfamily(families)
-    with atomic_path(path) as temporary, warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # One warning for each missing letter.
-        figure.savefig(temporary, dpi=150, bbox_inches="tight", pad_inches=0.1)
+        save_figure(path, figure, bbox_inches="tight", pad_inches=0.1)
     return missing
 
 

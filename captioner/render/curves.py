@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from captioner.files import atomic_path
-from captioner.render.save import PLOT_SUFFIXES, check_suffix
+from captioner.render.save import PLOT_SUFFIXES, check_suffix, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,5 +79,4 @@ def write_figure(figure: Figure, path: str | os.PathLike[str], caption: str = ""
     """
     if caption:
         figure.supxlabel(caption, fontsize=9, color="#4b5563")
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=150)
+    save_figure(path, figure)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
 from captioner.errors import UserError
 from captioner.files import atomic_path
-from captioner.vision.drawn import drawn_mark
+from captioner.vision.drawn import DRAWN_MARK, drawn_mark
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 """File name endings that `save_picture` accepts."""
 
 PAGE_SUFFIXES = (".html", ".htm")
 """File name endings of web pages."""
-
 
 PLOT_SUFFIXES = (".png", ".pdf", ".svg")
 """File name endings of plots."""
@@ -32,6 +35,17 @@ def save_picture(path: str | os.PathLike[str], picture: Image.Image) -> None:
     check_suffix(path, PICTURE_SUFFIXES)
     with atomic_path(path) as temporary:
         picture.save(temporary, quality=90, exif=drawn_mark())
+
+
+def save_figure(path: str | os.PathLike[str], figure: Figure, **options: Any) -> None:
+    """Write a matplotlib figure; `is_drawn` knows a PNG again.
+
+    path: ends in one of `PLOT_SUFFIXES`. options: of `savefig`. Raises `UserError` as
+    `atomic_path` does.
+    """
+    metadata = {"Software": DRAWN_MARK} if Path(path).suffix.lower() == ".png" else None
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, dpi=150, metadata=metadata, **options)
 
 
 def check_suffix(path: str | os.PathLike[str], suffixes: Sequence[str]) -> None:

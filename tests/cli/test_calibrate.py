@@ -130,7 +130,7 @@ def test_nothing_changes_without_a_confidence(folder: Path, capsys: Output) -> N
         (["--training-photos", "3"], "--training-photos 3 is not at least 8"),
         (["--unsure-below", "7"], "--unsure-below 7.0 is not at most 1"),
         (["--seed", "-1"], "--seed -1"),
-        (["--json", "captions.csv"], "--json would replace captions.csv"),
+        (["--json", "captions.csv"], "--annotations and --json are the same file"),
         (["--json", "tiny-model/config.json"], "--json would replace tiny-model/config.json"),
         (["--format", "coco"], "needs the folder of the photos"),
     ],
