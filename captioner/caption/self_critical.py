@@ -16,7 +16,7 @@ from captioner.attention import Memory
 from captioner.caption.caption_decoder import CaptionDecoder
 from captioner.caption.objective import ObjectiveConfig
 from captioner.caption.training import CaptioningBatch, soft_attention_loss
-from captioner.decoding import BeamSearch, Constraints, Sampling, Strategy, cross_entropy, decode
+from captioner.decoding import BeamSearch, Constraints, Sampling, Strategy, cross_entropies, decode
 from captioner.errors import UserError
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import Encoder
@@ -138,7 +138,7 @@ class SelfCriticalLoss(nn.Module):
         first = targets.new_full((*shape[:2], 1), Vocabulary.start)  # (B, K, 1)
         inputs = torch.cat([first, targets[..., :-1]], dim=-1)  # (B, K, T)
         logits = self.decoder(memory, inputs).logits.flatten(end_dim=1)  # (B * K, T, V)
-        loss = cross_entropy(logits, targets.flatten(end_dim=1), mask.flatten(end_dim=1))
+        loss = cross_entropies(logits, targets.flatten(end_dim=1), mask.flatten(end_dim=1)).smoothed
         return -loss.view(shape[:2])  # (B, K)
 
 

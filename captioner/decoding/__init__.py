@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from captioner.decoding.length import LengthNormalisation as LengthNormalisation
     from captioner.decoding.likelihood import CrossEntropies as CrossEntropies
     from captioner.decoding.likelihood import cross_entropies as cross_entropies
-    from captioner.decoding.likelihood import cross_entropy as cross_entropy
     from captioner.decoding.loop import decode as decode
-    from captioner.decoding.loop import greedy as greedy
     from captioner.decoding.options import SearchOptions as SearchOptions
     from captioner.decoding.options import TranslationSearch as TranslationSearch
     from captioner.decoding.protocol import Decoder as Decoder
@@ -30,8 +28,8 @@ _NAMES = {
     "constraints": ("Constraints",),
     "coverage": ("CoveragePenalty",),
     "length": ("LengthNormalisation",),
-    "likelihood": ("CrossEntropies", "cross_entropies", "cross_entropy"),
-    "loop": ("decode", "greedy"),
+    "likelihood": ("CrossEntropies", "cross_entropies"),
+    "loop": ("decode",),
     "options": ("SearchOptions", "TranslationSearch"),
     "protocol": ("Decoder", "Hypothesis", "Step"),
     "rows": ("select_rows",),

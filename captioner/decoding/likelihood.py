@@ -18,22 +18,15 @@ class CrossEntropies(NamedTuple):
     plain: Tensor
 
 
-def cross_entropy(
+def cross_entropies(
     logits: Tensor, targets: Tensor, mask: Tensor, label_smoothing: float = 0.0
-) -> Tensor:
-    """-log p(y | x) of each sequence, summed over its tokens: (B,), in nats.
+) -> CrossEntropies:
+    """-log p(y | x) of each sequence, summed over its tokens, with and without label smoothing.
 
     logits (B, T, V), targets (B, T), mask (B, T) boolean, False for padding, which adds nothing.
     Computed in float32 at least. Xu et al. 2015, equation 14, first term.
     label_smoothing: probability spread over the whole vocabulary (Szegedy et al. 2016, section 7).
     """
-    return cross_entropies(logits, targets, mask, label_smoothing).smoothed
-
-
-def cross_entropies(
-    logits: Tensor, targets: Tensor, mask: Tensor, label_smoothing: float = 0.0
-) -> CrossEntropies:
-    """Compute `cross_entropy` with and without label smoothing."""
     wide = torch.promote_types(logits.dtype, torch.float32)
     log_probabilities = torch.log_softmax(logits, dim=-1, dtype=wide)  # (B, T, V)
     per_token = -log_probabilities.gather(-1, targets.unsqueeze(-1)).squeeze(-1)  # (B, T)

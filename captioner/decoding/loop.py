@@ -105,21 +105,6 @@ def decode(
     return [list(map(_without_attention, each)) for each in ranked]
 
 
-def greedy(
-    decoder: Decoder,
-    memory: Memory,
-    *,
-    start: int,
-    end: int,
-    constraints: Constraints | None = None,
-) -> list[Hypothesis]:
-    """Choose the most probable token at every step: a beam of 1. One hypothesis a source."""
-    ranked = decode(
-        decoder, memory, start=start, end=end, strategy=BeamSearch(1), constraints=constraints
-    )
-    return [hypotheses[0] for hypotheses in ranked]
-
-
 def _without_attention(hypothesis: Hypothesis) -> Hypothesis:
     return replace(hypothesis, attention=torch.empty(len(hypothesis.tokens), 0))
 

@@ -59,16 +59,6 @@ class TextVocabulary(Protocol):
         ...
 
 
-def encode(vocabulary: TextVocabulary, text: str) -> list[int]:
-    """Return the indices of a text's tokens; adds no start or end."""
-    return vocabulary.indices(vocabulary.split(text))
-
-
-def decode(vocabulary: TextVocabulary, indices: Iterable[int]) -> str:
-    """Return the text of indices."""
-    return vocabulary.join(vocabulary.tokens(indices))
-
-
 def truncate(tokens: Sequence[str], maximum: int) -> tuple[list[str], int]:
     """Return the first `maximum` tokens, and how many were cut; callers report the cut.
 

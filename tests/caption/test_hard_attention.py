@@ -17,7 +17,7 @@ from captioner.caption.decoder import ShowAttendTellDecoder
 from captioner.caption.hard_attention import HardAttentionLoss
 from captioner.caption.objective import ObjectiveConfig
 from captioner.caption.training import CaptioningBatch, CaptioningLoss
-from captioner.decoding import cross_entropy
+from captioner.decoding import cross_entropies
 from captioner.errors import UserError
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
@@ -69,7 +69,7 @@ def with_places(
     loss.decoder.attention.selection = Given(steps)
     said = loss.decoder(loss.decoder.remember(batch.source), batch.inputs.unsqueeze(1))
     loss.decoder.attention.selection = HardSelection()
-    log_words = -cross_entropy(said.logits[:, 0], batch.targets, batch.mask).sum()
+    log_words = -cross_entropies(said.logits[:, 0], batch.targets, batch.mask).smoothed.sum()
     log_places = (said.log_probability[:, 0] * batch.mask).sum()
     return report, log_words, log_places
 
@@ -324,7 +324,7 @@ def test_the_baseline_is_a_moving_average_of_the_drawn_captions_a_word(
         None,
         torch.tensor([[False], [True], [False]]),
     )
-    rewards = -cross_entropy(said.logits[:, 0], batch.targets, batch.mask)
+    rewards = -cross_entropies(said.logits[:, 0], batch.targets, batch.mask).smoothed
     of_draws = float((rewards[0] + rewards[2]).detach()) / 6  # two captions of three words
     assert loss.baseline.item() == pytest.approx(0.9 * -2.0 + 0.1 * of_draws)
     assert report["baseline"].item() == -2.0  # as it was when the draw was held against it

@@ -10,7 +10,7 @@ import torch
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.objective import ObjectiveConfig, doubly_stochastic_penalty, map_divergence
 from captioner.caption.training import CaptioningBatch, CaptioningLoss
-from captioner.decoding import cross_entropy
+from captioner.decoding import cross_entropies
 from captioner.errors import UserError
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
@@ -47,10 +47,10 @@ def test_the_loss_is_the_mean_over_captions_of_its_terms(
     ).loss(batch)
     said = decoder(decoder.remember(ANNOTATIONS), batch.inputs.unsqueeze(1))
     logits, weights = said.logits[:, 0], said.weights[:, 0]
-    terms = cross_entropy(logits, batch.targets, batch.mask, smoothing)
+    terms = cross_entropies(logits, batch.targets, batch.mask, smoothing).smoothed
     terms = terms + weight * doubly_stochastic_penalty(weights, batch.mask, target)
     torch.testing.assert_close(found["loss"], (terms[0] + terms[1]) / 2)
-    plain = cross_entropy(logits, batch.targets, batch.mask)
+    plain = cross_entropies(logits, batch.targets, batch.mask).smoothed
     torch.testing.assert_close(found["cross_entropy"], plain.sum() / 6)
     assert not found["cross_entropy"].requires_grad
 

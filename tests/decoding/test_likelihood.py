@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from captioner.decoding import cross_entropies, cross_entropy
+from captioner.decoding import cross_entropies
 
 PROBABILITIES = torch.tensor(
     [[[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]], [[0.2, 0.2, 0.6], [0.9, 0.05, 0.05]]]
@@ -20,7 +20,7 @@ MASK = torch.tensor([[True, True], [True, False]])
 
 def test_by_hand() -> None:
     # Softmax takes constants no notice of, so logits are log-probabilities and any number.
-    found = cross_entropy(PROBABILITIES.log() + 7, TARGETS, MASK)
+    found = cross_entropies(PROBABILITIES.log() + 7, TARGETS, MASK).smoothed
     expected = [-math.log(0.5) - math.log(0.8), -math.log(0.6)]
     torch.testing.assert_close(found, torch.tensor(expected))
 
@@ -35,7 +35,9 @@ def test_label_smoothing_by_hand() -> None:
     first = smoothed(0.5, (0.25, 0.25)) + smoothed(0.8, (0.1, 0.1))
     expected = torch.tensor([first, smoothed(0.6, (0.2, 0.2))])
     torch.testing.assert_close(found.smoothed, expected)
-    torch.testing.assert_close(found.plain, cross_entropy(PROBABILITIES.log(), TARGETS, MASK))
+    torch.testing.assert_close(
+        found.plain, cross_entropies(PROBABILITIES.log(), TARGETS, MASK).smoothed
+    )
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
@@ -57,7 +59,7 @@ def test_equal_to_torchs_own_with_its_gradient(
     targets, mask = torch.randint(901, (11, 13)), torch.rand(11, 13) < 0.8
     weights = torch.randn(11, dtype=torch.promote_types(kind, torch.float32))
     ours, theirs = given.clone().requires_grad_(), given.double().requires_grad_()
-    found = cross_entropy(ours, targets, mask, smoothing)
+    found = cross_entropies(ours, targets, mask, smoothing).smoothed
     expected = functional.cross_entropy(
         theirs.flatten(end_dim=1), targets.flatten(), reduction="none", label_smoothing=smoothing
     ).view(11, 13)
@@ -76,7 +78,7 @@ def test_the_gradient_by_differences() -> None:
     targets, mask = torch.randint(5, (2, 3)), torch.tensor([[True] * 3, [True, True, False]])
     for smoothing in (0.0, 0.3):
         assert torch.autograd.gradcheck(
-            lambda x, e=smoothing: cross_entropy(x, targets, mask, e), logits
+            lambda x, e=smoothing: cross_entropies(x, targets, mask, e).smoothed, logits
         )
 
 
@@ -93,8 +95,8 @@ def test_padding_counts_for_nothing(smoothing: float) -> None:
     other[1, 1] = torch.tensor([100.0, -50.0, 3.0])
     targets[1, 1] = 2
     variable = other.clone().requires_grad_()
-    found = cross_entropy(variable, targets, MASK, smoothing)
-    assert torch.equal(found.detach(), cross_entropy(given, TARGETS, MASK, smoothing))
+    found = cross_entropies(variable, targets, MASK, smoothing).smoothed
+    assert torch.equal(found.detach(), cross_entropies(given, TARGETS, MASK, smoothing).smoothed)
     found.sum().backward()
     assert variable.grad is not None
     assert torch.equal(variable.grad[1, 1], torch.zeros(3))
@@ -104,14 +106,14 @@ def test_padding_counts_for_nothing(smoothing: float) -> None:
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_half_precision_is_summed_in_full(smoothing: float) -> None:
     half = PROBABILITIES.log().bfloat16()
-    found = cross_entropy(half, TARGETS, MASK, smoothing)
+    found = cross_entropies(half, TARGETS, MASK, smoothing).smoothed
     assert found.dtype == torch.float32
-    assert torch.equal(found, cross_entropy(half.float(), TARGETS, MASK, smoothing))
+    assert torch.equal(found, cross_entropies(half.float(), TARGETS, MASK, smoothing).smoothed)
 
 
 def test_a_batch_of_nothing_has_a_gradient_of_nothing() -> None:
     logits = torch.zeros(0, 4, 3, requires_grad=True)
     nothing = torch.zeros(0, 4)
-    cross_entropy(logits, nothing.long(), nothing.bool(), 0.1).sum().backward()
+    cross_entropies(logits, nothing.long(), nothing.bool(), 0.1).smoothed.sum().backward()
     assert logits.grad is not None
     assert logits.grad.shape == logits.shape

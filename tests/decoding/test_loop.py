@@ -19,7 +19,6 @@ from captioner.decoding import (
     Sampling,
     Step,
     decode,
-    greedy,
 )
 from captioner.errors import UserError
 
@@ -83,7 +82,7 @@ def test_a_model_that_gives_no_numbers_is_refused(name, value) -> None:
 
 def test_a_model_that_rules_out_everything_is_refused() -> None:
     with pytest.raises(UserError, match="the model's output is not a number"):
-        greedy(
+        decode(
             TableDecoder(torch.full((ROWS, 4), float("-inf"))), memory_of(1), start=START, end=END
         )
 
@@ -110,7 +109,7 @@ def test_the_search_stops_when_everything_has_ended() -> None:
     table = torch.zeros(ROWS, 5)
     table[:, END] = 30.0
     decoder = TableDecoder(table)
-    greedy(decoder, memory_of(1, 2), start=START, end=END)
+    decode(decoder, memory_of(1, 2), start=START, end=END, strategy=BeamSearch(1))
     assert len(decoder.widths) == 1
 
 

@@ -14,7 +14,6 @@ from captioner.data.pairs import encode_pairs
 from captioner.data.parallel import SentencePair
 from captioner.decoding import BeamSearch, Constraints, decode
 from captioner.runs.translation_batches import TranslationBatches
-from captioner.text.text_vocabulary import encode
 from captioner.text.token_batches import collate_sources
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.text.word_vocabulary import WordVocabulary
@@ -95,7 +94,9 @@ def test_it_reads_numbers_it_never_saw(name: str, tmp_path: Path) -> None:
         tmp_path,
     )
     model.eval()
-    memory = model.remember(*collate_sources([encode(words, pair.source) for pair in UNSEEN]))
+    memory = model.remember(
+        *collate_sources([words.indices(words.split(pair.source)) for pair in UNSEEN])
+    )
     found = decode(
         model,
         memory,

@@ -7,10 +7,6 @@ from hypothesis import strategies as st
 from captioner.errors import UserError
 from captioner.text.plain_text import plain_text
 from captioner.text.subword_vocabulary import SubwordVocabulary
-from captioner.text.text_vocabulary import (
-    decode,
-    encode,
-)
 from captioner.text.vocabulary import SPECIAL_WORDS
 from captioner.text.vocabulary_files import load_text_vocabulary, save_text_vocabulary
 
@@ -39,7 +35,7 @@ def test_any_text_comes_back(vocabulary: SubwordVocabulary, text: str) -> None:
     indices = vocabulary.indices(pieces)
     assert 3 not in indices  # Nothing is unknown.
     assert vocabulary.tokens(indices) == pieces
-    assert vocabulary.join(pieces) == decode(vocabulary, indices) == expected
+    assert vocabulary.join(pieces) == vocabulary.join(vocabulary.tokens(indices)) == expected
 
 
 @pytest.mark.parametrize(("vocabulary", "best"), [(KEPT, 1000.0), (LOWER, 0.0)])
@@ -48,13 +44,13 @@ def test_sampled_cuts_are_of_the_same_text_and_come_again(
 ) -> None:
     texts = TEXTS[:4] * 5
     sampled = vocabulary.sample(texts, 0.2, seed=3)
-    assert [decode(vocabulary, indices) for indices in sampled] == [
+    assert [vocabulary.join(vocabulary.tokens(indices)) for indices in sampled] == [
         plain_text(text, vocabulary.case) for text in texts
     ]
     assert vocabulary.sample(iter(texts), 0.2, seed=3) == sampled
     assert vocabulary.sample(texts, 0.2, seed=4) != sampled
     assert len({tuple(indices) for indices in sampled}) > 4
-    whole = [encode(vocabulary, text) for text in texts]
+    whole = [vocabulary.indices(vocabulary.split(text)) for text in texts]
     assert vocabulary.sample(texts, best, seed=3) == whole != sampled
 
 
@@ -102,7 +98,7 @@ def test_words_hold_all_pieces_of_any_text(text: str) -> None:
 
 def test_no_text_ends_or_pads_a_sentence() -> None:
     for text in ("<end>", "<pad> <start> <unk>", "</s>"):
-        assert min(encode(KEPT, text)) > 3
+        assert min(KEPT.indices(KEPT.split(text))) > 3
 
 
 def test_the_same_text_gives_the_same_pieces() -> None:
@@ -115,7 +111,7 @@ def test_saved_and_loaded(tmp_path) -> None:
     save_text_vocabulary(LOWER, tmp_path / "v.json")
     again = load_text_vocabulary(tmp_path / "v.json")
     assert again == LOWER
-    assert encode(again, "Ein Hund") == encode(LOWER, "ein hund")
+    assert again.indices(again.split("Ein Hund")) == LOWER.indices(LOWER.split("ein hund"))
 
 
 def test_a_piece_of_a_line_end_ends_no_line() -> None:
