@@ -67,14 +67,14 @@ def use_word_vectors(
     """
     if recipe.word_vectors is None:
         return
+    embedding = decoder.embedding.weight.requires_grad_(not recipe.word_vectors.freeze)
     if resumed:
-        decoder.embedding.requires_grad_(not recipe.word_vectors.freeze)
         return
     file, size = recipe.word_vectors.file, recipe.decoder.embedding_size
-    vectors = read_word_vectors(file, vocabulary, size)
-    vectors.put_into(decoder, recipe.word_vectors.freeze)
-    words = len(vocabulary) - len(SPECIAL_WORDS)
-    count = len(vectors.indices)
+    indices, vectors = read_word_vectors(file, vocabulary, size)
+    with torch.no_grad():
+        embedding[indices.to(embedding.device)] = vectors.to(embedding)
+    words, count = len(vocabulary) - len(SPECIAL_WORDS), len(indices)
     print(f"word vectors: {count:,} words found in {file}, {words - count:,} not found")
 
 

@@ -21,7 +21,7 @@ from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.progress import progress_bar
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.read_sources import mirrored, read_sources
+from captioner.runs.read_sources import read_sources
 from captioner.schema import to_mapping
 from captioner.training import Engine
 from captioner.vision.encoder import Encoder
@@ -152,8 +152,9 @@ class SourceStore:
             advice = "--set data.on_problem=skip leaves such photos out"
             raise UserError(f"{'; '.join(dict.fromkeys(reasons.values()))} ({advice})")
         pixels = torch.stack(photos)
-        flips = torch.tensor([row >= len(self.source) for row in rows])  # (B,)
-        return torch.where(flips.view(-1, 1, 1, 1), mirrored(pixels), pixels), list(reasons)
+        is_mirrored = torch.tensor([row >= len(self.source) for row in rows])  # (B,)
+        pixels[is_mirrored] = pixels[is_mirrored].flip(-1)
+        return pixels, list(reasons)
 
 
 def store_folder(recipe: CaptioningRecipe, run: Path, encoder: Encoder) -> Path:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
-
 from captioner.data.archives import unpack_missing
 from captioner.data.examples import caption_words
 from captioner.data.readers import read_captions
@@ -88,11 +85,6 @@ def read_sources(data: DataConfig) -> tuple[Source, Source]:
             f"{sorted(shared)[0]!r} among them"
         )
     return train, validation
-
-
-def mirrored(pixels: Tensor) -> Tensor:
-    """Photos (B, 3, height, width) mirrored left to right."""
-    return torch.flip(pixels, dims=(-1,))
 
 
 def shapes_source(examples: Sequence[ShapesExample], first: int = 0) -> Source:

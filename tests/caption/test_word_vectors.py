@@ -6,11 +6,9 @@ import math
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.word_vectors import read_word_vectors
 from captioner.errors import UserError
 from captioner.text.vocabulary import Vocabulary
@@ -28,30 +26,30 @@ def write(folder: Path, content: str | bytes) -> Path:
 @pytest.mark.parametrize("end", ["\n", "\r\n", " \n"])
 def test_the_vectors_of_known_words_are_read(tmp_path: Path, header: str, end: str) -> None:
     lines = ["runs 1 2e0 -3.5", "cat 4 5 6", ". . . 7 8 9", "café .5 0 1"]
-    found = read_word_vectors(
+    indices, vectors = read_word_vectors(
         write(tmp_path, header + "".join(line + end for line in lines)), VOCABULARY, 3
     )
-    assert found.indices.tolist() == [6, 7]
-    assert found.vectors.tolist() == [[1.0, 2.0, -3.5], [0.5, 0.0, 1.0]]
+    assert indices.tolist() == [6, 7]
+    assert vectors.tolist() == [[1.0, 2.0, -3.5], [0.5, 0.0, 1.0]]
 
 
 def test_the_first_of_two_vectors_of_a_word_counts(tmp_path: Path) -> None:
-    found = read_word_vectors(write(tmp_path, "dog 1 2\ndog 3 4\n"), VOCABULARY, 2)
-    assert found.vectors.tolist() == [[1.0, 2.0]]
+    _, vectors = read_word_vectors(write(tmp_path, "dog 1 2\ndog 3 4\n"), VOCABULARY, 2)
+    assert vectors.tolist() == [[1.0, 2.0]]
 
 
 @pytest.mark.parametrize("header", ["", "2 2\n"], ids=["GloVe", "word2vec"])
 def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path: Path, header: str) -> None:
     content = f"\ufeff{header}dog 1 2\nruns 3 4\n"
-    found = read_word_vectors(write(tmp_path, content), VOCABULARY, 2)
-    assert found.indices.tolist() == [5, 6]
-    assert found.vectors.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    indices, vectors = read_word_vectors(write(tmp_path, content), VOCABULARY, 2)
+    assert indices.tolist() == [5, 6]
+    assert vectors.tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
 def test_words_that_are_not_text_are_passed_over(tmp_path: Path) -> None:
     content = b"\xff\xfe 1 2\nline\xc2\x85end 1 2\n<end> 8 8\ndog 3 4\n"
-    found = read_word_vectors(write(tmp_path, content), VOCABULARY, 2)
-    assert found.indices.tolist() == [5]
+    indices, _ = read_word_vectors(write(tmp_path, content), VOCABULARY, 2)
+    assert indices.tolist() == [5]
 
 
 @pytest.mark.parametrize(
@@ -60,9 +58,9 @@ def test_words_that_are_not_text_are_passed_over(tmp_path: Path) -> None:
         ("dog 1 2\n", r"vectors\.txt, line 1: 2 numbers, but the decoder's embedding_size is 3"),
         ("dog 1 2 3\ncat 0.5 2 3 4\n", "line 2: 4 numbers, but the decoder's embedding_size is 3"),
         ("100 300\ndog 1 2 3\n", "have 300 numbers, but the decoder's embedding_size is 3"),
-        ("cat 1 2 3\n\ndog 1 two 3\n", "line 3: 'two' is not a number"),
-        ("dog 1 nan 3\n", "line 1: nan is not a finite number"),
-        ("dog 1 1e39 3\n", r"line 1: 1e\+39 is not a finite number"),
+        ("cat 1 2 3\n\ndog 1 two 3\n", "line 3 has something else than numbers: .*'two'"),
+        ("dog 1 nan 3\n", "line 1 has a number that is not finite"),
+        ("dog 1 1e39 3\n", "line 1 has a number that is not finite"),
         ("dog\t1\t2\t3\n", "line 1: 0 numbers"),
         ("", "holds no vectors"),
         ("2 3\n", "holds no vectors"),
@@ -91,17 +89,17 @@ NUMBERS = st.floats(width=32, allow_nan=False, allow_infinity=False)
         min_size=1,
     )
 )
-def test_what_is_written_is_read(tmp_path: Path, vectors: dict[str, list[float]]) -> None:
-    lines = [" ".join([word, *map(repr, numbers)]) + "\n" for word, numbers in vectors.items()]
+def test_what_is_written_is_read(tmp_path: Path, written: dict[str, list[float]]) -> None:
+    lines = [" ".join([word, *map(repr, numbers)]) + "\n" for word, numbers in written.items()]
     path = write(tmp_path, "".join(lines))
-    known = {word: numbers for word, numbers in vectors.items() if word in VOCABULARY}
+    known = {word: numbers for word, numbers in written.items() if word in VOCABULARY}
     if not known:
         with pytest.raises(UserError, match="has none of"):
             read_word_vectors(path, VOCABULARY, 4)
         return
-    found = read_word_vectors(path, VOCABULARY, 4)
-    assert found.indices.tolist() == VOCABULARY.encode(known)
-    assert found.vectors.tolist() == list(known.values())
+    indices, vectors = read_word_vectors(path, VOCABULARY, 4)
+    assert indices.tolist() == VOCABULARY.encode(known)
+    assert vectors.tolist() == list(known.values())
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -109,26 +107,10 @@ def test_what_is_written_is_read(tmp_path: Path, vectors: dict[str, list[float]]
 def test_any_file_is_read_or_refused_in_a_sentence(tmp_path: Path, content: bytes) -> None:
     path = write(tmp_path, content)
     try:
-        found = read_word_vectors(path, VOCABULARY, 1)
+        indices, vectors = read_word_vectors(path, VOCABULARY, 1)
     except UserError:
         with pytest.raises(UserError, match=r"vectors\.txt"):
             read_word_vectors(path, VOCABULARY, 1)
         return
-    assert found.vectors.shape == (len(found.indices), 1)
-    assert math.isfinite(float(found.vectors.sum()))
-
-
-@pytest.mark.parametrize("freeze", [False, True])
-def test_embeddings_become_the_vectors_and_stay_where_frozen(tmp_path: Path, freeze: bool) -> None:
-    sizes = {"hidden_size": 3, "attention_size": 3, "memory_size": 4}
-    decoder = ShowAttendTellDecoder(DecoderConfig(embedding_size=2, **sizes), len(VOCABULARY))
-    before = decoder.embedding.weight.detach().clone()
-    found = read_word_vectors(write(tmp_path, "runs 1 2\na 3 4\n"), VOCABULARY, 2)
-    found.put_into(decoder, freeze)
-    after = decoder.embedding.weight.detach().clone()
-    assert after[[6, 4]].tolist() == [[1.0, 2.0], [3.0, 4.0]]
-    others = [0, 1, 2, 3, 5, 7]
-    assert torch.equal(after[others], before[others])
-    tokens = torch.tensor([[[1, 4, 6]]])
-    decoder(decoder.remember(torch.rand(1, 2, 4)), tokens).logits.sum().backward()
-    assert (decoder.embedding.weight.grad is None) == freeze
+    assert vectors.shape == (len(indices), 1)
+    assert math.isfinite(float(vectors.sum()))
