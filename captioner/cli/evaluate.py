@@ -55,15 +55,13 @@ def run(arguments: argparse.Namespace) -> int:
     check_photos(arguments)
     resampling = read_fields(arguments, Resampling, {"confidence": "--confidence"})
 
-    from captioner.evaluation.caption_scorer import Scorer, ScoringOptions
+    from captioner.evaluation.caption_scorer import Scorer
     from captioner.evaluation.score_captions import score_model
 
     scorer = Scorer(
-        ScoringOptions(
-            metrics=arguments.metrics,
-            intervals=arguments.confidence is not None,
-            resampling=resampling,
-        )
+        metrics=arguments.metrics,
+        intervals=arguments.confidence is not None,
+        resampling=resampling,
     )
     model, source, _ = load_with_photos(arguments)
     if source.report:

@@ -20,7 +20,7 @@ from captioner.cli.shared_options import (
 from captioner.evaluation.evaluation_options import Resampling
 
 if TYPE_CHECKING:
-    from captioner.evaluation.caption_scorer import ScoringOptions
+    from captioner.evaluation.caption_scorer import Scorer
 
 DESCRIPTION = """\
 Scores captions in COCO's result format against references: BLEU-1 to BLEU-4,
@@ -103,14 +103,14 @@ def _add_references(group: Group) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Score, print the tables, write the files; 2 if a photo of the page could not be read."""
     check_outputs(arguments, INPUTS, ("--json", "--csv", "--page"))
-    options = _scoring_options(arguments)
+    scorer = _scorer(arguments)
 
     from captioner.evaluation.score_captions import score_results
 
     scores = score_results(
         arguments.results,
         arguments.references,
-        options,
+        scorer,
         arguments.format,
         arguments.split,
         arguments.images,
@@ -144,10 +144,10 @@ def run_document_frequency(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _scoring_options(arguments: argparse.Namespace) -> ScoringOptions:
-    """The options of the scorer. Raises `UserError` for options that exclude each other."""
+def _scorer(arguments: argparse.Namespace) -> Scorer:
+    """The scorer. Raises `UserError` for options that exclude each other."""
     from captioner.evaluation.caption_report import check_page
-    from captioner.evaluation.caption_scorer import ScoringOptions
+    from captioner.evaluation.caption_scorer import Scorer
     from captioner.evaluation.captions import score_names
 
     if "CIDEr-D" not in arguments.metrics:
@@ -160,7 +160,7 @@ def _scoring_options(arguments: argparse.Namespace) -> ScoringOptions:
         check_page(score_names(arguments.metrics), arguments.page_by, arguments.page_count)
     else:
         refuse(arguments, ("images", "page_by", "page_count"), "without --page")
-    return ScoringOptions(
+    return Scorer(
         metrics=arguments.metrics,
         document_frequency=arguments.document_frequency,
         intervals=arguments.confidence is not None,

@@ -23,9 +23,9 @@ from captioner.evaluation.texts import CaptionTexts
 from captioner.text.tokenizer import tokenize
 
 
-@dataclass(frozen=True)
-class ScoringOptions:
-    """What a `Scorer` computes.
+@dataclass
+class Scorer:
+    """Scores captions as its fields say.
 
     metrics: some of `captioner.evaluation.evaluation_options.METRICS`.
     document_frequency: a file of `DocumentFrequency.write`, for CIDEr-D.
@@ -35,6 +35,9 @@ class ScoringOptions:
         splits.
     instances: files of COCO instances, to find hallucinated things; none skips that.
     synonyms: the word list for them; None for the packaged one.
+
+    Reads its files at once, so that a bad one is refused before a model runs. Raises `UserError`
+    for an ill-formed file and for a metric that cannot be run.
     """
 
     metrics: Sequence[str] = DEFAULT_METRICS
@@ -47,30 +50,21 @@ class ScoringOptions:
     instances: Sequence[str | Path] = ()
     synonyms: str | Path | None = None
 
-
-class Scorer:
-    """Scores captions as its options say.
-
-    Reads the options' files at once, so that a bad one is refused before a model runs. Raises
-    `UserError` for an ill-formed file and for a metric that cannot be run.
-    """
-
-    def __init__(self, options: ScoringOptions | None = None) -> None:
-        self.options = options or ScoringOptions()
-        check_metrics(self.options.metrics)
+    def __post_init__(self) -> None:
+        check_metrics(self.metrics)
         self._frequency: DocumentFrequency | None = None
-        if self.options.document_frequency is not None:
-            self._frequency = DocumentFrequency.read(self.options.document_frequency)
+        if self.document_frequency is not None:
+            self._frequency = DocumentFrequency.read(self.document_frequency)
         self._against: dict[str, str] | None = None
-        if self.options.against is not None:
-            self._against = read_results(self.options.against)
+        if self.against is not None:
+            self._against = read_results(self.against)
         self._training: list[list[str]] | None = None
-        if self.options.training is not None:
-            self._training = _training_words(self.options.training, self.options.training_format)
+        if self.training is not None:
+            self._training = _training_words(self.training, self.training_format)
         self._instances: CocoInstances | None = None
-        if self.options.instances:
-            self._instances = read_instances(self.options.instances)
-            self._synonyms: Synonyms = read_synonyms(self.options.synonyms)
+        if self.instances:
+            self._instances = read_instances(self.instances)
+            self._synonyms: Synonyms = read_synonyms(self.synonyms)
             self._instances.known_categories(self._synonyms)
 
     def check_images(self, image_ids: Sequence[ImageId], name: str) -> None:
@@ -84,8 +78,8 @@ class Scorer:
         if self._against is not None:
             ours = set(map(str, image_ids))
             for images, others, here, there in (
-                (ours, self._against.keys(), name, self.options.against),
-                (self._against.keys(), ours, self.options.against, name),
+                (ours, self._against.keys(), name, self.against),
+                (self._against.keys(), ours, self.against, name),
             ):
                 lacking = sorted(images - others)
                 if lacking:
@@ -100,24 +94,23 @@ class Scorer:
         Raises `UserError` as `check_images` and `score_texts` do.
         """
         self.check_images(image_ids, name)
-        options = self.options
-        frequency_name = str(options.document_frequency or "")
-        scores = score_texts(texts, options.metrics, self._frequency, frequency_name)
+        frequency_name = str(self.document_frequency or "")
+        scores = score_texts(texts, self.metrics, self._frequency, frequency_name)
         terms = list(scores.metrics.values())
-        intervals = confidence_intervals(terms, options.resampling) if options.intervals else None
+        intervals = confidence_intervals(terms, self.resampling) if self.intervals else None
         comparison = None
         if self._against is not None:
             others = texts.with_captions([self._against[str(image_id)] for image_id in image_ids])
-            against = score_texts(others, options.metrics, self._frequency, frequency_name)
-            found = compare(terms, list(against.metrics.values()), options.resampling)
-            comparison = Comparisons(name, str(options.against), found)
+            against = score_texts(others, self.metrics, self._frequency, frequency_name)
+            found = compare(terms, list(against.metrics.values()), self.resampling)
+            comparison = Comparisons(name, str(self.against), found)
         return ScoreReport(
             scores,
             text_diversity(texts.words, self._training),
             self._hallucination(texts, image_ids),
             intervals,
             comparison,
-            options.resampling if intervals or comparison else None,
+            self.resampling if intervals or comparison else None,
         )
 
     def _hallucination(

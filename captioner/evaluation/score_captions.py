@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from captioner.data.readers import read_captions
 from captioner.errors import UserError
 from captioner.evaluation.caption_report import ScoreReport
-from captioner.evaluation.caption_scorer import Scorer, ScoringOptions
+from captioner.evaluation.caption_scorer import Scorer
 from captioner.evaluation.caption_source import caption_source
 from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.results import read_results, write_results
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # They bring torch, which scoring a file can do without.
 def score_results(
     results: str | Path,
     references: str | Path,
-    options: ScoringOptions | None = None,
+    scorer: Scorer | None = None,
     format: str = "coco",
     split: str | None = None,
     images: str | Path | None = None,
@@ -34,12 +34,13 @@ def score_results(
     """Score captions in COCO's result format against references.
 
     references: as the reader of `format` takes its annotations, of the split `split`.
+    scorer: by default scores and diversity.
     images: the folder of the photos, for the page; no photo need be there.
 
     Scores the images of the results only, as the COCO evaluation does. Raises `UserError` for
     ill-formed files, for an image without references, by name, and as `Scorer` does.
     """
-    scorer = Scorer(options)
+    scorer = scorer or Scorer()
     captions = read_results(results)
     found = read_captions(format, references, images, split, check_files=False).images
     known = {str(image.image_id): image for image in found}
@@ -48,7 +49,6 @@ def score_results(
             raise UserError(f"{results}: image {name} has no references in {references}")
     scored = [known[name] for name in captions]
     image_ids = [image.image_id for image in scored]
-    scorer.check_images(image_ids, str(results))
     texts = CaptionTexts.of(
         dict(zip(image_ids, captions.values(), strict=True)),
         {image.image_id: image.captions for image in found},
