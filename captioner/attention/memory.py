@@ -69,21 +69,11 @@ class Memory:
         return replace(self, values=values, keys=keys, mask=mask)
 
     def extended(self, more: Memory) -> Memory:
-        """Append the positions of another memory of the same B sources."""
-        mask = None
-        if self.mask is not None or more.mask is not None:
-            mask = torch.cat([each.full_mask() for each in (self, more)], dim=-1)  # (B, L + M)
+        """Append the positions of another memory of the same B sources; neither has a mask."""
         return Memory(
             torch.cat([self.values, more.values], dim=-2),  # (B, [N,] L + M, D)
             torch.cat([self.keys, more.keys], dim=-2),  # (B, [N,] L + M, A)
-            mask,
         )
-
-    def full_mask(self) -> Tensor:
-        """The mask (B, L), all True where there is none."""
-        if self.mask is not None:
-            return self.mask
-        return self.values.new_ones(self.batch_size, self.length, dtype=torch.bool)
 
 
 def checked_mask(mask: Tensor | None, device: torch.device) -> Tensor | None:

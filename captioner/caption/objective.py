@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -15,6 +15,17 @@ from captioner.schema import LENGTH, Config
 
 WEIGHT = 1e6
 """The largest weight of a term of the loss."""
+
+
+_SOFT_FIELDS: dict[str, Any] = {
+    "doubly_stochastic": 0.0,
+    "doubly_stochastic_target": "one",
+    "map_divergence": 0.0,
+    "grounding": 0.0,
+}
+"""Fields of soft attention, with the values that hard attention needs."""
+
+_HARD_FIELDS = ("reward_weight", "entropy_weight", "baseline_decay", "semi_sampling", "draws")
 
 
 class SelfCriticalConfig(Config):
@@ -142,33 +153,20 @@ class ObjectiveConfig(Config):
 
     def check_selection(self, selection: str) -> None:
         """Raise `UserError` naming a field that has no meaning for `soft` or `hard` attention."""
+        fields = type(self).model_fields
+        other, values = "hard", {name: fields[name].default for name in _HARD_FIELDS}
         if selection == "hard":
-            if self.doubly_stochastic != 0:
-                raise UserError(
-                    f"objective.doubly_stochastic {self.doubly_stochastic} is for soft attention; "
-                    "set it to 0 for hard"
-                )
-            for name in ("map_divergence", "grounding"):
-                if getattr(self, name) != 0:
-                    raise UserError(
-                        f"objective.{name} {getattr(self, name)} is for soft attention; "
-                        "leave it out"
-                    )
-            if self.doubly_stochastic_target != "one":
-                raise UserError(
-                    f"objective.doubly_stochastic_target {self.doubly_stochastic_target!r} is for "
-                    "soft attention; leave it out"
-                )
+            other, values = "soft", _SOFT_FIELDS
             if self.self_critical is not None:
                 raise UserError(
                     "objective.self_critical is for soft attention: a caption's probability under "
                     "hard attention is a sum over all places it may have looked at"
                 )
-            return
-        for name in ("reward_weight", "entropy_weight", "baseline_decay", "semi_sampling", "draws"):
-            if getattr(self, name) != ObjectiveConfig.model_fields[name].default:
+        for name, value in values.items():
+            if getattr(self, name) != value:
                 raise UserError(
-                    f"objective.{name} {getattr(self, name)} is for hard attention; leave it out"
+                    f"objective.{name} {getattr(self, name)!r} is for {other} attention; set it to "
+                    f"{value!r} for {selection}"
                 )
 
 

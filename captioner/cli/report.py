@@ -61,11 +61,9 @@ class Scores(Protocol):
 
     def table(self) -> str:
         """Lines of text."""
-        ...
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        ...
 
 
 def report_scores(

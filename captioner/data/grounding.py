@@ -31,8 +31,6 @@ class Grounding(Protocol):
 
     def __contains__(self, image_id: ImageId) -> bool:
         """Whether the photo is annotated, even with nothing in it."""
-        ...
 
     def targets(self, image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
         """The target of each of T words; None if the word names nothing annotated."""
-        ...

@@ -33,15 +33,12 @@ class Decoder(Protocol):
 
     def start(self, memory: Memory) -> object:
         """A memory of B sources -> a state with one row for each, (B, 1, ...)."""
-        ...
 
     def step(self, tokens: Tensor, state: object) -> Step:
         """The last tokens (B, K) and the state before them -> logits, state and weights."""
-        ...
 
     def select(self, state: object, rows: Tensor) -> object:
         """Select rows (B, K'), indices into each source's K rows, of a state."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,30 +22,6 @@ class Choice(NamedTuple):
     """(B, K') boolean, False for padding rows."""
 
 
-class Strategy(Protocol):
-    """Chooses among the continuations of the live rows."""
-
-    @property
-    def width(self) -> int:
-        """K, the number of hypotheses of a source."""
-        ...
-
-    @property
-    def narrows(self) -> bool:
-        """Whether rows that have ended may be left out; draws depend on the number of rows."""
-        ...
-
-    def choose(self, totals: Tensor, steps: Tensor, live: Tensor, ended: Tensor) -> Choice:
-        """Choose the next rows.
-
-        totals: (B, K), log-probability of each row so far.
-        steps: (B, K, V), log-probability of each next token; -inf where blocked.
-        live: (B, K) boolean, rows that have not ended.
-        ended: (B,), the number of ended hypotheses of each source.
-        """
-        ...
-
-
 @dataclass(frozen=True)
 class BeamSearch:
     """Keeps the K most probable partial hypotheses of each source.
@@ -53,13 +29,22 @@ class BeamSearch:
     A hypothesis that ends leaves the beam, which narrows by one until all K have ended, as in the
     search of Xu et al. 2015. A beam of 1 is greedy search. Graves 2012, *Sequence Transduction with
     Recurrent Neural Networks*, algorithm 1; Sutskever et al. 2014, section 3.2.
+
+    width: K, the number of hypotheses of a source.
     """
 
     width: int = 5
     narrows: ClassVar[bool] = True
+    """Whether rows that have ended may be left out; draws depend on the number of rows."""
 
     def choose(self, totals: Tensor, steps: Tensor, live: Tensor, ended: Tensor) -> Choice:
-        """Choose the most probable continuations; see `Strategy.choose`."""
+        """Choose the most probable continuations.
+
+        totals: (B, K), log-probability of each row so far.
+        steps: (B, K, V), log-probability of each next token; -inf where blocked.
+        live: (B, K) boolean, rows that have not ended.
+        ended: (B,), the number of ended hypotheses of each source.
+        """
         vocabulary_size = steps.shape[-1]
         totals = totals.masked_fill(~live, float("-inf"))
         # At most this many of a row are among the best of all rows.
@@ -95,7 +80,10 @@ class Sampling:
     narrows: ClassVar[bool] = False
 
     def choose(self, totals: Tensor, steps: Tensor, live: Tensor, ended: Tensor) -> Choice:
-        """Draw a token for each row; the first step copies one row to all `width`."""
+        """Draw a token for each row; the first step copies one row to all `width`.
+
+        Arguments as of `BeamSearch.choose`.
+        """
         batch_size, rows, _ = steps.shape
         parents = torch.arange(rows, device=steps.device).expand(batch_size, rows)  # (B, K)
         if rows < self.width:
@@ -130,3 +118,6 @@ class Sampling:
             probabilities = probabilities.masked_fill(before >= self.top_p, 0.0)
         probabilities = probabilities / probabilities.sum(dim=-1, keepdim=True)
         return torch.zeros_like(logits).scatter_(-1, order, probabilities)
+
+
+Strategy = BeamSearch | Sampling

@@ -49,11 +49,9 @@ class Task(Protocol):
 
     def read(self, folder: Path, resumed: bool) -> None:
         """Read the data, before the folder is locked. Raises `UserError`."""
-        ...
 
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> PreparedRun:
         """Make the model and its batches. Raises `UserError`."""
-        ...
 
 
 def batches_of(numbers: Sequence[int], size: int) -> list[Sequence[int]]:

@@ -7,7 +7,7 @@ from captioner.training.engine import Engine
 from captioner.training.interruption import Interrupted
 from captioner.training.memory_limit import check_memory
 from captioner.training.tensorboard import ShownExample, summary_writer
-from captioner.training.training_loop import CHECKPOINT, LOG, Trainable, Validation, train
+from captioner.training.training_loop import CHECKPOINT, LOG, Validation, train
 
 __all__ = [
     "CHECKPOINT",
@@ -19,7 +19,6 @@ __all__ = [
     "SharedBatches",
     "ShownExample",
     "Step",
-    "Trainable",
     "TrainingConfig",
     "Validation",
     "check_checkpoint",

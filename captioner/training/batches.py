@@ -33,11 +33,9 @@ class Batches(Protocol):
 
     def steps(self, epoch: int) -> int:
         """The number of batches of the epoch, the same for every epoch."""
-        ...
 
     def batches(self, epoch: int, first: int) -> Iterable[Any]:
         """The batches of the epoch, from number `first` on."""
-        ...
 
 
 @runtime_checkable
@@ -49,7 +47,6 @@ class SharedBatches(Protocol):
 
     def steps(self, epoch: int) -> int:
         """The number of batches of the epoch, the same for every epoch."""
-        ...
 
     def shares(
         self, epoch: int, first: int, rank: int, processes: int, parts: int
@@ -59,4 +56,3 @@ class SharedBatches(Protocol):
         parts: the number of parts of each share; the last ones have no examples if the batch is
         too small.
         """
-        ...

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,36 +47,35 @@ class TensorBoard:
         """
         self._folder = folder / FOLDER
         make = summary_writer()
-        try:
+        with self._refuse_disk_errors():
             self._writer: Any = make(str(self._folder), purge_step=step + 1 if step else None)
-        except OSError as error:
-            raise self._failed(error) from None
 
     def write(self, record: dict[str, Any]) -> None:
         """Write the numbers of a log record as scalars, at the record's step."""
-        try:
+        with self._refuse_disk_errors():
             for name, value in record.items():
                 if name != "step":
                     self._writer.add_scalar(name, value, record["step"])
             self._writer.flush()
-        except OSError as error:
-            raise self._failed(error) from None
 
     def show(self, examples: Sequence[ShownExample], step: int) -> None:
         """Write the model's outputs for some examples."""
-        try:
+        with self._refuse_disk_errors():
             for name, text, picture in examples:
                 self._writer.add_text(name, text, step)
                 if picture is not None:
                     pixels = numpy.asarray(picture.convert("RGB"))
                     self._writer.add_image(name, pixels, step, dataformats="HWC")
             self._writer.flush()
-        except OSError as error:
-            raise self._failed(error) from None
 
     def close(self) -> None:
         """Close the file."""
         self._writer.close()
 
-    def _failed(self, error: OSError) -> UserError:
-        return UserError(f"cannot write {self._folder}: {error.strerror or error}")
+    @contextmanager
+    def _refuse_disk_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or error
+            raise UserError(f"cannot write {self._folder}: {reason}") from None

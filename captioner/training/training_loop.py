@@ -10,11 +10,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from captioner.devices import has_bfloat16
 from captioner.errors import UserError
@@ -41,14 +41,6 @@ CHECKPOINT, LOG = "last.safetensors", "log.jsonl"
 
 SCALAR_STEPS = 100
 """Steps between two records of the loss for TensorBoard; an epoch may take hours."""
-
-
-class Trainable(Protocol):
-    """An `nn.Module` with a loss."""
-
-    def loss(self, batch: Any) -> dict[str, Tensor]:
-        """Scalars to report; `loss` is the mean loss over the examples of the batch."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -84,8 +76,10 @@ def train(
     groups: list[dict[str, Any]] | None = None,
     engine: Engine | None = None,
 ) -> Position:
-    """Train a model, a `Trainable`; returns the position at which the run ended.
+    """Train a model; returns the position at which the run ended.
 
+    model: has `loss(batch)`, which gives scalars to report: `loss` is the mean loss over the
+        examples of the batch.
     data: several processes, and parts of a step, need `SharedBatches`.
     folder: for `last.safetensors` (the checkpoint), `log.jsonl` and, with `keep_last`, the last
         models in `models/`. Several machines must share it.

@@ -66,11 +66,3 @@ def test_a_memory_grows_by_the_positions_of_another() -> None:
     assert grown.values.tolist() == torch.cat([first, more], dim=1).tolist()
     assert grown.keys.tolist() == (torch.cat([first, more], dim=1) + 1).tolist()
     assert grown.mask is None
-
-
-def test_a_mask_grows_with_its_memory() -> None:
-    first, more = torch.randn(2, 2, 3, 4), torch.randn(2, 2, 1, 4)  # with two heads
-    mask = torch.tensor([[True, True, False], [True, False, False]])
-    grown = Memory(first, first, mask).extended(Memory(more, more))
-    assert grown.mask is not None
-    assert grown.mask.int().tolist() == [[1, 1, 0, 1], [1, 0, 0, 1]]

@@ -87,18 +87,22 @@ def test_half_precision_is_summed_in_full(term: Term) -> None:
 @pytest.mark.parametrize(
     ("selection", "options", "sentence"),
     [
-        ("hard", {}, r"doubly_stochastic 1\.0 is for soft attention; set it to 0 for hard"),
+        ("hard", {}, r"doubly_stochastic 1\.0 is for soft attention; set it to 0\.0 for hard"),
         (
             "hard",
             {"doubly_stochastic": 0.0, "doubly_stochastic_target": "share"},
-            "doubly_stochastic_target 'share' is for soft attention; leave it out",
+            "doubly_stochastic_target 'share' is for soft attention; set it to 'one' for hard",
         ),
         (
             "hard",
             {"doubly_stochastic": 0.0, "map_divergence": 0.1},
-            r"map_divergence 0\.1 is for soft attention; leave it out",
+            r"map_divergence 0\.1 is for soft attention; set it to 0\.0 for hard",
         ),
-        ("soft", {"reward_weight": 1.0}, r"reward_weight 1\.0 is for hard attention; leave it out"),
+        (
+            "soft",
+            {"reward_weight": 1.0},
+            r"reward_weight 1\.0 is for hard attention; set it to 0\.1 for soft",
+        ),
         ("soft", {"entropy_weight": 0.0}, r"entropy_weight 0\.0 is for hard attention"),
         ("soft", {"baseline_decay": 0.5}, r"baseline_decay 0\.5 is for hard attention"),
         ("soft", {"semi_sampling": 0.0}, r"semi_sampling 0\.0 is for hard attention"),
