@@ -12,8 +12,6 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from captioner.errors import UserError
-
 CENTRE_PRIOR_WIDTH = 1 / 4
 """Standard deviation of the centre prior, as a share of each side of the map."""
 
@@ -30,9 +28,9 @@ def mass_inside(attention: ArrayLike, coverage: ArrayLike) -> Floats:
     coverage: (..., rows, columns), the share of each cell in the target. A cell half inside counts
         half. Even attention scores the mean of the coverage.
 
-    Liu et al. 2017, section 3.2. Raises `UserError` as `check_maps` does.
+    Liu et al. 2017, section 3.2.
     """
-    weights = check_maps(attention)
+    weights = np.asarray(attention, dtype=np.float64)
     total = weights.sum(axis=(-2, -1))
     return np.asarray((weights * np.asarray(coverage)).sum(axis=(-2, -1)) / total)
 
@@ -46,9 +44,8 @@ def pointing(attention: ArrayLike, centres: ArrayLike) -> Floats:
     Cells that share the maximum share the hit, so even attention scores the share of all centres
     that are inside, as a blind guess does. Stricter than Zhang et al. 2016, who accept 15 pixels
     beside the target.
-    Raises `UserError` as `mass_inside` does.
     """
-    weights = check_maps(attention)
+    weights = np.asarray(attention, dtype=np.float64)
     most = weights.max(axis=(-2, -1), keepdims=True)
     first = weights >= most * (1 - _TIE)  # (..., rows, columns)
     hits = first & np.asarray(centres, dtype=bool)
@@ -63,22 +60,6 @@ def centre_prior(rows: int, columns: int) -> Floats:
     """
     bell = np.outer(_bell(rows), _bell(columns))  # (rows, columns)
     return np.asarray(bell / bell.sum())
-
-
-def check_maps(attention: ArrayLike) -> Floats:
-    """Return maps (..., rows, columns) as float64.
-
-    Raises `UserError` for maps without cells, with an entry that is negative or not a number, or
-    zero everywhere.
-    """
-    weights = np.asarray(attention, dtype=np.float64)
-    if weights.ndim < 2 or 0 in weights.shape[-2:]:
-        raise UserError(f"an attention map is of shape {weights.shape}, not (rows, columns)")
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise UserError("an attention map has an entry that is negative or not a number")
-    if (weights.sum(axis=(-2, -1)) <= 0).any():
-        raise UserError("an attention map is zero everywhere")
-    return weights
 
 
 def _bell(cells: int) -> Floats:

@@ -13,8 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from captioner.evaluation.attention_correctness import check_maps
-
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 
@@ -49,7 +47,7 @@ def attended_order(attention: ArrayLike, generator: np.random.Generator) -> Plac
 
     Ties are broken at random, so an even map gives a random order.
     """
-    maps = check_maps(attention)
+    maps = np.asarray(attention, dtype=np.float64)
     flat = maps.reshape(len(maps), -1)  # (W, L)
     return np.asarray(np.lexsort((generator.random(flat.shape), -flat), axis=-1))
 
@@ -61,7 +59,7 @@ def random_orders(attention: ArrayLike, count: int, generator: np.random.Generat
     by a random distance, so that random patches are as large as attended ones. Single random
     places would leave a chequered photo that still shows everything.
     """
-    maps = check_maps(attention)
+    maps = np.asarray(attention, dtype=np.float64)
     words, rows, columns = maps.shape
     moved = [
         np.roll(maps[word], (down, across), axis=(0, 1))

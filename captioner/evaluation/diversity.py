@@ -13,7 +13,6 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from captioner.errors import UserError
 from captioner.evaluation.ngrams import Tokens
 
 
@@ -84,13 +83,9 @@ def text_diversity(
 ) -> TextDiversity:
     """Measure how varied tokenised captions are.
 
-    captions: usually one an image; they may be empty.
+    captions: one or more, which may be empty.
     training: the tokenised captions that the model learned from.
-
-    Raises `UserError` if there are no captions.
     """
-    if len(captions) == 0:
-        raise UserError("there are no captions to measure")
     sentences = [tuple(tokens) for tokens in captions]
     seen = None
     if training is not None:

@@ -94,7 +94,6 @@ def word_maps(
     words: T. attention: (T, rows, columns), the map of each. targets: of each, or None.
     photo_size, region: width and height of the photo, and the part of it that the maps cover, in
         pixels; required with targets.
-    Raises `UserError` as `target_cells` and `mass_inside` do.
     """
     maps = np.asarray(attention, dtype=np.float64)
     if len(words) == 0:

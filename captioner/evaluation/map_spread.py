@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from captioner.errors import UserError
-from captioner.evaluation.attention_correctness import check_maps
 
 LEAST_DIVERGENCE = 0.02
 """Below this mean divergence, in bits, a model's maps do not move.
@@ -27,7 +26,6 @@ def entropy(attention: ArrayLike) -> Floats:
 
     0 for attention to one place, log L for even attention to L places. Its exponential is the
     effective number of places.
-    Raises `UserError` as `check_maps` does.
     """
     return _entropy(_distributions(attention))
 
@@ -37,7 +35,6 @@ def divergences(attention: ArrayLike) -> Floats:
 
     Jensen-Shannon, in bits: 0 for equal maps, 1 for maps without a common place.
     Lin 1991, *Divergence Measures Based on the Shannon Entropy*.
-    Raises `UserError` as `check_maps` does.
     """
     maps = _distributions(attention)  # (T, L)
     first, second = np.triu_indices(len(maps), k=1)
@@ -95,7 +92,7 @@ class MapSpread:
 def map_spread(captions: Sequence[ArrayLike]) -> MapSpread:
     """The spread of the maps (T, rows, columns) of each of some captions.
 
-    Raises `UserError` if no caption has a word, and as `check_maps` does.
+    Raises `UserError` if no caption has a word.
     """
     maps = [np.asarray(each, dtype=np.float64) for each in captions]
     maps = [each for each in maps if len(each)]
@@ -115,7 +112,7 @@ def map_spread(captions: Sequence[ArrayLike]) -> MapSpread:
 
 def _distributions(attention: ArrayLike) -> Floats:
     """Maps (..., rows, columns) -> (..., L), each summing to one."""
-    maps = check_maps(attention)
+    maps = np.asarray(attention, dtype=np.float64)
     flat = maps.reshape(*maps.shape[:-2], -1)
     return np.asarray(flat / flat.sum(axis=-1, keepdims=True))
 

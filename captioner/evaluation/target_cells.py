@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.data.boxes import Box, area
+from captioner.data.boxes import Box
 from captioner.data.grounding import Target
-from captioner.errors import UserError
 
 Floats = NDArray[np.float64]
 
@@ -43,12 +41,7 @@ def target_cells(
     map_shape: rows and columns of the map.
 
     Exact: the union of the boxes and of the mask's square pixels.
-    Raises `UserError` for a box or region that is not finite, or a region without area.
     """
-    if not all(math.isfinite(edge) for box in (*target.boxes, region) for edge in box):
-        raise UserError(f"boxes {target.boxes} or region {region} have an edge without a number")
-    if area(region) <= 0:
-        raise UserError(f"region {region} has no area")
     rows, columns = map_shape
     # In cells of the map.
     across = _Axis(columns, photo_size[0] / target.size[0], region[0], region[2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any
 
 from captioner.data.parallel import check_line_by_line, read_lines, read_parallel
 from captioner.errors import UserError
-from captioner.evaluation.translation_lengths import LengthBucket, bleu_by_length
 from captioner.evaluation.translations import (
     TranslationScores,
     evaluate_translations,
@@ -20,6 +20,21 @@ from captioner.translate import TranslationSearch, Translator
 
 WIDTH = 5
 """Lengths in a bucket, by default."""
+
+
+@dataclass(frozen=True)
+class LengthBucket:
+    """The sentences whose sources have `first` to `last` words.
+
+    sentences: their number. bleu: of them as a corpus, 0 to 100; noisy for few sentences.
+    brevity_penalty: 0 to 1, part of BLEU.
+    """
+
+    first: int
+    last: int
+    sentences: int
+    bleu: float
+    brevity_penalty: float
 
 
 @dataclass(frozen=True)
@@ -131,6 +146,36 @@ def score_translator(
     report = _report(texts, wanted, sources, lower_case, width)
     cut = [number for number, each in enumerate(found, start=1) if each.cut]
     return replace(report, truncated=lost, cut=cut)
+
+
+def bleu_by_length(
+    translations: Sequence[str],
+    references: Sequence[str],
+    sources: Sequence[str],
+    width: int = WIDTH,
+    lower_case: bool = False,
+) -> list[LengthBucket]:
+    """BLEU by length of the source, for each bucket that has sentences.
+
+    As in Bahdanau et al. 2014, figure 2, and Luong et al. 2015, figure 6. A source's length counts
+    words between white space, whatever the model's tokens.
+    width: lengths in a bucket; the first holds 0 to `width`.
+    Raises `UserError` for a width below 1 and without sacrebleu.
+    """
+    if width < 1:
+        raise UserError(f"width {width} of buckets of lengths is not at least 1")
+    places: dict[int, list[int]] = defaultdict(list)
+    for place, source in enumerate(sources):
+        places[max(0, len(source.split()) - 1) // width].append(place)
+    bleu = sacrebleu_metrics().BLEU(lowercase=lower_case)
+    found = []
+    for number, own in sorted(places.items()):
+        score = bleu.corpus_score(
+            [translations[place] for place in own], [[references[place] for place in own]]
+        )
+        first, last = number * width + 1, (number + 1) * width
+        found.append(LengthBucket(first, last, len(own), float(score.score), float(score.bp)))
+    return found
 
 
 def _report(

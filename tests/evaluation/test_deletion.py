@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from captioner.errors import UserError
 from captioner.evaluation.curve_scores import curve_scores
 from captioner.evaluation.deletion import (
     Curves,
@@ -183,11 +182,6 @@ def test_a_single_photo_has_no_interval() -> None:
         assert lines[1].split() == ["deletion", "0.2500", "0.3000", "-0.0500", "-", "50.0%"]
         assert lines[-1] == "a single photo says nothing about how far this holds for others"
     assert "single photo" not in curve_scores([one, one]).table()
-
-
-def test_no_words_have_no_curves() -> None:
-    with pytest.raises(UserError, match="not one caption has a word whose curves"):
-        curve_scores([])
 
 
 def test_function_words_say_nothing_of_the_photo() -> None:

@@ -167,10 +167,3 @@ def test_a_single_image_is_refused() -> None:
         confidence_intervals(alone)
     with pytest.raises(UserError, match="a single image"):
         compare(alone, alone)
-
-
-def test_what_cannot_be_compared_is_refused() -> None:
-    with pytest.raises(ValueError, match="different scores"):
-        compare([Metric.mean("x", np.zeros(3))], [Metric.mean("y", np.zeros(3))])
-    with pytest.raises(ValueError, match="different images"):
-        compare([Metric.mean("x", np.zeros(3))], [Metric.mean("x", np.zeros(4))])

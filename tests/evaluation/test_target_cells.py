@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from captioner.data.boxes import Box
 from captioner.data.grounding import Target
-from captioner.errors import UserError
 from captioner.evaluation.target_cells import TargetCells, target_cells
 
 SIZE = (40, 20)
@@ -87,18 +86,3 @@ def test_coverage_is_that_of_a_fine_raster(seed: int, masked: bool) -> None:
     else:
         np.testing.assert_allclose(found.coverage, expected, atol=0.06)
         assert found.share == pytest.approx(expected.mean(), abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("boxes", "region", "sentence"),
-    [
-        (((0, 0, np.inf, 1),), REGION, "without a number"),
-        (((0, 0, 1, 1),), (0.0, np.nan, 4.0, 4.0), "without a number"),
-        (((0, 0, 1, 1),), (5.0, 5.0, 5.0, 9.0), "no area"),
-    ],
-)
-def test_what_is_no_box_or_region_is_refused(
-    boxes: tuple[Box, ...], region: Box, sentence: str
-) -> None:
-    with pytest.raises(UserError, match=sentence):
-        target_cells(Target(SIZE, boxes), SIZE, region, (2, 4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from captioner.errors import UserError
-from captioner.evaluation.translation_lengths import bleu_by_length
+from captioner.evaluation.translation_report import bleu_by_length
 
 sacrebleu = pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
 

@@ -39,8 +39,6 @@ def test_small_letters_are_in_the_signature() -> None:
 
 
 def test_what_cannot_be_scored(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match="there are 1 translations but 2 references"):
-        evaluate_translations(FOUND[:1], REFERENCES)
     with pytest.raises(UserError, match="no translation to score"):
         evaluate_translations([], [])
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
