@@ -10,7 +10,6 @@ from captioner.attention.masks import window_mask
 from captioner.attention.memory import Memory, checked_mask
 from captioner.attention.scores import Score
 from captioner.attention.selection import Attended, masked_softmax
-from captioner.errors import UserError
 
 
 class LocalAttention(nn.Module):
@@ -20,14 +19,10 @@ class LocalAttention(nn.Module):
     favour_centre: after the softmax over the window, multiply the weights by
         exp(-(s - p)^2 / (2 sigma^2)) with sigma = D / 2, equation 10. They then sum to less than
         one, and the centre gets a gradient.
-
-    Raises `UserError` for a half-width below 1, which allows empty windows.
     """
 
     def __init__(self, score: Score, half_width: int, favour_centre: bool = False) -> None:
         super().__init__()
-        if half_width < 1:
-            raise UserError(f"half-width {half_width} of an attention window is not at least 1")
         self.score = score
         self.half_width = half_width
         self.favour_centre = favour_centre

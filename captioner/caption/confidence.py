@@ -103,17 +103,12 @@ class Familiarity(nn.Module):
 
     @classmethod
     def fit(cls, training: Tensor, held_out: Tensor) -> Familiarity:
-        """From pooled features (N, F) of training photos and (M, F) of others like them.
+        """From pooled features (N, F) of 8 training photos or more, and (M, F) of others like them.
 
         The held-out photos scale both parts of the distance: a covariance of few photos is too
         large inside of the R directions and too small outside of them.
-        Raises `UserError` for less than 8 and 2 photos, and for training photos all alike.
+        Raises `UserError` for training photos all alike.
         """
-        for name, count, least in (("training", len(training), 8), ("held-out", len(held_out), 2)):
-            if count < least:
-                raise UserError(
-                    f"familiarity needs {least} {name} photos or more, and there are {count}"
-                )
         floor = FLOOR * float(training.clamp(min=0).mean())
         logarithms = (training.double().clamp(min=0) + floor).log()  # (N, F)
         scale, mean = torch.std_mean(logarithms, dim=0, correction=0)  # (F,) each
@@ -241,10 +236,7 @@ def fit_weights(
     """Maximum likelihood with a ridge on standardised regressors; deterministic.
 
     features: (N, 5). shares: (N,), observed, from 0 to 1. counts: (N,), how much each row counts.
-    Raises `UserError` for less than two rows.
     """
-    if len(features) < 2:
-        raise UserError(f"confidence needs 2 captions or more to fit, and has {len(features)}")
     counts = torch.ones_like(shares) if counts is None else counts
     deviation, mean = torch.std_mean(features, dim=0, correction=0)  # (5,) each
     deviation = torch.where(deviation > 1e-9, deviation, 1.0)

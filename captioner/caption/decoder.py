@@ -26,7 +26,6 @@ from captioner.caption.caption_decoder import CaptionDecoder, CaptionDecoderConf
 from captioner.caption.standardisation import Standardisation
 from captioner.decoding import Step, select_rows
 from captioner.devices import at_least_float32
-from captioner.errors import UserError
 from captioner.schema import SIZE
 
 
@@ -150,10 +149,7 @@ class ShowAttendTellDecoder(CaptionDecoder):
         output layer are one product each over all T steps.
         generator: source of hard attention's draws.
         expected: (B, K) boolean, captions for which hard attention takes the expected value.
-        Raises `UserError` for T = 0.
         """
-        if tokens.shape[-1] == 0:
-            raise UserError(f"decoder: of words {tuple(tokens.shape)}, (B, K, T), T is 0")
         embedded = self._drop(self.embedding(tokens))  # (B, K, T, E)
         word_gates = self._word_gates(embedded)  # (B, K, T, 4H)
         state = self.start(memory)

@@ -156,12 +156,7 @@ class SubwordVocabulary:
 
     def tokens(self, indices: Iterable[int]) -> list[str]:
         """See `TextVocabulary.tokens`."""
-        pieces = []
-        for index in indices:
-            if not 0 <= index < len(self):
-                raise ValueError(f"index {index} is not in 0 to {len(self) - 1}")
-            pieces.append(str(self._processor.IdToPiece(index)))
-        return pieces
+        return [str(self._processor.IdToPiece(index)) for index in indices]
 
     def shown(self, tokens: Iterable[str]) -> list[str]:
         """See `TextVocabulary.shown`. Pieces are unchanged: `SPACE` marks a space."""

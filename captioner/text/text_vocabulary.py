@@ -23,40 +23,31 @@ class TextVocabulary(Protocol):
 
     def __len__(self) -> int:
         """V, including the four special tokens."""
-        ...
 
     @property
     def covers_all_text(self) -> bool:
         """Whether no text has an unknown token."""
-        ...
 
     def split(self, text: str) -> list[str]:
         """Split a text into tokens."""
-        ...
 
     def join(self, tokens: Iterable[str]) -> str:
         """Join tokens to a text. `join(split(x))` is x up to what the class documents."""
-        ...
 
     def indices(self, tokens: Iterable[str]) -> list[int]:
         """The index of each token, or that of unknown; adds no start or end."""
-        ...
 
     def tokens(self, indices: Iterable[int]) -> list[str]:
-        """The token of each index. Raises `ValueError` for an index outside 0 to V - 1."""
-        ...
+        """The token of each index, 0 to V - 1."""
 
     def shown(self, tokens: Iterable[str]) -> list[str]:
         """Tokens as shown beside an alignment."""
-        ...
 
     def words(self, tokens: Sequence[str]) -> list[Word]:
         """Group tokens into words, in order; their sizes sum to the number of tokens."""
-        ...
 
     def to_json(self) -> dict[str, Any]:
         """The vocabulary as JSON, with its `kind`."""
-        ...
 
 
 def truncate(tokens: Sequence[str], maximum: int) -> tuple[list[str], int]:

@@ -152,13 +152,7 @@ class WordVocabulary:
 
     def tokens(self, indices: Iterable[int]) -> list[str]:
         """See `TextVocabulary.tokens`."""
-        words = self.vocabulary.words
-        tokens = []
-        for index in indices:
-            if not 0 <= index < len(words):
-                raise ValueError(f"index {index} is not in 0 to {len(words) - 1}")
-            tokens.append(words[index])
-        return tokens
+        return [self.vocabulary.words[index] for index in indices]
 
     def shown(self, tokens: Iterable[str]) -> list[str]:
         """See `TextVocabulary.shown`. Words without joiners."""

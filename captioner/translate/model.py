@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from captioner.attention import Memory
 from captioner.decoding import Step, select_rows
-from captioner.errors import UserError
 from captioner.translate.embeddings import Embeddings
 
 
@@ -69,20 +68,13 @@ class TranslationModel(nn.Module):
     def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
         """Teacher forcing: input tokens (B, K, T), `<start>` first -> `TeacherForced`.
 
-        Equal to T calls of `step`. Raises `UserError` if T is 0.
+        Equal to T calls of `step`.
         """
         outputs, _ = self.run(tokens, self.start_rows(memory, tokens))
         return outputs
 
     def start_rows(self, memory: Memory, tokens: Tensor) -> Any:
-        """Return the initial state in K rows for tokens (B, K, T).
-
-        Raises `UserError` if T is 0.
-        """
-        if tokens.shape[-1] == 0:
-            raise UserError(
-                f"decoder tokens have shape {tuple(tokens.shape)}, (B, K, T), with T = 0"
-            )
+        """Return the initial state in K rows for tokens (B, K, T)."""
         state = self.start(memory)
         if tokens.shape[1] == 1:
             return state

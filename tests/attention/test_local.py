@@ -16,7 +16,6 @@ from captioner.attention import (
     causal_mask,
     window_mask,
 )
-from captioner.errors import UserError
 
 
 def softmax(*scores: float) -> list[float]:
@@ -110,8 +109,3 @@ def test_a_gradient_reaches_the_centre() -> None:
     attention(torch.ones(1, 1, 3), attention.remember(values), centres).context.sum().backward()
     assert centres.grad is not None
     assert centres.grad.abs().item() > 0
-
-
-def test_no_window_is_empty() -> None:
-    with pytest.raises(UserError, match="half-width 0 of an attention window"):
-        LocalAttention(DotScore(), half_width=0)

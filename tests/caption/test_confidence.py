@@ -141,8 +141,6 @@ def test_groups_that_are_told_apart_leave_the_weights_finite() -> None:
     low, high = confidences(features[[39, 0]], found).tolist()
     assert low < 0.1
     assert high == pytest.approx(0.5, abs=0.1)
-    with pytest.raises(UserError, match="2 captions or more to fit, and has 1"):
-        fit_weights(features[:1], shares[:1])
 
 
 def test_captions_of_a_search_carry_it_and_given_sentences_do_not() -> None:

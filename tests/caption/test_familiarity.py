@@ -124,10 +124,6 @@ def test_a_feature_that_never_differs_does_no_harm() -> None:
 
 
 def test_what_cannot_be_fitted_is_refused() -> None:
-    with pytest.raises(UserError, match="8 training photos or more, and there are 7"):
-        Familiarity.fit(drawn(7, 0), drawn(5, 1))
-    with pytest.raises(UserError, match="2 held-out photos or more, and there are 1"):
-        Familiarity.fit(drawn(9, 0), drawn(1, 1))
     with pytest.raises(UserError, match="all are alike"):
         Familiarity.fit(drawn(1, 0).expand(9, -1), drawn(5, 1))
     with pytest.raises(UserError, match="all are alike"):

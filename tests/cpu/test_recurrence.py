@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from captioner import cpu
 from captioner.caption.caption_decoder import TeacherForced
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
-from captioner.errors import UserError
 
 WORDS, PLACES, MEMORY = 11, 9, 8
 """V, L and D here."""
@@ -216,15 +215,6 @@ def test_no_photo_and_no_caption_give_nothing(
     said.logits.sum().backward()
     for parameter in decoder.parameters():
         assert parameter.grad is None or (parameter.grad == 0).all()
-
-
-@ON
-def test_captions_without_a_word_are_refused(on: bool, switch: Callable[[bool], None]) -> None:
-    switch(on)
-    decoder = make()
-    memory = decoder.remember(torch.randn(3, PLACES, MEMORY, dtype=torch.float64))
-    with pytest.raises(UserError, match=r"^decoder: of words \(3, 2, 0\), \(B, K, T\), T is 0$"):
-        decoder(memory, torch.zeros(3, 2, 0, dtype=torch.long))
 
 
 def test_an_autocast_region_rounds_nothing_of_float32() -> None:

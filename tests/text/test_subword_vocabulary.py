@@ -135,11 +135,6 @@ def test_what_cannot_be_learned() -> None:
         SubwordVocabulary(KEPT.model, "UP")
 
 
-def test_an_index_out_of_range() -> None:
-    with pytest.raises(ValueError, match="index 330 is not in"):
-        KEPT.tokens([330])
-
-
 def test_a_long_text_is_learned_from(tmp_path) -> None:
     long = " ".join(TEXTS * 20)
     assert len(SubwordVocabulary.learn([long], 300)) <= 300
