@@ -6,6 +6,7 @@ from captioner.errors import UserError
 from captioner.evaluation.bleu import bleu
 from captioner.evaluation.captions import evaluate_captions
 from captioner.evaluation.cider import DocumentFrequency, cider_d
+from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.rouge import rouge_l
 from captioner.evaluation.significance import Interval
 
@@ -29,7 +30,7 @@ def test_every_metric_by_name() -> None:
         "BLEU-2": expected.scores[1],
         "BLEU-3": expected.scores[2],
         "BLEU-4": expected.scores[3],
-        "ROUGE-L": rouge_l(WORDS, REFERENCE_WORDS).score,
+        "ROUGE-L": rouge_l(Corpus.of(WORDS, REFERENCE_WORDS)).score,
         "CIDEr-D": cider_d(WORDS, REFERENCE_WORDS).score,
         "word-precision": 1.0,
         "captions with none": 0.0,

@@ -11,7 +11,7 @@ from samples import make_captioner, save_photo
 
 from captioner.data.source import Source
 from captioner.errors import UserError
-from captioner.evaluation.caption_scorer import Scorer, ScoringOptions
+from captioner.evaluation.caption_scorer import Scorer
 from captioner.evaluation.captions import evaluate_captions
 from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.score_captions import score_model, score_results, store_document_frequency
@@ -148,7 +148,7 @@ def test_references_of_another_format(tmp_path: Path) -> None:
 def test_intervals_and_a_comparison(results: Path, references: Path, tmp_path: Path) -> None:
     turned = {4: "a man with a hat", 3: "birds", 2: "a cat", 1: "dog"}
     other = write_results(tmp_path / "other.json", turned)
-    options = ScoringOptions(
+    options = Scorer(
         intervals=True, against=other, resampling=Resampling(resamples=200, confidence=0.9, seed=3)
     )
     report = score_results(results, references, options)
@@ -179,23 +179,23 @@ def test_only_the_same_images_are_compared(results: Path, references: Path, tmp_
     fewer = write_results(tmp_path / "fewer.json", {n: CAPTIONS[n] for n in (1, 2)})
     for here, there in ((results, fewer), (fewer, results)):
         with pytest.raises(UserError, match=r"fewer\.json lacks 2 of .*results\.json, image 3"):
-            score_results(here, references, ScoringOptions(against=there))
+            score_results(here, references, Scorer(against=there))
 
 
 def test_captions_seen_in_training(results: Path, references: Path, tmp_path: Path) -> None:
     training = write_captions(tmp_path / "training.json", {70: ["A dog runs!", "a dog"]})
-    options = ScoringOptions(training=training)
+    options = Scorer(training=training)
     report = score_results(results, references, options)
     assert report.diversity.seen_in_training == 1 / 4
     (tmp_path / "t.csv").write_text("image,caption,split\na.png,a dog runs,val\nb,a horse,train\n")
-    options = ScoringOptions(training=tmp_path / "t.csv", training_format="table")
+    options = Scorer(training=tmp_path / "t.csv", training_format="table")
     assert score_results(results, references, options).diversity.seen_in_training == 1 / 4
 
 
 def test_things_that_are_not_there(results: Path, references: Path, tmp_path: Path) -> None:
     things, categories = {1: ["dog"], 2: ["dog"], 3: [], 4: []}, ("bird", "cat", "dog", "horse")
     path = write_instances(tmp_path / "instances.json", things, categories)
-    report = score_results(results, references, ScoringOptions(instances=[path]))
+    report = score_results(results, references, Scorer(instances=[path]))
     found = report.as_dict()["hallucination"]
     # Of dog, cat, bird and horse, all but the horse is annotated or in a reference.
     assert (found["mentions"], found["hallucinated_mentions"]) == (4, 1)
@@ -204,7 +204,7 @@ def test_things_that_are_not_there(results: Path, references: Path, tmp_path: Pa
     del things[4]
     few = write_instances(tmp_path / "few.json", things, categories)
     with pytest.raises(UserError, match=r"image 4 is not in instance file .*few\.json"):
-        score_results(results, references, ScoringOptions(instances=[few]))
+        score_results(results, references, Scorer(instances=[few]))
 
 
 def test_document_frequency_is_stored_and_used(references: Path, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_document_frequency_is_stored_and_used(references: Path, tmp_path: Path)
     assert store_document_frequency(references, stored).images == 5
     assert DocumentFrequency.read(stored).counts == {"a": 3, "one": 2}
     one = write_results(tmp_path / "one.json", {2: CAPTIONS[2]})
-    report = score_results(one, references, ScoringOptions(document_frequency=stored))
+    report = score_results(one, references, Scorer(document_frequency=stored))
     assert report.as_dict()["document_frequency"] == {"file": str(stored), "images": 5}
     assert report.as_dict()["CIDEr-D"] > 1
 
@@ -259,7 +259,7 @@ def test_no_caption_is_among_the_best_and_the_worst(
     images: int, count: int, best: int, worst: int, references: Path, tmp_path: Path
 ) -> None:
     path = write_results(tmp_path / "few.json", {n: CAPTIONS[n] for n in list(CAPTIONS)[:images]})
-    report = score_results(path, references, ScoringOptions(metrics=("ROUGE-L",)))
+    report = score_results(path, references, Scorer(metrics=("ROUGE-L",)))
     report.write_page(tmp_path / "page.html", count=count)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     first, second = page.partition('id="worst"')[::2]
@@ -271,7 +271,7 @@ def test_no_caption_is_among_the_best_and_the_worst(
 
 
 def test_a_page_without_photos(results: Path, references: Path, tmp_path: Path) -> None:
-    report = score_results(results, references, ScoringOptions(metrics=("BLEU", "ROUGE-L")))
+    report = score_results(results, references, Scorer(metrics=("BLEU", "ROUGE-L")))
     assert report.write_page(tmp_path / "page.html", count=1) == []
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "by ROUGE-L of each image" in page
@@ -287,9 +287,7 @@ def test_a_page_without_photos(results: Path, references: Path, tmp_path: Path) 
 def test_a_model_is_compared_and_shown_with_its_photos(source: Source, tmp_path: Path) -> None:
     good = source.take([0, 1, 2, 4])
     other = write_results(tmp_path / "o.json", {f"{n}.png": "a brown dog" for n in (4, 2, 1, 0)})
-    report = score_model(
-        make_captioner(), good, scorer=Scorer(ScoringOptions(against=other)), name="runs/x"
-    )
+    report = score_model(make_captioner(), good, scorer=Scorer(against=other), name="runs/x")
     assert (report.comparison.first, report.comparison.second) == ("runs/x", str(other))
     assert report.write_page(tmp_path / "page.html") == []
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -305,6 +303,6 @@ def test_what_cannot_be_compared_is_refused_before_captioning(
     monkeypatch.setattr(captioner, "encode", lambda *rest: pytest.fail("captioned"))
     other = write_results(tmp_path / "o.json", {"0.png": "a brown dog"})
     with pytest.raises(UserError, match=r"o\.json lacks 4 of the model, image 1\.png"):
-        score_model(captioner, source, scorer=Scorer(ScoringOptions(against=other)))
+        score_model(captioner, source, scorer=Scorer(against=other))
     with pytest.raises(UserError, match=r"absent\.json"):
-        Scorer(ScoringOptions(document_frequency="absent.json"))
+        Scorer(document_frequency="absent.json")
