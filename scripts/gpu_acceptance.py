@@ -44,7 +44,7 @@ from captioner.devices import choose_device, has_bfloat16
 from captioner.errors import UserError
 from captioner.files import check_output, write_json
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.feature_workers import store_recipe_features
+from captioner.runs.feature_extraction import store_recipe_features
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.train_run import train_run
 from captioner.schema import from_mapping

@@ -264,3 +264,24 @@ def encode(encoder: nn.Module, pixels: Tensor, precision: str = "float32") -> Te
         pixels = pixels.to(device, non_blocking=True, memory_format=torch.channels_last)
         vectors: Tensor = encoder(pixels)
     return vectors
+
+
+def store_recipe_features(
+    recipe: CaptioningRecipe, device: torch.device | str = "cpu"
+) -> dict[str, FeatureStore]:
+    """Fill the stores in the recipe's `features.folder` and open them.
+
+    Under `torchrun` as one of several processes, as in training.
+    Raises `UserError` as `sources_to_store` and `stored_features` do.
+    """
+    with Engine(device) as engine:
+        return fill_stores(recipe, engine)
+
+
+def fill_stores(recipe: CaptioningRecipe, engine: Engine) -> dict[str, FeatureStore]:
+    """As `store_recipe_features`, as one of the processes of an engine."""
+    with engine.fail_together():
+        sources = sources_to_store(recipe)
+        encoder = seeded_encoder_of(recipe).to(engine.device)
+    with engine.abort_together():
+        return stored_features(recipe, encoder, sources, Path(), engine)

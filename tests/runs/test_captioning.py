@@ -30,8 +30,7 @@ from captioner.runs import captioning_task
 from captioner.runs.annotation_rows import PixelRows, StoredRows
 from captioner.runs.caption_batches import CaptionBatches
 from captioner.runs.captioning_task import scores_of, write_captions
-from captioner.runs.feature_extraction import encoder_of
-from captioner.runs.feature_workers import store_recipe_features
+from captioner.runs.feature_extraction import encoder_of, store_recipe_features
 from captioner.runs.read_sources import read_sources, read_split
 from captioner.runs.train_run import train_run
 from captioner.text.vocabulary import Vocabulary

@@ -15,8 +15,8 @@ from captioner.runs.feature_extraction import (
     seeded_encoder_of,
     source_stores,
     sources_to_store,
+    store_recipe_features,
 )
-from captioner.runs.feature_workers import store_recipe_features
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 

@@ -16,7 +16,7 @@ from captioner.errors import UserError
 from captioner.runs import feature_extraction
 from captioner.runs.annotation_rows import StoredRows
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.feature_workers import store_recipe_features
+from captioner.runs.feature_extraction import store_recipe_features
 from captioner.schema import from_mapping
 from captioner.vision.feature_store import FeatureStore
 
