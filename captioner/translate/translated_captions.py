@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from captioner.caption.caption_photos import Failed
 from captioner.caption.written_caption import Caption
 from captioner.errors import UserError
 from captioner.text.languages import ENGLISH, language_tag
 from captioner.translate.translation import Translation
 from captioner.translate.translator import Translator
 
+Outcome = TypeVar("Outcome", Caption, Caption | Failed)
+"""What `Captioner.caption` gives for a photo: with `on_error="skip"` it may have failed."""
+
 
 def translate_captions(
-    captions: Sequence[Caption], translator: Translator, language: str
-) -> list[Caption]:
-    """Translate English captions and their alternatives, in order.
+    captions: Sequence[Outcome], translator: Translator, language: str
+) -> list[Outcome]:
+    """Translate English captions and their alternatives, in order; what failed stays as it is.
 
     Of captions that are translated already, their English originals are translated.
     language: the tag of the language that the translator writes, such as "de"; "en" gives the
@@ -34,9 +39,20 @@ def translate_captions(
     `Translator.translate` does.
     """
     language = language_tag(language, "language")
-    captions = [_in_english(caption) for caption in captions]
-    if language == ENGLISH:
-        return captions
+    written = [_in_english(each) for each in captions if isinstance(each, Caption)]
+    if language != ENGLISH:
+        written = _translate(written, translator, language)
+    found = iter(written)
+    return [next(found) if isinstance(each, Caption) else each for each in captions]
+
+
+def check_aligns(translator: Translator) -> None:
+    """Raise `UserError` for a translator without attention."""
+    if not translator.attends:
+        raise UserError("captions need a translator with attention, and this one has none")
+
+
+def _translate(captions: Sequence[Caption], translator: Translator, language: str) -> list[Caption]:
     check_aligns(translator)
     versions = [each for caption in captions for each in (caption, *caption.alternatives)]
     # As sentences of its training texts begin: 42.3 BLEU for 40.7 on 400 pairs of Multi30k.
@@ -51,12 +67,6 @@ def translate_captions(
         best, *others = different.values()
         found.append(replace(best, alternatives=tuple(others)))
     return found
-
-
-def check_aligns(translator: Translator) -> None:
-    """Raise `UserError` for a translator without attention."""
-    if not translator.attends:
-        raise UserError("captions need a translator with attention, and this one has none")
 
 
 def _in_english(caption: Caption) -> Caption:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from captioner.caption import Caption
+from captioner.caption.caption_photos import Failed
 from captioner.errors import UserError
 from captioner.models import LANGUAGES, load_translator
 from captioner.text.text_vocabulary import Word
@@ -128,6 +129,15 @@ def test_what_is_translated_already_is_translated_from_english() -> None:
     assert french.language == "fr"
     assert translate_captions([french], translator, "fr") == [french]
     assert translate_captions([french, english], translator, "EN") == [english, english]
+
+
+def test_a_photo_without_a_caption_stays_in_its_place() -> None:
+    translator = load_translator(LANGUAGES["fr"])
+    failed = Failed("b.jpg", "b.jpg is empty")
+    (french,) = translate_captions([caption()], translator, "fr")
+    for language, expected in (("fr", french), ("en", caption())):
+        found = translate_captions([failed, caption(), failed], translator, language)
+        assert found == [failed, expected, failed]
 
 
 def test_the_photo_of_a_translation_stays_its_own() -> None:
