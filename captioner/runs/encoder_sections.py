@@ -6,6 +6,7 @@ from typing import Any
 
 from captioner.schema import to_mapping
 from captioner.vision.encoders import family_of, make_encoder
+from captioner.vision.preprocessing import Preprocessing
 
 
 def with_encoder_sections(mapping: Any) -> Any:
@@ -26,10 +27,11 @@ def with_encoder_sections(mapping: Any) -> Any:
         return mapping
     config = family.config.model_validate({"name": encoder["name"]} if "name" in encoder else {})
     published = family.encoder.published_preprocessing(config)
-    if published is not None:
-        own, size = to_mapping(published), preprocessing.get("size")
-        if isinstance(size, int):
-            own["resize_shorter"] = own["resize_shorter"] * size // own["size"]
+    own = {} if published is None else to_mapping(published)
+    standard, size = published or Preprocessing(), preprocessing.get("size")
+    if isinstance(size, int) and preprocessing.get("resize", standard.resize) == "crop":
+        own["resize_shorter"] = standard.resize_shorter * size // standard.size
+    if own:
         preprocessing = {**own, **preprocessing}
     if "memory_size" not in decoder:
         has_one_size = hasattr(family.encoder, "annotation_size")

@@ -44,7 +44,11 @@ class Preprocessing(Config):
         "squash: scale both sides to size, ignoring the aspect ratio",
     )
     resize_shorter: int = Field(
-        256, ge=1, le=4_096, description="pixels, at least size; of crop only"
+        256,
+        ge=1,
+        le=4_096,
+        description="pixels, at least size; of crop only; left out of a config, in proportion to "
+        "size",
     )
     mean: tuple[Channel, Channel, Channel] = Field(
         IMAGENET_MEAN,

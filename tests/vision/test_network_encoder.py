@@ -136,6 +136,11 @@ def test_preprocessing_and_sizes_come_from_the_library() -> None:
     }
     filled = with_encoder_sections(given)["preprocessing"]
     assert (filled["resize_shorter"], filled["interpolation"]) == (124, "bilinear")
+    small = {"size": 112}
+    filled = with_encoder_sections({"preprocessing": small})  # VGG-19
+    assert filled["preprocessing"] == {**small, "resize_shorter": 128}
+    for given in (small | {"resize": "squash"}, small | {"resize_shorter": 120}):
+        assert with_encoder_sections({"preprocessing": given})["preprocessing"] == given
     filled = with_encoder_sections({"encoder": {"name": "torchvision/resnet18"}})
     assert filled["decoder"] == {"memory_size": 512}
     expected = Preprocessing(interpolation="bilinear")
