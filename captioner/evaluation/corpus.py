@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -56,18 +56,27 @@ class Corpus:
         )
 
     def split(self) -> Corpus:
-        """The same corpus with words such as "22 3/4" split at white space."""
-        if all(len(word.split()) == 1 for word in self.numbers):
+        """The same corpus with words such as "22 3/4" split at white space.
+
+        Renumbers only the few sentences that have one.
+        """
+        spaced = [number for word, number in self.numbers.items() if len(word.split()) != 1]
+        if not spaced:
             return self
-        sentences: list[Tokens] = [" ".join(words).split() for words in self.sentences]
-        words, numbers = number_words(sentences)
-        return replace(
-            self,
-            sentences=sentences,
-            words=words,
-            lengths=sentence_lengths(sentences),
-            numbers=numbers,
-        )
+        sentence_of = np.repeat(np.arange(len(self.lengths)), self.lengths)  # (W,)
+        changed = np.unique(sentence_of[np.isin(self.words, spaced)]).tolist()
+        sentences, lengths, numbers = self.sentences.copy(), self.lengths.copy(), {**self.numbers}
+        starts = np.cumsum(self.lengths) - self.lengths  # (S,)
+        pieces, done = [], 0
+        for sentence in changed:
+            words = " ".join(sentences[sentence]).split()
+            pieces.append(self.words[done : starts[sentence]])
+            found = [numbers.setdefault(word, len(numbers)) for word in words]
+            pieces.append(np.array(found, dtype=np.int64))
+            done = starts[sentence] + self.lengths[sentence]
+            sentences[sentence], lengths[sentence] = words, len(words)
+        row = np.concatenate([*pieces, self.words[done:]])
+        return Corpus(sentences, self.image_of, self.firsts, row, lengths, numbers)
 
     @property
     def images(self) -> int:
