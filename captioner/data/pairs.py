@@ -77,8 +77,8 @@ def sample_pairs(
     sources = source.sample((pair.source for pair in pairs), sampling, seed)
     targets = target.sample((pair.target for pair in pairs), sampling, seed)
     return [
-        PairExample(source[:maximum_length], target[:maximum_length])
-        for source, target in zip(sources, targets, strict=True)
+        PairExample(read[:maximum_length], written[:maximum_length])
+        for read, written in zip(sources, targets, strict=True)
     ]
 
 
