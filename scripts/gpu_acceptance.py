@@ -44,10 +44,11 @@ from captioner.devices import choose_device, has_bfloat16
 from captioner.errors import UserError
 from captioner.files import check_output, write_json
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.feature_extraction import store_recipe_features
+from captioner.runs.feature_extraction import fill_stores
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.train_run import train_run
 from captioner.schema import from_mapping
+from captioner.training import Engine
 from captioner.vision.encoders import make_encoder
 from captioner.weight_files import write_tensors
 
@@ -188,7 +189,7 @@ def features_of_files(
         }
         recipe = from_mapping(CaptioningRecipe, mapping, "acceptance")
         begin = time.perf_counter()
-        store_recipe_features(recipe, machine.device)
+        fill_stores(recipe, Engine(machine.device))
         seconds = time.perf_counter() - begin
     name = f"features of {photos} files, start included"
     return Row(name, "photos", photos / seconds, encoding * photos / seconds, None, None)

@@ -266,20 +266,11 @@ def encode(encoder: nn.Module, pixels: Tensor, precision: str = "float32") -> Te
     return vectors
 
 
-def store_recipe_features(
-    recipe: CaptioningRecipe, device: torch.device | str = "cpu"
-) -> dict[str, FeatureStore]:
+def fill_stores(recipe: CaptioningRecipe, engine: Engine) -> dict[str, FeatureStore]:
     """Fill the stores in the recipe's `features.folder` and open them.
 
-    Under `torchrun` as one of several processes, as in training.
     Raises `UserError` as `sources_to_store` and `stored_features` do.
     """
-    with Engine(device) as engine:
-        return fill_stores(recipe, engine)
-
-
-def fill_stores(recipe: CaptioningRecipe, engine: Engine) -> dict[str, FeatureStore]:
-    """As `store_recipe_features`, as one of the processes of an engine."""
     with engine.fail_together():
         sources = sources_to_store(recipe)
         encoder = seeded_encoder_of(recipe).to(engine.device)

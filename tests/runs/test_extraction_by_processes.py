@@ -16,8 +16,9 @@ from captioner.errors import UserError
 from captioner.runs import feature_extraction
 from captioner.runs.annotation_rows import StoredRows
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.feature_extraction import store_recipe_features
+from captioner.runs.feature_extraction import fill_stores
 from captioner.schema import from_mapping
+from captioner.training import Engine
 from captioner.vision.feature_store import FeatureStore
 
 TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m")
@@ -88,7 +89,7 @@ def test_several_processes_make_one_store(
         for line in ("train: 12 images in", "validation: 2 images in"):
             assert output.count(line) == 1
         assert "Traceback" not in errors
-    alone = store_recipe_features(recipe_in(mapping, tmp_path / "alone"))
+    alone = fill_stores(recipe_in(mapping, tmp_path / "alone"), Engine())
     for name, store in alone.items():
         rows = range(len(store))
         assert torch.equal(FeatureStore(tmp_path / "store" / name).read(rows), store.read(rows))
@@ -97,22 +98,22 @@ def test_several_processes_make_one_store(
 def test_photos_loaded_ahead_for_a_gpu_give_the_same_rows(
     mapping: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone = store_recipe_features(recipe_in(mapping, tmp_path / "alone"))
+    alone = fill_stores(recipe_in(mapping, tmp_path / "alone"), Engine())
     monkeypatch.setattr(feature_extraction, "loading_workers", lambda device, ranks: 2)
-    ahead = store_recipe_features(recipe_in(mapping))
+    ahead = fill_stores(recipe_in(mapping), Engine())
     for name, store in alone.items():
         rows = range(len(store))
         assert torch.equal(ahead[name].read(rows), store.read(rows))
     (tmp_path / "photos" / "train4.png").write_bytes(b"no photo")
     with pytest.raises(UserError, match=r"train4\.png"):
-        store_recipe_features(recipe_in(mapping, tmp_path / "refused"))
+        fill_stores(recipe_in(mapping, tmp_path / "refused"), Engine())
     mapping["data"] = {**mapping["data"], "on_problem": "skip"}  # type: ignore[dict-item]
-    store = store_recipe_features(recipe_in(mapping, tmp_path / "refused"))["train"]
+    store = fill_stores(recipe_in(mapping, tmp_path / "refused"), Engine())["train"]
     assert store.unreadable == {4, 10}
 
 
 def test_rows_are_of_the_type_asked_for(mapping: dict[str, object]) -> None:
-    store = store_recipe_features(recipe_in(mapping))["train"]
+    store = fill_stores(recipe_in(mapping), Engine())["train"]
     rows = torch.tensor([3, 0])
     assert StoredRows(store).read(rows).dtype == torch.float32
     half = StoredRows(store, torch.float16).read(rows)
@@ -123,8 +124,8 @@ def test_rows_are_of_the_type_asked_for(mapping: dict[str, object]) -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 def test_a_gpu_fills_a_store_as_a_cpu_does(mapping: dict[str, object], tmp_path: Path) -> None:
-    alone = store_recipe_features(recipe_in(mapping, tmp_path / "alone"))
-    both = store_recipe_features(recipe_in(mapping), "cuda")
+    alone = fill_stores(recipe_in(mapping, tmp_path / "alone"), Engine())
+    both = fill_stores(recipe_in(mapping), Engine("cuda"))
     for name, store in alone.items():
         rows = range(len(store))
         torch.testing.assert_close(both[name].read(rows), store.read(rows), rtol=0.02, atol=0.02)

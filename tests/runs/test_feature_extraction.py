@@ -12,11 +12,12 @@ from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
 from captioner.runs.feature_extraction import (
     encode,
     extraction_progress,
+    fill_stores,
     seeded_encoder_of,
     source_stores,
     sources_to_store,
-    store_recipe_features,
 )
+from captioner.training import Engine
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 
@@ -51,13 +52,13 @@ def test_convolutions_have_the_channels_last(config: Path) -> None:
 
 
 def test_a_store_of_one_precision_is_not_taken_for_one_of_another(config: Path) -> None:
-    stores = store_recipe_features(recipe(config, "bfloat16"))
-    again = store_recipe_features(recipe(config, "bfloat16"))
+    stores = fill_stores(recipe(config, "bfloat16"), Engine())
+    again = fill_stores(recipe(config, "bfloat16"), Engine())
     assert torch.equal(stores["train"].read([0, 1]), again["train"].read([0, 1]))
     with pytest.raises(
         UserError, match=r"was made with encoder\.precision 'bfloat16', not 'float32'"
     ):
-        store_recipe_features(recipe(config, "float32"))
+        fill_stores(recipe(config, "float32"), Engine())
 
 
 def test_progress_counts_the_rows_of_all_processes(
@@ -77,6 +78,6 @@ def test_progress_counts_the_rows_of_all_processes(
 
 
 def test_a_finished_store_may_be_read_only(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store_recipe_features(read_recipe(config))
+    fill_stores(read_recipe(config), Engine())
     monkeypatch.setattr(feature_extraction, "StoreWriter", None)
-    assert len(store_recipe_features(read_recipe(config))["train"]) == 2
+    assert len(fill_stores(read_recipe(config), Engine())["train"]) == 2
