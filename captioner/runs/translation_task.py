@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import numpy
 import torch
 from torch import nn
 
@@ -53,7 +54,7 @@ class TranslationTask:
     texts: dict[str, ParallelText] = field(default_factory=dict)
     start: Translator | None = None
 
-    def read(self, folder: Path, resumed: bool) -> None:
+    def read(self, folder: Path, engine: Engine, resumed: bool) -> None:
         """Read the text and `start_from`. Raises `UserError`, also without sacrebleu."""
         sacrebleu_metrics()
         if self.recipe.start_from is not None and not resumed:
@@ -130,7 +131,12 @@ class TranslationTask:
         assert isinstance(target, SubwordVocabulary)
         pairs, seed = self.texts["training"].pairs, self.recipe.training.seed
         length = self.recipe.data.maximum_length
-        return lambda epoch: sample_pairs(pairs, source, target, length, sampling, seed + epoch)
+
+        def sample(epoch: int) -> list[PairExample]:
+            (drawn,) = numpy.random.SeedSequence((seed, epoch)).generate_state(1)
+            return sample_pairs(pairs, source, target, length, sampling, int(drawn))
+
+        return sample
 
 
 def _read_start(recipe: TranslationRecipe, path: Path) -> Translator:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,20 @@ def test_sampled_subwords_are_those_of_each_epoch(tmp_path: Path) -> None:
         recipe(text={"sampling": 0.2})
 
 
+def test_runs_of_neighbouring_seeds_sample_other_subwords(tmp_path: Path) -> None:
+    drawn = []
+    for seed in (0, 1, 2**40):
+        training = {**mapping()["training"], "seed": seed}
+        text = {"kind": "subwords", "size": 320, "sampling": 0.2}
+        task = TranslationTask(recipe(text=text, training=training))
+        task.read(tmp_path, Engine(), resumed=False)
+        batches = task.prepare(tmp_path, Engine(), resumed=False).batches
+        assert isinstance(batches, TranslationBatches)
+        assert batches.sample is not None
+        drawn += [batches.sample(epoch) for epoch in (0, 1)]
+    assert all(one != other for one, other in combinations(drawn, 2))
+
+
 def test_a_run_whose_training_follows_its_epochs_is_not_made_longer(tmp_path: Path) -> None:
     cosine = {"epochs": 1, "learning_rate": 0.01, "schedule": "cosine"}
     train_run(recipe(training=cosine), tmp_path / "run")
@@ -140,7 +155,7 @@ def test_processes_load_batches_ahead_for_a_gpu(
 ) -> None:
     monkeypatch.setattr(translation_task, "loading_workers", lambda device, local_ranks: 8)
     task = TranslationTask(recipe())
-    task.read(tmp_path, resumed=False)
+    task.read(tmp_path, Engine(), resumed=False)
     batches = task.prepare(tmp_path, Engine(), resumed=False).batches
     assert isinstance(batches, TranslationBatches)
     assert batches.workers == 2
