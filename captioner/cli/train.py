@@ -42,8 +42,7 @@ def add_command(commands: Commands) -> None:
     given.add_argument(
         "--start-from",
         metavar="MODEL",
-        help="initial weights, words and sizes: a packaged model or a folder; a checkpoint has no "
-        "sizes",
+        help="initial weights, words and sizes: a packaged model, or the folder of a model or run",
     )
     given.add_argument(
         "--encoder",

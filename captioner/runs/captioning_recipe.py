@@ -223,7 +223,7 @@ class CaptioningRecipe(Config):
     )
     start_from: FilePath | None = Field(
         None,
-        description="packaged model, folder of a model or a run, or checkpoint: its weights and "
+        description="packaged model, or folder of a model or a run: its weights and "
         "vocabulary are the first ones. New words are added; fields of encoder, decoder, "
         "preprocessing and search that are left out come from the model, and sizes, and an encoder "
         "that is not trained, must be its own",

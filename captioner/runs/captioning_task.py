@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from captioner.caption import Captioner, save_model
+from captioner.caption import Captioner, load_model, save_model
 from captioner.caption.decoders import make_decoder
 from captioner.data.coco_instances import read_instances
 from captioner.data.examples import CaptionExample, CaptionExamples, encode_captions
@@ -22,6 +22,7 @@ from captioner.data.synonyms import read_synonyms
 from captioner.errors import UserError
 from captioner.evaluation.captions import evaluate_captions
 from captioner.evaluation.results import write_results
+from captioner.model_folders import model_folder
 from captioner.render.panels import panels
 from captioner.runs.annotation_rows import (
     PixelRows,
@@ -36,13 +37,15 @@ from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe
 from captioner.runs.feature_extraction import encoder_of, stored_features
 from captioner.runs.map_targets import MapTargets
 from captioner.runs.read_sources import read_sources
-from captioner.runs.starting_weights import WORDS, Start, read_start
+from captioner.runs.starting_weights import copy_weights
 from captioner.runs.task import PreparedRun, batches_of
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
 from captioner.training import Engine, ShownExample, check_memory
-from captioner.vision.encoder import Encoder
 from captioner.vision.weights import RANDOM
+
+WORDS = "vocabulary.json"
+"""In a run's folder: its words."""
 
 RESULTS = "results.json"
 """In a run's folder: the best model's captions of the validation photos, in COCO's format."""
@@ -63,59 +66,61 @@ class CaptioningTask:
 
     recipe: CaptioningRecipe
     sources: dict[str, Source] = field(default_factory=dict)
-    start: Start | None = None
-    encoder: Encoder = field(init=False)
-    encoded: tuple[Vocabulary, CaptionExamples, list[str]] = field(init=False)
+    start: Captioner | None = None
+    captioner: Captioner = field(init=False)
+    loss: Loss = field(init=False)
+    encoded: tuple[CaptionExamples, list[str]] = field(init=False)
+    map_targets: MapTargets | None = None
 
-    def read(self, folder: Path, resumed: bool) -> None:
-        """Read photos, captions, the encoder and the weights to start from.
+    def read(self, folder: Path, engine: Engine, resumed: bool) -> None:
+        """Read photos, captions and boxes, and make the captioner with its first weights.
 
         Raises `UserError`, also if encoder, decoder and weights do not fit together.
         """
-        train, validation = read_sources(self.recipe.data)
-        validation = validation.first(self.recipe.validation.images)
+        recipe = self.recipe
+        train, validation = read_sources(recipe.data)
+        validation = validation.first(recipe.validation.images)
         _check_validation(len(validation))
         self.sources = {"train": train, "validation": validation}
-        if self.recipe.start_from is not None:
-            # A resumed run needs the vocabulary only: the checkpoint has the weights.
-            path = self.recipe.start_from
-            self.start = (
-                Start(path, Vocabulary.load(folder / WORDS), {}, {})
-                if resumed
-                else read_start(path)
-            )
-        self.encoded = self._encode()
-        vocabulary = self.encoded[0]
-        torch.manual_seed(self.recipe.training.seed)
-        self.encoder = encoder_of(self.recipe)
-        with torch.device("meta"):  # Sizes without memory.
-            decoder = make_decoder(self.recipe.decoder, len(vocabulary))
-        Captioner(self.encoder, decoder, vocabulary, self.recipe.preprocessing)  # Checks.
-        if self.start is not None:
-            self.start.put_into(decoder, self.encoder, self.recipe.encoder.train)
-
-    def prepare(self, folder: Path, engine: Engine, resumed: bool) -> PreparedRun:
-        """Make the captioner, its annotation vectors and its batches. Raises `UserError`."""
-        recipe, device = self.recipe, engine.device
-        vocabulary, examples, sentences = self.encoded
-        encoder = self.encoder.to(device)
+        if recipe.start_from is not None and not resumed:
+            self.start = load_model(model_folder(recipe.start_from))
+        vocabulary = Vocabulary.load(folder / WORDS) if resumed else self._words()
+        examples, sentences = self._encode(vocabulary)
+        self.encoded = examples, sentences
+        torch.manual_seed(recipe.training.seed)
+        encoder = encoder_of(recipe)
         if recipe.encoder.weights != RANDOM:
             sentences.append(
                 f"encoder: {recipe.encoder.name}, weights of digest {encoder.digest()}"
             )
             print(sentences[-1])
         make = partial(make_decoder, recipe.decoder, len(vocabulary))
-        check_memory(make, device)
-        decoder = make().to(device)
-        captioner = Captioner(encoder, decoder, vocabulary, recipe.preprocessing, recipe.search)
+        check_memory(make, engine.device)
+        decoder = make()
+        self.captioner = Captioner(
+            encoder, decoder, vocabulary, recipe.preprocessing, recipe.search
+        )
         use_word_vectors(recipe, decoder, vocabulary, resumed)
         if self.start is not None:
-            self.start.put_into(decoder, encoder, recipe.encoder.train)
-        if engine.is_main:
-            vocabulary.save(folder / WORDS)
+            copy_weights(self.start, self.captioner, recipe.encoder.train)
         trained = encoder if recipe.encoder.train else None
-        references = self.sources["train"].words
-        loss = make_loss(recipe, decoder, trained, vocabulary, references).to(device)
+        self.loss = make_loss(recipe, decoder, trained, vocabulary, train.words)
+        if recipe.data.instances is not None:
+            self.map_targets = MapTargets(
+                read_instances(recipe.data.instances).grounding(read_synonyms()),
+                train.image_ids,
+                vocabulary,
+                recipe.preprocessing,
+                self.captioner.map_shape,
+            )
+
+    def prepare(self, folder: Path, engine: Engine, resumed: bool) -> PreparedRun:
+        """Compute annotation vectors and make batches. Raises `UserError`."""
+        recipe, device, captioner = self.recipe, engine.device, self.captioner
+        examples, sentences = self.encoded
+        decoder, loss = captioner.to(device).decoder, self.loss.to(device)
+        if engine.is_main:
+            captioner.vocabulary.save(folder / WORDS)
         if recipe.photos_in_step:
             train_rows, validation_rows = self._photo_rows(captioner, engine)
             kept = list(range(len(self.sources["validation"])))
@@ -126,28 +131,18 @@ class CaptioningTask:
         if not examples.examples:
             raise UserError("there is nothing left to train on")
         _check_validation(len(kept))
-        if self.start is None and not resumed and decoder.standardisation is not None:
+        if recipe.start_from is None and not resumed and decoder.standardisation is not None:
             with torch.no_grad():
                 rows = _some_rows(examples.examples)
                 few = [some.tolist() for some in torch.split(rows, 32)]
                 decoder.standardisation.fit(annotation_batches(train_rows, few))
         is_frozen = recipe.photos_in_step and not recipe.encoder.train
         encode = train_rows.encode if is_frozen else None
-        map_targets = None
-        if recipe.data.instances is not None:
-            side = recipe.preprocessing.size
-            map_targets = MapTargets(
-                read_instances(recipe.data.instances).grounding(read_synonyms()),
-                self.sources["train"].image_ids,
-                vocabulary,
-                recipe.preprocessing,
-                encoder.map_shape(side, side),
-            )
         validated = self.sources["validation"].take(kept)
         return PreparedRun(
             loss=loss,
             batches=CaptionBatches(
-                examples.examples, train_rows, recipe, train_rows.workers, encode, map_targets
+                examples.examples, train_rows, recipe, train_rows.workers, encode, self.map_targets
             ),
             validation_batches=batches_of(range(len(kept)), recipe.validation.batch_size),
             generate=partial(_generate, captioner, validation_rows, kept),
@@ -156,26 +151,31 @@ class CaptioningTask:
             write_texts=partial(write_captions, validated),
             show=lambda captions: _show(captioner, validation_rows, kept, validated),
             data=sentences,
-            starts_trained=self.start is not None,
+            starts_trained=recipe.start_from is not None,
             parameter_groups=_parameter_groups(loss, recipe),
         )
 
-    def _encode(self) -> tuple[Vocabulary, CaptionExamples, list[str]]:
-        """The vocabulary, the encoded training captions, and sentences about them, printed."""
+    def _words(self) -> Vocabulary:
+        """The words of the training captions, after those of the model to start from."""
+        words, count = chain(*self.sources["train"].words), self.recipe.minimum_count
+        if self.start is None:
+            return Vocabulary.build(words, count)
+        return self.start.vocabulary.extended(words, count)
+
+    def _encode(self, vocabulary: Vocabulary) -> tuple[CaptionExamples, list[str]]:
+        """The encoded training captions, and sentences about the data, printed."""
         recipe, train = self.recipe, self.sources["train"]
         sentences = [train.note] if train.note else []
         for name, source in (("training", train), ("validation", self.sources["validation"])):
             captions = sum(map(len, source.captions))
             sentences.append(f"{name}: {len(source):,} photos, {captions:,} captions")
         sentences += dict.fromkeys(s.report for s in self.sources.values() if s.report)
-        if self.start is None:
-            vocabulary = Vocabulary.build(chain(*train.words), recipe.minimum_count)
-            origin = f"seen {recipe.minimum_count} times or more"
-        else:
-            vocabulary = self.start.vocabulary.extended(chain(*train.words), recipe.minimum_count)
-            new = vocabulary.words[len(self.start.vocabulary) :]
+        origin = f"seen {recipe.minimum_count} times or more"
+        if recipe.start_from is not None:
+            origin = f"of {recipe.start_from}"
+        if self.start is not None and (new := vocabulary.words[len(self.start.vocabulary) :]):
             listed = ", ".join(new[:LISTED]) + ", ..." * (len(new) > LISTED)
-            origin = f"of {self.start.source}" + (f" and {len(new):,} new: {listed}" if new else "")
+            origin += f" and {len(new):,} new: {listed}"
         sentences.append(f"vocabulary: {len(vocabulary):,} words {origin}")
         examples = encode_captions(train.words, vocabulary, recipe.data.maximum_length)
         if examples.truncated:
@@ -185,7 +185,7 @@ class CaptioningTask:
             )
         for sentence in sentences:
             print(sentence)
-        return vocabulary, examples, sentences
+        return examples, sentences
 
     def _photo_rows(self, captioner: Captioner, engine: Engine) -> tuple[Rows, Rows]:
         """Rows that the encoder reads in every step."""

@@ -1,20 +1,16 @@
-"""What a run takes from a trained model: sections of its config, vocabulary, initial weights."""
+"""What a run takes from a trained model: sections of its config, initial weights."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from torch import Tensor, nn
+from torch import Tensor
 
-from captioner.caption import load_model
-from captioner.caption.caption_decoder import CaptionDecoder
+from captioner.caption import Captioner
 from captioner.caption.captioner_folder import FORMAT, read_config
 from captioner.errors import UserError
 from captioner.model_folders import is_of_format, model_folder
@@ -22,61 +18,40 @@ from captioner.schema import to_mapping
 from captioner.text.vocabulary import Vocabulary
 from captioner.weight_files import fill
 
-WORDS = "vocabulary.json"
 
+def copy_weights(start: Captioner, captioner: Captioner, with_encoder: bool) -> None:
+    """Fill a captioner's decoder and, if wanted, its encoder from those of `start`.
 
-@dataclass(frozen=True)
-class Start:
-    """Initial weights and vocabulary.
+    Words that the vocabulary has beyond that of `start` begin as copies of `<unk>`, which they
+    were, and share its probability with it.
 
-    vocabulary: begins the run's, since the weights are by word index. decoder: weights; empty for
-    a resumed run, whose checkpoint has them. encoder: likewise; empty also if the earlier run did
-    not train it.
+    Raises `UserError` for the first tensor that does not fit, and for an encoder that is not to be
+    filled and differs from the one that the decoder was trained on.
     """
+    decoder = _with_new_words(start, len(captioner.vocabulary))
+    fill(captioner.decoder, decoder, "start_from does not fit this decoder")
+    if with_encoder:
+        fill(captioner.encoder, start.encoder.state_dict(), "start_from does not fit this encoder")
+        return
+    own, given = captioner.encoder.state_dict(), start.encoder.state_dict()
+    for name in sorted(own.keys() | given.keys()):
+        has_both = name in own and name in given
+        if not has_both or not _equal_up_to_rounding(given[name], own[name]):
+            raise UserError(
+                "start_from was trained on another encoder than this recipe's: tensor "
+                f"{name!r} differs"
+            )
 
-    source: Path
-    vocabulary: Vocabulary
-    decoder: dict[str, Tensor]
-    encoder: dict[str, Tensor]
 
-    def put_into(self, decoder: CaptionDecoder, encoder: nn.Module, trained: bool) -> None:
-        """Fill the decoder and, if it is trained, the encoder.
-
-        Words that the decoder has beyond `vocabulary` begin as copies of `<unk>`, which they were,
-        and share its probability with it.
-
-        Raises `UserError` for the first tensor that does not fit, and if an encoder that is not
-        trained differs from the one that the decoder was trained on.
-        """
-        if self.decoder:
-            tensors = self._with_new_words(decoder)
-            fill(decoder, tensors, f"start_from {self.source} does not fit this decoder")
-        if trained and self.encoder:
-            fill(encoder, self.encoder, f"start_from {self.source} does not fit this encoder")
-        elif self.encoder:
-            own = encoder.state_dict()
-            for name in sorted(self.encoder.keys() | own.keys()):
-                if (
-                    name not in self.encoder
-                    or name not in own
-                    or not _equal_up_to_rounding(self.encoder[name], own[name])
-                ):
-                    raise UserError(
-                        f"start_from {self.source} was trained on another encoder than this "
-                        f"recipe's: tensor {name!r} differs"
-                    )
-
-    def _with_new_words(self, decoder: CaptionDecoder) -> dict[str, Tensor]:
-        """The decoder's weights with a row for each of its words."""
-        tensors = dict(self.decoder)
-        new = decoder.output.out_features - len(self.vocabulary)
-        if new <= 0 or not set(decoder.word_tensors) <= tensors.keys():
-            return tensors
-        rows = torch.tensor([*range(len(self.vocabulary)), *[Vocabulary.unknown] * new])  # (V,)
-        for name in decoder.word_tensors:
+def _with_new_words(start: Captioner, size: int) -> dict[str, Tensor]:
+    """The decoder's weights with a row for each of `size` words."""
+    tensors, known = dict(start.decoder.state_dict()), len(start.vocabulary)
+    if size > known:
+        rows = torch.tensor([*range(known), *[Vocabulary.unknown] * (size - known)])  # (V,)
+        for name in start.decoder.word_tensors:
             tensors[name] = tensors[name][rows]
-        tensors["output.bias"][rows == Vocabulary.unknown] -= math.log(1 + new)
-        return tensors
+        tensors["output.bias"][rows == Vocabulary.unknown] -= math.log(1 + size - known)
+    return tensors
 
 
 def with_model_sections(mapping: Any) -> Any:
@@ -119,37 +94,8 @@ def _with_sections(mapping: dict[str, Any], folder: Path, names: list[str]) -> d
     return {**mapping, **filled}
 
 
-def read_start(path: Path) -> Start:
-    """Read a packaged model, a folder of a model or a run, or a checkpoint beside its vocabulary.
-
-    Raises `UserError` for anything else.
-    """
-    if not os.path.isfile(path):
-        captioner = load_model(model_folder(path))
-        return Start(
-            path,
-            captioner.vocabulary,
-            dict(captioner.decoder.state_dict()),
-            dict(captioner.encoder.state_dict()),
-        )
-    try:
-        with safe_open(path, "pt") as file:
-            names = [name for name in file.keys() if name.startswith("model.")]  # noqa: SIM118
-            tensors = {name: file.get_tensor(name) for name in names}
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"start_from {path} cannot be read ({error})") from None
-    decoder, encoder = (
-        {n.removeprefix(part): t for n, t in tensors.items() if n.startswith(part)}
-        for part in ("model.decoder.", "model.encoder.")
-    )
-    if not decoder:
-        raise UserError(f"start_from {path} is neither a model folder nor a checkpoint of one")
-    return Start(path, Vocabulary.load(path.parent / WORDS), decoder, encoder)
-
-
 def _equal_up_to_rounding(first: Tensor, second: Tensor) -> bool:
     """Whether two tensors differ at most by a saved model's rounding to float16."""
-    second = second.to(first.device)
-    if first.shape != second.shape:
-        return False
-    return torch.allclose(first.double(), second.double(), rtol=1e-3, atol=1e-6)
+    return first.shape == second.shape and torch.allclose(
+        first.double(), second.double(), rtol=1e-3, atol=1e-6
+    )

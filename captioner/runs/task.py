@@ -47,8 +47,8 @@ class PreparedRun:
 class Task(Protocol):
     """Reads data and makes the model, its batches and its validation."""
 
-    def read(self, folder: Path, resumed: bool) -> None:
-        """Read the data, before the folder is locked. Raises `UserError`."""
+    def read(self, folder: Path, engine: Engine, resumed: bool) -> None:
+        """Read the data and all weights, before the folder is locked. Raises `UserError`."""
 
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> PreparedRun:
         """Make the model and its batches. Raises `UserError`."""

@@ -42,7 +42,7 @@ def train_run(
         with engine.fail_together():
             check_run(recipe, folder, resume, engine)
             resumed = resume and (folder / CHECKPOINT).exists()
-            task.read(folder, resumed)
+            task.read(folder, engine, resumed)
         stack.enter_context(locked_run_folder(recipe, folder, resume, engine))
         with engine.abort_together():
             prepared = task.prepare(folder, engine, resumed)

@@ -30,10 +30,11 @@ from captioner.runs import captioning_task
 from captioner.runs.annotation_rows import PixelRows, StoredRows
 from captioner.runs.caption_batches import CaptionBatches
 from captioner.runs.captioning_task import scores_of, write_captions
-from captioner.runs.feature_extraction import encoder_of, store_recipe_features
+from captioner.runs.feature_extraction import encoder_of, fill_stores
 from captioner.runs.read_sources import read_sources, read_split
 from captioner.runs.train_run import train_run
 from captioner.text.vocabulary import Vocabulary
+from captioner.training import Engine
 from captioner.vision.augmentation import Augmentation
 from captioner.vision.feature_store import FeatureStore
 from captioner.vision.vgg import VGGConfig, VGGEncoder
@@ -195,7 +196,7 @@ def test_annotation_vectors_are_standardised_by_those_of_training_photos(
 def test_mirrored_photos_are_stored_and_used(config: Config, tmp_path: Path) -> None:
     features = {"folder": str(tmp_path / "store"), "mirror": True}
     recipe = recipe_of(config, features=features)
-    stores = store_recipe_features(recipe)
+    stores = fill_stores(recipe, Engine())
     assert len(stores["train"]) == 12
     assert len(stores["validation"]) == 2
     rows = StoredRows(stores["train"])
@@ -314,6 +315,30 @@ def test_nothing_is_written_before_the_data_are_read(config: Config, tmp_path: P
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"word_vectors": {"file": "gone.txt"}}, r"gone\.txt cannot be read"),
+        (
+            {"data": {"instances": "gone.json"}, "objective": {"grounding": 1.0}},
+            r"gone\.json does not exist",
+        ),
+        (
+            {"data": {"train": "one"}, "objective": {"self_critical": {}}},
+            "needs at least 2 images, not 1",
+        ),
+    ],
+)
+def test_nothing_is_written_before_all_files_are_read(
+    config: Config, tmp_path: Path, changes: Config, sentence: str
+) -> None:
+    table = Path(config["data"]["annotations"])
+    table.write_text(table.read_text().replace("train", "one", 2))
+    with pytest.raises(UserError, match=sentence):
+        train_run(recipe_of(config, **changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_one_validation_photo_is_refused_before_any_work(config: Config, tmp_path: Path) -> None:
     table = Path(config["data"]["annotations"])
     lines = table.read_text().splitlines()
@@ -411,12 +436,12 @@ def test_exact_match_is_of_words_whatever_stands_between_them(tmp_path: Path) ->
 
 def test_a_config_with_nothing_to_store_or_nowhere_says_which(config: Config) -> None:
     with pytest.raises(UserError, match=r"has no features\.folder"):
-        store_recipe_features(recipe_of(config))
+        fill_stores(recipe_of(config), Engine())
     with pytest.raises(UserError, match=r"features\.store false, so it stores no features"):
-        store_recipe_features(recipe_of(config, features={"store": False}))
+        fill_stores(recipe_of(config, features={"store": False}), Engine())
     encoder = {"train": True}
     with pytest.raises(UserError, match="trains its encoder"):
-        store_recipe_features(recipe_of(config, encoder=encoder))
+        fill_stores(recipe_of(config, encoder=encoder), Engine())
 
 
 def test_batches_mix_lengths_where_batch_normalisation_is_trained(config: Config) -> None:

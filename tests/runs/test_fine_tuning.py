@@ -22,7 +22,7 @@ from captioner.cli.main import main
 from captioner.model_folders import model_folder
 from captioner.runs.captioning_recipe import captioning_recipe
 from captioner.runs.read_recipe import read_any_recipe
-from captioner.runs.starting_weights import read_start, with_model_sections
+from captioner.runs.starting_weights import copy_weights, with_model_sections
 from captioner.schema import to_mapping
 from captioner.text.vocabulary import Vocabulary
 
@@ -91,12 +91,12 @@ def test_an_encoder_and_its_preprocessing_come_from_the_model_that_it_names(run:
 
 
 def test_new_words_share_the_probability_of_the_unknown_one(run: Path) -> None:
-    start = read_start(run)
-    old = load_model(run / "model").decoder.eval()
+    start = load_model(run / "model")
+    old = start.decoder.eval()
     words = start.vocabulary.extended([["bello", "otto", "bello"]], 1)
     assert words.words == (*start.vocabulary.words, "bello", "otto")
     decoder = ShowAttendTellDecoder(old.config, len(words)).eval()
-    start.put_into(decoder, load_model(run / "model").encoder, False)
+    copy_weights(start, Captioner(start.encoder, decoder, words, start.preprocessing), False)
     known = len(start.vocabulary)
     for name in decoder.word_tensors:
         ours, theirs = decoder.state_dict()[name], old.state_dict()[name]

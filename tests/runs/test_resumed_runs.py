@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +68,10 @@ def test_hard_attention_starts_from_soft_and_is_resumed_without_it(
     config: Config, tmp_path: Path
 ) -> None:
     train_run(recipe_of(config, training={"epochs": 1}), tmp_path / "soft")
-    hard = {**HARD, "start_from": str(tmp_path / "soft" / "last.safetensors")}
+    hard = {**HARD, "start_from": str(tmp_path / "soft")}
     train_run(recipe_of(config, **hard), tmp_path / "whole")
     train_run(recipe_of(config, **hard, training={"epochs": 1}), tmp_path / "split")
-    (tmp_path / "soft" / "last.safetensors").unlink()
+    shutil.rmtree(tmp_path / "soft")
     train_run(recipe_of(config, **hard), tmp_path / "split", resume=True)
     assert_same_tensors(tmp_path / "split", tmp_path / "whole")
 
