@@ -27,7 +27,7 @@ from benchmark_machine import Machine, add_machine_options, chosen_machine, desc
 
 from captioner.cli.program import run_program
 from captioner.data.pairs import PairExample, collate_pairs
-from captioner.decoding import Constraints, CoveragePenalty, LengthNormalisation, decode
+from captioner.decoding import Constraints, decode
 from captioner.errors import UserError
 from captioner.files import check_writable, write_json
 from captioner.runs.read_recipe import read_any_recipe
@@ -145,8 +145,8 @@ def _decoding(
                 end=Vocabulary.end,
                 strategy=search.strategy(),
                 constraints=Constraints(minimum_length=words, maximum_length=words),
-                length_normalisation=LengthNormalisation(search.length_normalisation),
-                coverage_penalty=CoveragePenalty(search.coverage_penalty),
+                length_normalisation=search.length_normalisation,
+                coverage_penalty=search.coverage_penalty,
             )
         assert all(len(hypotheses[0].tokens) == words for hypotheses in found)
 

@@ -18,7 +18,7 @@ from captioner.caption.caption_decoder import CaptionDecoder
 from captioner.caption.caption_photos import Captioned, Failed, NamedPhoto, caption_photos
 from captioner.caption.confidence import Confidence
 from captioner.caption.written_caption import DRAWN_SIDE, Caption, sentence
-from captioner.decoding import Hypothesis, LengthNormalisation, SearchOptions, decode
+from captioner.decoding import Hypothesis, SearchOptions, decode
 from captioner.errors import UserError
 from captioner.text.function_words import FUNCTION_WORDS
 from captioner.text.tokenizer import tokenize
@@ -192,7 +192,7 @@ class Captioner:
                 (vocabulary.pad, vocabulary.start, vocabulary.unknown),
                 tuple(vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))),
             ),
-            length_normalisation=LengthNormalisation(options.length_normalisation),
+            length_normalisation=options.length_normalisation,
         )
         unusual = self.confidence.unusualness(annotations) if self.confidence else []
         captions = []

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from captioner.decoding.constraints import Constraints as Constraints
-    from captioner.decoding.coverage import CoveragePenalty as CoveragePenalty
-    from captioner.decoding.length import LengthNormalisation as LengthNormalisation
     from captioner.decoding.likelihood import CrossEntropies as CrossEntropies
     from captioner.decoding.likelihood import cross_entropies as cross_entropies
     from captioner.decoding.loop import decode as decode
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "constraints": ("Constraints",),
-    "coverage": ("CoveragePenalty",),
-    "length": ("LengthNormalisation",),
     "likelihood": ("CrossEntropies", "cross_entropies"),
     "loop": ("decode",),
     "options": ("SearchOptions", "TranslationSearch"),

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from captioner.attention import Memory
 from captioner.decoding.constraints import Constraints
-from captioner.decoding.coverage import CoveragePenalty
-from captioner.decoding.length import LengthNormalisation
 from captioner.decoding.protocol import Decoder, Hypothesis
+from captioner.decoding.ranking import coverage_score, length_normalised
 from captioner.decoding.rows import select_rows, select_sources
 from captioner.decoding.strategies import BeamSearch, Strategy
 from captioner.errors import UserError
@@ -27,16 +26,16 @@ def decode(
     end: int,
     strategy: Strategy | None = None,
     constraints: Constraints | None = None,
-    length_normalisation: LengthNormalisation | None = None,
+    length_normalisation: float = 0.0,
+    coverage_penalty: float = 0.0,
     keep_attention: bool = True,
-    coverage_penalty: CoveragePenalty | None = None,
 ) -> list[list[Hypothesis]]:
     """Decode all sources of a memory in one batch.
 
     start, end: the tokens that begin and end a sequence.
     strategy: chooses tokens; a beam of 5 by default.
-    length_normalisation, coverage_penalty: applied when finished hypotheses are ranked, not to
-        the partial ones in a beam. Off by default.
+    length_normalisation, coverage_penalty: alpha and beta of `captioner.decoding.ranking`, by
+        which finished hypotheses are ranked, not the partial ones in a beam.
     keep_attention: collect the attention maps of hypotheses, which takes time.
     The ranges of the options are those of `SearchOptions`, which checks them.
 
@@ -47,9 +46,7 @@ def decode(
     """
     strategy = BeamSearch() if strategy is None else strategy
     constraints = Constraints() if constraints is None else constraints
-    normalisation = LengthNormalisation() if length_normalisation is None else length_normalisation
-    coverage = CoveragePenalty() if coverage_penalty is None else coverage_penalty
-    needs_attention = keep_attention or coverage.beta > 0
+    needs_attention = keep_attention or coverage_penalty > 0
     batch_size, device = memory.batch_size, memory.values.device
     state = decoder.start(memory)
     tokens = torch.full((batch_size, 1), start, device=device)  # (B, 1)
@@ -98,7 +95,11 @@ def decode(
                 (state, tokens, live, places, totals, history, ended, sources), kept
             )  # (B', ...) each, from here on (B, ...)
     ranked = record.hypotheses(
-        normalisation, strategy.width, coverage, memory, constraints.maximum_length
+        memory,
+        strategy.width,
+        constraints.maximum_length,
+        length_normalisation,
+        coverage_penalty,
     )
     if keep_attention:
         return ranked
@@ -146,12 +147,7 @@ class _Record:
         return places.view(tokens.shape)
 
     def hypotheses(
-        self,
-        normalisation: LengthNormalisation,
-        width: int,
-        coverage: CoveragePenalty,
-        memory: Memory,
-        maximum_length: int,
+        self, memory: Memory, width: int, maximum_length: int, alpha: float, beta: float
     ) -> list[list[Hypothesis]]:
         """Build and rank the hypotheses of each source of the memory."""
         parents, tokens, terms, sources = (
@@ -169,10 +165,10 @@ class _Record:
             path_terms = [terms[place] for place in path]
             attention = weights[path]  # (T, L), or (T, 0)
             total = sum(path_terms)
-            score = normalisation.score(total, len(path))
-            if coverage.beta > 0:
+            score = length_normalised(total, len(path), alpha)
+            if beta > 0:
                 source_mask = None if mask is None else mask[sources[last]]  # (L,)
-                score += coverage.score(attention, source_mask)
+                score += coverage_score(attention, beta, source_mask)
             hypothesis = Hypothesis(
                 tokens=[tokens[place] for place in path[:-1]],
                 log_probability=total,

@@ -11,9 +11,7 @@ import torch
 from torch import Tensor
 
 from captioner.decoding import (
-    CoveragePenalty,
     Hypothesis,
-    LengthNormalisation,
     TranslationSearch,
     decode,
 )
@@ -197,8 +195,8 @@ class Translator:
             end=Vocabulary.end,
             strategy=options.strategy(generator),
             constraints=options.constraints(tuple(forbidden)),
-            length_normalisation=LengthNormalisation(options.length_normalisation),
-            coverage_penalty=CoveragePenalty(options.coverage_penalty),
+            length_normalisation=options.length_normalisation,
+            coverage_penalty=options.coverage_penalty,
         )
         translations = []
         for source, hypotheses in zip(sources, batch, strict=True):

@@ -17,7 +17,7 @@ from table_decoder import (
     random_table,
 )
 
-from captioner.decoding import BeamSearch, Constraints, LengthNormalisation, decode
+from captioner.decoding import BeamSearch, Constraints, decode
 
 
 def search(decoder, memory, width, constraints=None, alpha=0.0):
@@ -28,7 +28,7 @@ def search(decoder, memory, width, constraints=None, alpha=0.0):
         end=END,
         strategy=BeamSearch(width),
         constraints=constraints,
-        length_normalisation=LengthNormalisation(alpha),
+        length_normalisation=alpha,
     )
 
 

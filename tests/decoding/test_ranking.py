@@ -1,4 +1,4 @@
-"""GNMT's coverage penalty by hand: Wu et al. 2016, equation 14."""
+"""GNMT's length normalisation and coverage penalty by hand: Wu et al. 2016, equation 14."""
 
 from __future__ import annotations
 
@@ -9,35 +9,43 @@ import torch
 from table_decoder import END, START, TableDecoder, memory_of, random_table
 
 from captioner.attention import Memory
-from captioner.decoding import (
-    BeamSearch,
-    Constraints,
-    CoveragePenalty,
-    LengthNormalisation,
-    decode,
-)
+from captioner.decoding import BeamSearch, Constraints, decode
+from captioner.decoding.ranking import coverage_score, length_normalised
 
 ATTENTION = torch.tensor([[0.7, 0.2, 0.1, 0.0], [0.6, 0.1, 0.3, 0.0]])
 
 
-def test_by_numbers() -> None:
+@pytest.mark.parametrize(
+    ("alpha", "length", "divisor"),
+    [
+        (0.0, 1, 1.0),
+        (0.0, 40, 1.0),
+        (1.0, 1, 1.0),  # (5 + 1) / 6
+        (1.0, 4, 1.5),  # not 4, a power of the length
+        (1.0, 7, 2.0),
+        (2.0, 13, 9.0),
+        (0.5, 19, 2.0),
+        (0.6, 10, 2.5**0.6),
+    ],
+)
+def test_length_normalisation_by_numbers(alpha, length, divisor) -> None:
+    assert length_normalised(-12.0, length, alpha) == pytest.approx(-12.0 / divisor)
+
+
+def test_coverage_by_numbers() -> None:
     """The first position got 1.3, which counts as 1 and adds nothing."""
     expected = 0.2 * (math.log(1.0) + math.log(0.3) + math.log(0.4))
-    assert CoveragePenalty(0.2).score(ATTENTION[:, :3]) == pytest.approx(expected)
+    assert coverage_score(ATTENTION[:, :3], 0.2) == pytest.approx(expected)
 
 
 def test_padding_need_not_be_looked_at() -> None:
     mask = torch.tensor([True, True, True, False])
-    without = CoveragePenalty(0.5).score(ATTENTION[:, :3])
-    assert CoveragePenalty(0.5).score(ATTENTION, mask) == pytest.approx(without)
+    without = coverage_score(ATTENTION[:, :3], 0.5)
+    assert coverage_score(ATTENTION, 0.5, mask) == pytest.approx(without)
 
 
 def test_what_was_never_looked_at_counts_little_but_not_nothing() -> None:
-    assert CoveragePenalty(1.0).score(torch.tensor([[1.0, 0.0]])) == pytest.approx(math.log(1e-10))
-
-
-def test_no_penalty() -> None:
-    assert CoveragePenalty().score(ATTENTION) == 0
+    assert coverage_score(torch.tensor([[1.0, 0.0]]), 1.0) == pytest.approx(math.log(1e-10))
 
 
 class Looking(TableDecoder):
@@ -59,9 +67,9 @@ def found_with(beta: float, memory: Memory, keep: bool = True, alpha: float = 0.
         end=END,
         strategy=BeamSearch(40),
         constraints=Constraints(maximum_length=3),
-        length_normalisation=LengthNormalisation(alpha),
+        length_normalisation=alpha,
         keep_attention=keep,
-        coverage_penalty=CoveragePenalty(beta),
+        coverage_penalty=beta,
     )
 
 
