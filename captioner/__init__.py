@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 from captioner.errors import UserError
 
 if TYPE_CHECKING:
-    from captioner.caption import Caption, Captioner, Failed
+    from captioner.caption import Caption, Captioner
     from captioner.decoding import SearchOptions
     from captioner.models import load, load_translator
+    from captioner.outcomes import Failed
     from captioner.translate import Translation, TranslationSearch, Translator
     from captioner.translate.translated_captions import translate_captions
 
@@ -28,7 +29,7 @@ __version__ = "0.2.0"
 _MODULES = {
     "Caption": "caption",
     "Captioner": "caption",
-    "Failed": "caption",
+    "Failed": "outcomes",
     "SearchOptions": "decoding",
     "Translation": "translate",
     "TranslationSearch": "translate",

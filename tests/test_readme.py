@@ -284,16 +284,17 @@ def test_the_commands_that_need_large_data_are_understood(folder: Path) -> None:
     [
         (0, "most at row"),
         (1, "14, 14])"),
-        (2, "CIDEr-D"),
-        (3, "torch.Size([1, 1, 512]) tensor(1."),
-        (4, "torch.Size([1, 49, 256]) (7, 7)"),
-        (5, "5 True\n5 True"),
-        (6, "0.jpg ('a dog runs', 'a brown dog')"),
+        (2, "sentence 2 is not text"),
+        (3, "CIDEr-D"),
+        (4, "torch.Size([1, 1, 512]) tensor(1."),
+        (5, "torch.Size([1, 49, 256]) (7, 7)"),
+        (6, "5 True\n5 True"),
+        (7, "0.jpg ('a dog runs', 'a brown dog')"),
     ],
 )
 def test_the_python_examples_run(folder: Path, number: int, said: str) -> None:
     codes = blocks("python")
-    assert len(codes) == 7
+    assert len(codes) == 8
     done = subprocess.run(
         [sys.executable, "-c", codes[number]],
         capture_output=True,

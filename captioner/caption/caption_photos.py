@@ -16,6 +16,7 @@ from PIL import Image
 from captioner.caption.written_caption import Caption
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
+from captioner.outcomes import Failed as Failed
 from captioner.vision.find_images import find_images
 from captioner.vision.images import IS_ADDRESS, is_address, load_image, original_size, shrink
 
@@ -38,14 +39,6 @@ class Captioned:
         """The decoded photo."""
         assert isinstance(self.caption.photo, Image.Image)  # `caption_photos` sets it.
         return self.caption.photo
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A photo without a caption, and the reason in one sentence."""
-
-    name: str
-    reason: str
 
 
 def caption_photos(

@@ -15,11 +15,12 @@ from torch import Tensor
 
 from captioner import cpu
 from captioner.caption.caption_decoder import CaptionDecoder
-from captioner.caption.caption_photos import Captioned, Failed, NamedPhoto, caption_photos
+from captioner.caption.caption_photos import Captioned, NamedPhoto, caption_photos
 from captioner.caption.confidence import Confidence
 from captioner.caption.written_caption import DRAWN_SIDE, Caption, sentence
 from captioner.decoding import Hypothesis, SearchOptions, decode
 from captioner.errors import UserError
+from captioner.outcomes import Failed, in_kind
 from captioner.text.function_words import FUNCTION_WORDS
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
@@ -135,8 +136,6 @@ class Captioner:
 
         Raises `UserError` as `SearchOptions.override` does, and for a batch size below 1.
         """
-        if on_error not in ("raise", "skip"):
-            raise UserError(f"on_error {on_error!r} is neither 'raise' nor 'skip'")
         one = _is_one_photo(photos)
         sources, again = tee([photos] if one else photos)
         items = caption_photos(
@@ -146,10 +145,7 @@ class Captioner:
             batch_size,
             drawn_side=DRAWN_SIDE,
         )
-        captions = map(partial(_kept_or_raised, on_error=on_error), again, items)
-        if one:
-            return next(captions)
-        return captions if isinstance(photos, Iterator) else list(captions)
+        return in_kind(photos, one, map(_with_source, again, items), on_error)
 
     def _named(self, source: ImageSource, number: int | None) -> NamedPhoto:
         """A photo for `caption_photos`. number: its place in the list, if it is in one."""
@@ -303,11 +299,9 @@ def _is_one_photo(photos: Any) -> bool:
     return hasattr(photos, "read") or not isinstance(photos, Iterable)
 
 
-def _kept_or_raised(source: ImageSource, item: Captioned | Failed, on_error: str) -> Any:
+def _with_source(source: ImageSource, item: Captioned | Failed) -> Caption | Failed:
     """The caption, or the failure; a path and the content of a file are kept, for drawing."""
     if isinstance(item, Failed):
-        if on_error == "raise":
-            raise UserError(item.reason)
         return item
     caption = item.caption
     if isinstance(source, (str, os.PathLike, bytes)) and caption.region is not None:

@@ -66,19 +66,22 @@ class Caption:
     """
 
     text: str
-    words: tuple[str, ...]
+    words: tuple[str, ...] = field(repr=False)
     log_probability: float
-    word_log_probabilities: tuple[float, ...]
+    word_log_probabilities: tuple[float, ...] = field(repr=False)
     attention: Tensor = field(compare=False, repr=False)
-    region: Region | None = None
-    alternatives: tuple[Caption, ...] = field(default=())
+    region: Region | None = field(default=None, repr=False)
+    alternatives: tuple[Caption, ...] = field(default=(), repr=False)
     score: float | None = None
     confidence: float | None = None
     sure: bool | None = None
     familiar: bool | None = None
     photo: ImageSource | None = field(default=None, compare=False, repr=False)
     language: str | None = None
-    original: Caption | None = None
+    original: Caption | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return self.text
 
     @property
     def doubt(self) -> str:

@@ -10,9 +10,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from captioner.caption.caption_photos import Failed
 from captioner.caption.written_caption import Caption
 from captioner.errors import UserError
+from captioner.outcomes import Failed
 from captioner.text.languages import ENGLISH, language_tag
 from captioner.translate.translation import Translation
 from captioner.translate.translator import Translator

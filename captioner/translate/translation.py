@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -9,6 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from captioner.errors import UserError
+from captioner.render.alignment import AlignmentItem, save_heat_map
 from captioner.text.text_vocabulary import Word
 
 
@@ -46,17 +49,31 @@ class Translation:
     """
 
     text: str
-    source_tokens: tuple[str, ...]
-    tokens: tuple[str, ...]
+    source_tokens: tuple[str, ...] = field(repr=False)
+    tokens: tuple[str, ...] = field(repr=False)
     log_probability: float
-    token_log_probabilities: tuple[float, ...]
-    alignment: Tensor = field(compare=False)
-    source_words: tuple[Word, ...]
-    words: tuple[Word, ...]
+    token_log_probabilities: tuple[float, ...] = field(repr=False)
+    alignment: Tensor = field(compare=False, repr=False)
+    source_words: tuple[Word, ...] = field(repr=False)
+    words: tuple[Word, ...] = field(repr=False)
     score: float = 0.0
     truncated: int = 0
     cut: bool = False
-    alternatives: tuple[Translation, ...] = ()
+    alternatives: tuple[Translation, ...] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def heat_map(self, path: str | os.PathLike[str]) -> None:
+        """Draw the alignment of words as a heat map: a .png, .pdf or .svg.
+
+        Raises `UserError` for a translation without words or of a model without attention, another
+        suffix, and a file that cannot be written.
+        """
+        source, target, weights = self.by_word()
+        if target and not weights.shape[1]:
+            raise UserError(f"cannot draw {path}: a model without attention has no alignment")
+        save_heat_map(path, AlignmentItem(source, target, weights.numpy()))
 
     def by_token(self) -> Alignment:
         """Return the alignment with its tokens."""

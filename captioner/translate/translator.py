@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from itertools import islice
+from typing import Any, Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor
 
-from captioner.decoding import (
-    Hypothesis,
-    TranslationSearch,
-    decode,
-)
+from captioner.decoding import Hypothesis, TranslationSearch, decode
 from captioner.errors import UserError
+from captioner.outcomes import Failed, in_kind
 from captioner.text.capitals import Capitals, as_sentence
 from captioner.text.text_vocabulary import TextVocabulary, Word, truncate
 from captioner.text.token_batches import collate_sources
@@ -30,6 +28,14 @@ MEAN: Literal["mean"] = "mean"
 
 _END = Word(SPECIAL_WORDS[Vocabulary.end], 1)
 _EMPTY = Translation("", (_END.text,), (), 0.0, (), torch.empty(0, 1), (_END,), ())
+
+
+class _Source(NamedTuple):
+    """A sentence to translate: its tokens, how many were cut, and whether it was in upper case."""
+
+    tokens: list[str]
+    lost: int
+    is_upper: bool
 
 
 @dataclass(repr=False)
@@ -126,99 +132,168 @@ class Translator:
                         "change the translation: choose one of the two"
                     )
 
+    @overload
     def translate(
         self,
-        sentences: Sequence[str],
+        sentences: Any,
         search: TranslationSearch | None = None,
         batch_size: int = 32,
         generator: torch.Generator | None = None,
-    ) -> list[Translation]:
-        """Translate sentences, in order.
+        *,
+        on_error: Literal["skip"],
+        **options: Any,
+    ) -> Any: ...
 
-        search: search options; by default those of the model. batch_size: sentences decoded
-            together, sorted by length.
-        generator: for sampling; by default a new one with the seed of the options.
+    @overload
+    def translate(
+        self,
+        sentences: str,
+        search: TranslationSearch | None = None,
+        batch_size: int = 32,
+        generator: torch.Generator | None = None,
+        **options: Any,
+    ) -> Translation: ...
+
+    @overload
+    def translate(
+        self,
+        sentences: Iterator[str],
+        search: TranslationSearch | None = None,
+        batch_size: int = 32,
+        generator: torch.Generator | None = None,
+        **options: Any,
+    ) -> Iterator[Translation]: ...
+
+    @overload
+    def translate(
+        self,
+        sentences: Iterable[str],
+        search: TranslationSearch | None = None,
+        batch_size: int = 32,
+        generator: torch.Generator | None = None,
+        **options: Any,
+    ) -> list[Translation]: ...
+
+    def translate(
+        self,
+        sentences: Any,
+        search: TranslationSearch | None = None,
+        batch_size: int = 32,
+        generator: torch.Generator | None = None,
+        *,
+        on_error: Literal["raise", "skip"] = "raise",
+        **options: Any,
+    ) -> Any:
+        """Translate a sentence, or sentences in order.
+
+        sentences: a string gives one translation, a list or other collection gives a list, and an
+            iterator (such as a generator) gives an iterator, which reads it batch by batch.
+        search: in place of the model's own. batch_size: sentences decoded together, sorted by
+            length. generator: for sampling; by default a new one with the seed of the search.
+        on_error: `raise` raises `UserError` for a sentence that is not a string; `skip` gives a
+            `Failed` with the reason in place of its translation.
+        options: fields of `TranslationSearch`, such as `beam=10` or `n_best=3`, over the search.
 
         An empty sentence has an empty translation. A sentence that is too long is cut with a
         `UserWarning` that names it; see `Translation.truncated`. A translation that reaches the
-        maximum length has `Translation.cut`. Raises `UserError` as `check_search` does.
+        maximum length has `Translation.cut`. Raises `UserError` as `SearchOptions.override` and
+        `check_search` do, and for a batch size below 1.
         """
-        if isinstance(sentences, str):
-            raise TypeError("translate() takes a list of sentences; put the one sentence in a list")
         if batch_size < 1:
             raise UserError(f"batch size {batch_size} is not at least 1")
-        options = self.search if search is None else search
-        self.check_search(options)
-        generator = generator or options.generator(self.device)
-        texts = [as_sentence(sentence, self.capitals) for sentence in sentences]
-        sources = [
-            truncate(self.source.split(text), self.maximum_source_length) for text, _ in texts
-        ]
-        for number, (tokens, lost) in enumerate(sources, start=1):
-            if lost:
-                warnings.warn(
-                    f"sentence {number} has {len(tokens) + lost:,} tokens, of which the last "
-                    f"{lost:,} are not read: this model reads {self.maximum_source_length:,}",
-                    stacklevel=2,
-                )
-        translations = [_EMPTY] * len(sources)
-        order = sorted(
-            (index for index, (tokens, _) in enumerate(sources) if tokens),
-            key=lambda index: len(sources[index][0]),
+        search = (search or self.search).override(**options)
+        self.check_search(search)
+        generator = generator or search.generator(self.device)
+        one = isinstance(sentences, (str, bytes)) or not isinstance(sentences, Iterable)
+        lazy = isinstance(sentences, Iterator)
+        named = (
+            ("the sentence" if one else f"sentence {number}", sentence)
+            for number, sentence in enumerate([sentences] if one else sentences, start=1)
         )
-        for first in range(0, len(order), batch_size):
-            indices = order[first : first + batch_size]
-            batch = self._translate([sources[index][0] for index in indices], options, generator)
-            for index, translation in zip(indices, batch, strict=True):
-                translations[index] = _with_truncated(translation, sources[index][1])
-        return [
-            _upper_case(translation) if is_upper else translation
-            for translation, (_, is_upper) in zip(translations, texts, strict=True)
-        ]
+        outcomes = self._outcomes(named, lazy, batch_size, search, generator)
+        return in_kind(sentences, one, outcomes, on_error)
+
+    def _outcomes(
+        self,
+        named: Iterator[tuple[str, Any]],
+        lazy: bool,
+        batch_size: int,
+        search: TranslationSearch,
+        generator: torch.Generator,
+    ) -> Iterator[Translation | Failed]:
+        """named: names in messages, and sentences. lazy: read no more than a batch ahead."""
+        while chunk := list(islice(named, batch_size if lazy else None)):
+            outcomes: list[Translation | Failed] = [_EMPTY] * len(chunk)
+            sources: dict[int, _Source] = {}
+            for index, (name, sentence) in enumerate(chunk):
+                if not isinstance(sentence, str):
+                    kind = type(sentence).__name__
+                    outcomes[index] = Failed(name, f"{name} is not text, but of the type {kind}")
+                    continue
+                text, is_upper = as_sentence(sentence, self.capitals)
+                tokens, lost = truncate(self.source.split(text), self.maximum_source_length)
+                if lost:
+                    warnings.warn(
+                        f"{name} has {len(tokens) + lost:,} tokens, of which the last {lost:,} are "
+                        f"not read: this model reads {self.maximum_source_length:,}",
+                        stacklevel=2 if lazy else 4,  # The line that called `translate`.
+                    )
+                if tokens:
+                    sources[index] = _Source(tokens, lost, is_upper)
+            order = sorted(sources, key=lambda index: len(sources[index].tokens))
+            for first in range(0, len(order), batch_size):
+                indices = order[first : first + batch_size]
+                found = self._translate([sources[index] for index in indices], search, generator)
+                for index, translation in zip(indices, found, strict=True):
+                    outcomes[index] = translation
+            yield from outcomes
 
     @torch.no_grad()
     def _translate(
-        self,
-        sources: list[list[str]],
-        options: TranslationSearch,
-        generator: torch.Generator,
+        self, sources: Sequence[_Source], search: TranslationSearch, generator: torch.Generator
     ) -> list[Translation]:
-        """Translate one batch of tokens."""
-        tokens, mask = collate_sources([self.source.indices(source) for source in sources])
+        """Translate one batch."""
+        tokens, mask = collate_sources([self.source.indices(each.tokens) for each in sources])
         forbidden = [Vocabulary.pad, Vocabulary.start]
-        if not options.copy_unknown:
+        if not search.copy_unknown:
             forbidden.append(Vocabulary.unknown)
         batch = decode(
             self.model,
             self.model.remember(tokens.to(self.device), mask),
             start=Vocabulary.start,
             end=Vocabulary.end,
-            strategy=options.strategy(generator),
-            constraints=options.constraints(tuple(forbidden)),
-            length_normalisation=options.length_normalisation,
-            coverage_penalty=options.coverage_penalty,
+            strategy=search.strategy(generator),
+            constraints=search.constraints(tuple(forbidden)),
+            length_normalisation=search.length_normalisation,
+            coverage_penalty=search.coverage_penalty,
         )
         translations = []
         for source, hypotheses in zip(sources, batch, strict=True):
-            n_best = [self._translation(source, each) for each in hypotheses[: options.n_best]]
+            n_best = [self._translation(source, each) for each in hypotheses[: search.n_best]]
             translations.append(replace(n_best[0], alternatives=tuple(n_best[1:])))
         return translations
 
-    def _translation(self, source: list[str], hypothesis: Hypothesis) -> Translation:
-        alignment = hypothesis.attention[:, : len(source) + 1]  # (T, S), without padding
+    def _translation(self, source: _Source, hypothesis: Hypothesis) -> Translation:
+        read = source.tokens
+        alignment = hypothesis.attention[:, : len(read) + 1]  # (T, S), without padding
         tokens = self.target.tokens(hypothesis.tokens)
         if self.attends:
-            tokens = copy_source_words(tokens, hypothesis.tokens, source, alignment)
+            tokens = copy_source_words(tokens, hypothesis.tokens, read, alignment)
+        case = str.upper if source.is_upper else str
         return Translation(
-            text=self.target.join(tokens),
-            source_tokens=(*self.source.shown(source), _END.text),
+            text=case(self.target.join(tokens)),
+            source_tokens=(*self.source.shown(read), _END.text),
             tokens=tuple(self.target.shown(tokens)),
             log_probability=hypothesis.log_probability,
             token_log_probabilities=tuple(hypothesis.token_log_probabilities[:-1]),
             alignment=alignment if self.attends else alignment[:, :0],
-            source_words=(*self.source.words(source), _END),
-            words=tuple(self.target.words(tokens)),
+            source_words=(
+                *(Word(case(word), size) for word, size in self.source.words(read)),
+                _END,
+            ),
+            words=tuple(Word(case(word), size) for word, size in self.target.words(tokens)),
             score=hypothesis.score,
+            truncated=source.lost,
             cut=hypothesis.cut,
         )
 
@@ -235,20 +310,3 @@ def copy_source_words(
         if index == Vocabulary.unknown and source:
             result[position] = source[int(alignment[position, : len(source)].argmax())]
     return result
-
-
-def _upper_case(translation: Translation) -> Translation:
-    """Upper-case the text and the words; tokens stay unchanged."""
-    *source, end = translation.source_words
-    return replace(
-        translation,
-        text=translation.text.upper(),
-        source_words=(*(Word(text.upper(), size) for text, size in source), end),
-        words=tuple(Word(text.upper(), size) for text, size in translation.words),
-        alternatives=tuple(map(_upper_case, translation.alternatives)),
-    )
-
-
-def _with_truncated(translation: Translation, lost: int) -> Translation:
-    alternatives = tuple(replace(each, truncated=lost) for each in translation.alternatives)
-    return replace(translation, truncated=lost, alternatives=alternatives)

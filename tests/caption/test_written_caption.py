@@ -67,9 +67,12 @@ def test_a_caption_without_photo_or_words_is_not_drawn(tmp_path: Path) -> None:
         empty.html(tmp_path / "a.html")
 
 
-def test_a_caption_is_shown_without_its_maps() -> None:
-    assert repr(CAPTION).startswith("Caption(text='a dog', words=('a', 'dog'), log_probability")
-    assert "tensor" not in repr(CAPTION)
+def test_a_caption_is_shown_in_one_line_and_printed_as_text() -> None:
+    several = replace(CAPTION, alternatives=(CAPTION, CAPTION))
+    shown = repr(several)
+    assert shown.startswith("Caption(text='a dog', log_probability=-1.5, score=None, confidence")
+    assert shown.count("a dog") == 1
+    assert str(several) == "a dog"
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from captioner.caption import Caption
-from captioner.caption.caption_photos import Failed
 from captioner.errors import UserError
 from captioner.models import LANGUAGES, load_translator
+from captioner.outcomes import Failed
 from captioner.text.text_vocabulary import Word
 from captioner.translate import Translation
 from captioner.translate.translated_captions import translate_captions

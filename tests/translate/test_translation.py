@@ -1,7 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
 import torch
 
+from captioner.errors import UserError
+from captioner.render.alignment import AlignmentItem, save_heat_map
 from captioner.text.text_vocabulary import Word
 from captioner.translate import Translation
 
@@ -37,3 +43,25 @@ def test_the_alignment_of_tokens_is_as_it_was() -> None:
 def test_nothing_written_and_nothing_looked_at() -> None:
     assert translation(WEIGHTS[:0], ()).by_word().weights.shape == (0, 3)
     assert translation(WEIGHTS[:, :0]).by_word().weights.shape == (2, 0)
+
+
+def test_a_translation_draws_its_alignment(tmp_path: Path) -> None:
+    translation(WEIGHTS).heat_map(tmp_path / "a.png")
+    by_word = [[0.7, 0.2, 0.1], [0.05, 0.75, 0.2]]
+    item = AlignmentItem(("He", "wants", "<end>"), ("Er", "möchte"), by_word)
+    save_heat_map(tmp_path / "b.png", item)
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+    with pytest.raises(UserError, match=r"cannot write .*a\.txt: its name must end in \.png or"):
+        translation(WEIGHTS).heat_map(tmp_path / "a.txt")
+    with pytest.raises(UserError, match=r"c\.png: the translation is empty"):
+        translation(WEIGHTS[:0], ()).heat_map(tmp_path / "c.png")
+    with pytest.raises(UserError, match=r"c\.png: a model without attention has no alignment"):
+        translation(WEIGHTS[:, :0]).heat_map(tmp_path / "c.png")
+
+
+def test_a_translation_is_shown_in_one_line_and_printed_as_text() -> None:
+    one = translation(WEIGHTS)
+    several = replace(one, alternatives=(one, one))
+    shown = "Translation(text='Er möchte', log_probability=-1.0, score=0.0, truncated=0, cut=False)"
+    assert repr(several) == shown
+    assert str(several) == "Er möchte"

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from power_loss import Disk
 from translation_samples import CONFIGS
 
 from captioner.errors import UserError
+from captioner.outcomes import Failed
 from captioner.text.subword_vocabulary import SubwordVocabulary
 from captioner.text.word_vocabulary import WordVocabulary
 from captioner.translate import (
@@ -67,6 +70,58 @@ def test_what_a_translation_holds() -> None:
     assert "truncated" not in plain
 
 
+def test_one_sentence_gives_one_translation_a_list_a_list_and_an_iterator_an_iterator() -> None:
+    translator = make_translator()
+    expected = [each.text for each in translator.translate(SENTENCES)]
+    one = translator.translate(SENTENCES[0])
+    assert isinstance(one, Translation)
+    assert one.text == expected[0]
+    assert translator.translate("").text == ""
+    assert [each.text for each in translator.translate(dict.fromkeys(SENTENCES))] == expected
+    read: list[str] = []
+
+    def sentences() -> Iterator[str]:
+        for sentence in SENTENCES:
+            read.append(sentence)
+            yield sentence
+
+    found = translator.translate(sentences(), batch_size=2)
+    assert isinstance(found, Iterator)
+    assert read == []
+    assert next(found).text == expected[0]
+    assert len(read) == 2
+    assert [each.text for each in found] == expected[1:]
+
+
+def test_search_options_go_over_the_model_s_own() -> None:
+    translator = make_translator()
+    found = translator.translate(["A man runs."], beam=5, n_best=4, length_normalisation=1.0)
+    options = translator.search.replace(beam=5, n_best=4, length_normalisation=1.0)
+    assert found == translator.translate(["A man runs."], options)
+    assert found == translator.translate(["A man runs."], options.replace(n_best=2), n_best=4)
+    assert len(found[0].alternatives) == 3
+    with pytest.raises(UserError, match="unknown field 'beem'; did you mean 'beam'"):
+        translator.translate("A man runs.", beem=3)
+    with pytest.raises(UserError, match="'seed' has no meaning without 'sample'"):
+        translator.translate("A man runs.", seed=3)
+
+
+def test_what_is_no_sentence_is_named_or_skipped() -> None:
+    translator = make_translator()
+    given: list[Any] = ["A man runs.", None, "Dogs run!", b"Dogs run!"]
+    with pytest.raises(UserError, match="sentence 2 is not text, but of the type NoneType"):
+        translator.translate(given)
+    first, nothing, last, content = translator.translate(given, on_error="skip", batch_size=3)
+    assert [first, last] == translator.translate([given[0], given[2]])
+    assert nothing == Failed("sentence 2", "sentence 2 is not text, but of the type NoneType")
+    assert str(content) == "sentence 4 is not text, but of the type bytes"
+    for one in (b"Dogs run!", 3, None):
+        with pytest.raises(UserError, match="the sentence is not text, but of the type"):
+            translator.translate(one)  # type: ignore[call-overload]
+    with pytest.raises(UserError, match="on_error 'ignore' is neither"):
+        translator.translate(given, on_error="ignore")
+
+
 def test_no_unknown_or_padding_comes_out() -> None:
     for translation in make_translator().translate(["xyz abc", "qq"]):
         assert "<" not in translation.text
@@ -111,12 +166,19 @@ def test_a_translation_that_had_to_end_says_so() -> None:
 def test_too_long_a_source_is_cut_and_said() -> None:
     translator = make_translator()
     translator.maximum_source_length = 3
-    with pytest.warns(UserWarning, match="sentence 2 has 4 tokens, of which the last 1 are not"):
+    with pytest.warns(
+        UserWarning, match="sentence 2 has 4 tokens, of which the last 1 "
+    ) as of_list:
         short, found = translator.translate(["A man", "A man runs."])
     assert (short.truncated, found.truncated) == (0, 1)
     assert found.source_tokens == ("a", "man", "runs", "<end>")
     assert found.as_dict()["truncated"] == 1
     assert found.text == translator.translate(["A man runs"])[0].text
+    with pytest.warns(UserWarning, match="the sentence has 4 tokens") as of_one:
+        assert translator.translate("A man runs.") == found
+    with pytest.warns(UserWarning, match="sentence 1 has 4 tokens") as of_iterator:
+        assert next(translator.translate(iter(["A man runs."]))) == found
+    assert {each.filename for each in (*of_list, *of_one, *of_iterator)} == {__file__}
 
 
 def test_unknown_words_are_copied_from_where_the_model_looked() -> None:
@@ -311,8 +373,6 @@ def test_parts_that_do_not_fit() -> None:
     translator = make_translator()
     with pytest.raises(UserError, match="the model has 16 source"):
         replace(translator, source=translator.target)
-    with pytest.raises(TypeError, match="put the one sentence in a list"):
-        translator.translate("A man")
     with pytest.raises(UserError, match="batch size 0"):
         translator.translate(["a"], batch_size=0)
     assert isinstance(translator.config, TranslationModelConfig)

@@ -1,0 +1,40 @@
+"""Results for one item or several, where a bad item may fail without the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from captioner.errors import UserError
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A photo or sentence without a result, and the reason in one sentence."""
+
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+def in_kind(given: Any, is_one: bool, outcomes: Iterator[Any], on_error: str) -> Any:
+    """Outcomes in the form of what was given: one, an iterator, or for other collections a list.
+
+    Raises `UserError` with the reason of the first `Failed`, unless `on_error` is `skip`, and for
+    an `on_error` that is neither `raise` nor `skip`.
+    """
+    if on_error not in ("raise", "skip"):
+        raise UserError(f"on_error {on_error!r} is neither 'raise' nor 'skip'")
+    found = outcomes if on_error == "skip" else map(_kept, outcomes)
+    if is_one:
+        return next(found)
+    return found if isinstance(given, Iterator) else list(found)
+
+
+def _kept(outcome: Any) -> Any:
+    if isinstance(outcome, Failed):
+        raise UserError(outcome.reason)
+    return outcome
