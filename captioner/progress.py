@@ -11,6 +11,12 @@ from tqdm import tqdm
 LINE_SECONDS = 10.0
 """Least time between two plain lines."""
 
+_BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}{postfix}]"
+_LINE = (
+    "{desc}: {n_fmt}/{total_fmt}{unit}, {rate_noinv_fmt}, {elapsed} taken, {remaining} left"
+    "{postfix}"
+)
+
 
 def progress_bar(
     what: str, total: int, unit: str = "items", start: int = 0, shown: bool = True
@@ -19,13 +25,10 @@ def progress_bar(
 
     start: items done before, which do not count in the rate. shown: False for no output.
     """
-    options: dict[str, Any] = {"desc": what, "total": total, "unit": unit, "initial": start}
+    options: dict[str, Any] = {"desc": what, "total": total, "unit": f" {unit}", "initial": start}
     if sys.stderr.isatty():
-        return _Bar(**options, disable=not shown, dynamic_ncols=True)
-    line = (
-        "{desc}: {n_fmt}/{total_fmt} {unit}, {rate_fmt}, {elapsed} taken, {remaining} left{postfix}"
-    )
-    return _Lines(**options, disable=not shown, mininterval=LINE_SECONDS, bar_format=line)
+        return _Bar(**options, disable=not shown, dynamic_ncols=True, bar_format=_BAR)
+    return _Lines(**options, disable=not shown, mininterval=LINE_SECONDS, bar_format=_LINE)
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]

@@ -33,9 +33,9 @@ def test_plain_lines_come_at_intervals_and_at_the_end(
         progress.set_postfix_str("done", refresh=False)
         progress.update(825)
     assert capsys.readouterr().err.splitlines() == [
-        "features: 600/2025 images, 50.00images/s, 00:12 taken, 00:28 left",
-        "features: 1200/2025 images, 50.00images/s, 00:24 taken, 00:16 left",
-        "features: 2025/2025 images, 84.38images/s, 00:24 taken, 00:00 left, done",
+        "features: 600/2025 images, 50.00 images/s, 00:12 taken, 00:28 left",
+        "features: 1200/2025 images, 50.00 images/s, 00:24 taken, 00:16 left",
+        "features: 2025/2025 images, 84.38 images/s, 00:24 taken, 00:00 left, done",
     ]
 
 
@@ -51,7 +51,7 @@ def test_on_a_terminal_a_bar_is_redrawn(
     shown = stream.getvalue()
     assert shown.count("\n") == 1
     assert [f"{done}/4 [" in shown for done in range(5)] == [True] * 5
-    assert "5.00steps/s" in shown
+    assert "5.00 steps/s" in shown
 
 
 def test_what_was_done_before_does_not_count_in_the_rate(
@@ -60,7 +60,7 @@ def test_what_was_done_before_does_not_count_in_the_rate(
     with progress_bar("features", 100, "images", start=80) as progress:
         clock[0] += 5
         progress.update(10)
-    line = "features: 90/100 images,  2.00images/s, 00:05 taken, 00:05 left\n"
+    line = "features: 90/100 images,  2.00 images/s, 00:05 taken, 00:05 left\n"
     assert capsys.readouterr().err == line
 
 
