@@ -48,7 +48,7 @@ def frames(
     The T frames have the same size. Arguments and errors are those of `encode_gif`.
     """
     maps = check_attention(words, attention)
-    drawn_photo, drawn_region = fit(photo, region, longest_side)
+    drawn_photo, drawn_region = fit(photo, region, _longest_side(photo, longest_side))
     pictures = [overlay(drawn_photo, weights, drawn_region, strength) for weights in maps]
     width = _frame_width(pictures[0])
     caption = lay_out(words, CAPTION_SIZE, width - 2 * MARGIN, centred=True)
@@ -76,7 +76,8 @@ def encode_gif(
     region: the part of the photo the maps cover.
     seconds_a_word: duration of a frame, rounded to 0.01 s; 0.02 to 600.
     strength: of the overlay, see `overlay`.
-    longest_side: longer side of the photo, in pixels.
+    longest_side: longer side of the photo, in pixels. That of a panorama is up to twice as long, so
+        that its shorter side is a third of `longest_side`.
     doubt: a line below the caption, such as "not sure".
 
     Raises `ValueError` as `check_attention`, `check_region` and `overlay` do, and for a duration
@@ -86,7 +87,7 @@ def encode_gif(
         raise ValueError(f"{seconds_a_word} seconds a word is not between 0.02 and 600")
     drawn = frames(photo, words, attention, region, strength, longest_side, doubt)
     palette = _palette(drawn)
-    picture_height = fit(photo, region, longest_side)[0].height
+    picture_height = fit(photo, region, _longest_side(photo, longest_side))[0].height
     coloured = [_to_palette(frame, palette, picture_height) for frame in drawn]
     buffer = io.BytesIO()
     coloured[0].save(
@@ -111,6 +112,12 @@ def save_gif(path: str | os.PathLike[str], *drawing: Any, **options: Any) -> Non
     """
     check_suffix(path, (".gif",))
     write_bytes(path, encode_gif(*drawing, **options))
+
+
+def _longest_side(photo: Image.Image, longest_side: int) -> int:
+    """The longer side of a photo in a frame, in pixels."""
+    of_panorama = round(longest_side / 3 * max(photo.size) / min(photo.size))
+    return max(longest_side, min(of_panorama, 2 * longest_side))
 
 
 def _frame_width(picture: Image.Image) -> int:

@@ -122,6 +122,22 @@ def test_a_narrow_photo_leaves_room_for_the_caption(attention: Attention) -> Non
     assert drawn[0].width == 320
 
 
+@pytest.mark.parametrize(
+    ("size", "drawn"),
+    [((1200, 400), (480, 160)), ((3000, 500), (960, 160)), ((9000, 100), (960, 11))],
+)
+def test_a_panorama_is_drawn_larger(
+    attention: Attention, size: tuple[int, int], drawn: tuple[int, int]
+) -> None:
+    for turn in (1, -1):
+        width, height = size[::turn]
+        photo = Image.new("RGB", (width, height), "red")
+        drawing = photo, WORDS[:1], attention(1), (0, 0, width, height)
+        frame = np.asarray(frames(*drawing, strength=0)[0])
+        is_photo = (frame == (255, 0, 0)).all(axis=2)
+        assert (is_photo.any(axis=0).sum(), is_photo.any(axis=1).sum()) == drawn[::turn]
+
+
 def test_refuses_what_does_not_fit(
     tmp_path: Path, photo: Image.Image, attention: Attention
 ) -> None:
