@@ -87,8 +87,8 @@ def encode_gif(
         raise ValueError(f"{seconds_a_word} seconds a word is not between 0.02 and 600")
     drawn = frames(photo, words, attention, region, strength, longest_side, doubt)
     palette = _palette(drawn)
-    picture_height = fit(photo, region, _longest_side(photo, longest_side))[0].height
-    coloured = [_to_palette(frame, palette, picture_height) for frame in drawn]
+    size = fit(photo, region, _longest_side(photo, longest_side))[0].size
+    coloured = [_to_palette(frame, palette, size) for frame in drawn]
     buffer = io.BytesIO()
     coloured[0].save(
         buffer,
@@ -152,10 +152,12 @@ def _frame(
     return canvas
 
 
-def _to_palette(frame: Image.Image, palette: Image.Image, picture_height: int) -> Image.Image:
-    """Convert an RGB frame to a palette; only its first `picture_height` rows are dithered."""
-    values = np.array(frame, dtype=np.float32)  # (height, width, 3)
-    values[:picture_height] += _dither_pattern(frame.width, picture_height)[..., None]
+def _to_palette(frame: Image.Image, palette: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """Convert an RGB frame to a palette; only the photo of this width and height is dithered."""
+    width, height = size
+    left = (frame.width - width) // 2
+    values = np.array(frame, dtype=np.float32)  # (frame's height, frame's width, 3)
+    values[:height, left : left + width] += _dither_pattern(width, height)[..., None]
     rounded = Image.fromarray(values.clip(0, 255).astype(np.uint8))
     return rounded.quantize(palette=palette, dither=Image.Dither.NONE)
 

@@ -122,6 +122,14 @@ def test_a_narrow_photo_leaves_room_for_the_caption(attention: Attention) -> Non
     assert drawn[0].width == 320
 
 
+def test_the_margin_beside_a_narrow_photo_is_white(tmp_path: Path, attention: Attention) -> None:
+    photo = Image.radial_gradient("L").convert("RGB").resize((20, 60))
+    save_gif(tmp_path / "a.gif", photo, WORDS, attention(6), (0, 0, 20, 60))
+    with Image.open(tmp_path / "a.gif") as written:
+        margin = np.asarray(written.convert("RGB"))[:480, :80]
+    assert (margin == 255).all()
+
+
 @pytest.mark.parametrize(
     ("size", "drawn"),
     [((1200, 400), (480, 160)), ((3000, 500), (960, 160)), ((9000, 100), (960, 11))],
