@@ -123,7 +123,7 @@ def named_photos(
 def photo_paths(
     paths: Sequence[str], passed_over: Counter[str] | None = None
 ) -> tuple[list[str], list[Failed]]:
-    """The photos named by files, folders and patterns, and the names without a photo.
+    """The photos named by files, folders and patterns, each once, and the names without a photo.
 
     passed_over: for `find_images`.
     """
@@ -139,4 +139,4 @@ def photo_paths(
         problems: list[str] = []
         photos += [os.fspath(image) for image in find_images([path], problems.append, passed_over)]
         failed += [Failed(path, problem) for problem in problems]
-    return photos, failed
+    return list(dict.fromkeys(photos)), failed

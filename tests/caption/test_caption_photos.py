@@ -27,6 +27,12 @@ def test_paths_that_name_nothing_do_not_stop_the_others(tmp_path: Path) -> None:
     assert "empty" in failed[0].reason
 
 
+def test_a_photo_named_twice_is_captioned_once(tmp_path: Path) -> None:
+    photos = [str(save_photo(tmp_path / name)) for name in ("b.jpg", "a.jpg", "c.jpg")]
+    found, _ = photo_paths([*photos[:2], str(tmp_path), photos[0]])
+    assert found == photos
+
+
 def test_a_photo_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(3)]
     times: list[Image.Image] = []

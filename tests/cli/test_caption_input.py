@@ -106,9 +106,10 @@ def test_names_and_lines_end_in_nul(folder: Path) -> None:
 
 def test_options_may_stand_between_photos(folder: Path, capsys: Output) -> None:
     command = ["caption", "a.png", "--model", "tiny-model", "b.png", "--beam", "2"]
-    assert main([*command, "--format", "{path}", "a.png", "--", "--b.png"]) == 2
+    save_photo(folder / "c.png")
+    assert main([*command, "--format", "{path}", "c.png", "--", "--b.png"]) == 2
     printed = capsys.readouterr()
-    assert printed.out == "a.png\nb.png\na.png\n"
+    assert printed.out == "a.png\nb.png\nc.png\n"
     assert "--b.png does not exist" in printed.err
 
 
