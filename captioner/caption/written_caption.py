@@ -13,6 +13,7 @@ from torch import Tensor
 
 from captioner.errors import UserError
 from captioner.render import PageCaption, PageItem, panels, save_gif, save_html, save_picture
+from captioner.render.phrases import phrases
 from captioner.render.region import Region
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, load_image, original_size
@@ -22,8 +23,6 @@ _CLITICS = frozenset({"'s", "'m", "'d", "'ll", "'re", "'ve", "n't"})
 
 DRAWN_SIDE = 1024
 """Pixels of a photo's side that suffice for every drawing."""
-
-NOT_FAMILIAR = "not sure: unlike the photos this model was trained on"
 
 
 def sentence(words: Sequence[str]) -> str:
@@ -86,9 +85,18 @@ class Caption:
     @property
     def doubt(self) -> str:
         """A note on low confidence or an unfamiliar photo; empty otherwise."""
+        return self._doubt_in(ENGLISH)
+
+    @property
+    def drawn_doubt(self) -> str:
+        """`doubt` in the caption's language, for drawings and pages."""
+        return self._doubt_in(self.language or ENGLISH)
+
+    def _doubt_in(self, language: str) -> str:
+        known = phrases(language)
         if self.familiar is False:
-            return NOT_FAMILIAR
-        return "not sure" if self.sure is False else ""
+            return known.not_familiar
+        return known.not_sure if self.sure is False else ""
 
     def of_photo(self, photo: ImageSource | None, region: Region) -> Caption:
         """The caption, and its alternatives, with their photo and region."""
@@ -108,7 +116,7 @@ class Caption:
         self, path: str | os.PathLike[str], strength: float = 0.8, seconds_a_word: float = 0.8
     ) -> None:
         """Animate the photo, one frame a word. Raises `UserError` as `overlay` does."""
-        save_gif(path, *self.drawn(), seconds_a_word, strength, doubt=self.doubt)
+        save_gif(path, *self.drawn(), seconds_a_word, strength, doubt=self.drawn_doubt)
 
     def html(self, path: str | os.PathLike[str], title: str = "", strength: float = 0.8) -> None:
         """Write a page on which to point at words, of the alternatives as well.
@@ -122,7 +130,7 @@ class Caption:
         return panels(
             *self.drawn(),
             title=title,
-            doubt=self.doubt,
+            doubt=self.drawn_doubt,
             probabilities=[math.exp(term) for term in self.word_log_probabilities] or None,
             strength=strength,
             language=self.language or ENGLISH,
@@ -132,7 +140,7 @@ class Caption:
         """The part of a page that `html` writes."""
         photo, _, _, region = self.drawn()
         captions = [
-            PageCaption(each.words, each.attention, each.doubt, each.language or ENGLISH)
+            PageCaption(each.words, each.attention, each.drawn_doubt, each.language or ENGLISH)
             for each in (self, *self.alternatives)
             if each.words
         ]

@@ -14,6 +14,7 @@ from PIL import Image
 
 from captioner.files import write_text
 from captioner.render.attention_checks import check_attention, check_strength
+from captioner.render.phrases import Phrases, phrases
 from captioner.render.region import Region, fit
 from captioner.render.save import PAGE_SUFFIXES, check_suffix
 from captioner.render.typography import printable
@@ -119,45 +120,46 @@ class PageItem:
         )
 
 
-def html_page(
-    items: Sequence[PageItem], title: str = "Where the model looked", strength: float = 0.8
-) -> str:
+def html_page(items: Sequence[PageItem], title: str | None = None, strength: float = 0.8) -> str:
     """Return one standalone HTML page for captioned photos, to be stored as UTF-8.
 
     Photos are JPEGs of at most 1000 pixels a side. Pointing at a word, focusing it with the
     keyboard or tapping it shows its map over the photo, drawn as `overlay` draws it.
 
-    strength: initial strength of the overlay; the page has a slider for it.
+    title: by default "Where the model looked". strength: initial strength of the overlay; the page
+        has a slider for it.
+
+    The page's own words are in the language of the first caption, where `phrases` has it.
 
     Raises `ValueError` as `check_strength` does.
     """
     percent = round(100 * check_strength(strength))
-    articles = "".join(_article(item, position) for position, item in enumerate(items))
+    own = phrases(items[0].captions[0][2] if items else "en")
+    title = own.title if title is None else title
+    articles = "".join(_article(item, position, own) for position, item in enumerate(items))
     data = _json({"unit": UNIT, "items": [_viewer_item(item) for item in items]})
     body = f"""<header>
 <h1>{escaped(title)}</h1>
-<p>Point at a word, tap it, or press <kbd>←</kbd> <kbd>→</kbd>: bright is where the model looked
-when it wrote that word. A click pins the word, <kbd>Esc</kbd> releases it. Hatched: not seen by
-the model.</p>
-<div class="strength"><label for="strength">Strength</label>
+<p>{own.usage}</p>
+<div class="strength"><label for="strength">{own.strength}</label>
 <input id="strength" type="range" min="0" max="100" value="{percent}" autocomplete="off">
 <output id="strength-shown" for="strength">{percent} %</output>
-<input id="search" type="search" placeholder="Search captions" aria-label="Search captions"
+<input id="search" type="search" placeholder="{own.search}" aria-label="{own.search}"
 {"hidden" if len(items) == 1 else ""}></div>
-<noscript><p>Without its script this page shows the photos and captions, but no maps.</p></noscript>
+<noscript><p>{own.no_script}</p></noscript>
 </header>
 <main>
 {articles}</main>
 <script id="data" type="application/json">{data}</script>
 """
     script = f"{viewer_script()}\n{static_file('overlay_page.js')}"
-    return web_page(title, ("viewer.css", "page.css"), body, script)
+    return web_page(title, ("viewer.css", "page.css"), body, script, own.language)
 
 
 def save_html(
     path: str | os.PathLike[str],
     items: Sequence[PageItem],
-    title: str = "Where the model looked",
+    title: str | None = None,
     strength: float = 0.8,
 ) -> None:
     """Write `html_page` to a file.
@@ -180,11 +182,11 @@ def _viewer_item(item: PageItem) -> dict[str, Any]:
     }
 
 
-def _article(item: PageItem, position: int) -> str:
-    """HTML of one item."""
+def _article(item: PageItem, position: int, own: Phrases) -> str:
+    """HTML of one item. own: the page's words."""
     width, height = item.photo.size
     alternative = escaped(" ".join(printable(word) for word in item.captions[0][0]))
-    captions = "".join(_caption(*caption) for caption in item.captions)
+    captions = "".join(_caption(*caption, own) for caption in item.captions)
     return f"""<article class="item" id="item-{position}">
 <figure>
 <div class="stage" style="--ratio:{width / height:.4f}">
@@ -199,15 +201,21 @@ def _article(item: PageItem, position: int) -> str:
 """
 
 
-def _caption(words: Sequence[str], doubt: str, language: str) -> str:
+def _caption(words: Sequence[str], doubt: str, language: str, own: Phrases) -> str:
     spans = " ".join(f'<span class="word">{escaped(word) or "?"}</span>' for word in words)
     note = f'<span class="doubt">{escaped(doubt)}</span>' if doubt else ""
     return f"""<li class="caption">
 <p class="words" dir="auto" lang="{escaped(language)}">{spans}</p>
-<div class="below"><button class="play" type="button">Play</button>
-<button class="copy" type="button">Copy</button>{note}</div>
+<div class="below">{_button("play", own.play, own.stop)}
+{_button("copy", own.copy, own.copied)}{note}</div>
 </li>
 """
+
+
+def _button(name: str, label: str, pressed: str) -> str:
+    """HTML of a button with another label while it is pressed."""
+    labels = f'data-label="{label}" data-pressed="{pressed}"'
+    return f'<button class="{name}" type="button" {labels}>{label}</button>'
 
 
 def _json(value: Any) -> str:

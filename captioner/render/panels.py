@@ -9,6 +9,7 @@ from PIL import Image, ImageDraw
 
 from captioner.render.attention_checks import check_attention
 from captioner.render.overlay import overlay
+from captioner.render.phrases import phrases
 from captioner.render.region import Region, fit
 from captioner.render.typography import (
     BACKGROUND,
@@ -38,8 +39,6 @@ MOST_COLUMNS = 5
 FLATTEST = 0.6
 """Smallest shorter side of a panel, as a fraction of `panel_size`, as far as the sheet allows."""
 
-LEGEND = "%: how likely the model found the word, given the words before it."
-
 
 def panels(
     photo: Image.Image,
@@ -68,7 +67,7 @@ def panels(
     probabilities: of each word given those before it, shown under the words, with a legend.
     panel_size: longer side of the photo in a panel, in pixels.
     strength: of the overlay, see `overlay`.
-    language: of the words, a tag such as "de": which of them are function words.
+    language: of the words, a tag such as "de": which of them are function words, and the legend.
 
     Raises `ValueError` as `check_attention`, `check_region` and `overlay` do.
     """
@@ -98,7 +97,8 @@ def panels(
         *_lines(text, CAPTION_SIZE, INK, width, 0),
         *_lines(doubt, DOUBT_SIZE, DOUBT_INK, width, 0),
     ]
-    legend = _lines(LEGEND if probabilities is not None else "", NOTE_SIZE, PALE_INK, width, 0)
+    explained = "" if probabilities is None else phrases(language).legend
+    legend = _lines(explained, NOTE_SIZE, PALE_INK, width, 0)
     label_height = round(WORD_SIZE * 1.5) + (0 if probabilities is None else NOTE_SIZE + 5)
     heights = [label_height + max(pictures[place].height for place, _ in row) for row in rows]
     height = 2 * MARGIN + sum(heights) + GAP * (len(rows) - 1)

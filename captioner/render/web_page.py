@@ -31,11 +31,13 @@ def viewer_script() -> str:
     return f"const OVERLAY_STYLE = {json.dumps(asdict(STYLE))};\n{static_file('viewer.js')}"
 
 
-def web_page(title: str, styles: tuple[str, ...], body: str, script: str = "") -> str:
-    """Return an HTML document in English, to be stored as UTF-8.
+def web_page(
+    title: str, styles: tuple[str, ...], body: str, script: str = "", language: str = "en"
+) -> str:
+    """Return an HTML document, to be stored as UTF-8.
 
     title: plain text. styles: names of style sheets in `STATIC`. body: HTML. script: a JavaScript
-    module that runs after the body.
+    module that runs after the body. language: its tag.
 
     The document's Content-Security-Policy forbids loading anything and running any other script.
     """
@@ -45,7 +47,7 @@ def web_page(title: str, styles: tuple[str, ...], body: str, script: str = "") -
         policy += f"; script-src 'sha256-{digest}'"
         script = f'<script type="module">{script}</script>\n'
     return f"""<!DOCTYPE html>
-<html lang="en">
+<html lang="{language}">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{policy}">

@@ -93,7 +93,7 @@ def _png(drawings: Sequence[Captioned], strength: float) -> bytes:
 def _gif(drawings: Sequence[Captioned], strength: float) -> bytes:
     (drawing,) = drawings
     caption = drawing.caption
-    return encode_gif(*caption.drawn(), strength=strength, doubt=caption.doubt)
+    return encode_gif(*caption.drawn(), strength=strength, doubt=caption.drawn_doubt)
 
 
 def _html(drawings: Sequence[Captioned], strength: float) -> bytes:

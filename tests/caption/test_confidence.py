@@ -87,6 +87,9 @@ def test_the_words_for_a_doubt() -> None:
     assert replace(CAPTION, confidence=0.1, sure=False, familiar=True).doubt == "not sure"
     unlike = replace(CAPTION, confidence=0.1, sure=True, familiar=False)
     assert unlike.doubt == "not sure: unlike the photos this model was trained on"
+    german = replace(CAPTION, sure=False, language="de")
+    assert (german.doubt, german.drawn_doubt) == ("not sure", "nicht sicher")
+    assert replace(german, language="it").drawn_doubt == "not sure"
     assert "confidence" not in CAPTION.as_dict()
     assert unlike.as_dict()["confidence"] == 0.1
     assert unlike.as_dict()["familiar"] is False

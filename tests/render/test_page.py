@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from PIL import Image
 
 from captioner.errors import UserError
 from captioner.render.page import PageCaption, PageItem, html_page, save_html
+from captioner.render.phrases import Phrases, phrases
 
 Attention = Callable[[int], npt.NDArray[np.float64]]
 
@@ -113,6 +115,24 @@ def test_several_photos_and_alternatives(photo: Image.Image, attention: Attentio
     assert counts == [[2, 1], [1]]
     assert {attributes.get("id") for _, attributes in page.tags} >= {"item-0", "item-1"}
     assert page.doubts == ["not sure"]
+
+
+def test_a_page_is_in_the_language_of_its_first_caption(
+    photo: Image.Image, attention: Attention
+) -> None:
+    def page(language: str) -> str:
+        caption = PageCaption(["chat"], attention(1), language=language)
+        return html_page([PageItem.of(photo, REGION, [caption])])
+
+    english, french = page("en"), page("fr-CA")
+    for each in fields(Phrases):
+        word, translated = getattr(phrases("en"), each.name), getattr(phrases("fr"), each.name)
+        assert word != translated
+        if each.name not in ("not_sure", "not_familiar", "legend"):
+            assert word in english
+            assert translated in french
+    assert '<html lang="fr">' in french
+    assert '<html lang="en">' in page("it")
 
 
 def test_everything_is_escaped(photo: Image.Image, attention: Attention) -> None:

@@ -151,6 +151,10 @@ def test_probabilities_title_and_caption_are_written(
     assert (np.asarray(doubted) == DOUBT_INK).all(axis=2).any()
     legend = np.asarray(noted)[-24 - 20 : -24]  # Below the panels.
     assert (legend != 255).any()
+    probable = {"caption": "", "probabilities": [0.5, 1, 0]}
+    german = panels(photo, ["x"] * 3, attention(3), REGION, **probable, language="de")
+    english = panels(photo, ["x"] * 3, attention(3), REGION, **probable)
+    assert np.asarray(german)[-44:].tolist() != np.asarray(english)[-44:].tolist()
 
 
 def test_refuses_what_does_not_fit(photo: Image.Image, attention: Attention) -> None:

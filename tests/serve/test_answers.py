@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from captioner.caption import Caption
-from captioner.caption.written_caption import NOT_FAMILIAR
+from captioner.render.phrases import phrases
 from captioner.serve.answers import CaptionAnswer, confidence_in_words
 from captioner.serve.problems import Problem, answer_problem
 
@@ -25,8 +25,8 @@ def made(
     ("confidence", "familiar", "said"),
     [
         (None, True, None),
-        (0.01, False, NOT_FAMILIAR),
-        (0.6, False, NOT_FAMILIAR),
+        (0.01, False, phrases("en").not_familiar),
+        (0.6, False, phrases("en").not_familiar),
         (0.01, True, "not sure: people would use hardly any of its words"),
         (0.24, True, "not sure: people would use about 2 in 10 of its words"),
         (0.25, True, "somewhat sure: people would use about 2 in 10 of its words"),

@@ -118,6 +118,8 @@ def test_a_caption_is_drawn_in_its_language(client: httpx.Client) -> None:
             widths.append(picture.width)
         page = drawn(client, 0, format="html", captions=sent).text
         assert f'class="words" dir="auto" lang="{language.get("language", "en")}"' in page
+        doubt = drawn(client, 0, format="html", captions=sent.replace("[{", '[{"sure": false, '))
+        assert ("nicht sicher" if language else "not sure") in doubt.text
     assert widths[1] < widths[0]
 
 

@@ -7,7 +7,8 @@ const MAX_SIDE = 1000; // pixels of the canvas
 
 // unit: value of 1 in the maps. slider: range input in percent, the strength of the overlay.
 // Returns `add` and `remove`. Both take an element that holds a ".stage" with an img and a canvas,
-// and for each ".caption" its ".word" spans, which become buttons, its ".play" and its ".copy" button.
+// and for each ".caption" its ".word" spans, which become buttons, its ".play" and its ".copy"
+// button, with `data-label` and, while it is pressed, `data-pressed`.
 export const captionViewer = (unit, slider) => {
   const style = OVERLAY_STYLE;
   const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
@@ -241,14 +242,14 @@ export const captionViewer = (unit, slider) => {
       document.execCommand("copy"); // On pages without https there is no clipboard.
     }
     getSelection().removeAllRanges();
-    caption.copying.textContent = "Copied";
-    setTimeout(() => { caption.copying.textContent = "Copy"; }, 2 * WORD_MS);
+    caption.copying.textContent = caption.copying.dataset.pressed;
+    setTimeout(() => { caption.copying.textContent = caption.copying.dataset.label; }, 2 * WORD_MS);
   };
 
   const stop = (figure) => {
     if (!figure.playing) return;
     clearTimeout(figure.timer);
-    figure.playing.button.textContent = "Play";
+    figure.playing.button.textContent = figure.playing.button.dataset.label;
     figure.playing.button.classList.remove("playing");
     figure.playing = null;
   };
@@ -257,7 +258,7 @@ export const captionViewer = (unit, slider) => {
     stop(figure);
     pin(figure, null);
     figure.playing = caption;
-    caption.button.textContent = "Stop";
+    caption.button.textContent = caption.button.dataset.pressed;
     caption.button.classList.add("playing");
     const next = (word) => {
       if (word === caption.words.length) {
