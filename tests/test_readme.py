@@ -284,7 +284,7 @@ def test_the_commands_that_need_large_data_are_understood(folder: Path) -> None:
     [
         (0, "most at row"),
         (1, "14, 14])"),
-        (2, "sentence 2 is not text"),
+        (2, "sentence 2 is of the type"),
         (3, "CIDEr-D"),
         (4, "torch.Size([1, 1, 512]) tensor(1."),
         (5, "torch.Size([1, 49, 256]) (7, 7)"),

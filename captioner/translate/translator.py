@@ -228,7 +228,7 @@ class Translator:
             for index, (name, sentence) in enumerate(chunk):
                 if not isinstance(sentence, str):
                     kind = type(sentence).__name__
-                    outcomes[index] = Failed(name, f"{name} is not text, but of the type {kind}")
+                    outcomes[index] = Failed(name, f"{name} is of the type {kind}, not text")
                     continue
                 text, is_upper = as_sentence(sentence, self.capitals)
                 tokens, lost = truncate(self.source.split(text), self.maximum_source_length)

@@ -117,7 +117,7 @@ def load_image(
     JPEG file with more than `MAXIMUM_SCANS` scans, and as `image_of_array` does.
     """
     name = image_name(source) if name is None else name
-    if hasattr(source, "dtype"):
+    if hasattr(source, "dtype") and not isinstance(source, str):  # NumPy's strings have it too.
         source = image_of_array(source, name)
     with pillow_silenced():
         if isinstance(source, Image.Image):
@@ -190,8 +190,8 @@ def _binary_file(source: Any, name: str) -> Iterator[BinaryIO]:
                 file = io.BytesIO(_content_of(source, name))
             else:
                 raise UserError(
-                    "an image is given as a path, bytes, a binary file, a Pillow image, an array "
-                    f"or a tensor, not as {type(source).__name__}"
+                    f"{name} is of the type {type(source).__name__}, not a path, bytes, a binary "
+                    "file, a Pillow image, an array or a tensor"
                 )
             if file.seek(0, os.SEEK_END) == 0:
                 raise UserError(f"{name} is empty")

@@ -256,8 +256,8 @@ def test_arrays_are_photos(tiny_captioner: Captioner) -> None:
         (numpy.zeros((9, 9, 3), numpy.int64), "array of int64, not of uint8 or floats"),
         (numpy.full((9, 9, 3), 255.0), "numbers outside 0 to 1"),
         (torch.full((3, 9, 9), torch.nan), "numbers outside 0 to 1"),
-        (3, "not as int"),
-        (None, "not as NoneType"),
+        (3, "the image is of the type int, not a path"),
+        (None, "the image is of the type NoneType, not a path"),
     ],
 )
 def test_what_is_no_photo_is_refused(tiny_captioner: Captioner, given: Any, problem: str) -> None:
@@ -275,9 +275,17 @@ def test_a_bad_photo_is_named(tiny_captioner: Captioner, tmp_path: Path) -> None
         tiny_captioner.caption(tmp_path / "absent.png")
     with pytest.raises(UserError, match=r"^the image is not an image"):
         tiny_captioner.caption(b"no image")
-    for nameless in (b"no image", io.BytesIO(b"no image")):
-        with pytest.raises(UserError, match=r"^image 3 of the list is not an image"):
+    for nameless in (b"no image", io.BytesIO(b"no image"), None):
+        with pytest.raises(UserError, match=r"^image 3 of the list is (not an image|of the type)"):
             tiny_captioner.caption([good, good, nameless], batch_size=2)
+
+
+def test_paths_may_be_strings_of_numpy(tiny_captioner: Captioner, tmp_path: Path) -> None:
+    photo(3).save(tmp_path / "a.png")
+    paths = numpy.array([str(tmp_path / "a.png")])
+    expected = tiny_captioner.caption(str(paths[0]))
+    assert tiny_captioner.caption(paths) == [expected]
+    assert tiny_captioner.caption(paths[0]) == expected
 
 
 def test_a_bad_photo_can_be_skipped(tiny_captioner: Captioner, tmp_path: Path) -> None:

@@ -109,14 +109,14 @@ def test_search_options_go_over_the_model_s_own() -> None:
 def test_what_is_no_sentence_is_named_or_skipped() -> None:
     translator = make_translator()
     given: list[Any] = ["A man runs.", None, "Dogs run!", b"Dogs run!"]
-    with pytest.raises(UserError, match="sentence 2 is not text, but of the type NoneType"):
+    with pytest.raises(UserError, match="sentence 2 is of the type NoneType, not text"):
         translator.translate(given)
     first, nothing, last, content = translator.translate(given, on_error="skip", batch_size=3)
     assert [first, last] == translator.translate([given[0], given[2]])
-    assert nothing == Failed("sentence 2", "sentence 2 is not text, but of the type NoneType")
-    assert str(content) == "sentence 4 is not text, but of the type bytes"
+    assert nothing == Failed("sentence 2", "sentence 2 is of the type NoneType, not text")
+    assert str(content) == "sentence 4 is of the type bytes, not text"
     for one in (b"Dogs run!", 3, None):
-        with pytest.raises(UserError, match="the sentence is not text, but of the type"):
+        with pytest.raises(UserError, match="the sentence is of the type"):
             translator.translate(one)  # type: ignore[call-overload]
     with pytest.raises(UserError, match="on_error 'ignore' is neither"):
         translator.translate(given, on_error="ignore")
