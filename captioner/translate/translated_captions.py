@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -21,12 +21,21 @@ Outcome = TypeVar("Outcome", Caption, Caption | Failed)
 """What `Captioner.caption` gives for a photo: with `on_error="skip"` it may have failed."""
 
 
+@overload
+def translate_captions(captions: Outcome, translator: Translator, language: str) -> Outcome: ...
+
+
+@overload
 def translate_captions(
-    captions: Sequence[Outcome], translator: Translator, language: str
-) -> list[Outcome]:
+    captions: Iterable[Outcome], translator: Translator, language: str
+) -> list[Outcome]: ...
+
+
+def translate_captions(captions: Any, translator: Translator, language: str) -> Any:
     """Translate English captions and their alternatives, in order; what failed stays as it is.
 
-    Of captions that are translated already, their English originals are translated.
+    captions: one gives one, others give a list. Of those that are translated already, the English
+        originals are translated.
     language: the tag of the language that the translator writes, such as "de"; "en" gives the
         English captions as they are.
 
@@ -39,11 +48,14 @@ def translate_captions(
     `Translator.translate` does.
     """
     language = language_tag(language, "language")
-    written = [_in_english(each) for each in captions if isinstance(each, Caption)]
+    is_one = isinstance(captions, (Caption, Failed))
+    given = [captions] if is_one else list(captions)
+    written = [_in_english(each) for each in given if not isinstance(each, Failed)]
     if language != ENGLISH:
         written = _translate(written, translator, language)
-    found = iter(written)
-    return [next(found) if isinstance(each, Caption) else each for each in captions]
+    translated = iter(written)
+    found = [each if isinstance(each, Failed) else next(translated) for each in given]
+    return found[0] if is_one else found
 
 
 def check_aligns(translator: Translator) -> None:

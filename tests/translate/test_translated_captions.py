@@ -34,7 +34,7 @@ def translated(translation: Translation) -> Caption:
             assert sentences == ["A man's dog"]  # Begins as a sentence.
             return [translation]
 
-    (found,) = translate_captions([caption()], Fixed(), "de")  # type: ignore[arg-type]
+    (found,) = translate_captions([caption()], Fixed(), "de")  # type: ignore[call-overload]
     return found
 
 
@@ -138,6 +138,11 @@ def test_a_photo_without_a_caption_stays_in_its_place() -> None:
     for language, expected in (("fr", french), ("en", caption())):
         found = translate_captions([failed, caption(), failed], translator, language)
         assert found == [failed, expected, failed]
+        assert translate_captions(failed, translator, language) == failed
+        assert translate_captions(caption(), translator, language) == expected
+        assert translate_captions(iter([caption()]), translator, language) == [expected]
+    with pytest.raises(AttributeError):
+        translate_captions(["a man's dog"], translator, "fr")  # type: ignore[type-var]
 
 
 def test_the_photo_of_a_translation_stays_its_own() -> None:
@@ -153,4 +158,4 @@ def test_without_attention_there_are_no_maps() -> None:
         attends = False
 
     with pytest.raises(UserError, match="captions need a translator with attention"):
-        translate_captions([caption()], Plain(), "de")  # type: ignore[arg-type]
+        translate_captions([caption()], Plain(), "de")  # type: ignore[call-overload]
