@@ -1,4 +1,4 @@
-"""Headers of every answer, errors included.
+"""Headers of every answer, errors included, and HEAD requests, which ask for these alone.
 
 File names and captions on the page come from outside. With this policy a browser runs only the
 page's own scripts, loads nothing from elsewhere and keeps no answer.
@@ -22,9 +22,15 @@ _HEADERS = {
 
 
 def with_headers(app: ASGIApp) -> ASGIApp:
-    """The application, with these headers in every answer."""
+    """The application, with these headers in every answer; HEAD is answered as GET.
+
+    The server leaves out the content of an answer to HEAD.
+    """
 
     async def run(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("method") == "HEAD":  # FastAPI's routes refuse it.
+            scope = {**scope, "method": "GET"}
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)

@@ -33,6 +33,18 @@ def test_it_serves_the_page_and_both_models(server: Running) -> None:
 
 
 @pytest.mark.slow
+def test_head_is_answered_as_get_without_the_content(server: Running) -> None:
+    with httpx.Client(base_url=server.address) as client:
+        for address in ("/", "/demo.jpg", "/viewer.js", "/api/health", "/api/model"):
+            whole, head = client.get(address), client.head(address)
+            assert (head.status_code, head.content) == (200, b""), address
+            assert head.headers["content-length"] == str(len(whole.content))
+        assert client.head("/api/caption").status_code == 405
+        assert client.head("/nothing").status_code == 404
+        assert client.get("/api/health").json()["waiting"] == 0  # The connection is still good.
+
+
+@pytest.mark.slow
 def test_it_serves_without_a_translator(saved_models: tuple[Path, Path]) -> None:
     with running("--model", str(saved_models[0]), "--no-translator") as server:
         found = httpx.get(f"{server.address}api/model").json()
