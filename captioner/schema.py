@@ -201,6 +201,11 @@ _LIMITS = {
     "greater_than": ("gt", "above"),
     "less_than": ("lt", "below"),
 }
+_SIZES = {
+    "too_long": ("at most", "max_length", "item"),
+    "too_short": ("at least", "min_length", "item"),
+    "string_too_long": ("at most", "max_length", "character"),
+}
 
 
 def _sentence(kind: type[Config], error: ValidationError) -> str:
@@ -241,8 +246,12 @@ def error_sentence(error: Mapping[str, Any], place: tuple[int | str, ...]) -> st
         return f"{_dotted(place[:-1])} has too few items"
     if code == "missing":
         return f"field {path!r} is missing"
-    if code == "too_long":
-        return f"{path} has too many items, found {_show(value)}"
+    if code in _SIZES:
+        words, name, noun = _SIZES[code]
+        count = context[name]
+        return f"{path} should have {words} {count:,} {noun}{'s' * (count != 1)}"
+    if code == "literal_error":
+        return f"{path} should be {context['expected']}, found {_show(value)}"
     if code == "value_error":
         return f"{path}: {context['error']}" if path else str(context["error"])
     if code in ("model_type", "model_attributes_type"):

@@ -129,7 +129,7 @@ def test_defaults_and_nothing() -> None:
         ({"numbers": [1, True]}, r"numbers\[1\] should be a whole number, found True"),
         ({"words": 3}, "words should be a list, found 3"),
         ({"triple": [1, 2]}, "triple has too few items"),
-        ({"triple": [1, 2, 3, 4]}, "triple has too many items"),
+        ({"triple": [1, 2, 3, 4]}, "triple should have at most 3 items"),
         ({"triple": [1, 2, "3"]}, r"triple\[2\] should be a number, found '3'"),
         ({"scores": [1]}, "scores should be names with values"),
         ({"scores": {1: 1}}, "scores should be names with values"),

@@ -16,13 +16,13 @@ from captioner.serve.search import optional_fields
 
 def _file(value: Any) -> Any:
     if not isinstance(value, File):
-        raise PydanticCustomError("file", "should be a file, not text")
+        raise PydanticCustomError("file", "expected a file, found text")
     return value
 
 
 def _one_shape(captions: list[DrawnCaption]) -> list[DrawnCaption]:
     if len({caption.map_shape for caption in captions}) > 1:
-        raise PydanticCustomError("maps", "should have maps of one shape")
+        raise PydanticCustomError("maps", "expected maps of one shape")
     return captions
 
 

@@ -37,7 +37,8 @@ def search_with(request: BaseModel, own: Options, limits: Limits) -> Options:
         options = own.override(**given)
     except UserError as error:
         raise Problem(422, str(error)) from None
-    most = {"beam": limits.beam, "n_best": limits.beam, "maximum_length": limits.words}
+    # A larger `n_best` has widened the beam, so it comes first.
+    most = {"n_best": limits.beam, "beam": limits.beam, "maximum_length": limits.words}
     for name, limit in most.items():
         value = getattr(options, name)
         if value > max(limit, getattr(own, name)):

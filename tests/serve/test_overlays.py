@@ -138,9 +138,9 @@ GOOD: dict[str, Any] = {"words": ["a", "dog"], "maps": [[[0.5, 0.5]], [[0.0, 1.0
     ("value", "named"),
     [
         ({}, "captions[0] should be a list"),
-        ([], "captions[0]: List should have at least 1 item"),
-        ([GOOD] * 21, "captions[0] has too many items"),
-        ([{**GOOD, "words": []}], "captions[0][0].words: List should have at least 1 item"),
+        ([], "captions[0] should have at least 1 item"),
+        ([GOOD] * 21, "captions[0] should have at most 20 items"),
+        ([{**GOOD, "words": []}], "captions[0][0].words should have at least 1 item"),
         ([{**GOOD, "words": ["a", 1]}], "captions[0][0].words[1] should be text"),
         ([{**GOOD, "words": ["a", "x" * 101]}], "at most 100 characters"),
         ([{**GOOD, "words": ["a", " "]}], "word 1 is ' '"),
@@ -167,7 +167,7 @@ def test_captions_that_cannot_be_drawn_are_refused(
 @pytest.mark.parametrize(
     ("seeds", "fields", "named"),
     [
-        ((0,), {"format": "svg"}, "format: Input should be 'png', 'gif' or 'html'"),
+        ((0,), {"format": "svg"}, "format should be 'png', 'gif' or 'html', found 'svg'"),
         ((0, 1), {"format": "gif"}, "a gif holds one"),
         ((0,), {"strength": "1.5"}, "strength '1.5' is not at most 1"),
         ((0, 1), {"format": "html", "captions": json.dumps([GOOD])}, "once for every photo"),

@@ -137,6 +137,7 @@ def test_a_bad_photo_is_named_and_the_others_are_captioned(client: httpx.Client)
     [
         ({"beam": "0"}, "beam '0' is not at least 1"),
         ({"beam": "21"}, "'beam' is 21, and the limit is 20"),
+        ({"n_best": "21"}, "'n_best' is 21, and the limit is 20"),
         ({"beam": "9" * 5000}, "beam should be a whole number"),
         ({"n_best": "3", "beam": "2"}, "n_best 3"),
         ({"maximum_length": "1000"}, "'maximum_length' is 1000"),
@@ -144,7 +145,7 @@ def test_a_bad_photo_is_named_and_the_others_are_captioned(client: httpx.Client)
         ({"sample": "perhaps"}, "sample should be true or false"),
         ({"length_normalisation": "1e400"}, "length_normalisation should be a finite number"),
         ({"colour": "red"}, "unknown field 'colour'"),
-        ({"photo": "text"}, "photo[0]: should be a file, not text"),
+        ({"photo": "text"}, "photo[0]: expected a file, found text"),
     ],
 )
 def test_a_wrong_field_is_named(client: httpx.Client, fields: dict[str, str], named: str) -> None:
@@ -253,11 +254,19 @@ def test_a_sentence_that_is_cut_says_so(client: httpx.Client) -> None:
         (b'{"sentences": [1' + b"0" * 5000 + b"]}", 400, "cannot be read"),
         (b"[]", 422, "a JSON object"),
         (b"{}", 422, "'sentences' is missing"),
-        (b'{"sentences": []}', 422, "sentences: List should have at least 1 item"),
+        (b'{"sentences": []}', 422, "sentences should have at least 1 item"),
         (b'{"sentences": [1]}', 422, "sentences[0] should be text, found 1"),
         (b'{"sentences": ["\\ud800"]}', 422, "sentences[0] should be text"),
-        (json.dumps({"sentences": ["x" * 2001]}).encode(), 422, "at most 2000 characters"),
-        (json.dumps({"sentences": ["x"] * 17}).encode(), 422, "sentences has too many items"),
+        (
+            json.dumps({"sentences": ["x" * 2001]}).encode(),
+            422,
+            "should have at most 2,000 characters",
+        ),
+        (
+            json.dumps({"sentences": ["x"] * 17}).encode(),
+            422,
+            "should have at most 16 items",
+        ),
         (b'{"sentences": ["a"], "beam": "3"}', 422, "beam should be a whole number"),
         (b'{"sentences": ["a"], "beam": null}', 422, "beam should be a whole number"),
         (b'{"sentences": ["a"], "beam": 21}', 422, "'beam' is 21"),
