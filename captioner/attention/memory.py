@@ -34,7 +34,7 @@ class Memory:
         if self.values.dim() < 3 or self.values.shape[:-1] != self.keys.shape[:-1]:
             raise UserError(
                 f"memory: values {tuple(self.values.shape)} and keys {tuple(self.keys.shape)} "
-                "must agree in all but their last dimension, (B, L, ...)"
+                "should be (B, L, ...), alike in all but the last dimension"
             )
         if self.mask is not None:
             expected = (self.values.shape[0], self.values.shape[-2])

@@ -210,7 +210,8 @@ def _content_of(file: Any, name: str) -> bytes:
         file.seek(0)
     content = file.read()
     if not isinstance(content, bytes):
-        raise UserError(f"{name} is opened as text, not in binary")
+        kind = type(content).__name__
+        raise UserError(f"{name} is a file that reads {kind}, not bytes; open it in binary")
     return content
 
 

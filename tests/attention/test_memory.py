@@ -26,7 +26,7 @@ def test_keeps_what_it_is_given_without_copying() -> None:
     [((2, 5, 3), (2, 4, 3)), ((2, 5, 3), (1, 5, 3)), ((5, 3), (5, 3)), ((2, 5, 3), (2, 1, 5, 3))],
 )
 def test_values_and_keys_must_fit(values, keys) -> None:
-    with pytest.raises(UserError, match="must agree in all but their last dimension"):
+    with pytest.raises(UserError, match=r"should be \(B, L, ...\), alike in all but"):
         Memory(torch.zeros(values), torch.zeros(keys))
 
 

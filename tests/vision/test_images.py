@@ -599,7 +599,7 @@ def test_a_closed_file_and_a_text_file(tmp_path: Path) -> None:
     assert refusal(file).startswith(f"cannot read {path}: ")
     path.write_text("words")
     with path.open() as text:
-        assert refusal(text) == f"{path} is opened as text, not in binary"
+        assert refusal(text) == f"{path} is a file that reads str, not bytes; open it in binary"
 
 
 @pytest.mark.parametrize("source", [None, 7, [1]])
