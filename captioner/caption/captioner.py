@@ -29,7 +29,7 @@ from captioner.vision.images import ImageSource, image_name, load_image, origina
 from captioner.vision.preprocessing import Preprocessing
 
 
-@dataclass(repr=False)
+@dataclass(repr=False, eq=False)
 class Captioner:
     """Encoder, decoder, vocabulary and preprocessing; see `captioner.load`.
 
@@ -174,7 +174,7 @@ class Captioner:
     ) -> list[Caption]:
         """Annotation vectors (B, L, D) -> captions, in order.
 
-        search: in place of the model's own. generator: as for `caption`.
+        search: in place of the model's own. generator: as for `caption_photos`.
         """
         options = self.search if search is None else search
         vocabulary = self.vocabulary

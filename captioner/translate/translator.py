@@ -38,7 +38,7 @@ class _Source(NamedTuple):
     is_upper: bool
 
 
-@dataclass(repr=False)
+@dataclass(repr=False, eq=False)
 class Translator:
     """A translation model with its vocabularies, made by `captioner.load_translator`.
 

@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -299,6 +300,15 @@ def test_a_bad_photo_can_be_skipped(tiny_captioner: Captioner, tmp_path: Path) -
     assert tiny_captioner.caption(absent, on_error="skip") == failed
     with pytest.raises(UserError, match="on_error 'ignore' is neither"):
         tiny_captioner.caption([good], on_error="ignore")
+
+
+def test_a_model_is_itself_only_and_a_key(tiny_captioner: Captioner) -> None:
+    @lru_cache
+    def words(model: Captioner) -> int:
+        return len(model.vocabulary)
+
+    assert words(tiny_captioner) == 14
+    assert tiny_captioner != replace(tiny_captioner)
 
 
 def test_a_model_is_shown_in_one_line(tiny_captioner: Captioner) -> None:

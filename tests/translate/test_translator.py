@@ -376,5 +376,6 @@ def test_parts_that_do_not_fit() -> None:
     with pytest.raises(UserError, match="batch size 0"):
         translator.translate(["a"], batch_size=0)
     assert isinstance(translator.config, TranslationModelConfig)
+    assert {translator: "a model is a key"}
     assert translator.translate([]) == []
     assert isinstance(translator.to("cpu").translate(["a"])[0], Translation)
