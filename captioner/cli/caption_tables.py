@@ -88,8 +88,10 @@ class CaptionTables:
         captioned = set()
         for place, record in records.items():
             photo = by_path.get(place)
+            if "error" in record and (photo is not None or not os.path.isfile(place)):
+                continue  # Of a folder, too: each run finds its errors anew.
             if photo is not None:
-                if "error" in record or not set(files) <= set(record.get("files", ())):
+                if not set(files) <= set(record.get("files", ())):
                     continue
                 state = _state(photo)
                 if not state or any(str(record.get(key)) != str(state[key]) for key in state):

@@ -109,6 +109,14 @@ def test_records_of_other_photos_are_kept(folder: Path) -> None:
     assert read("out.json") == read("out.jsonl")
 
 
+def test_the_error_of_a_folder_is_kept_once(folder: Path) -> None:
+    Path("photos/link").symlink_to(folder)
+    for _ in range(3):
+        assert caption("--json", "out.json", "--jsonl", "out.jsonl", "--resume") == 2
+    assert [record["image"] for record in read("out.json") if "error" in record] == ["photos"]
+    assert read("out.json") == read("out.jsonl")
+
+
 def test_records_that_only_one_of_two_tables_has_are_kept(folder: Path) -> None:
     command = ["caption", "--model", "tiny-model", "--quiet"]
     assert main([*command, "photos/a.png", "--jsonl", "o.jsonl", "--json", "o.json"]) == 0
