@@ -24,8 +24,8 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     The temporary file is in the same folder (made if missing) and has the same suffix. It is
     flushed to disk before it is renamed, and the folder after, so that a power loss leaves the old
-    file or the new; it is removed when the block raises. A link stays; its target is replaced.
-    Pipes and devices are written to.
+    file or the new; it is removed when the block raises. Permissions stay. A link stays; its target
+    is replaced. Pipes and devices are written to.
 
     Raises `UserError` when the folder cannot be made or written to.
     """
@@ -36,7 +36,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
             target.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(
             dir=target.parent if replaced else None,
-            prefix=f"{_TEMPORARY}{target.stem}-",
+            prefix=_TEMPORARY,
             suffix=target.suffix,
         )
         os.close(descriptor)
@@ -46,8 +46,9 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         yield temporary
         if replaced:
-            os.chmod(temporary, 0o666 & ~_umask())
+            mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
             with temporary.open("rb+") as file:
+                os.chmod(temporary, mode)  # Once open: it may forbid writing.
                 os.fsync(file.fileno())
             os.replace(temporary, target)
             flush_folder(target.parent)

@@ -101,6 +101,22 @@ def test_a_new_file_has_the_permissions_of_any_other(tmp_path: Path) -> None:
     assert modes["atomic"] == modes["plain"]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other permissions")
+def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
+    path = tmp_path / "shared.xmp"
+    write_text(path, "old")
+    for mode in (0o600, 0o664, 0o444):
+        path.chmod(mode)
+        write_text(path, "new")
+        assert path.stat().st_mode & 0o777 == mode
+
+
+def test_the_longest_file_name_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 251 + ".txt")
+    write_text(path, "content")
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")

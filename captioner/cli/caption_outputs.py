@@ -203,7 +203,7 @@ class Outputs:
                 folders[path] = option
                 of_words.add(real_path(path))
                 continue
-            if path.is_dir():
+            if os.path.isdir(path):
                 raise UserError(f"--{option} {path} is a folder, not a file")
             if photos & file_keys(path):
                 raise UserError(

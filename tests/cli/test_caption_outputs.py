@@ -15,6 +15,7 @@ from samples import Patch, make_captioner, save_photo
 from captioner.caption.caption_photos import Captioned, caption_photos, named_photos
 from captioner.cli import caption_outputs as outputs_module
 from captioner.cli.caption_outputs import Outputs
+from captioner.cli.sidecars import Sidecars
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 
@@ -242,6 +243,15 @@ def test_one_file_that_fails_does_not_take_the_others_along(tmp_path: Path) -> N
         outputs.finish()
     assert (tmp_path / "out.csv").is_file()
     assert (tmp_path / "out.html").is_file()
+
+
+def test_a_photo_whose_name_is_too_long_for_a_sidecar_fails_alone(tmp_path: Path) -> None:
+    photo = str(save_photo(tmp_path / ("x" * 251 + ".png")))
+    outputs = Outputs([photo], sidecars=Sidecars("digikam", text=True))
+    (item,) = captioned([photo])
+    with pytest.raises(UserError, match=r"cannot write .*png\.xmp: File name too long"):
+        outputs.add(item)
+    assert Path(photo).with_suffix(".txt").is_file()
 
 
 def test_no_photo_is_kept_for_the_page(tmp_path: Path) -> None:
