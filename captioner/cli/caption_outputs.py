@@ -13,6 +13,7 @@ from pathlib import Path
 from captioner.caption.caption_photos import Captioned, Failed
 from captioner.caption.written_caption import DRAWN_SIDE
 from captioner.cli.caption_tables import CaptionTables
+from captioner.cli.output_files import refuse_to_replace_a_photo
 from captioner.cli.sidecars import Sidecars
 from captioner.errors import UserError
 from captioner.files import check_writable, file_keys, real_path, remove_temporaries, try_all
@@ -210,6 +211,7 @@ class Outputs:
                     f"--{option} would replace {path}, which is one of the photos to caption; "
                     "give another place"
                 )
+            refuse_to_replace_a_photo(f"--{option}", path)
             other = taken.setdefault(real_path(path), option)
             if other != option:
                 raise UserError(f"--{other} and --{option} are the same file, {path}")

@@ -64,20 +64,23 @@ def _paths(arguments: argparse.Namespace, names: Sequence[str]) -> Iterator[tupl
 
 
 def _refuse_to_replace_an_input(arguments: argparse.Namespace, output: str, path: str) -> None:
-    """Raise `UserError` if an existing file is a photo, or read from a folder of the inputs.
-
-    A picture counts as a photo unless captioner drew it.
-    """
+    """Raise `UserError` if an existing file is a photo, or read from a folder of the inputs."""
     for name, patterns in READ_IN_FOLDERS.items():
         for source, folder in _paths(arguments, (name,)):
             inside = _path_inside(folder, path)
             if any(inside and fnmatch(inside, pattern) for pattern in patterns):
                 raise UserError(f"{output} would replace {path}, which {source} reads")
+    refuse_to_replace_a_photo(output, path)
+
+
+def refuse_to_replace_a_photo(output: str, path: str | os.PathLike[str]) -> None:
+    """Raise `UserError` if the path is that of a picture that captioner did not draw."""
     # Imported here: needed only if an output exists.
     from captioner.vision.drawn import is_drawn
     from captioner.vision.images import IMAGE_SUFFIXES
 
-    if Path(real_path(path)).suffix.lower() in IMAGE_SUFFIXES and not is_drawn(path):
+    is_picture = Path(real_path(path)).suffix.lower() in IMAGE_SUFFIXES
+    if is_picture and os.path.isfile(path) and os.path.getsize(path) and not is_drawn(path):
         raise UserError(f"{output} would replace {path}, which is a photo; give another place")
 
 

@@ -128,6 +128,23 @@ def test_a_photo_is_never_written_over(
     assert {photo: Path(photo).read_bytes() for photo in photos} == before
 
 
+@pytest.mark.parametrize(("option", "name"), [("overlay", "0.png"), ("gif", "0.gif")])
+def test_a_photo_that_is_not_captioned_is_not_replaced_either(
+    option: str, name: str, tmp_path: Path
+) -> None:
+    photo = str(save_photo(tmp_path / "in" / "0.jpg"))
+    other = save_photo(tmp_path / "out" / name)
+    before = other.read_bytes()
+    for place in (other, f"{other.parent}/"):
+        with pytest.raises(UserError, match=f"--{option} would replace .*, which is a photo"):
+            Outputs([photo], **{option: str(place)})
+    assert other.read_bytes() == before
+    other.write_bytes(b"")  # As `mktemp` makes them.
+    (item,) = captioned([photo])
+    for _ in range(2):
+        Outputs([photo], **{option: str(other)}).add(item)
+
+
 def test_a_photo_may_lie_beside_its_word_pictures(tmp_path: Path) -> None:
     photo = str(save_photo(tmp_path / "0.png"))
     Outputs([photo], words=str(tmp_path), overlay=str(tmp_path / "maps.png"))
