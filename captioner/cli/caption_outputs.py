@@ -152,7 +152,7 @@ class Outputs:
     def _write(self, option: str, path: Path, item: Captioned, files: dict[str, str]) -> None:
         """Write one of `_files_of`, and put its path into `files`."""
         if option == "overlay":
-            item.caption.overlay(path, Path(item.name).name, self.strength)
+            item.caption.overlay(path, _title(item), self.strength)
         elif option == "gif":
             item.caption.gif(path, self.strength)
         elif option == "words":
@@ -163,7 +163,7 @@ class Outputs:
 
     def _add_to_page(self, item: Captioned) -> None:
         if self.html:
-            self._page.append(item.caption.page_item(Path(item.name).name))
+            self._page.append(item.caption.page_item(_title(item)))
 
     def _write_page(self) -> None:
         if self.html and self._page:
@@ -230,6 +230,11 @@ class Outputs:
                     raise UserError(f"--{other} {above} is a file, but --{option} needs a folder")
             check_writable(f"--{option}", folder)
         return folders
+
+
+def _title(item: Captioned) -> str:
+    """The name of the photo's file; none for standard input."""
+    return "" if item.name == "-" else Path(item.name).name
 
 
 def _names_a_file(path: str) -> bool:

@@ -37,7 +37,9 @@ def test_a_photo_on_standard_input_is_captioned(
     save_photo(path)
     assert main(["caption", str(path), "--model", "tiny-model"]) == 0
     give(path.read_bytes(), monkeypatch)
-    assert main(["caption", "-", "--model", "tiny-model", "--words", "maps"]) == 0
+    command = ["caption", "-", "--model", "tiny-model", "--words", "maps"]
+    assert main([*command, "--html", "page.html"]) == 0
+    assert "<figcaption></figcaption>" in Path("page.html").read_text(encoding="utf-8")
     first, second = capsys.readouterr().out.splitlines()
     assert first == second
     assert list(Path("maps").iterdir())
