@@ -96,7 +96,7 @@ def fill(
 
     tensors: the names of the module's tensors follow `prefix`; names without it are ignored.
     Values are converted to the type and memory format of the module. A module on the device `meta`
-    is moved to the CPU.
+    is moved to the CPU, in float32 also where torch's default type is another.
     source: where the tensors come from; begins the error message.
 
     Raises `UserError` naming the first tensor that is missing, unknown, or of another shape or
@@ -129,8 +129,9 @@ def fill(
 
 
 def _like(meta: Tensor, tensor: Tensor) -> Tensor:
-    """Return a tensor in the type and strides of a `meta` tensor; itself if they agree."""
-    if tensor.dtype == meta.dtype and tensor.stride() == meta.stride():
+    """A tensor, floats in float32, with the strides of a `meta` tensor; itself if it is so."""
+    dtype = torch.float32 if meta.is_floating_point() else meta.dtype
+    if tensor.dtype == dtype and tensor.stride() == meta.stride():
         return tensor
     # `empty_like` of a meta tensor imports sympy, which takes half a second.
-    return torch.empty_strided(meta.shape, meta.stride(), dtype=meta.dtype).copy_(tensor)
+    return torch.empty_strided(meta.shape, meta.stride(), dtype=dtype).copy_(tensor)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import captioner
+from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
 from captioner.model_folders import model_folder
 
@@ -63,3 +64,18 @@ def test_the_folder_of_a_training_run_stands_for_its_model(tiny_model: Path) -> 
 def test_a_name_that_is_too_long_for_a_file_is_no_model() -> None:
     with pytest.raises(UserError, match="is neither a folder nor one of the packaged models"):
         model_folder("x" * 5_000)
+
+
+def test_models_are_float32_whatever_torch_s_default_type(tiny_model: Path) -> None:
+    expected = captioner.load(tiny_model, precision="float32").caption(DEMO_PHOTO).text
+    translated = captioner.load_translator().translate("A dog runs.").text
+    before = torch.get_default_dtype()
+    for default in (torch.float64, torch.float16):
+        torch.set_default_dtype(default)
+        try:
+            caption = captioner.load(tiny_model, precision="float32").caption(DEMO_PHOTO)
+            translation = captioner.load_translator().translate("A dog runs.")
+        finally:
+            torch.set_default_dtype(before)
+        assert (caption.text, translation.text) == (expected, translated)
+        assert caption.attention.dtype == translation.alignment.dtype == torch.float32
