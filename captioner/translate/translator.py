@@ -133,35 +133,16 @@ class Translator:
                     )
 
     @overload
-    def translate(
-        self,
-        sentences: Any,
-        search: TranslationSearch | None = None,
-        batch_size: int = 32,
-        generator: torch.Generator | None = None,
-        *,
-        on_error: Literal["skip"],
-        **options: Any,
-    ) -> Any: ...
+    def translate(self, sentences: Any, *, on_error: Literal["skip"], **options: Any) -> Any: ...
 
     @overload
     def translate(
-        self,
-        sentences: str,
-        search: TranslationSearch | None = None,
-        batch_size: int = 32,
-        generator: torch.Generator | None = None,
-        **options: Any,
+        self, sentences: str, search: TranslationSearch | None = None, **options: Any
     ) -> Translation: ...
 
     @overload
     def translate(
-        self,
-        sentences: Iterator[str],
-        search: TranslationSearch | None = None,
-        batch_size: int = 32,
-        generator: torch.Generator | None = None,
-        **options: Any,
+        self, sentences: Iterator[str], search: TranslationSearch | None = None, **options: Any
     ) -> Iterator[Translation]: ...
 
     @overload
