@@ -100,6 +100,12 @@ class CaptionCollector:
 
     def finish(self) -> CaptionSet:
         """The collected set; raises `UserError` for a refused problem or if no image is left."""
+        paths = [image.path for image in self._images.values()]
+        if self._check_files and len(paths) > 1 and not any(map(os.path.isfile, paths)):
+            raise UserError(
+                f"{self.problems.source}: none of its {len(paths):,} photos exists, the first "
+                f"would be {paths[0]}; give their folder (--images, in training data.images)"
+            )
         images = []
         for image_id, image in self._images.items():
             if self._check_files and not os.path.isfile(image.path):

@@ -173,8 +173,11 @@ def _csv_rows(text: str, file: Path, problems: Problems) -> list[_Row]:
             elif len(cells) == len(header):
                 _add_row(rows, dict(zip(header, cells, strict=True)), columns, line, problems)
             else:
+                kind = "ill-formed line"
+                if len(cells) > len(header):
+                    kind = f"line with too many cells, for want of quotes around {separator!r}"
                 sentence = f"line {line} has {len(cells)} cells, the header {len(header)}"
-                problems.add("ill-formed line", sentence)
+                problems.add(kind, sentence)
             line = reader.line_num + 1
     except csv.Error as error:
         raise UserError(

@@ -6,6 +6,7 @@ import pytest
 
 from captioner.data.collector import CaptionCollector, image_folder, require_folder
 from captioner.data.records import CaptionedImage
+from captioner.data.source_problems import OnProblem
 from captioner.errors import UserError
 
 
@@ -85,8 +86,19 @@ def test_refuse_names_the_file_that_is_missing(tmp_path: Path) -> None:
         collected.finish()
 
 
-def test_names_that_no_file_can_have_are_missing_images() -> None:
+@pytest.mark.parametrize("on_problem", ["refuse", "skip"])
+def test_where_no_photo_exists_the_folder_is_wrong(tmp_path: Path, on_problem: OnProblem) -> None:
+    collected = CaptionCollector("source", on_problem, check_files=True)
+    for name in ("a", "b"):
+        collected.add_image(name, tmp_path / name, name)
+    sentence = r"source: none of its 2 photos exists, the first would be .*a; give their folder"
+    with pytest.raises(UserError, match=sentence):
+        collected.finish()
+
+
+def test_names_that_no_file_can_have_are_missing_images(tmp_path: Path) -> None:
     collected = CaptionCollector("source", "skip", check_files=True)
+    collected.add_image("there", Path(__file__), "without captions")
     for name in ("nul\0", "long" * 1000, "half\ud800"):
         collected.add_image(name, Path(name), name)
     with pytest.raises(UserError, match=r"no image with a caption is left of source: .*3 missing"):

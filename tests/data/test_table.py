@@ -89,6 +89,15 @@ def test_problems_of_a_csv_are_counted_and_skipped_or_refused(tmp_path: Path) ->
         read_table(file)
 
 
+def test_captions_with_separators_want_quotes(tmp_path: Path) -> None:
+    file = table(tmp_path, "t.csv", "image,caption\na.jpg,A dog, and a cat\n")
+    sentence = (
+        r"1 line with too many cells, for want of quotes around ',' \(line 2 has 3 cells, the"
+    )
+    with pytest.raises(UserError, match=sentence):
+        read_table(file)
+
+
 def test_problems_of_a_jsonl_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
     lines = ['{"image": "a.jpg", "caption": "One"}', "", "{", "[]", '{"image": "a.jpg"}']
     lines += ['{"image": 3, "caption": "x"}', '{"image": "a.jpg", "caption": "x", "split": 1}']
@@ -224,7 +233,7 @@ def test_problems_of_all_splits_are_reported_together(tmp_path: Path) -> None:
         "gone.jpg",
     ):
         assert sentence in str(caught.value)
-    with pytest.raises(UserError, match=r"has 2 ill-formed lines \(line 2 has 1 cells.*; line 3 "):
+    with pytest.raises(UserError, match=r"1 ill-formed line \(line 2 has 1 cells.*, 1 line with "):
         read_splits(table(tmp_path, "t.csv", "image,text\nx\na,b,c\na.jpg,y"), None, ["val"])
 
 
