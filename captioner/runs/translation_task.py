@@ -53,24 +53,46 @@ class TranslationTask:
     recipe: TranslationRecipe
     texts: dict[str, ParallelText] = field(default_factory=dict)
     start: Translator | None = None
+    translator: Translator = field(init=False)
 
     def read(self, folder: Path, engine: Engine, resumed: bool) -> None:
-        """Read the text and `start_from`. Raises `UserError`, also without sacrebleu."""
-        sacrebleu_metrics()
-        if self.recipe.start_from is not None and not resumed:
-            self.start = _read_start(self.recipe, self.recipe.start_from)
-        training, validation = read_texts(self.recipe.data)
-        self.texts = {"training": training, "validation": validation}
+        """Read the text, learn the vocabularies and make the translator with its first weights.
 
-    def prepare(self, folder: Path, engine: Engine, resumed: bool) -> PreparedRun:
-        """Learn the vocabularies, make the translator and its batches. Raises `UserError`."""
-        recipe, pairs = self.recipe, self.texts["training"].pairs
+        Raises `UserError`, also without sacrebleu.
+        """
+        sacrebleu_metrics()
+        recipe = self.recipe
+        if recipe.start_from is not None and not resumed:
+            self.start = _read_start(recipe, recipe.start_from)
+        training, validation = read_texts(recipe.data)
+        self.texts = {"training": training, "validation": validation}
         if resumed:
             source, target = _saved_vocabularies(folder, recipe.text.joint)
         elif self.start is not None and recipe.text.kind == "start_from":
             source, target = self.start.source, self.start.target
         else:
-            source, target = learn_vocabularies(pairs, recipe.text)
+            source, target = learn_vocabularies(training.pairs, recipe.text)
+        torch.manual_seed(recipe.training.seed)
+        make = partial(recipe.model.make, len(source), len(target))
+        check_memory(make, engine.device)
+        model = make()
+        if self.start is not None:
+            _copy_weights(self.start, model, source, target)
+        self.translator = Translator(
+            recipe.model,
+            model,
+            source,
+            target,
+            recipe.data.maximum_length,
+            recipe.search,
+            capitals=recipe.text.capitals,
+        )
+
+    def prepare(self, folder: Path, engine: Engine, resumed: bool) -> PreparedRun:
+        """Save the vocabularies and make the batches. Raises `UserError`."""
+        recipe, pairs, translator = self.recipe, self.texts["training"].pairs, self.translator
+        source, target, model = translator.source, translator.target, translator.model
+        model.to(engine.device)
         if engine.is_main and not resumed:
             _save_vocabularies(folder, source, target)
         maximum_length, capitals = recipe.data.maximum_length, recipe.text.capitals
@@ -89,16 +111,6 @@ class TranslationTask:
         read = (replace(each, source=as_sentence(each.source, capitals).text) for each in validated)
         if cut := report_cut_sources(read, source, maximum_length):
             print(f"validation: {cut}")
-        torch.manual_seed(recipe.training.seed)
-        make = partial(recipe.model.make, len(source), len(target))
-        check_memory(make, engine.device)
-        model = make()
-        if self.start is not None:
-            _copy_weights(self.start, model, source, target)
-        model.to(engine.device)
-        translator = Translator(
-            recipe.model, model, source, target, maximum_length, recipe.search, capitals=capitals
-        )
         # Sentences of similar length together: less padding.
         order = sorted(range(len(validated)), key=lambda number: len(validated[number].source))
         return PreparedRun(

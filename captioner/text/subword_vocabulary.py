@@ -102,7 +102,9 @@ class SubwordVocabulary:
             reason = str(error).strip().rpartition("] ")[2]  # Without its source position.
             if least := re.search(rf"\b{size} vs (\d+)", reason):
                 reason = f"special tokens, bytes and letters alone are {least[1]}"
-            raise UserError(f"cannot learn {size} subwords from this text: {reason}") from None
+            raise UserError(
+                f"cannot learn {size} subwords from this text: {reason}; set text.size"
+            ) from None
         return cls(written.getvalue(), case)
 
     def __len__(self) -> int:

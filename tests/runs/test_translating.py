@@ -357,6 +357,12 @@ def test_fields_that_have_an_effect_may_be_set(changes: Any) -> None:
     recipe(**changes)
 
 
+def test_too_few_subwords_leave_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"cannot learn 256 subwords .*; set text\.size"):
+        train_run(recipe(text={"kind": "subwords", "size": 256}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_sides_have_their_own_words_unless_joint() -> None:
     pairs = read_texts(recipe().data)[0].pairs
     source, target = learn_vocabularies(pairs, TextConfig(minimum_count=1))
