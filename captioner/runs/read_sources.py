@@ -82,7 +82,8 @@ def read_sources(data: DataConfig) -> tuple[Source, Source]:
     if shared:
         raise UserError(
             f"{len(shared)} photos are in both the training and the validation split, "
-            f"{sorted(shared)[0]!r} among them"
+            f"{sorted(shared)[0]!r} among them; give the validation photos as another split "
+            "(data.validation) or file (data.validation_annotations)"
         )
     return train, validation
 

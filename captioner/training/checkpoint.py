@@ -165,7 +165,7 @@ def _read(path: Path, processes: int) -> tuple[Position, dict[str, Tensor]]:
     if made_by != str(processes):
         raise UserError(
             f"checkpoint {path} is of a run of {made_by} processes, not of {processes}: resume it "
-            f"with {made_by}, or start another run from its weights (start_from)"
+            f"with {made_by}, or start another run from its model (start_from)"
         )
     try:
         return Position(**json.loads(header["position"])), tensors

@@ -339,6 +339,13 @@ def test_nothing_is_written_before_all_files_are_read(
     assert not (tmp_path / "run").exists()
 
 
+def test_validation_on_training_photos_is_refused(config: Config) -> None:
+    same = {"train": None, "validation": None}
+    same["validation_annotations"] = config["data"]["annotations"]
+    with pytest.raises(UserError, match=r"8 photos are in both .*'0\.png' .*_annotations\)"):
+        read_sources(recipe_of(config, data=same).data)
+
+
 def test_one_validation_photo_is_refused_before_any_work(config: Config, tmp_path: Path) -> None:
     table = Path(config["data"]["annotations"])
     lines = table.read_text().splitlines()
