@@ -132,8 +132,11 @@ def read_model_config(
         raise UserError(f"model folder {folder} does not exist")
     path = folder / CONFIG
     mapping = read_json(path, "model config")
-    if _format_of(mapping) != format:
-        raise UserError(f"{path} is not the config of a {kind} model (format {format!r})")
+    if (found := _format_of(mapping)) != format:
+        reason = f"its format is {found!r}, not {format!r}"
+        if found is None:
+            reason = f"it has no format; a run has a model in {MODEL} after its first validation"
+        raise UserError(f"{path} is not the config of a {kind} model: {reason}")
     return _with_later_fields(mapping, later)
 
 
