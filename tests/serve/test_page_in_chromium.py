@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 from chromium_samples import (
     TELEPHONE,
     Open,
@@ -102,6 +103,15 @@ def test_it_works_with_the_keyboard_alone(open_page: Open) -> None:
     page.keyboard.press("Escape")
     expect(page.locator(".word.shown")).to_have_count(0)
     expect(card.locator("canvas")).to_be_hidden()
+
+
+def test_the_maps_of_a_panorama_cover_it(open_page: Open) -> None:
+    panorama = {**photo_file(), "buffer": photo_bytes(0, (1200, 80))}
+    card = add(open_page(), panorama)
+    card.locator(".word").first.hover()
+    photo, canvas = (card.locator(name).bounding_box() for name in ("img", "canvas"))
+    assert photo is not None
+    assert photo == pytest.approx(canvas)
 
 
 def test_playing_runs_through_the_words_in_order(open_page: Open) -> None:
