@@ -128,8 +128,7 @@ class Outputs:
     def _find_finished(self) -> set[str]:
         """The photos that need no caption. Raises `UserError` for results that would be lost."""
         if self.resume:
-            options = {option for photo in self.paths[:1] for option, _ in self._files_of(photo)}
-            finished = self.tables.resume(self.paths, options, self.language)
+            finished = self.tables.resume(self.paths, self._files_of, self.language)
             if finished is not None:
                 return finished
         for option, path in self._common_files():

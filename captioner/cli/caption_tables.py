@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -61,15 +61,18 @@ class CaptionTables:
                 yield option, Path(path)
 
     def resume(
-        self, photos: Sequence[str], files: Collection[str], language: str | None = None
+        self,
+        photos: Sequence[str],
+        files_of: Callable[[str], Iterable[tuple[str, Path]]],
+        language: str | None = None,
     ) -> set[str] | None:
         """Keep the records of an earlier run; return the photos that need no new caption.
 
         These have a record without an error, of the photo's size and time of change and in the
-        language. Records of other photos are kept as well. Of several tables all are read; the
-        first that has a photo's caption counts. None if there is no table to read.
+        language, and their files. Records of other photos are kept as well. Of several tables all
+        are read; the first that has a photo's caption counts. None if there is no table to read.
 
-        files: the options of the files that a photo's record has to name.
+        files_of: the files of a photo, with their options, which its record has to name.
         Raises `UserError` if no file is given, or it holds anything else.
         """
         given = dict(self.files())
@@ -91,7 +94,8 @@ class CaptionTables:
             if "error" in record and (photo is not None or not os.path.isfile(place)):
                 continue  # Of a folder, too: each run finds its errors anew.
             if photo is not None:
-                if not set(files) <= set(record.get("files", ())):
+                named = record.get("files", {})
+                if any(not (option in named and path.exists()) for option, path in files_of(photo)):
                     continue
                 state = _state(photo)
                 if not state or any(str(record.get(key)) != str(state[key]) for key in state):

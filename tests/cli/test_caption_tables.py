@@ -134,8 +134,8 @@ def test_captions_in_another_language_are_not_kept(tmp_path: Path) -> None:
         tables = CaptionTables(**paths)
         tables.add(photo, {"caption": "ein Hund", "language": "de"})
         tables.finish()
-        assert CaptionTables(**paths).resume([photo], ()) == set()
-        assert CaptionTables(**paths).resume([photo], (), "de") == {photo}
+        assert CaptionTables(**paths).resume([photo], lambda _: ()) == set()
+        assert CaptionTables(**paths).resume([photo], lambda _: (), "de") == {photo}
 
 
 def test_a_line_that_a_killed_run_left_is_made_whole(folder: Path, capsys: Output) -> None:
@@ -161,6 +161,12 @@ def test_a_photo_without_the_drawing_that_is_wanted_is_captioned_again(
     assert caption(*table, "--overlay", "maps/", "--gif", "maps/", "--resume") == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
     assert read("out.json")[0]["files"] == {"overlay": "maps/=b.png", "gif": "maps/=b.gif"}
+    Path("maps/a.gif").unlink()
+    capsys.readouterr()
+    assert caption(*table, "--overlay", "maps/", "--gif", "maps/", "--resume") == 0
+    assert capsys.readouterr().out == "photos/a.png\n"
+    assert caption(*table, "--overlay", "elsewhere/", "--resume") == 0
+    assert len(list(Path("elsewhere").iterdir())) == 2
 
 
 @pytest.mark.parametrize("option", [*OPTIONS, "html"])
