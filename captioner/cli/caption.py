@@ -136,6 +136,8 @@ def run(arguments: argparse.Namespace) -> int:
         from captioner.demo import DEMO_PHOTO
 
         paths.append(str(DEMO_PHOTO))
+    if not paths and arguments.paths:
+        raise UserError("standard input is empty: it should be a photo or a list of names")
     if not paths:
         raise UserError("name a photo, or try --demo")
 

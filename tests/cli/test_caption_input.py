@@ -106,6 +106,14 @@ def test_names_and_lines_end_in_nul(folder: Path) -> None:
     assert lines == [b"%s: %s" % pair for pair in zip(names, captions, strict=True)]
 
 
+@pytest.mark.parametrize("content", [b"", b"\n \r\n"])
+def test_empty_standard_input_is_named(content: bytes, monkeypatch: Patch, capsys: Output) -> None:
+    give(content, monkeypatch)
+    assert main(["caption", "-"]) == 2
+    said = "standard input is empty: it should be a photo or a list of names"
+    assert capsys.readouterr().err == f"captioner: {said}\n"
+
+
 def test_options_may_stand_between_photos(folder: Path, capsys: Output) -> None:
     command = ["caption", "a.png", "--model", "tiny-model", "b.png", "--beam", "2"]
     save_photo(folder / "c.png")
