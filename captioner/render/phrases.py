@@ -55,7 +55,7 @@ _GERMAN = Phrases(
 wohin das Modell geschaut hat, als es das Wort schrieb. Ein Klick hält das Wort fest, <kbd>Esc</kbd>
 löst es. Schraffiert: vom Modell nicht gesehen.""",
     strength="Stärke",
-    search="Bildtexte durchsuchen",
+    search="Bildtext suchen",
     no_script="Ohne ihr Skript zeigt diese Seite die Fotos und Bildtexte, aber keine Karten.",
     play="Abspielen",
     stop="Anhalten",
