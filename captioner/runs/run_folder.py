@@ -82,8 +82,11 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, processes: int = 1)
     if not resume:
         raise UserError(f"{folder} holds a run: give --resume to continue it, or another folder")
     path = folder / CONFIG
-    saved = from_mapping(type(recipe), read_json(path, "config of the run"), str(path))
-    before, now = flat(to_mapping(saved)), flat(to_mapping(recipe))
+    mapping, now = read_json(path, "config of the run"), flat(to_mapping(recipe))
+    if isinstance(mapping, dict) and mapping.get("task") != now.get("task"):
+        raise UserError(f"cannot resume {folder}: its run is of another task than this config")
+    saved = from_mapping(type(recipe), mapping, str(path))
+    before = flat(to_mapping(saved))
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) == now.get(name) or name.startswith("data.archives."):
             continue  # Archives are unpacked already.

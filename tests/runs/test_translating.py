@@ -357,6 +357,13 @@ def test_fields_that_have_an_effect_may_be_set(changes: Any) -> None:
     recipe(**changes)
 
 
+def test_a_run_of_another_task_is_not_resumed(tmp_path: Path) -> None:
+    train_run(recipe(training={"epochs": 1}), tmp_path / "run")
+    captions = read_any_recipe(Path(__file__).parents[2] / "configs" / "shapes_soft.yaml")
+    with pytest.raises(UserError, match=r"cannot resume .*run: its run is of another task"):
+        train_run(captions, tmp_path / "run", resume=True)
+
+
 def test_too_few_subwords_leave_no_folder(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot learn 256 subwords .*; set text\.size"):
         train_run(recipe(text={"kind": "subwords", "size": 256}), tmp_path / "run")
