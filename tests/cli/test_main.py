@@ -145,9 +145,12 @@ def test_a_picture_that_cannot_be_written_does_not_end_the_batch(
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows cannot send SIGTERM to a handler")
 def test_termination_keeps_what_is_captioned(tiny_model: Path, tmp_path: Path) -> None:
-    paths = [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(4)]
+    photo = save_photo(tmp_path / "photo.png")
+    paths = [str(tmp_path / f"{number}.png") for number in range(800)]
+    for path in paths:
+        os.link(photo, path)
     out = tmp_path / "out.json"
-    command = [sys.executable, "-m", "captioner", "caption", *paths * 200, "--batch-size", "1"]
+    command = [sys.executable, "-m", "captioner", "caption", *paths, "--batch-size", "1"]
     with subprocess.Popen(
         [*command, "--model", str(tiny_model), "--json", str(out)],
         stdout=subprocess.PIPE,
