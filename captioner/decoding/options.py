@@ -23,40 +23,40 @@ SAMPLING = ("temperature", "top_k", "top_p", "seed")
 class SearchOptions(Config):
     """How captions are searched for."""
 
-    beam: int = Field(5, ge=1, le=1_000, description="beam size; 1 is greedy search")
+    beam: int = Field(default=5, ge=1, le=1_000, description="beam size; 1 is greedy search")
     n_best: int = Field(
-        1, ge=1, le=1_000, description="results a photo or sentence, at most the beam"
+        default=1, ge=1, le=1_000, description="results a photo or sentence, at most the beam"
     )
     length_normalisation: float = Field(
-        0.0,
+        default=0.0,
         ge=0,
         le=10,
         description="divide scores by ((5 + length) / 6) to this power",
     )
-    minimum_length: int = Field(1, ge=0, le=LENGTH, description="fewest tokens of a result")
+    minimum_length: int = Field(default=1, ge=0, le=LENGTH, description="fewest tokens of a result")
     maximum_length: int = Field(
-        40, ge=1, le=LENGTH, description="most tokens of a result, which is cut off there"
+        default=40, ge=1, le=LENGTH, description="most tokens of a result, which is cut off there"
     )
     block_ngrams: int = Field(
-        0, ge=0, le=LENGTH, description="no sequence of so many tokens twice; 0 for no rule"
+        default=0, ge=0, le=LENGTH, description="no sequence of so many tokens twice; 0 for no rule"
     )
     repeat_distance: int = Field(
-        0,
+        default=0,
         ge=0,
         le=LENGTH,
         description="no token again within so many, function words aside; 0 for no rule",
     )
-    sample: bool = Field(False, description="draw results instead of searching")
+    sample: bool = Field(default=False, description="draw results instead of searching")
     temperature: float = Field(
-        1.0, gt=0, le=1_000, description="divides logits when sampling; below 1 is safer"
+        default=1.0, gt=0, le=1_000, description="divides logits when sampling; below 1 is safer"
     )
     top_k: int = Field(
-        0, ge=0, le=1_000_000, description="sample from the K likeliest tokens; 0 for all"
+        default=0, ge=0, le=1_000_000, description="sample from the K likeliest tokens; 0 for all"
     )
     top_p: float = Field(
-        1.0, gt=0, le=1, description="sample the likeliest that hold this probability"
+        default=1.0, gt=0, le=1, description="sample the likeliest that hold this probability"
     )
-    seed: int = Field(0, ge=0, le=SEED, description="seed of sampling")
+    seed: int = Field(default=0, ge=0, le=SEED, description="seed of sampling")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -131,16 +131,16 @@ class TranslationSearch(SearchOptions):
     """How translations are searched for."""
 
     maximum_length: int = Field(
-        100, ge=1, le=LENGTH, description="most tokens of a result, which is cut off there"
+        default=100, ge=1, le=LENGTH, description="most tokens of a result, which is cut off there"
     )
     coverage_penalty: float = Field(
-        0.0,
+        default=0.0,
         ge=0,
         le=10,
         description="rank lower if source is left out (GNMT's beta)",
     )
     copy_unknown: bool = Field(
-        False,
+        default=False,
         description="copy the most attended source word for unknown ones; needs attention "
         "and a vocabulary of words",
     )
