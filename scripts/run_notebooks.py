@@ -43,8 +43,8 @@ def notebooks() -> list[Path]:
 def executed(path: Path) -> NotebookNode:
     """A notebook with the outputs that it has when it is run whole; the file stays as it is.
 
-    Raises `UserError` naming the notebook, with the cell and its traceback, where one ends with an
-    error.
+    Where a cell ends with an error, prints the cell with its traceback, and raises `UserError`
+    naming the notebook.
     """
     notebook = nbformat.read(path, as_version=4)
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -57,7 +57,8 @@ def executed(path: Path) -> NotebookNode:
     try:
         client.execute(env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
     except CellExecutionError as error:
-        raise UserError(f"{path} ends with an error: {_COLOURS.sub('', str(error))}") from None
+        print(_COLOURS.sub("", str(error)), file=sys.stderr)
+        raise UserError(f"{path} ends with an error: {error.ename}: {error.evalue}") from None
     return cleaned(notebook)
 
 
