@@ -91,7 +91,7 @@ class Stepper:
             if _is_memory_error(error):
                 raise self.memory_error(number, epoch) from None
             if self.config.compile and type(error).__module__.startswith("torch._"):
-                reason = str(error).partition("\n")[0]
+                reason = " ".join(str(error).splitlines()[:2]).strip()
                 raise UserError(f"training.compile: torch cannot compile here: {reason}") from None
             if not self._is_nan_error(error):
                 raise

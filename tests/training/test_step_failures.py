@@ -31,7 +31,7 @@ NO_MEMORY = (
 )
 
 
-def run_failing(folder: Path, error: Exception) -> None:
+def run_failing(folder: Path, error: Exception, **options: Any) -> None:
     torch.manual_seed(0)
     model = Failing()
 
@@ -39,7 +39,7 @@ def run_failing(folder: Path, error: Exception) -> None:
         if (epoch, step) == (1, 1):
             model.error = error
 
-    train(model, Divisible(fail), settings(), folder)
+    train(model, Divisible(fail), settings(**options), folder)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,14 @@ def test_what_a_forward_pass_raises_is_a_sentence(
         run_failing(tmp_path, error)
     tensors = load_file(tmp_path / "last.safetensors")
     assert all(tensor.isfinite().all() for tensor in tensors.values())
+
+
+def test_what_the_compiler_lacks_is_said_in_a_line(tmp_path: Path) -> None:
+    """The first line of some of its errors names the backend only."""
+    kind = type("InductorError", (RuntimeError,), {"__module__": "torch._inductor.exc"})
+    error = kind("backend='inductor' raised:\nCppCompileError: no header\nCommand:\ng++ a.cpp")
+    with pytest.raises(UserError, match=r"raised: CppCompileError: no header$"):
+        run_failing(tmp_path, error, compile=True)
 
 
 def test_a_mistake_in_the_program_is_not_called_a_loss(tmp_path: Path) -> None:
