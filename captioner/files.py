@@ -57,6 +57,8 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
                 shutil.copyfileobj(file, stream)
             temporary.unlink()
     except BaseException as error:
+        with contextlib.suppress(OSError):  # Windows removes no file that may not be written.
+            temporary.chmod(0o600)
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise UserError(f"cannot write {path}: {_reason(error)}") from None

@@ -132,10 +132,10 @@ def read_model_config(
         raise UserError(f"model folder {folder} does not exist")
     path = folder / CONFIG
     mapping = read_json(path, "model config")
-    if (found := _format_of(mapping)) != format:
-        reason = f"its format is {found!r}, not {format!r}"
-        if found is None:
-            reason = f"it has no format; a run has a model in {MODEL} after its first validation"
+    if (named := _format_of(mapping)) != format:
+        reason = f"its format is {named!r}, not {format!r}"
+        if named is None:
+            reason = f"it names no format; a run's model is in its folder {MODEL}"
         raise UserError(f"{path} is not the config of a {kind} model: {reason}")
     return _with_later_fields(mapping, later)
 

@@ -20,7 +20,7 @@ class Failed:
         return self.reason
 
 
-def in_kind(given: Any, is_one: bool, outcomes: Iterator[Any], on_error: str) -> Any:
+def shape_as_given(given: Any, is_one: bool, outcomes: Iterator[Any], on_error: str) -> Any:
     """Outcomes in the form of what was given: one, an iterator, or for other collections a list.
 
     Raises `UserError` with the reason of the first `Failed`, unless `on_error` is `skip`, and for
@@ -28,10 +28,10 @@ def in_kind(given: Any, is_one: bool, outcomes: Iterator[Any], on_error: str) ->
     """
     if on_error not in ("raise", "skip"):
         raise UserError(f"on_error {on_error!r} is neither 'raise' nor 'skip'")
-    found = outcomes if on_error == "skip" else map(_kept, outcomes)
+    results = outcomes if on_error == "skip" else map(_kept, outcomes)
     if is_one:
-        return next(found)
-    return found if isinstance(given, Iterator) else list(found)
+        return next(results)
+    return results if isinstance(given, Iterator) else list(results)
 
 
 def _kept(outcome: Any) -> Any:

@@ -205,6 +205,7 @@ _SIZES = {
     "too_long": ("at most", "max_length", "item"),
     "too_short": ("at least", "min_length", "item"),
     "string_too_long": ("at most", "max_length", "character"),
+    "string_too_short": ("at least", "min_length", "character"),
 }
 
 

@@ -20,7 +20,7 @@ from captioner.caption.confidence import Confidence
 from captioner.caption.written_caption import DRAWN_SIDE, Caption, sentence
 from captioner.decoding import Hypothesis, SearchOptions, decode
 from captioner.errors import UserError
-from captioner.outcomes import Failed, in_kind
+from captioner.outcomes import Failed, shape_as_given
 from captioner.text.function_words import FUNCTION_WORDS
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
@@ -145,7 +145,7 @@ class Captioner:
             batch_size,
             drawn_side=DRAWN_SIDE,
         )
-        return in_kind(photos, one, map(_with_source, again, items), on_error)
+        return shape_as_given(photos, one, map(_with_source, again, items), on_error)
 
     def _named(self, source: ImageSource, number: int | None) -> NamedPhoto:
         """A photo for `caption_photos`. number: its place in the list, if it is in one."""

@@ -197,11 +197,12 @@ class Outputs:
         photos = {key for path in self.paths for key in file_keys(path)}
         taken: dict[object, str] = {}
         folders: dict[Path, str] = {}
-        of_words: set[str] = set()
         for option, path in chain(self._common_files(), *map(self._files_of, self._names)):
             if option == "words":
                 folders[path] = option
-                of_words.add(real_path(path))
+                for old in path.glob("*.png"):
+                    if WORD_PICTURE.fullmatch(old.name):
+                        refuse_to_replace_a_photo("--words", old)
                 continue
             if os.path.isdir(path):
                 raise UserError(f"--{option} {path} is a folder, not a file")
@@ -215,12 +216,6 @@ class Outputs:
             if other != option:
                 raise UserError(f"--{other} and --{option} are the same file, {path}")
             folders.setdefault(path.parent, option)
-        for photo in map(Path, self.paths):
-            if real_path(photo.parent) in of_words and WORD_PICTURE.fullmatch(photo.name):
-                raise UserError(
-                    f"--words {self.words} holds {photo}, which is one of the photos to "
-                    "caption and might be replaced; give another folder"
-                )
         for folder, option in folders.items():
             real = Path(real_path(folder))
             for above in (real, *real.parents):

@@ -72,7 +72,8 @@ class CaptionTables:
         language, and their files. Records of other photos are kept as well. Of several tables all
         are read; the first that has a photo's caption counts. None if there is no table to read.
 
-        files_of: the files of a photo, with their options, which its record has to name.
+        files_of: the files of a photo, with their options, which its record has to name and which
+            have to exist.
         Raises `UserError` if no file is given, or it holds anything else.
         """
         given = dict(self.files())
@@ -95,7 +96,7 @@ class CaptionTables:
                 continue  # Of a folder, too: each run finds its errors anew.
             if photo is not None:
                 named = record.get("files", {})
-                if any(not (option in named and path.exists()) for option, path in files_of(photo)):
+                if not all(_is_there(named.get(option), path) for option, path in files_of(photo)):
                     continue
                 state = _state(photo)
                 if not state or any(str(record.get(key)) != str(state[key]) for key in state):
@@ -154,6 +155,11 @@ class CaptionTables:
         if path and path != "-" and self._records and not self._are_lines_begun:
             write_text(path, _lines(self._records))
             self._are_lines_begun = True
+
+
+def _is_there(named: str | None, path: Path) -> bool:
+    """Whether what a record names is this path, and is there; long names are no files."""
+    return named is not None and real_path(named) == real_path(path) and os.path.exists(path)
 
 
 def _state(photo: str) -> Record:

@@ -74,7 +74,7 @@ def _refuse_to_replace_an_input(arguments: argparse.Namespace, output: str, path
 
 
 def refuse_to_replace_a_photo(output: str, path: str | os.PathLike[str]) -> None:
-    """Raise `UserError` if the path is that of a picture that captioner did not draw."""
+    """Raise `UserError` if a picture that captioner did not draw is there."""
     # Imported here: needed only if an output exists.
     from captioner.vision.drawn import is_drawn
     from captioner.vision.images import IMAGE_SUFFIXES

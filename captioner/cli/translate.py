@@ -133,7 +133,9 @@ def run(arguments: argparse.Namespace) -> int:
             sentences = [sentence for _, sentence, _ in parts]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # Reported below, with the line.
-                translations = translator.translate(sentences, search, batch_size, generator)
+                translations = translator.translate(
+                    sentences, search, batch_size=batch_size, generator=generator
+                )
             for line, (path, sentence, notes), translation in zip(
                 batch, parts, translations, strict=True
             ):

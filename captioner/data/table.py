@@ -175,7 +175,7 @@ def _csv_rows(text: str, file: Path, problems: Problems) -> list[_Row]:
             else:
                 kind = "ill-formed line"
                 if len(cells) > len(header):
-                    kind = f"line with too many cells, for want of quotes around {separator!r}"
+                    kind = f"line with too many cells (put captions with {separator!r} in quotes)"
                 sentence = f"line {line} has {len(cells)} cells, the header {len(header)}"
                 problems.add(kind, sentence)
             line = reader.line_num + 1

@@ -9,7 +9,7 @@ _FLOOR = 1e-10
 
 
 def length_normalised(log_probability: float, length: int, alpha: float) -> float:
-    """A log-probability divided by ((5 + length) / 6) ** alpha, for longer hypotheses have less.
+    """A log-probability divided by ((5 + length) / 6) ** alpha: longer hypotheses have lower ones.
 
     Wu et al. 2016, equation 14 (GNMT); not length ** alpha. The length counts the end token.
     alpha = 0 changes nothing; 0.6 to 1 are common.

@@ -140,7 +140,7 @@ def score_translator(
     sources, wanted = [pair.source for pair in pairs], [pair.target for pair in pairs]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # The report has the long sources.
-        found = translator.translate(sources, search, batch_size)
+        found = translator.translate(sources, search, batch_size=batch_size)
     texts = [translation.text for translation in found]
     lost = {n: each.truncated for n, each in enumerate(found, start=1) if each.truncated}
     report = _report(texts, wanted, sources, lower_case, width)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Phrases:
     """The words of one language, with its tag; `usage` is HTML, the others plain text.
 
-    Captions in other languages than English are translations, and so are their probabilities.
+    Captions in other languages are translations; their probabilities are the translator's.
     """
 
     language: str

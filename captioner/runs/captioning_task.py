@@ -103,6 +103,7 @@ class CaptioningTask:
         use_word_vectors(recipe, decoder, vocabulary, resumed)
         if self.start is not None:
             copy_weights(self.start, self.captioner, recipe.encoder.train)
+            self.start = None  # Its memory is free in training.
         trained = encoder if recipe.encoder.train else None
         self.loss = make_loss(recipe, decoder, trained, vocabulary, train.words)
         if recipe.data.instances is not None:

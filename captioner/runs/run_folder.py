@@ -84,7 +84,7 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, processes: int = 1)
     path = folder / CONFIG
     mapping, now = read_json(path, "config of the run"), flat(to_mapping(recipe))
     if isinstance(mapping, dict) and mapping.get("task") != now.get("task"):
-        raise UserError(f"cannot resume {folder}: its run is of another task than this config")
+        raise UserError(f"cannot resume {folder}: its run is of another task; give another folder")
     saved = from_mapping(type(recipe), mapping, str(path))
     before = flat(to_mapping(saved))
     for name in sorted(before.keys() | now.keys()):

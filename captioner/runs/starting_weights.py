@@ -33,10 +33,10 @@ def copy_weights(start: Captioner, captioner: Captioner, with_encoder: bool) -> 
     if with_encoder:
         fill(captioner.encoder, start.encoder.state_dict(), "start_from does not fit this encoder")
         return
-    own, given = captioner.encoder.state_dict(), start.encoder.state_dict()
-    for name in sorted(own.keys() | given.keys()):
-        has_both = name in own and name in given
-        if not has_both or not _equal_up_to_rounding(given[name], own[name]):
+    ours, theirs = captioner.encoder.state_dict(), start.encoder.state_dict()
+    for name in sorted(ours.keys() | theirs.keys()):
+        has_both = name in ours and name in theirs
+        if not has_both or not _equal_up_to_rounding(theirs[name], ours[name]):
             raise UserError(
                 "start_from was trained on another encoder than this recipe's: tensor "
                 f"{name!r} differs"

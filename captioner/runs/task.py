@@ -48,10 +48,13 @@ class Task(Protocol):
     """Reads data and makes the model, its batches and its validation."""
 
     def read(self, folder: Path, engine: Engine, resumed: bool) -> None:
-        """Read the data and all weights, before the folder is locked. Raises `UserError`."""
+        """Read the data and make the model with its first weights, before the folder is locked.
+
+        Raises `UserError`.
+        """
 
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> PreparedRun:
-        """Make the model and its batches. Raises `UserError`."""
+        """Make the batches and the validation. Raises `UserError`."""
 
 
 def batches_of(numbers: Sequence[int], size: int) -> list[Sequence[int]]:

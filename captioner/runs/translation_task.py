@@ -52,7 +52,6 @@ class TranslationTask:
 
     recipe: TranslationRecipe
     texts: dict[str, ParallelText] = field(default_factory=dict)
-    start: Translator | None = None
     translator: Translator = field(init=False)
 
     def read(self, folder: Path, engine: Engine, resumed: bool) -> None:
@@ -62,22 +61,23 @@ class TranslationTask:
         """
         sacrebleu_metrics()
         recipe = self.recipe
+        start = None
         if recipe.start_from is not None and not resumed:
-            self.start = _read_start(recipe, recipe.start_from)
+            start = _read_start(recipe, recipe.start_from)
         training, validation = read_texts(recipe.data)
         self.texts = {"training": training, "validation": validation}
         if resumed:
             source, target = _saved_vocabularies(folder, recipe.text.joint)
-        elif self.start is not None and recipe.text.kind == "start_from":
-            source, target = self.start.source, self.start.target
+        elif start is not None and recipe.text.kind == "start_from":
+            source, target = start.source, start.target
         else:
             source, target = learn_vocabularies(training.pairs, recipe.text)
         torch.manual_seed(recipe.training.seed)
         make = partial(recipe.model.make, len(source), len(target))
         check_memory(make, engine.device)
         model = make()
-        if self.start is not None:
-            _copy_weights(self.start, model, source, target)
+        if start is not None:
+            _copy_weights(start, model, source, target)
         self.translator = Translator(
             recipe.model,
             model,
@@ -145,7 +145,8 @@ class TranslationTask:
         length = self.recipe.data.maximum_length
 
         def sample(epoch: int) -> list[PairExample]:
-            (drawn,) = numpy.random.SeedSequence((seed, epoch)).generate_state(1)
+            # The 1: of the same seed, batches draw their order.
+            (drawn,) = numpy.random.SeedSequence((seed, epoch, 1)).generate_state(1)
             return sample_pairs(pairs, source, target, length, sampling, int(drawn))
 
         return sample
@@ -200,7 +201,7 @@ def _generate(
         sources = [pairs[number].source for number in numbers]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # Long sources were reported before.
-            translations = translator.translate(sources, None, len(sources))
+            translations = translator.translate(sources, batch_size=len(sources))
         yield [translation.text for translation in translations]
 
 

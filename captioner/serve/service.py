@@ -156,4 +156,4 @@ class Service:
     ) -> list[Translation]:
         """A batch of sentences, in the one thread that translates. key: as for `_caption`."""
         search, language = key
-        return self.translators[language].translate(sentences, search, self._batch_size)
+        return self.translators[language].translate(sentences, search, batch_size=self._batch_size)

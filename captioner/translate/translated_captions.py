@@ -50,12 +50,15 @@ def translate_captions(captions: Any, translator: Translator, language: str) -> 
     language = language_tag(language, "language")
     is_one = isinstance(captions, (Caption, Failed))
     given = [captions] if is_one else list(captions)
+    for number, each in enumerate(given, start=1):
+        if not isinstance(each, (Caption, Failed)):
+            raise UserError(f"caption {number} is of the type {type(each).__name__}, not a Caption")
     written = [_in_english(each) for each in given if not isinstance(each, Failed)]
     if language != ENGLISH:
         written = _translate(written, translator, language)
     translated = iter(written)
-    found = [each if isinstance(each, Failed) else next(translated) for each in given]
-    return found[0] if is_one else found
+    results = [each if isinstance(each, Failed) else next(translated) for each in given]
+    return results[0] if is_one else results
 
 
 def check_aligns(translator: Translator) -> None:

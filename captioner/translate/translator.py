@@ -13,7 +13,7 @@ from torch import Tensor
 
 from captioner.decoding import Hypothesis, TranslationSearch, decode
 from captioner.errors import UserError
-from captioner.outcomes import Failed, in_kind
+from captioner.outcomes import Failed, shape_as_given
 from captioner.text.capitals import Capitals, as_sentence
 from captioner.text.text_vocabulary import TextVocabulary, Word, truncate
 from captioner.text.token_batches import collate_sources
@@ -133,7 +133,14 @@ class Translator:
                     )
 
     @overload
-    def translate(self, sentences: Any, *, on_error: Literal["skip"], **options: Any) -> Any: ...
+    def translate(
+        self,
+        sentences: Any,
+        search: TranslationSearch | None = None,
+        *,
+        on_error: Literal["skip"],
+        **options: Any,
+    ) -> Any: ...
 
     @overload
     def translate(
@@ -147,21 +154,16 @@ class Translator:
 
     @overload
     def translate(
-        self,
-        sentences: Iterable[str],
-        search: TranslationSearch | None = None,
-        batch_size: int = 32,
-        generator: torch.Generator | None = None,
-        **options: Any,
+        self, sentences: Iterable[str], search: TranslationSearch | None = None, **options: Any
     ) -> list[Translation]: ...
 
     def translate(
         self,
         sentences: Any,
         search: TranslationSearch | None = None,
+        *,
         batch_size: int = 32,
         generator: torch.Generator | None = None,
-        *,
         on_error: Literal["raise", "skip"] = "raise",
         **options: Any,
     ) -> Any:
@@ -185,47 +187,49 @@ class Translator:
         search = (search or self.search).override(**options)
         self.check_search(search)
         generator = generator or search.generator(self.device)
-        one = isinstance(sentences, (str, bytes)) or not isinstance(sentences, Iterable)
-        lazy = isinstance(sentences, Iterator)
-        named = (
-            ("the sentence" if one else f"sentence {number}", sentence)
-            for number, sentence in enumerate([sentences] if one else sentences, start=1)
+        is_one = isinstance(sentences, (str, bytes)) or not isinstance(sentences, Iterable)
+        is_lazy = isinstance(sentences, Iterator)
+        named: Iterator[tuple[str, Any]] = (
+            ("the sentence" if is_one else f"sentence {number}", sentence)
+            for number, sentence in enumerate([sentences] if is_one else sentences, start=1)
         )
-        outcomes = self._outcomes(named, lazy, batch_size, search, generator)
-        return in_kind(sentences, one, outcomes, on_error)
+        if not is_lazy and on_error == "raise":
+            named = iter([(name, _text(name, sentence)) for name, sentence in named])
+        outcomes = self._outcomes(named, is_lazy, batch_size, search, generator)
+        return shape_as_given(sentences, is_one, outcomes, on_error)
 
     def _outcomes(
         self,
         named: Iterator[tuple[str, Any]],
-        lazy: bool,
+        is_lazy: bool,
         batch_size: int,
         search: TranslationSearch,
         generator: torch.Generator,
     ) -> Iterator[Translation | Failed]:
-        """named: names in messages, and sentences. lazy: read no more than a batch ahead."""
-        while chunk := list(islice(named, batch_size if lazy else None)):
+        """named: names in messages, and sentences. is_lazy: read no more than a batch ahead."""
+        while chunk := list(islice(named, batch_size if is_lazy else None)):
             outcomes: list[Translation | Failed] = [_EMPTY] * len(chunk)
             sources: dict[int, _Source] = {}
             for index, (name, sentence) in enumerate(chunk):
-                if not isinstance(sentence, str):
-                    kind = type(sentence).__name__
-                    outcomes[index] = Failed(name, f"{name} is of the type {kind}, not text")
+                try:
+                    text, is_upper = as_sentence(_text(name, sentence), self.capitals)
+                except UserError as error:
+                    outcomes[index] = Failed(name, str(error))
                     continue
-                text, is_upper = as_sentence(sentence, self.capitals)
                 tokens, lost = truncate(self.source.split(text), self.maximum_source_length)
                 if lost:
                     warnings.warn(
                         f"{name} has {len(tokens) + lost:,} tokens, of which the last {lost:,} are "
                         f"not read: this model reads {self.maximum_source_length:,}",
-                        stacklevel=2 if lazy else 4,  # The line that called `translate`.
+                        stacklevel=2 if is_lazy else 4,  # The line that called `translate`.
                     )
                 if tokens:
                     sources[index] = _Source(tokens, lost, is_upper)
             order = sorted(sources, key=lambda index: len(sources[index].tokens))
             for first in range(0, len(order), batch_size):
                 indices = order[first : first + batch_size]
-                found = self._translate([sources[index] for index in indices], search, generator)
-                for index, translation in zip(indices, found, strict=True):
+                batch = self._translate([sources[index] for index in indices], search, generator)
+                for index, translation in zip(indices, batch, strict=True):
                     outcomes[index] = translation
             yield from outcomes
 
@@ -277,6 +281,13 @@ class Translator:
             truncated=source.lost,
             cut=hypothesis.cut,
         )
+
+
+def _text(name: str, sentence: Any) -> str:
+    """The sentence. Raises `UserError` for anything else than text."""
+    if not isinstance(sentence, str):
+        raise UserError(f"{name} is of the type {type(sentence).__name__}, not text")
+    return sentence
 
 
 def copy_source_words(

@@ -173,7 +173,7 @@ def test_a_card_that_is_not_text_is_named(tiny_model: Path) -> None:
             {"format": "captioner caption model 2"},
             "is not the config of a caption model: its format is 'captioner caption model 2', not",
         ),
-        (None, {"format": None}, "a run has a model in model after its first validation"),
+        (None, {"format": None}, "a run's model is in its folder model"),
         (None, {"extra": 1}, "unknown field 'extra'"),
         ("encoder", {"name": "vgg12"}, "encoder.name 'vgg12' is not one of"),
         ("encoder", {"depth": 3}, "unknown field 'encoder.depth'"),

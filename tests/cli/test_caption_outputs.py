@@ -123,7 +123,7 @@ def test_a_photo_is_never_written_over(
     if place == "same-file.png":
         os.link("0.png", place)
     before = {photo: Path(photo).read_bytes() for photo in photos}
-    with pytest.raises(UserError, match=f"--{option} .* one of the photos to caption"):
+    with pytest.raises(UserError, match=rf"--{option} .* is (one of the|a) photo"):
         Outputs(photos, **{option: place})
     assert {photo: Path(photo).read_bytes() for photo in photos} == before
 
@@ -138,6 +138,9 @@ def test_a_photo_that_is_not_captioned_is_not_replaced_either(
     for place in (other, f"{other.parent}/"):
         with pytest.raises(UserError, match=f"--{option} would replace .*, which is a photo"):
             Outputs([photo], **{option: str(place)})
+    word = save_photo(tmp_path / "words" / "0" / "01_a.png")
+    with pytest.raises(UserError, match=r"--words would replace .*, which is a photo"):
+        Outputs([photo], words=str(word.parents[1]))
     assert other.read_bytes() == before
     other.write_bytes(b"")  # As `mktemp` makes them.
     (item,) = captioned([photo])

@@ -138,6 +138,24 @@ def test_captions_in_another_language_are_not_kept(tmp_path: Path) -> None:
         assert CaptionTables(**paths).resume([photo], lambda _: (), "de") == {photo}
 
 
+def test_only_the_photo_s_own_drawing_counts(tmp_path: Path) -> None:
+    photo, drawing = str(save_photo(tmp_path / "a.png", 0)), tmp_path / "maps" / "a.png"
+    table = {**dict.fromkeys(OPTIONS), "jsonl": str(tmp_path / "out.jsonl")}
+    tables = CaptionTables(**table)
+    tables.add(photo, {"caption": "a dog", "files": {"overlay": str(drawing)}})
+    tables.finish()
+    of_another = save_photo(tmp_path / "b.png")
+    too_long = tmp_path / ("x" * 255 + ".png")
+    for wanted in (drawing, of_another, too_long):
+        found = CaptionTables(**table).resume([photo], lambda _, p=wanted: [("overlay", p)])
+        assert found == set()
+    save_photo(drawing)
+    beside = tmp_path / "maps" / ".." / "maps" / "a.png"
+    for wanted in (drawing, beside):
+        found = CaptionTables(**table).resume([photo], lambda _, p=wanted: [("overlay", p)])
+        assert found == {photo}
+
+
 def test_a_line_that_a_killed_run_left_is_made_whole(folder: Path, capsys: Output) -> None:
     assert caption("--jsonl", "out.jsonl") == 0
     whole = Path("out.jsonl").read_text()

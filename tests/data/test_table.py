@@ -92,7 +92,7 @@ def test_problems_of_a_csv_are_counted_and_skipped_or_refused(tmp_path: Path) ->
 def test_captions_with_separators_want_quotes(tmp_path: Path) -> None:
     file = table(tmp_path, "t.csv", "image,caption\na.jpg,A dog, and a cat\n")
     sentence = (
-        r"1 line with too many cells, for want of quotes around ',' \(line 2 has 3 cells, the"
+        r"1 line with too many cells \(put captions with ',' in quotes\) \(line 2 has 3 cells, the"
     )
     with pytest.raises(UserError, match=sentence):
         read_table(file)

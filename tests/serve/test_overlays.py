@@ -141,6 +141,7 @@ GOOD: dict[str, Any] = {"words": ["a", "dog"], "maps": [[[0.5, 0.5]], [[0.0, 1.0
         ([], "captions[0] should have at least 1 item"),
         ([GOOD] * 21, "captions[0] should have at most 20 items"),
         ([{**GOOD, "words": []}], "captions[0][0].words should have at least 1 item"),
+        ([{**GOOD, "words": [""]}], "words[0] should have at least 1 character"),
         ([{**GOOD, "words": ["a", 1]}], "captions[0][0].words[1] should be text"),
         ([{**GOOD, "words": ["a", "x" * 101]}], "at most 100 characters"),
         ([{**GOOD, "words": ["a", " "]}], "word 1 is ' '"),

@@ -141,7 +141,7 @@ def test_a_photo_without_a_caption_stays_in_its_place() -> None:
         assert translate_captions(failed, translator, language) == failed
         assert translate_captions(caption(), translator, language) == expected
         assert translate_captions(iter([caption()]), translator, language) == [expected]
-    with pytest.raises(AttributeError):
+    with pytest.raises(UserError, match="caption 1 is of the type str, not a Caption"):
         translate_captions(["a man's dog"], translator, "fr")  # type: ignore[type-var]
 
 

@@ -106,11 +106,13 @@ def test_search_options_go_over_the_model_s_own() -> None:
         translator.translate("A man runs.", seed=3)
 
 
-def test_what_is_no_sentence_is_named_or_skipped() -> None:
+def test_what_is_no_sentence_is_named_or_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     translator = make_translator()
     given: list[Any] = ["A man runs.", None, "Dogs run!", b"Dogs run!"]
+    monkeypatch.setattr(translator, "_translate", None)  # A list is refused before any work.
     with pytest.raises(UserError, match="sentence 2 is of the type NoneType, not text"):
         translator.translate(given)
+    monkeypatch.undo()
     first, nothing, last, content = translator.translate(given, on_error="skip", batch_size=3)
     assert [first, last] == translator.translate([given[0], given[2]])
     assert nothing == Failed("sentence 2", "sentence 2 is of the type NoneType, not text")
