@@ -16,7 +16,7 @@ from PIL import Image
 from captioner.caption.written_caption import Caption
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
-from captioner.outcomes import Failed as Failed
+from captioner.outcomes import Failed
 from captioner.vision.find_images import find_images
 from captioner.vision.images import IS_ADDRESS, is_address, load_image, original_size, shrink
 

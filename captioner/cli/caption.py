@@ -24,6 +24,7 @@ from captioner.cli.shared_options import (
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.models import LANGUAGES
+from captioner.outcomes import Failed
 from captioner.text.languages import ENGLISH, language_tag
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def _caption(
 ) -> int:
     """Caption the photos; return how many failed. given: the photo `-`."""
     from captioner import load
-    from captioner.caption.caption_photos import Captioned, Failed, caption_photos, named_photos
+    from captioner.caption.caption_photos import Captioned, caption_photos, named_photos
     from captioner.progress import progress_bar
 
     translate = _translation(language, arguments) if language else None

@@ -10,13 +10,14 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from captioner.caption.caption_photos import Captioned, Failed
+from captioner.caption.caption_photos import Captioned
 from captioner.caption.written_caption import DRAWN_SIDE
 from captioner.cli.caption_tables import CaptionTables
 from captioner.cli.output_files import refuse_to_replace_a_photo
 from captioner.cli.sidecars import Sidecars
 from captioner.errors import UserError
 from captioner.files import check_writable, file_keys, real_path, remove_temporaries, try_all
+from captioner.outcomes import Failed
 from captioner.render import PageItem, save_html, save_word_images
 from captioner.render.save import PAGE_SUFFIXES, PICTURE_SUFFIXES
 from captioner.render.word_images import WORD_PICTURE

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from captioner.errors import UserError
+from captioner.outcomes import Failed
 from captioner.progress import progress_bar
 
 if TYPE_CHECKING:  # They bring torch, which scoring a file does not need.
@@ -30,7 +31,7 @@ def caption_source(
     Raises `UserError` for a batch size below 1, for an unreadable photo if `left_out` is None, and
     at the end if no photo could be read.
     """
-    from captioner.caption.caption_photos import Failed, caption_photos  # brings torch
+    from captioner.caption.caption_photos import caption_photos  # brings torch
 
     options = (captioner.search if search is None else search).replace(n_best=1)
     captioned = 0

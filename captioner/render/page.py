@@ -134,26 +134,26 @@ def html_page(items: Sequence[PageItem], title: str | None = None, strength: flo
     Raises `ValueError` as `check_strength` does.
     """
     percent = round(100 * check_strength(strength))
-    own = phrases(items[0].captions[0][2] if items else "en")
-    title = own.title if title is None else title
-    articles = "".join(_article(item, position, own) for position, item in enumerate(items))
+    wording = phrases(items[0].captions[0][2] if items else "en")
+    title = wording.title if title is None else title
+    articles = "".join(_article(item, position, wording) for position, item in enumerate(items))
     data = _json({"unit": UNIT, "items": [_viewer_item(item) for item in items]})
     body = f"""<header>
 <h1>{escaped(title)}</h1>
-<p>{own.usage}</p>
-<div class="strength"><label for="strength">{own.strength}</label>
+<p>{wording.usage}</p>
+<div class="strength"><label for="strength">{wording.strength}</label>
 <input id="strength" type="range" min="0" max="100" value="{percent}" autocomplete="off">
 <output id="strength-shown" for="strength">{percent} %</output>
-<input id="search" type="search" placeholder="{own.search}" aria-label="{own.search}"
+<input id="search" type="search" placeholder="{wording.search}" aria-label="{wording.search}"
 {"hidden" if len(items) == 1 else ""}></div>
-<noscript><p>{own.no_script}</p></noscript>
+<noscript><p>{wording.no_script}</p></noscript>
 </header>
 <main>
 {articles}</main>
 <script id="data" type="application/json">{data}</script>
 """
     script = f"{viewer_script()}\n{static_file('overlay_page.js')}"
-    return web_page(title, ("viewer.css", "page.css"), body, script, own.language)
+    return web_page(title, ("viewer.css", "page.css"), body, script, wording.language)
 
 
 def save_html(
@@ -182,11 +182,11 @@ def _viewer_item(item: PageItem) -> dict[str, Any]:
     }
 
 
-def _article(item: PageItem, position: int, own: Phrases) -> str:
-    """HTML of one item. own: the page's words."""
+def _article(item: PageItem, position: int, wording: Phrases) -> str:
+    """HTML of one item. wording: of the page."""
     width, height = item.photo.size
     alternative = escaped(" ".join(printable(word) for word in item.captions[0][0]))
-    captions = "".join(_caption(*caption, own) for caption in item.captions)
+    captions = "".join(_caption(*caption, wording) for caption in item.captions)
     return f"""<article class="item" id="item-{position}">
 <figure>
 <div class="stage" style="--ratio:{width / height:.4f}">
@@ -201,13 +201,13 @@ def _article(item: PageItem, position: int, own: Phrases) -> str:
 """
 
 
-def _caption(words: Sequence[str], doubt: str, language: str, own: Phrases) -> str:
+def _caption(words: Sequence[str], doubt: str, language: str, wording: Phrases) -> str:
     spans = " ".join(f'<span class="word">{escaped(word) or "?"}</span>' for word in words)
     note = f'<span class="doubt">{escaped(doubt)}</span>' if doubt else ""
     return f"""<li class="caption">
 <p class="words" dir="auto" lang="{escaped(language)}">{spans}</p>
-<div class="below">{_button("play", own.play, own.stop)}
-{_button("copy", own.copy, own.copied)}{note}</div>
+<div class="below">{_button("play", wording.play, wording.stop)}
+{_button("copy", wording.copy, wording.copied)}{note}</div>
 </li>
 """
 

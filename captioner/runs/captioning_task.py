@@ -66,7 +66,6 @@ class CaptioningTask:
 
     recipe: CaptioningRecipe
     sources: dict[str, Source] = field(default_factory=dict)
-    start: Captioner | None = None
     captioner: Captioner = field(init=False)
     loss: Loss = field(init=False)
     encoded: tuple[CaptionExamples, list[str]] = field(init=False)
@@ -82,10 +81,11 @@ class CaptioningTask:
         validation = validation.first(recipe.validation.images)
         _check_validation(len(validation))
         self.sources = {"train": train, "validation": validation}
+        start = None
         if recipe.start_from is not None and not resumed:
-            self.start = load_model(model_folder(recipe.start_from))
-        vocabulary = Vocabulary.load(folder / WORDS) if resumed else self._words()
-        examples, sentences = self._encode(vocabulary)
+            start = load_model(model_folder(recipe.start_from))
+        vocabulary = Vocabulary.load(folder / WORDS) if resumed else self._words(start)
+        examples, sentences = self._encode(vocabulary, start)
         self.encoded = examples, sentences
         torch.manual_seed(recipe.training.seed)
         encoder = encoder_of(recipe)
@@ -101,9 +101,8 @@ class CaptioningTask:
             encoder, decoder, vocabulary, recipe.preprocessing, recipe.search
         )
         use_word_vectors(recipe, decoder, vocabulary, resumed)
-        if self.start is not None:
-            copy_weights(self.start, self.captioner, recipe.encoder.train)
-            self.start = None  # Its memory is free in training.
+        if start is not None:
+            copy_weights(start, self.captioner, recipe.encoder.train)
         trained = encoder if recipe.encoder.train else None
         self.loss = make_loss(recipe, decoder, trained, vocabulary, train.words)
         if recipe.data.instances is not None:
@@ -156,14 +155,16 @@ class CaptioningTask:
             parameter_groups=_parameter_groups(loss, recipe),
         )
 
-    def _words(self) -> Vocabulary:
+    def _words(self, start: Captioner | None) -> Vocabulary:
         """The words of the training captions, after those of the model to start from."""
         words, count = chain(*self.sources["train"].words), self.recipe.minimum_count
-        if self.start is None:
+        if start is None:
             return Vocabulary.build(words, count)
-        return self.start.vocabulary.extended(words, count)
+        return start.vocabulary.extended(words, count)
 
-    def _encode(self, vocabulary: Vocabulary) -> tuple[CaptionExamples, list[str]]:
+    def _encode(
+        self, vocabulary: Vocabulary, start: Captioner | None
+    ) -> tuple[CaptionExamples, list[str]]:
         """The encoded training captions, and sentences about the data, printed."""
         recipe, train = self.recipe, self.sources["train"]
         sentences = [train.note] if train.note else []
@@ -174,7 +175,7 @@ class CaptioningTask:
         origin = f"seen {recipe.minimum_count} times or more"
         if recipe.start_from is not None:
             origin = f"of {recipe.start_from}"
-        if self.start is not None and (new := vocabulary.words[len(self.start.vocabulary) :]):
+        if start is not None and (new := vocabulary.words[len(start.vocabulary) :]):
             listed = ", ".join(new[:LISTED]) + ", ..." * (len(new) > LISTED)
             origin += f" and {len(new):,} new: {listed}"
         sentences.append(f"vocabulary: {len(vocabulary):,} words {origin}")
