@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -29,7 +29,7 @@ class CaptionBatches:
     workers: see `load_ahead`. encode: a frozen encoder that reads photos in the step. map_targets:
         targets of the attention maps, for `objective.grounding`.
 
-    Implements `captioner.training.SharedBatches`. Augmentation does not depend on how a batch is
+    Implements `captioner.training.Batches`. Augmentation does not depend on how a batch is
     divided; draws of the loss do, since each part has its own seed.
     """
 
@@ -45,11 +45,6 @@ class CaptionBatches:
         """The number of batches of an epoch."""
         examples = examples_of_epoch(self.examples, self.recipe.objective, epoch)
         return -(-len(examples) // self.recipe.training.batch_size)
-
-    def batches(self, epoch: int, first: int) -> Iterator[CaptioningBatch]:
-        """The batches of an epoch from number `first` on."""
-        for step in self.shares(epoch, first, 0, 1, 1):
-            yield step.parts[0].batch
 
     def shares(
         self, epoch: int, first: int, rank: int, processes: int, parts: int

@@ -11,7 +11,7 @@ from torch import nn
 
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.translation_recipe import TranslationRecipe
-from captioner.training import Engine, SharedBatches, ShownExample
+from captioner.training import Batches, Engine, ShownExample
 
 Recipe = CaptioningRecipe | TranslationRecipe
 
@@ -32,7 +32,7 @@ class PreparedRun:
     """
 
     loss: nn.Module
-    batches: SharedBatches
+    batches: Batches
     validation_batches: Sequence[Sequence[int]]
     generate: Callable[[Sequence[Sequence[int]]], Iterable[Sequence[str]]]
     score: Callable[[list[str]], tuple[dict[str, float], dict[str, Any]]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import ClassVar
@@ -13,7 +13,6 @@ import torch
 from captioner.data.length_buckets import batches_by_tokens
 from captioner.data.loading import load_ahead
 from captioner.data.pairs import PairExample, collate_pairs
-from captioner.text.token_batches import TranslationBatch
 from captioner.training import Part, Step
 
 
@@ -25,7 +24,7 @@ class TranslationBatches:
     sample: the same pairs in another form for each epoch; batches stay those of `examples`.
     workers: see `load_ahead`.
 
-    Implements `captioner.training.SharedBatches`. Counts target tokens as examples, since the loss
+    Implements `captioner.training.Batches`. Counts target tokens as examples, since the loss
     is a mean over tokens: the gradient does not depend on how a batch is divided.
     """
 
@@ -39,11 +38,6 @@ class TranslationBatches:
     def steps(self, epoch: int) -> int:
         """The number of batches of an epoch, the same for every epoch."""
         return self._count
-
-    def batches(self, epoch: int, first: int) -> Iterator[TranslationBatch]:
-        """The batches of an epoch from number `first` on."""
-        for step in self.shares(epoch, first, 0, 1, 1):
-            yield step.parts[0].batch
 
     def shares(
         self, epoch: int, first: int, rank: int, processes: int, parts: int

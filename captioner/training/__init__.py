@@ -1,6 +1,6 @@
 """One training loop for every model, with checkpoints that resume to the same numbers."""
 
-from captioner.training.batches import Batches, Part, SharedBatches, Step
+from captioner.training.batches import Batches, Part, Step
 from captioner.training.checkpoint import check_checkpoint
 from captioner.training.config import TrainingConfig
 from captioner.training.engine import Engine
@@ -16,7 +16,6 @@ __all__ = [
     "Engine",
     "Interrupted",
     "Part",
-    "SharedBatches",
     "ShownExample",
     "Step",
     "TrainingConfig",

@@ -1,9 +1,9 @@
-"""A training set as the loop sees it: batches, whole or divided among processes and into parts."""
+"""A training set as the loop sees it: batches, divided among processes and into parts."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Generator, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 
 class Part(NamedTuple):
@@ -29,18 +29,7 @@ class Step(NamedTuple):
 
 
 class Batches(Protocol):
-    """A training set in batches, which depend on the epoch only."""
-
-    def steps(self, epoch: int) -> int:
-        """The number of batches of the epoch, the same for every epoch."""
-
-    def batches(self, epoch: int, first: int) -> Iterable[Any]:
-        """The batches of the epoch, from number `first` on."""
-
-
-@runtime_checkable
-class SharedBatches(Protocol):
-    """A training set whose batches can be divided among processes and into parts."""
+    """A training set in batches, which depend on the epoch only and can be divided."""
 
     unit: ClassVar[str]
     """The name of the examples, in the plural."""

@@ -16,7 +16,7 @@ class StepProgress:
     def __init__(self, what: str, steps: int, done: int, unit: str, shown: bool) -> None:
         """A bar of so many steps, of which some are done.
 
-        unit: name of the examples; empty for no rate. shown: False for no output.
+        unit: name of the examples, in the plural. shown: False for no output.
         """
         self._unit, self._examples = unit, 0
         self._began = self._fetched = time.monotonic()
@@ -32,7 +32,7 @@ class StepProgress:
         self._fetched = time.monotonic()
         note = f"loss {loss:.3f}"
         seconds = self._fetched - self._began
-        if self._unit and seconds > 0 and self._examples:
+        if seconds > 0 and self._examples:
             note = f"{self._examples / seconds:,.0f} {self._unit}/s, {note}"
         self._bar.set_postfix_str(note, refresh=False)
 

@@ -19,7 +19,7 @@ from torch import nn
 from captioner.devices import has_bfloat16
 from captioner.errors import UserError
 from captioner.training.averaging import Average
-from captioner.training.batches import Batches, Part, SharedBatches, Step
+from captioner.training.batches import Batches, Step
 from captioner.training.checkpoint import (
     Position,
     load_checkpoint,
@@ -68,7 +68,7 @@ class Validation:
 
 def train(
     model: nn.Module,
-    data: Batches | SharedBatches,
+    data: Batches,
     config: TrainingConfig,
     folder: Path,
     validation: Validation | None = None,
@@ -80,7 +80,6 @@ def train(
 
     model: has `loss(batch)`, which gives scalars to report: `loss` is the mean loss over the
         examples of the batch.
-    data: several processes, and parts of a step, need `SharedBatches`.
     folder: for `last.safetensors` (the checkpoint), `log.jsonl` and, with `keep_last`, the last
         models in `models/`. Several machines must share it.
     resume: continue from the checkpoint, if there is one. The result is that of an uninterrupted
@@ -122,7 +121,7 @@ class _Run:
     def __init__(
         self,
         model: nn.Module,
-        data: Batches | SharedBatches,
+        data: Batches,
         config: TrainingConfig,
         folder: Path,
         validation: Validation | None,
@@ -137,7 +136,8 @@ class _Run:
         self.path = folder / CHECKPOINT
         self.position = Position()
         with engine.fail_together():
-            self._check_data()
+            if data.steps(0) == 0:
+                raise UserError("there is nothing to train on: the training set has no batches")
             if config.precision == "float16" and engine.device.type == "mps":
                 raise UserError("training.precision float16 is for cuda, not for mps: set float32")
             if engine.size > 1:
@@ -159,13 +159,6 @@ class _Run:
         self.stepper.restore_scaling(self.position.scaling)
         self.total_steps = config.epochs * data.steps(0)
         self.save_time, self.saved_step = time.monotonic(), self.position.step
-
-    def _check_data(self) -> None:
-        if self.data.steps(0) == 0:
-            raise UserError("there is nothing to train on: the training set has no batches")
-        is_divided = self.engine.size > 1 or self.config.accumulate > 1
-        if is_divided and not isinstance(self.data, SharedBatches):
-            raise UserError("this training set has whole batches only: train in one process")
 
     def _open_log(self, resume: bool) -> None:
         position = self.position
@@ -260,17 +253,13 @@ class _Run:
     def _steps(self) -> Generator[Step, None, None]:
         """This process's share of each remaining step of the epoch."""
         position, config = self.position, self.config
-        if isinstance(self.data, SharedBatches):
-            yield from self.data.shares(
-                position.epoch,
-                position.step_in_epoch,
-                self.engine.rank,
-                self.engine.size,
-                config.accumulate,
-            )
-        else:
-            for batch in self.data.batches(position.epoch, position.step_in_epoch):
-                yield Step([Part(batch, 1)], 1)
+        return self.data.shares(
+            position.epoch,
+            position.step_in_epoch,
+            self.engine.rank,
+            self.engine.size,
+            config.accumulate,
+        )
 
     def _agree(
         self,
@@ -385,7 +374,7 @@ class _Run:
             f"epoch {position.epoch + 1}/{self.config.epochs}",
             self.data.steps(position.epoch),
             position.step_in_epoch,
-            self.data.unit if isinstance(self.data, SharedBatches) else "",
+            self.data.unit,
             self.engine.is_main,
         )
         try:

@@ -16,11 +16,11 @@ OUT/model is the captioner, with the linear layer folded into the decoder.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import photos as worlds
 import torch
@@ -36,7 +36,7 @@ from captioner.caption import Captioner, ShowAttendTellDecoder, save_model
 from captioner.cli.program import run_program
 from captioner.files import atomic_path, check_writable
 from captioner.progress import progress_bar
-from captioner.training import TrainingConfig, Validation, train
+from captioner.training import Part, Step, TrainingConfig, Validation, train
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
 from captioner.vision.weights import build_encoder
@@ -139,6 +139,7 @@ class Student(nn.Module):
 class Crops:
     """The training photos in batches, cut and mirrored anew each epoch, with their targets."""
 
+    unit: ClassVar[str] = "crops"
     photos: Tensor
     boxes: Sequence[Boxes]
     teacher: TeacherMaps
@@ -152,8 +153,10 @@ class Crops:
         """How many batches an epoch has; a smaller one is left out where it is not the only one."""
         return max(1, len(self.photos) // self.batch_size)
 
-    def batches(self, epoch: int, first: int) -> Iterator[DistillationBatch]:
-        """The batches of an epoch from number `first` on."""
+    def shares(
+        self, epoch: int, first: int, rank: int, processes: int, parts: int
+    ) -> Generator[Step, None, None]:
+        """The batches of an epoch from number `first` on, each whole: one process trains."""
         generator = torch.Generator().manual_seed(self.seed * 1_000 + epoch)
         order = torch.randperm(len(self.photos), generator=generator)
         for number in range(first, self.steps(epoch)):
@@ -166,7 +169,8 @@ class Crops:
             target = self.teacher(pixels, [boxes for _, boxes in cuts])
             logits = self.classifier(pixels, ["logits"])["logits"]  # (B, 1001)
             reading = self.words.read(target, rows, generator)
-            yield DistillationBatch(pixels, target, logits.log_softmax(dim=1), reading)
+            batch = DistillationBatch(pixels, target, logits.log_softmax(dim=1), reading)
+            yield Step([Part(batch, len(rows))], len(rows))
 
     def _cut(self, row: int, generator: torch.Generator) -> tuple[Tensor, Boxes]:
         """A crop (3, size, size) of a photo, mirrored or not, and the boxes as they lie in it."""

@@ -18,6 +18,7 @@ import captioner
 from captioner.runs.annotation_rows import StoredRows
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.schema import from_mapping
+from captioner.training import Batches
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 Config = dict[str, Any]
@@ -103,3 +104,8 @@ def assert_same_tensors(found: Path, expected: Path, name: str = "last.safetenso
     assert ours.keys() == theirs.keys()
     for key, tensor in ours.items():
         assert torch.equal(tensor, theirs[key]), key
+
+
+def whole_batches(data: Batches, epoch: int, first: int = 0) -> list[Any]:
+    """The batches of an epoch from number `first` on, as one process has them."""
+    return [step.parts[0].batch for step in data.shares(epoch, first, 0, 1, 1)]

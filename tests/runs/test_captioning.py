@@ -18,6 +18,7 @@ from run_samples import (
     log_of,
     recipe_of,
     save_encoder,
+    whole_batches,
 )
 from safetensors.torch import load_file
 from samples import save_photo
@@ -148,7 +149,7 @@ def test_a_photo_read_in_the_step_is_read_once_for_all_its_captions(config: Conf
     words = Vocabulary.build(chain(*source.words), 1)
     examples = encode_captions(source.words, words, 50).examples
     batches = CaptionBatches(examples, PixelRows(source, recipe.preprocessing), recipe)
-    (first, second), (again, _) = (list(batches.batches(epoch, 0)) for epoch in (0, 0))
+    (first, second), (again, _) = (whole_batches(batches, epoch) for epoch in (0, 0))
     assert torch.equal(first.source, again.source)
     read = [batch.rows[batch.photos.argsort()[::2]] for batch in (first, second)]
     assert sorted(torch.cat(read).tolist()) == list(range(6))
@@ -457,7 +458,7 @@ def test_batches_mix_lengths_where_batch_normalisation_is_trained(config: Config
     def spread(train: bool) -> float:
         encoder = {"train": train}
         recipe = recipe_of(config, encoder=encoder, training={"batch_size": 8})
-        batches = CaptionBatches(examples, DrawnRows(), recipe).batches(0, 0)
+        batches = whole_batches(CaptionBatches(examples, DrawnRows(), recipe), 0)
         return sum(float(batch.mask.sum(1).float().std()) for batch in batches) / 8
 
     assert spread(train=False) == 0

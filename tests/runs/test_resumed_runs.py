@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from run_samples import Config, DrawnRows, assert_same_tensors, log_of, recipe_of
+from run_samples import Config, DrawnRows, assert_same_tensors, log_of, recipe_of, whole_batches
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
@@ -97,16 +97,16 @@ def test_a_photo_that_vanishes_while_the_encoder_is_trained(config: Config, tmp_
 def test_batches_of_a_resumed_epoch_are_those_of_a_whole_one(config: Config) -> None:
     examples = [CaptionExample(row % 6, [4, 5]) for row in range(14)]
     batches = CaptionBatches(examples, DrawnRows(), recipe_of(config))
-    whole = list(batches.batches(3, 0))
+    whole = whole_batches(batches, 3)
     assert len(whole) == batches.steps(3) == 4
-    for resumed, original in zip(batches.batches(3, 2), whole[2:], strict=True):
+    for resumed, original in zip(whole_batches(batches, 3, 2), whole[2:], strict=True):
         assert all(torch.equal(a, b) for a, b in zip(resumed[:4], original[:4], strict=True))
         assert resumed.seed == original.seed
-    seeds = [batch.seed for epoch in range(3) for batch in batches.batches(epoch, 0)]
+    seeds = [batch.seed for epoch in range(3) for batch in whole_batches(batches, epoch)]
     assert len(set(seeds)) == len(seeds)
     assert any(
         not torch.equal(a.source, b.source)
-        for a, b in zip(whole, batches.batches(4, 0), strict=True)
+        for a, b in zip(whole, whole_batches(batches, 4), strict=True)
     )
 
 

@@ -4,6 +4,7 @@ import os
 
 import pytest
 import torch
+from run_samples import whole_batches
 
 from captioner.data.pairs import PairExample
 from captioner.runs.translation_batches import TranslationBatches
@@ -14,14 +15,14 @@ EXAMPLES = [PairExample([4 + i % 5] * (1 + i % 7), [4 + i % 3] * (1 + i % 4)) fo
 
 def test_an_epoch_has_every_pair_once_and_resumes_where_it_was() -> None:
     data = TranslationBatches(EXAMPLES, tokens=40, seed=3)
-    first, second = (list(data.batches(epoch, 0)) for epoch in (0, 1))
+    first, second = (whole_batches(data, epoch) for epoch in (0, 1))
     assert len(first) == len(second) == data.steps(0) == data.steps(1)
     assert sum(len(batch.source) for batch in first) == 60
     assert any(
         a.source.shape != b.source.shape or not a.source.equal(b.source)
         for a, b in zip(first, second, strict=True)
     )
-    for late, whole in zip(data.batches(1, 2), second[2:], strict=True):
+    for late, whole in zip(whole_batches(data, 1, 2), second[2:], strict=True):
         assert all(x.equal(y) for x, y in zip(late, whole, strict=True))
 
 
@@ -44,8 +45,8 @@ def test_sampled_examples_are_those_of_the_epoch() -> None:
 
     data = TranslationBatches(EXAMPLES, tokens=40, seed=3, sample=sample)
     for epoch in (0, 1):
-        expected = list(TranslationBatches(EXAMPLES, tokens=40, seed=3).batches(epoch, 1))
-        found = list(data.batches(epoch, 1))
+        expected = whole_batches(TranslationBatches(EXAMPLES, tokens=40, seed=3), epoch, 1)
+        found = whole_batches(data, epoch, 1)
         assert len(found) == len(expected) == data.steps(epoch) - 1
         for batch, other in zip(found, expected, strict=True):
             assert batch.source.equal(other.source)

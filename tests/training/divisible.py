@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,10 +46,6 @@ class Divisible:
 
     def steps(self, epoch: int) -> int:
         return STEPS
-
-    def batches(self, epoch: int, first: int) -> Iterator[Batch]:
-        for step in self.shares(epoch, first, 0, 1, 1):
-            yield step.parts[0].batch
 
     def shares(
         self, epoch: int, first: int, rank: int, processes: int, parts: int

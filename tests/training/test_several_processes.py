@@ -237,17 +237,3 @@ def test_the_place_of_a_process_is_the_launchers_or_by_the_machines_names(
     monkeypatch.setenv("LOCAL_RANK", "0")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
     assert _place(["same", "same"], 1) == (0, 1)
-
-
-def test_whole_batches_cannot_be_cut(tmp_path: Path) -> None:
-    class Whole:
-        def steps(self, epoch: int) -> int:
-            return 1
-
-        def batches(self, epoch: int, first: int) -> list[divisible.Batch]:
-            return []
-
-    from captioner.training import train
-
-    with pytest.raises(UserError, match="whole batches only"):
-        train(divisible.Model(), Whole(), divisible.settings(accumulate=2), tmp_path)

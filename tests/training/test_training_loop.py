@@ -8,7 +8,7 @@ import math
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from captioner.errors import UserError
-from captioner.training import Interrupted, TrainingConfig, Validation, train
+from captioner.training import Interrupted, Part, Step, TrainingConfig, Validation, train
 from captioner.training import checkpoint as checkpoint_module
 from captioner.training import training_loop as loop_module
 from captioner.training.checkpoint import Position, save_checkpoint
@@ -62,6 +62,8 @@ class Model(nn.Module):
 class Data:
     """Batches that depend on their number alone. `before` is called before each is given."""
 
+    unit = "examples"
+
     def __init__(self, before: Callable[[int, int], None] | None = None) -> None:
         self.before = before
         self.given: list[tuple[int, int]] = []
@@ -69,14 +71,17 @@ class Data:
     def steps(self, epoch: int) -> int:
         return STEPS
 
-    def batches(self, epoch: int, first: int) -> Iterator[Batch]:
+    def shares(
+        self, epoch: int, first: int, rank: int, processes: int, parts: int
+    ) -> Generator[Step, None, None]:
         for number in range(first, STEPS):
             if self.before is not None:
                 self.before(epoch, number)
             self.given.append((epoch, number))
             generator = torch.Generator().manual_seed(100 * epoch + number)
             inputs = torch.randn(16, 3, generator=generator)
-            yield Batch(inputs, inputs.sum(dim=1, keepdim=True))
+            batch = Batch(inputs, inputs.sum(dim=1, keepdim=True))
+            yield Step([Part(batch, len(inputs))], len(inputs))
 
 
 def config(**options: Any) -> TrainingConfig:
