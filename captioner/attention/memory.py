@@ -18,7 +18,7 @@ class Memory:
     """Values, projected keys and a mask of B sources.
 
     values: (B, L, D), summed by weight into context vectors. With N heads (B, N, L, D / N).
-    keys: (B, L, A), compared with queries; projected already. With N heads (B, N, L, A / N).
+    keys: (B, L, A), compared with queries; projected already. With N heads (B, N, L, H / N).
     mask: (B, L) boolean, True where a position may be attended; None for all.
 
     The queries of one source (words of a caption, hypotheses of a beam) share its memory without

@@ -17,10 +17,11 @@ from captioner.vision.encoder import Encoder
 
 
 class HardAttentionLoss(nn.Module):
-    """The lower bound on log p(y | a) of hard attention, with the gradient of equation 12.
+    """The lower bound on log p(y | a) of hard attention, with its gradient.
 
     L_s = sum_s p(s | a) log p(y | s, a), equation 10, estimated by one draw s of a position for
-    each word of a caption. Choices that equation 12 leaves open:
+    each word of a caption; the gradient is the paper's learning rule, which follows equation 12.
+    Choices that the paper leaves open:
 
     - The reward of a draw is log p(y | s, a) of the whole caption without padding, the same for
       each of its positions. Label smoothing applies to all of equation 10: log p(y | s, a) is then,
@@ -66,7 +67,7 @@ class HardAttentionLoss(nn.Module):
         """The loss of a batch under the key `loss`, and quantities to report.
 
         `loss`: mean over captions of minus the lower bound, less the entropy term, in nats a
-            caption; its gradient is minus equation 12. `cross_entropy`: nats a word, without
+            caption; its gradient is minus the learning rule. `cross_entropy`: nats a word, without
             smoothing. `entropy`: of the distribution over positions, nats a word. `baseline`:
             before this step, nats a word.
 

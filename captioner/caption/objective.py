@@ -109,13 +109,15 @@ class ObjectiveConfig(Config):
         0.1,
         ge=0,
         le=WEIGHT,
-        description="lambda_r of equation 12, as in the authors' code; hard attention only",
+        description="lambda_r of the learning rule after equation 12, as in the authors' code; "
+        "hard attention only",
     )
     entropy_weight: float = Field(
         0.002,
         ge=0,
         le=WEIGHT,
-        description="lambda_e of equation 12, as in the authors' code; hard attention only",
+        description="lambda_e of the learning rule after equation 12, as in the authors' code; "
+        "hard attention only",
     )
     baseline_decay: float = Field(
         0.9, ge=0, lt=1, description="share of the baseline kept at a step; hard attention only"
@@ -143,7 +145,7 @@ class ObjectiveConfig(Config):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.self_critical is not None and self.self_critical.cross_entropy_weight == 0:
-            for name in ("label_smoothing", "scheduled_sampling"):
+            for name in ("label_smoothing", "scheduled_sampling", "map_divergence", "grounding"):
                 if getattr(self, name) > 0:
                     raise ValueError(
                         f"{name} {getattr(self, name)} has no effect: "

@@ -1,8 +1,8 @@
 """Calibrates a model's confidence on its own captions and measures it by cross-fitting.
 
 Each half of the validation photos is judged by a confidence fitted to the other half; the one that
-is kept is fitted to all. Pictures of nothing, validation photos with their pixels shuffled, are
-fitted with a share of 0, so that unusual pictures get a low confidence.
+is kept is fitted to all. So are pictures of nothing, validation photos with their pixels shuffled,
+with a share of 0, so that unusual pictures get a low confidence.
 """
 
 from __future__ import annotations
@@ -132,7 +132,6 @@ def calibrate(
             raise UserError(
                 f"{len(shared)} photos of {name} are training photos, {shared[0]!r} among them"
             )
-    captioner.confidence = None
     count = min(options.training_photos, len(training))
     rows = [index * len(training) // count for index in range(count)]
     familiar = _training_features(captioner, training, rows, batch_size)
@@ -141,20 +140,18 @@ def calibrate(
     }
     nothing = _observe_nothing(captioner, next(iter(validation.values())), options.seed)
     generator = np.random.default_rng(options.seed)
-    halves: list[dict[str, _Observed]] = [{}, {}]
-    for name, observed in found.items():
+    halves: tuple[list[_Observed], list[_Observed]] = [], []
+    for observed in (*found.values(), nothing):
         order = generator.permutation(len(observed.captions)).tolist()
         for half, part in zip(halves, (order[::2], order[1::2]), strict=True):
-            half[name] = observed.take(part)
-    fitted = [_fit(familiar, list(half.values()), nothing, options.unsure_below) for half in halves]
-    splits = {
-        name: _reliability([(fitted[1], halves[0][name]), (fitted[0], halves[1][name])])
-        for name in found
-    }
+            half.append(observed.take(part))
+    fitted = [_fit(familiar, half[:-1], half[-1], options.unsure_below) for half in halves]
+    *of_splits, of_nothing = (
+        _reliability([(fitted[1], one), (fitted[0], other)])
+        for one, other in zip(*halves, strict=True)
+    )
     captioner.confidence = _fit(familiar, list(found.values()), nothing, options.unsure_below)
-    judged = _judged(captioner.confidence, nothing)
-    unsure = sum(caption.doubt != "" for caption in judged) / len(judged)
-    return CalibrationReport(splits, unsure)
+    return CalibrationReport(dict(zip(found, of_splits, strict=True)), of_nothing.unsure)
 
 
 def _training_features(

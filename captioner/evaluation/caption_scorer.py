@@ -20,7 +20,7 @@ from captioner.evaluation.hallucination import Hallucination, chair
 from captioner.evaluation.results import read_results
 from captioner.evaluation.significance import compare, confidence_intervals
 from captioner.evaluation.texts import CaptionTexts
-from captioner.text.tokenizer import tokenize
+from captioner.text.tokenizer import tokenize_unsplit
 
 
 @dataclass
@@ -132,4 +132,4 @@ def _training_words(training: str | Path, format: str) -> list[list[str]]:
     """The tokenised captions of training."""
     split = None if format == "coco" else "train"  # A file of COCO's is of one split.
     found = read_captions(format, training, None, split, check_files=False)
-    return [tokenize(caption) for image in found.images for caption in image.captions]
+    return [tokenize_unsplit(caption) for image in found.images for caption in image.captions]

@@ -115,7 +115,9 @@ def test_fields_of_the_other_attention_are_refused(
         ObjectiveConfig(**options).check_selection(selection)
 
 
-@pytest.mark.parametrize("name", ["label_smoothing", "scheduled_sampling"])
+@pytest.mark.parametrize(
+    "name", ["label_smoothing", "scheduled_sampling", "map_divergence", "grounding"]
+)
 def test_what_changes_cross_entropy_is_refused_where_self_critical_training_has_none(
     name: str,
 ) -> None:

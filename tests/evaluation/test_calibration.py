@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from samples import make_captioner, photo
 
+from captioner.caption.confidence import Confidence
 from captioner.data.source import Source
 from captioner.errors import UserError
+from captioner.evaluation import calibration
 from captioner.evaluation.calibration import calibrate
 
 
@@ -41,6 +44,35 @@ def test_a_model_gets_its_confidence() -> None:
     assert "pictures of nothing: unsure" in report.table()
     (caption,) = model.caption([photo(100)])
     assert 0 <= (caption.confidence or 0) <= 1
+
+
+def test_no_picture_is_judged_by_a_confidence_fitted_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted: list[set[int]] = []
+    judged: list[tuple[int, set[int]]] = []
+    fit, reliability = calibration._fit, calibration._reliability
+
+    def seen(observed: Any) -> set[int]:
+        return {id(caption) for caption in observed.captions}
+
+    def record_fit(familiar: Any, photos: Any, nothing: Any, limit: float) -> Confidence:
+        fitted.append(set().union(*map(seen, [*photos, nothing])))
+        found = fit(familiar, photos, nothing, limit)
+        numbers[id(found)] = len(fitted) - 1
+        return found
+
+    def record_judged(parts: Any) -> Any:
+        judged.extend((numbers[id(found)], seen(observed)) for found, observed in parts)
+        return reliability(parts)
+
+    numbers: dict[int, int] = {}
+    monkeypatch.setattr(calibration, "_fit", record_fit)
+    monkeypatch.setattr(calibration, "_reliability", record_judged)
+    calibrate(make_captioner(), source(0, 24), {"all": source(100, 20)})
+    assert len(judged) == 4  # Two halves of the photos and of the pictures of nothing.
+    for number, captions in judged:
+        assert captions
+        assert captions.isdisjoint(fitted[number])
+    assert fitted[2] == fitted[0] | fitted[1]
 
 
 def test_the_mean_confidence_is_the_share_observed() -> None:

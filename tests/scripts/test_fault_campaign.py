@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,7 +51,8 @@ def test_faults_are_told_apart(scripts: Any, tmp_path: Path, monkeypatch: Any) -
         worker._process.wait()
         assert worker.do(case("config", [good]))[0] == "crashes"
         assert worker.do(case("config", [good]))[0] == "accepted"
-        monkeypatch.setattr(scripts.run, "PATIENCE", 0.0)
+        worker._process.send_signal(signal.SIGSTOP)
+        monkeypatch.setattr(scripts.run, "PATIENCE", 0.1)
         assert worker.do(case("config", [good]))[0] == "hangs"
     finally:
         worker.close()
