@@ -122,7 +122,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("config", help="a training config, such as configs/teacher_soft.yaml")
+    parser.add_argument("config", help="a training config (configs/flickr8k_small_soft.yaml)")
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="FIELD=VALUE")
     parser.add_argument("--out", type=Path, required=True, help="folder for the blind run")
     parser.add_argument("--sample", type=int, default=40, help="photos all captions are ranked on")

@@ -122,14 +122,12 @@ def of_a_script(*arguments: str) -> object:
     "arguments",
     [
         of_a_script("caption_baselines.py", "absent.yaml", "--out", "x"),
-        of_a_script("mobilenet_features.py", "absent.yaml", "--teacher", "x"),
         of_a_script(
             *("default_model/teacher_features.py", "absent.yaml"),
             *("--teachers", "x", "--scales", "x"),
         ),
         of_a_script("benchmark.py", "--only", "absent"),
         of_a_script("benchmark_translation.py", "absent.yaml"),
-        of_a_script("compare_runs.py", "absent"),
         of_a_script("gpu_acceptance.py", "--flickr8k", "absent"),
         of_a_script(
             *("default_model/distill.py", "--flickr", "absent", "--everyday", "x"),

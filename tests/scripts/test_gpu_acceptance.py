@@ -13,7 +13,6 @@ import torch
 from scripts_samples import ROOT, run
 
 from captioner.errors import UserError
-from captioner.weight_files import read_tensors
 
 
 @pytest.fixture
@@ -42,15 +41,11 @@ def test_it_runs_on_a_cpu_in_small_sizes(tmp_path: Path) -> None:
 
 
 def test_a_cpu_is_not_measured_as_a_gpu(
-    acceptance: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    acceptance: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for options, message in (
-        (["--device", "cpu"], "no CUDA device here: give --small"),
-        (["--flickr8k", str(tmp_path)], "--flickr8k and --features need each other"),
-    ):
-        monkeypatch.setattr(sys, "argv", ["gpu_acceptance.py", *options])
-        with pytest.raises(UserError, match=message):
-            acceptance.main()
+    monkeypatch.setattr(sys, "argv", ["gpu_acceptance.py", "--device", "cpu"])
+    with pytest.raises(UserError, match="no CUDA device here: give --small"):
+        acceptance.main()
 
 
 def test_no_row_is_begun_when_the_time_is_over(
@@ -85,24 +80,17 @@ def test_the_last_of_the_works_is_observed(
     assert len(machine.observed) == 1
 
 
-def test_the_weights_for_stored_features_are_those_that_stood_in(
+def test_flickr8k_is_trained_on_the_features_of_the_packaged_encoder(
     acceptance: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The store names the encoder by its weights."""
-    from default_model.network_features import fill_with_network
-
     def train_run(recipe: Any, folder: Path, device: Any) -> Path:
-        found = read_tensors(Path(recipe.encoder.weights))
-        weights = tmp_path / "stand_in.safetensors"
-        encoder = recipe.encoder.replace(weights=str(weights))
-        fill_with_network(recipe.replace(encoder=encoder), {}, lambda photos: photos)
-        expected = read_tensors(weights)
-        assert all(torch.equal(found[name], expected[name]) for name in expected)
-        assert recipe.features.folder == tmp_path / "features"
+        assert recipe.data.images == tmp_path / "images"
+        assert (recipe.encoder.weights, recipe.data.archives) == ("default", {})
         assert recipe.training.precision == "bfloat16"
+        assert recipe.features.folder.parent == folder.parent  # A temporary one.
         (tmp_path / "scores.json").write_text('{"CIDEr-D": 0.5}')
         return tmp_path
 
     monkeypatch.setattr(acceptance, "train_run", train_run)
-    scores = acceptance.train_flickr8k(tmp_path, tmp_path / "features", torch.device("cpu"))
+    scores = acceptance.train_flickr8k(tmp_path, torch.device("cpu"))
     assert scores == {"CIDEr-D": 0.5}

@@ -19,8 +19,8 @@ def config(tmp_path: Path) -> Path:
 
 
 def test_a_network_sees_photos_as_they_are(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    from default_model.network_features import fill_with_network
+    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "default_model"))
+    from teacher_features import fill_with_network
 
     recipe = read_recipe(config, [f"encoder.weights={config.parent}/stand_in.safetensors"])
 
