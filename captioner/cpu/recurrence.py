@@ -129,7 +129,6 @@ class Recurrence(torch.autograd.Function):
         ctx.types = [each.dtype for each in (words, hidden, cell)]
         kept = (recurrent_in, queries, log_alphas, shares, contexts, betas, gates, cells)
         ctx.save_for_backward(*kept, key_exponentials, values, keys, *weights)
-        ctx.mark_non_differentiable(positions)
         states = recurrent_in[1:, :, memory_size:].reshape(steps, batch_size, rows, size)
         gated = recurrent_in[:-1, :, :memory_size].reshape(steps, batch_size, rows, memory_size)
         return (

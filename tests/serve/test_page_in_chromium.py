@@ -224,6 +224,24 @@ def test_a_photo_is_taken(open_page: Open) -> None:
     captioned(page, 1)
     expect(page.locator("#camera")).to_be_hidden()
     assert page.locator("#view").evaluate("view => view.srcObject") is None
+    # Two clicks open two streams; none of them goes on.
+    page.evaluate(
+        """() => {
+          const devices = navigator.mediaDevices;
+          const open = devices.getUserMedia.bind(devices);
+          window.streams = [];
+          devices.getUserMedia = async (wanted) => {
+            window.streams.push(await open(wanted));
+            return window.streams.at(-1);
+          };
+          for (const _ of "ab") document.getElementById("photograph").click();
+        }"""
+    )
+    page.wait_for_function("window.streams.length === 2")
+    page.locator("#leave").click()
+    page.wait_for_function(
+        "window.streams.every((each) => each.getTracks()[0].readyState === 'ended')"
+    )
     # A telephone has its own camera program.
     telephone = open_page(**TELEPHONE)
     with telephone.expect_file_chooser() as chooser:
@@ -233,6 +251,10 @@ def test_a_photo_is_taken(open_page: Open) -> None:
 
 def test_the_example_and_the_way_back(open_page: Open) -> None:
     page = open_page()
+    page.route("**/demo.jpg", lambda route: route.abort())
+    page.locator("#example").click()
+    expect(page.get_by_text("does not answer; is it still running?")).to_be_visible()
+    page.unroute("**/demo.jpg")
     page.locator("#example").click()
     captioned(page, 1)
     expect(page.locator(".hero").first).to_be_hidden()

@@ -49,7 +49,7 @@ const form = (fields, files) => {
 export const model = async () => (await request("api/model")).json();
 
 export const example = async () => {
-  const answer = await fetch("demo.jpg");
+  const answer = await request("demo.jpg");
   return new File([await answer.blob()], "example.jpg", { type: "image/jpeg" });
 };
 

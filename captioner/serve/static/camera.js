@@ -17,7 +17,9 @@ export const startCamera = (add, showError) => {
     if (isTouch || !navigator.mediaDevices?.getUserMedia) return shot.click();
     try {
       const wanted = { video: { width: { ideal: 1600 } }, audio: false };
-      view.srcObject = await navigator.mediaDevices.getUserMedia(wanted);
+      const stream = await navigator.mediaDevices.getUserMedia(wanted);
+      stop(); // The stream of a click before this one.
+      view.srcObject = stream;
       dialog.showModal();
     } catch {
       showError(new Error("no camera is available to this page"));
