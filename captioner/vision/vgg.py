@@ -129,7 +129,6 @@ def _convolutions(encoder: VGGEncoder) -> list[nn.Conv2d]:
 
 
 def _layers(config: VGGConfig) -> list[nn.Module]:
-    batch_norm = config.name.endswith("_bn")
     stages = [list(stage) for stage in _STAGES[config.name.removesuffix("_bn")]]
     stages = [[max(1, round(channels * config.width)) for channels in stage] for stage in stages]
     stages[-1][-1] = ANNOTATION_SIZE
@@ -145,7 +144,7 @@ def _layers(config: VGGConfig) -> list[nn.Module]:
                 nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
                 nn.init.zeros_(convolution.bias)
             layers.append(convolution)
-            if batch_norm:
+            if config.has_batch_norm:
                 layers.append(nn.BatchNorm2d(channels))
             layers.append(nn.ReLU(inplace=True))
             channels_in = channels
