@@ -6,6 +6,8 @@ ImageNet's 1,001 classes. A decoder that was trained on the teachers' maps reads
 and is to say of them what it said of the teachers' (`teacher_words.py`). The encoder starts from
 given weights; `--freeze` leaves its first stages as they are, which halves the time of a step.
 
+Photos are learned from whole, as they are captioned, and mirrored in every second epoch. What the
+teachers see of each is computed once, and kept in OUT/targets.safetensors (0.2 MB a view).
 OUT/model is the captioner, with the linear layer folded into the decoder.
 
   python scripts/default_model/distill.py --flickr data/flickr8k --everyday data/everyday \\
@@ -51,9 +53,6 @@ GROUP_WEIGHTS = {"block 10": 1.0, "block 15": 1.0, "things": 0.5}
 WORDS_WEIGHT = 2.0
 """Weight of the divergence from what the teachers' decoder says, in nats a word."""
 
-LEAST_CROP = 0.35
-"""Least share of a photo's area that a training crop has."""
-
 SAMPLE = 400
 """Photos over which channels are standardised and the linear layer is begun."""
 
@@ -62,7 +61,7 @@ VALIDATION_PHOTOS = 300
 
 
 class DistillationBatch(NamedTuple):
-    """Crops (B, 3, S, S) in [0, 1], their target (B, 512, S/16, S/16) and classes (B, 1001).
+    """Photos (B, 3, S, S) in [0, 1], their target (B, 512, S/16, S/16) and classes (B, 1001).
 
     classes: log-probabilities. reading: captions, and what the teachers' decoder says of them.
     """
@@ -135,18 +134,61 @@ class Student(nn.Module):
         self.maps.bias.copy_(solution[-1])
 
 
-@dataclass(frozen=True)
-class Crops:
-    """The training photos in batches, cut and mirrored anew each epoch, with their targets."""
+class Targets(NamedTuple):
+    """The teachers' view of N photos, and of their mirror images in rows N and on.
 
-    unit: ClassVar[str] = "crops"
+    maps: (2N, 512, 14, 14), float16. classes: (2N, 1001), log-probabilities, float16.
+    """
+
+    maps: Tensor
+    classes: Tensor
+
+
+def targets_of(
+    photos: Tensor, boxes: Sequence[Boxes], teacher: TeacherMaps, classifier: nn.Module, file: Path
+) -> Targets:
+    """Targets of photos (N, 3, S, S), uint8; kept in a file, and mapped from it."""
+    side = photos.shape[-1] // 16
+    shapes = {"maps": (2 * len(photos), 512, side, side), "classes": (2 * len(photos), CLASSES)}
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        empty = {name: torch.empty(shape, dtype=torch.float16) for name, shape in shapes.items()}
+        targets = Targets(**empty)
+        progress = progress_bar("describing", 2 * len(photos), "photos")
+        row = 0
+        for mirrored in (False, True):
+            for start in range(0, len(photos), 50):
+                pixels = photos[start : start + 50].float() / 255  # (B, 3, S, S)
+                found = boxes[start : start + 50]
+                if mirrored:
+                    pixels, found = pixels.flip(-1), [mirror(things) for things in found]
+                rows = slice(row, row + len(pixels))
+                targets.maps[rows] = teacher(pixels, found)
+                logits = classifier(pixels, ["logits"])["logits"]  # (B, 1001)
+                targets.classes[rows] = logits.log_softmax(dim=1)
+                row += len(pixels)
+                progress.update(len(pixels))
+        progress.close()
+        with atomic_path(file) as temporary:
+            save_file(targets._asdict(), temporary)
+    return Targets(**load_file(file))
+
+
+def mirror(boxes: Boxes) -> Boxes:
+    """Boxes as they lie in the mirrored photo."""
+    left, top, right, bottom = boxes.corners.unbind(dim=1)
+    return boxes._replace(corners=torch.stack([1 - right, top, 1 - left, bottom], dim=1))
+
+
+@dataclass(frozen=True)
+class Photos:
+    """The training photos in batches, with their targets; each is mirrored every second epoch."""
+
+    unit: ClassVar[str] = "photos"
     photos: Tensor
-    boxes: Sequence[Boxes]
-    teacher: TeacherMaps
-    classifier: nn.Module
+    targets: Targets
     words: TeacherWords
     batch_size: int
-    size: int
     seed: int
 
     def steps(self, epoch: int) -> int:
@@ -158,44 +200,20 @@ class Crops:
     ) -> Generator[Step, None, None]:
         """The batches of an epoch from number `first` on, each whole: one process trains."""
         generator = torch.Generator().manual_seed(self.seed * 1_000 + epoch)
-        order = torch.randperm(len(self.photos), generator=generator)
+        count = len(self.photos)
+        order = torch.randperm(count, generator=generator)
         for number in range(first, self.steps(epoch)):
-            rows = order[number * self.batch_size : (number + 1) * self.batch_size].tolist()
+            rows = order[number * self.batch_size : (number + 1) * self.batch_size]  # (B,)
             generator = torch.Generator().manual_seed((self.seed * 1_000 + epoch) * 10**5 + number)
-            cuts = [self._cut(row, generator) for row in rows]
-            pixels = torch.stack([photo for photo, _ in cuts]).float() / 255  # (B, 3, S, S)
-            light = 1 + 0.5 * (torch.rand(len(rows), 3, 1, 1, generator=generator) - 0.5)
-            pixels = (pixels * light).clamp(max=1).contiguous(memory_format=torch.channels_last)
-            target = self.teacher(pixels, [boxes for _, boxes in cuts])
-            logits = self.classifier(pixels, ["logits"])["logits"]  # (B, 1001)
-            reading = self.words.read(target, rows, generator)
-            batch = DistillationBatch(pixels, target, logits.log_softmax(dim=1), reading)
+            mirrored = (rows + epoch) % 2  # (B,)
+            pixels = self.photos[rows].float() / 255  # (B, 3, S, S)
+            pixels = torch.where(mirrored.view(-1, 1, 1, 1) == 1, pixels.flip(-1), pixels)
+            pixels = pixels.contiguous(memory_format=torch.channels_last)
+            views = rows + mirrored * count  # (B,)
+            target = self.targets.maps[views].float()  # (B, 512, S/16, S/16)
+            reading = self.words.read(target, rows.tolist(), generator)
+            batch = DistillationBatch(pixels, target, self.targets.classes[views].float(), reading)
             yield Step([Part(batch, len(rows))], len(rows))
-
-    def _cut(self, row: int, generator: torch.Generator) -> tuple[Tensor, Boxes]:
-        """A crop (3, size, size) of a photo, mirrored or not, and the boxes as they lie in it."""
-        side = self.photos.shape[-1]
-        draws = torch.rand(5, generator=generator).tolist()
-        share, stretch, mirrored = draws[0], (4 / 3) ** (draws[1] - 0.5), draws[2] < 0.5
-        edge = side * (LEAST_CROP + (1 - LEAST_CROP) * share) ** 0.5
-        width, height = (min(side, round(edge * factor)) for factor in (stretch, 1 / stretch))
-        left, top = round(draws[3] * (side - width)), round(draws[4] * (side - height))
-        size = [self.size, self.size]
-        cut = transforms.resized_crop(
-            self.photos[row], top, left, height, width, size, antialias=True
-        )  # (3, size, size)
-        labels, scores, corners = self.boxes[row]
-        shift = torch.tensor([left, top, left, top]) / side
-        scale = torch.tensor([width, height, width, height]) / side
-        moved = (corners - shift) / scale  # (M, 4)
-        if mirrored:
-            cut = cut.flip(-1)
-            moved = moved * torch.tensor([-1, 1, -1, 1]) + torch.tensor([1, 0, 1, 0])
-            moved = moved[:, [2, 1, 0, 3]]
-        inside = moved.clamp(0, 1)
-        area = (moved[:, 2:] - moved[:, :2]).prod(dim=1).clamp(min=1e-6)  # (M,)
-        seen = (inside[:, 2:] - inside[:, :2]).prod(dim=1) > 0.3 * area  # (M,)
-        return cut, Boxes(labels[seen], scores[seen], inside[seen])
 
 
 def sample(photos: Tensor, boxes: Sequence[Boxes]) -> tuple[list[Tensor], list[list[Boxes]]]:
@@ -261,8 +279,7 @@ def main() -> None:
     parser.add_argument("--name", default="vgg11_bn", help="which VGG (default: %(default)s)")
     parser.add_argument("--freeze", type=int, default=0, help="stages left as they are")
     parser.add_argument("--epochs", type=int, default=6, help="default: %(default)s")
-    parser.add_argument("--batch-size", type=int, default=32, help="default: %(default)s")
-    parser.add_argument("--size", type=int, default=160, help="side of a crop in pixels")
+    parser.add_argument("--batch-size", type=int, default=16, help="default: %(default)s")
     parser.add_argument("--learning-rate", type=float, default=1e-3, help="default: %(default)s")
     add_precision(parser)
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
@@ -331,12 +348,11 @@ def main() -> None:
         with torch.no_grad():
             scores = validate()
         print("before: " + ", ".join(f"{k} {v:.3f}" for k, v in scores.items()), flush=True)
-    crops = Crops(
-        *(photos, boxes, teacher, load_teacher(teachers, "mobilenet_edgetpu_075", precision)),
-        *(words, arguments.batch_size, arguments.size, arguments.seed),
-    )
+    classifier = load_teacher(teachers, "mobilenet_edgetpu_075", precision)
+    targets = targets_of(photos, boxes, teacher, classifier, arguments.out / "targets.safetensors")
+    batches = Photos(photos, targets, words, arguments.batch_size, arguments.seed)
     validation_run = Validation(validate, "mean", keep)
-    train(student, crops, training, arguments.out, validation_run, arguments.resume)
+    train(student, batches, training, arguments.out, validation_run, arguments.resume)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What a decoder says that looks at the teachers' maps: a student learns to say the same.
 
 The decoder was trained on `TeacherMaps` (`teacher_features.py`, then `captioner train
-configs/default_model.yaml`). It is fed captions of a crop, and its probabilities of each next word
+configs/default_model.yaml`). It is fed captions of a photo, and its probabilities of each next word
 are what a copy of it learns to give from the student's maps (Hinton et al. 2015, *Distilling the
 Knowledge in a Neural Network*). So the student learns best what words need; the error of the maps
 counts all that they show alike.

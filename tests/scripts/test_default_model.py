@@ -52,24 +52,64 @@ def test_a_box_covers_the_cells_whose_centres_it_holds(scripts: Any) -> None:
     assert int(maps[1].count_nonzero()) == 0
 
 
-def test_boxes_move_with_the_crop(scripts: Any) -> None:
-    photo = torch.zeros(1, 3, 100, 100, dtype=torch.uint8)
-    photo[:, :, 40:60, 20:40] = 255
-    box = scripts.teachers.Boxes(
-        torch.tensor([0]), torch.tensor([1.0]), torch.tensor([[0.2, 0.4, 0.4, 0.6]])
-    )
-    crops = scripts.distill.Crops(photo, [box], None, None, None, 1, 96, 0)
-    seen = 0
-    for seed in range(20):
-        cut, moved = crops._cut(0, torch.Generator().manual_seed(seed))
-        if len(moved.labels) == 0:
-            continue
-        seen += 1
-        left, top, right, bottom = (moved.corners[0] * 96).round().int().tolist()
-        bright = cut[0].float() / 255
-        assert float(bright[top:bottom, left:right].mean()) > 0.8
-        assert float(bright.sum()) == pytest.approx((right - left) * (bottom - top), rel=0.25)
-    assert seen > 10
+def test_targets_are_of_photos_and_of_their_mirror_images(scripts: Any, tmp_path: Path) -> None:
+    photos = torch.zeros(3, 3, 32, 32, dtype=torch.uint8)
+    for row in range(3):
+        photos[row, :, :, 4 * row : 4 * row + 8] = 85 * (row + 1)
+    boxes = [
+        scripts.teachers.Boxes(
+            torch.tensor([0]), torch.tensor([1.0]), torch.tensor([[row / 8, 0, row / 8 + 0.25, 1]])
+        )
+        for row in range(3)
+    ]
+
+    def teacher(pixels: torch.Tensor, found: Any) -> torch.Tensor:
+        """The photo, 2x2, in the first channel, and left and right of its box in the next."""
+        maps = torch.zeros(len(pixels), 512, 2, 2)
+        maps[:, 0] = torch.nn.functional.adaptive_avg_pool2d(pixels[:, 0], 2)
+        for row, things in enumerate(found):
+            maps[row, 1] = things.corners[0, 0]
+            maps[row, 2] = things.corners[0, 2]
+        return maps
+
+    def classifier(pixels: torch.Tensor, names: list[str]) -> dict[str, torch.Tensor]:
+        return {"logits": pixels[:, 0, 0, 0].view(-1, 1).expand(-1, 1001)}
+
+    arguments = (photos, boxes, teacher, classifier, tmp_path / "targets.safetensors")
+    targets = scripts.distill.targets_of(*arguments)
+    for row in range(3):
+        pixels = photos[row].float() / 255
+        for view, image in enumerate((pixels, pixels.flip(-1))):
+            maps = targets.maps[row + 3 * view]
+            expected = torch.nn.functional.adaptive_avg_pool2d(image[:1], 2)[0]
+            torch.testing.assert_close(maps[0].float(), expected, atol=1e-3, rtol=0)
+            left, right = int(maps[1, 0, 0] * 32), int(maps[2, 0, 0] * 32)
+            assert image[0, 0, left:right].tolist() == pytest.approx([(row + 1) / 3] * 8)
+    assert targets.classes.shape == (6, 1001)
+    assert targets.classes.float().exp().sum(dim=1).tolist() == pytest.approx([1.0] * 6, rel=5e-3)
+    again = scripts.distill.targets_of(photos, boxes, None, None, arguments[-1])
+    assert torch.equal(again.maps, targets.maps)
+
+    class Words:
+        def read(self, maps: torch.Tensor, rows: list[int], generator: Any) -> list[int]:
+            return rows
+
+    batches = scripts.distill.Photos(photos, targets, Words(), 2, 0)
+    views: list[set[int]] = []
+    for epoch in range(2):
+        steps = [*batches.shares(epoch, 0, 0, 1, 1)]
+        assert len(steps) == batches.steps(epoch) == 1
+        batch = steps[0].parts[0].batch
+        mirrored = set()
+        for row, pixels, target in zip(batch.reading, batch.pixels, batch.target, strict=True):
+            pooled = torch.nn.functional.adaptive_avg_pool2d(pixels[:1], 2)[0]
+            torch.testing.assert_close(target[0], pooled, atol=1e-3, rtol=0)
+            if not torch.equal(pixels, photos[row].float() / 255):
+                mirrored.add(row)
+        views.append({row for row in batch.reading if row not in mirrored})
+        views.append(mirrored)
+    assert not views[0] & views[2]
+    assert not views[1] & views[3]
 
 
 def test_a_linear_map_comes_back(scripts: Any) -> None:
