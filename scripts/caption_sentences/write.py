@@ -2,7 +2,7 @@
 
 Multi30k hardly names animals other than dogs, food and furniture, and seldom says "a close up of".
 `captions.en`, `captions.de` and `captions.fr` hold each noun of `nouns.csv` in each template of its
-kind, line by line.
+kind, with some of `adjectives.csv` where it has one, line by line.
 """
 
 from __future__ import annotations
@@ -18,66 +18,94 @@ from captioner.files import write_text
 
 HERE = Path(__file__).parent
 ARTICLES = {
-    "m": {"ein": "ein", "einem": "einem", "einen": "einen", "ending": "er"},
-    "n": {"ein": "ein", "einem": "einem", "einen": "ein", "ending": "es"},
-    "f": {"ein": "eine", "einem": "einer", "einen": "eine", "ending": "e"},
+    "m": {"ein": "ein", "einem": "einem", "einen": "einen", "ending": "er", "einen_ending": "en"},
+    "n": {"ein": "ein", "einem": "einem", "einen": "ein", "ending": "es", "einen_ending": "es"},
+    "f": {"ein": "eine", "einem": "einer", "einen": "eine", "ending": "e", "einen_ending": "e"},
 }
-"""German articles and the ending of an adjective after `ein`, by gender."""
+"""German articles and the endings of an adjective after `ein` and `einen`, by gender."""
+
+ADJECTIVES_EACH = 3
+"""Adjectives a noun has in each template with one."""
 
 
-def english(noun: dict[str, str]) -> dict[str, str]:
+def english(noun: dict[str, str], adjective: dict[str, str]) -> dict[str, str]:
     """The forms of a noun in English templates."""
     article = "an" if noun["en"].startswith(("a", "e", "i", "o", "um")) else "a"
-    with_article = f"{article} {noun['en']}"
-    return {"n": noun["en"], "a": with_article, "A": _capital(with_article), "s": noun["en_plural"]}
+    with_article = noun["en"] if noun["kind"] == "mass" else f"{article} {noun['en']}"
+    with_adjective = f"a {adjective['en']} {noun['en']}"
+    return {
+        "a": with_article,
+        "A": _capital(with_article),
+        "a_adj": with_adjective,
+        "A_adj": _capital(with_adjective),
+        "s": noun["en_plural"],
+    }
 
 
-def german(noun: dict[str, str]) -> dict[str, str]:
+def german(noun: dict[str, str], adjective: dict[str, str]) -> dict[str, str]:
     """The forms of a noun in German templates; n-declension is written `Bär/Bären`."""
     nominative, _, other = noun["de"].partition("/")
     articles, plural = ARTICLES[noun["de_gender"]], noun["de_plural"]
     oblique = other or nominative
-    return {
-        "Ein": _capital(f"{articles['ein']} {nominative}"),
-        "Ein_rot": f"{_capital(articles['ein'])} rot-weiß{articles['ending']} {nominative}",
-        "einem": f"{articles['einem']} {oblique}",
-        "einen": f"{articles['einen']} {oblique}",
-        "s": plural,
-        "s_dative": plural if plural[-1] in "ns" else f"{plural}n",
-    }
+    found = {"s": plural, "s_dative": plural if plural[-1] in "nsa" else f"{plural}n"}
+    for name, form, ending in (
+        ("ein", nominative, articles["ending"]),
+        ("einem", oblique, "en"),
+        ("einen", oblique, articles["einen_ending"]),
+    ):
+        article = articles[name]
+        found[name] = form if noun["kind"] == "mass" else f"{article} {form}"
+        found[f"{name}_adj"] = f"{article} {adjective['de']}{ending} {form}"
+    return found | {"Ein": _capital(found["ein"]), "Ein_adj": _capital(found["ein_adj"])}
 
 
-def french(noun: dict[str, str]) -> dict[str, str]:
+def french(noun: dict[str, str], adjective: dict[str, str]) -> dict[str, str]:
     """The forms of a noun in French templates."""
-    feminine, plural = noun["fr_gender"] == "f", noun["fr_plural"]
-    with_article = f"{'une' if feminine else 'un'} {noun['fr']}"
+    feminine, name, plural = noun["fr_gender"] == "f", noun["fr"], noun["fr_plural"]
+    article = "une" if feminine else "un"
+    agreeing = adjective["fr_feminine" if feminine else "fr"]
+    pair = (agreeing, name) if adjective["is_before"] else (name, agreeing)
+    with_article = name if noun["kind"] == "mass" else f"{article} {name}"
+    with_adjective = " ".join((article, *pair))
     return {
         "un": with_article,
         "Un": _capital(with_article),
-        "of_un": f"d'{with_article}",
+        "of_un": _of(with_article),
+        "un_adj": with_adjective,
+        "Un_adj": _capital(with_adjective),
+        "of_un_adj": _of(with_adjective),
         "s": plural,
-        "of_s": f"d'{plural}" if plural[0] in "aeiouéè" else f"de {plural}",
+        "of_s": _of(plural),
         "e": "e" if feminine else "",
-        "blanc": "blanche" if feminine else "blanc",
     }
 
 
 def sentences() -> Iterator[tuple[str, str, str]]:
     """English, German and French sentences."""
-    nouns, templates = (_rows(HERE / name) for name in ("nouns.csv", "templates.csv"))
+    nouns, templates, adjectives = (
+        _rows(HERE / f"{name}.csv") for name in ("nouns", "templates", "adjectives")
+    )
     for number, noun in enumerate(nouns):
         alike = [each for each in nouns if each["kind"] == noun["kind"] and each is not noun]
         for place, template in enumerate(templates):
-            if not {"all", noun["kind"]} & set(template["kinds"].split()):
+            if noun["kind"] not in template["kinds"].split():
                 continue
-            other = alike[(7 * number + place) % len(alike)]
-            yield (
-                template["en"].format(**english(noun), other=english(other)["a"]),
-                template["de"].format(**german(noun), other=german(other)["einem"]),
-                template["fr"].format(
-                    **french(noun), other=french(other)["un"], of_other=french(other)["of_un"]
-                ),
-            )
+            for turn in range(ADJECTIVES_EACH if "_adj}" in template["en"] else 1):
+                adjective = adjectives[(5 * number + 3 * place + turn) % len(adjectives)]
+                other = alike[(7 * number + place) % len(alike)], adjective
+                yield (
+                    template["en"].format(**english(noun, adjective), other=english(*other)["a"]),
+                    template["de"].format(**german(noun, adjective), other=german(*other)["einem"]),
+                    template["fr"].format(
+                        **french(noun, adjective),
+                        other=french(*other)["un"],
+                        of_other=french(*other)["of_un"],
+                    ),
+                )
+
+
+def _of(text: str) -> str:
+    return f"d'{text}" if text[0] in "aeiouéèœ" else f"de {text}"
 
 
 def _capital(text: str) -> str:
@@ -95,7 +123,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the folder to write")
     out = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
-    for name, lines in zip(("en", "de", "fr"), zip(*sentences(), strict=True), strict=True):
+    found = zip(*dict.fromkeys(sentences()), strict=True)  # Two templates may agree for a noun.
+    for name, lines in zip(("en", "de", "fr"), found, strict=True):
         write_text(out / f"captions.{name}", "\n".join(lines) + "\n")
 
 
