@@ -37,7 +37,10 @@ def last_record(run: Path) -> dict[str, Any]:
         (NUMBERS, ["training.precision=float16"], 0.9),
         (
             CONFIGS / "shapes_soft.yaml",
-            ["data.shapes.train=2400", "data.shapes.validation=100", "preprocessing.size=64"],
+            [
+                *("data.shapes.train=2400", "data.shapes.validation=100"),
+                *("preprocessing.size=64", "training.precision=bfloat16"),
+            ],
             0.5,
         ),
     ],
