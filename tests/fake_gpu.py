@@ -25,6 +25,7 @@ _GRU = torch.ops.aten._thnn_fused_gru_cell.default
 _PACK = torch.ops.aten._pack_padded_sequence.default
 _COPY = torch.ops.aten._to_copy.default
 _INDEX_PUT = torch.ops.aten.index_put_.default
+_MULTINOMIAL = torch.ops.aten.multinomial.default
 
 
 class EndOfAnswers(Exception):  # noqa: N818 - control flow, not an error
@@ -37,6 +38,8 @@ def _tensors(tree: Any) -> list[Tensor]:
 
 class Operations(TorchDispatchMode):
     """Refuses copies from the GPU, reads of values, and float64, which MPS lacks.
+
+    And `torch.multinomial`, which reads whether its probabilities are sound.
 
     is_busy: whether the GPU has work queued. Copies to it that wait for that work are refused then:
         those without `non_blocking`, and lists and numbers given as an index and its values.
@@ -70,6 +73,7 @@ class Operations(TorchDispatchMode):
             with unset_fake_temporarily():
                 packed, sizes = function(torch.zeros(args[0].shape), *args[1:])
             return args[0].new_empty(packed.shape), sizes
+        assert function is not _MULTINOMIAL, "multinomial reads its input"
         if self.is_busy:
             assert not self._waits(function, args, kwargs), f"{function} waits to copy to the GPU"
         result = function(*args, **kwargs)

@@ -1,7 +1,11 @@
-"""What the tests that need a GPU share."""
+"""What the tests that need a GPU share.
+
+GPU_TESTS_DEVICE=cpu runs them on the CPU: whether a test itself is sound.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +19,13 @@ from captioner.training import Engine, Part, Step, TrainingConfig
 from captioner.training.optimizers import make_optimizer
 from captioner.training.step import Stepper
 
-DEVICE = torch.device("cuda")
+DEVICE = torch.device(os.environ.get("GPU_TESTS_DEVICE", "cuda"))
 
 needs_gpu = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
+    pytest.mark.skipif(
+        DEVICE.type == "cuda" and not torch.cuda.is_available(), reason="there is no CUDA device"
+    ),
 ]
 
 precisions = pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])

@@ -4,6 +4,8 @@ The reads of values that are left, with their reasons:
 - a step of decoding reads two flags at once: whether to go on, and whether the model gave NaN;
 - decoding fetches all hypotheses after its last step;
 - self-critical training decodes in its step, since rewards are computed from words on the CPU.
+
+The recurrence with a backward pass of its own (`captioner/cpu`) is for tensors on a CPU alone.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import torch
 from fake_gpu import DEVICE, EndOfAnswers, Operations, fake_gpu
 from PIL import Image
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from translate.translation_samples import CONFIGS, SIZE
 
 import captioner
@@ -100,10 +103,13 @@ def make_step(
 
     monkeypatch.setattr(Tensor, "backward", backward)
     config = TrainingConfig(optimizer=optimizer)
-    stepper = Stepper(
-        loss, make_optimizer(loss, config, None), config, Engine(gpu.device), Path("absent")
-    )
-    gpu.is_busy = True
+    made = make_optimizer(loss, config, None)
+    assert made.defaults.get("fused", False) == (optimizer == "adam")
+    gpu.allowed = ["float64"]
+    stepper = Stepper(loss, made, config, Engine(gpu.device), Path("absent"))
+    # What is summed in float64 where there is one is summed in float32 here, as on MPS.
+    stepper._dtype, stepper._failure = torch.float32, stepper._failure.float()
+    gpu.allowed, gpu.is_busy = [], True
     for number in range(2):
         stepper.make(Step([Part(batch, 3), Part(batch, 2)], 5), number, 0)
 
@@ -133,7 +139,7 @@ def test_a_captioner_is_trained(
     in_bfloat16: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with fake_gpu(in_bfloat16, allowed=["float64"]) as gpu:  # Reports are summed in float64.
+    with fake_gpu(in_bfloat16) as gpu:
         model = make_decoder(**decoder)
         loss: nn.Module
         if model.config.selection == "soft":
@@ -144,6 +150,23 @@ def test_a_captioner_is_trained(
                 config = ObjectiveConfig(doubly_stochastic=0, **objective)
                 loss = HardAttentionLoss(model, config)
         make_step(gpu, loss, caption_batch(**batch), "adam", monkeypatch)
+
+
+@precisions
+def test_an_encoder_is_trained_with_a_captioner(
+    in_bfloat16: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three captions of two photos."""
+    with fake_gpu(in_bfloat16) as gpu:
+        with torch.device(DEVICE):
+            encoder = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05))
+        encoder.freeze(1, batch_norm=True)
+        decoder = make_decoder(memory_size=512)
+        batch = caption_batch(photos=torch.tensor([0, 0, 1]))
+        batch = batch._replace(source=torch.rand(2, 3, 64, 64))
+        make_step(
+            gpu, CaptioningLoss(decoder, ObjectiveConfig(), encoder), batch, "adam", monkeypatch
+        )
 
 
 @precisions
@@ -159,7 +182,7 @@ def test_a_captioner_is_trained_on_rewards(
         return [[[5, 6, 2]] * strategy.width] * 3
 
     monkeypatch.setattr(SelfCriticalLoss, "_captions", captions)
-    with fake_gpu(in_bfloat16, allowed=["float64"]) as gpu:
+    with fake_gpu(in_bfloat16) as gpu:
         loss = SelfCriticalLoss(
             make_decoder(**decoder), objective, lambda rows, sampled: torch.rand(3, len(sampled[0]))
         )
@@ -171,7 +194,7 @@ def test_a_captioner_is_trained_on_rewards(
 def test_a_translator_is_trained(
     name: str, in_bfloat16: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with fake_gpu(in_bfloat16, allowed=["float64"]) as gpu:
+    with fake_gpu(in_bfloat16) as gpu:
         with torch.device(DEVICE):
             model = CONFIGS[name].make(SIZE, SIZE)
         loss = TranslationLoss(model, TranslationObjective(label_smoothing=0.1))
@@ -209,16 +232,20 @@ READ_OF_THREE = [0, 2, 1, 1, 0, 0, 1, 0]
 
 
 def decode_three_steps(gpu: Operations, decoder: Decoder, memory: Any, strategy: Strategy) -> None:
-    """The third step reads too, and then the search would go on.
+    """The third step reads too, and then the search would go on. Each reads all by one transfer.
 
     A beam computes two rows at the second step, and one row of one source at the third.
     """
     options = Constraints(2, 9, 2, (0, 1), repeat_distance=2, repeatable=(5,))
     gpu.is_busy = True
     observed = mock.patch.object(decoder, "step", wraps=decoder.step)
-    with observed as step, pytest.raises(EndOfAnswers):
+    transfers = mock.patch.object(
+        FakeTensor, "tolist", autospec=True, side_effect=FakeTensor.tolist
+    )
+    with observed as step, transfers as tolist, pytest.raises(EndOfAnswers):
         decode(decoder, memory, start=1, end=2, strategy=strategy, constraints=options)
     assert step.call_count == 3  # Fewer, if a step reads more.
+    assert tolist.call_count == 3
 
 
 @precisions
@@ -254,9 +281,11 @@ def test_sums_over_words_are_in_float32_under_autocast(fields: dict[str, Any]) -
         assert forced.weights.dtype == torch.float32
         if forced.log_probability is not None:  # Of hard attention.
             assert forced.log_probability.dtype == forced.entropy.dtype == torch.float32
-        step = decoder.step(tokens[..., 0], decoder.start(memory))
+        start = decoder.start(memory)
+        step = decoder.step(tokens[..., 0], start)
         if isinstance(step.state, DecoderState):  # A Transformer's sums over words are weights.
-            assert [each.dtype for each in step.state[1:]] == [torch.float32] * 2
+            for state in (start, step.state):
+                assert [each.dtype for each in state[1:]] == [torch.float32] * 2
         assert step.weights.dtype == torch.float32
 
 

@@ -215,7 +215,8 @@ def _check_gpus(processes: int) -> None:
     if processes > count:
         raise UserError(
             f"there are {processes} processes on the machine {socket.gethostname()} and {count} "
-            "GPUs; each process needs its own: start as many on each machine as it has GPUs"
+            "GPUs; each process needs its own, and to see all: start as many on each machine as it "
+            "has GPUs (by srun, with --gpus-per-node and not --gpus-per-task)"
         )
 
 

@@ -234,6 +234,8 @@ def test_the_place_of_a_process_is_the_launchers_or_by_the_machines_names(
         monkeypatch.delenv(name, raising=False)
     hosts = ["a", "b", "a", "b", "b"]
     assert [_place(hosts, rank) for rank in range(5)] == [(0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+    monkeypatch.setenv("SLURM_LOCALID", "1")
+    assert _place(["same", "same", "same"], 2) == (1, 3)
     monkeypatch.setenv("LOCAL_RANK", "0")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
     assert _place(["same", "same"], 1) == (0, 1)
