@@ -100,7 +100,8 @@ def described(device: torch.device) -> str:
     where = f"{_processor()}, {torch.backends.cpu.get_cpu_capability()}"
     where += ", bfloat16" if has_bfloat16(torch.device("cpu")) else ", no bfloat16"
     where += f", {threads} thread{'s' * (threads > 1)} of {os.cpu_count()} processors"
-    where += f" (load {os.getloadavg()[0]:.1f})"
+    if hasattr(os, "getloadavg"):  # Not on Windows.
+        where += f" (load {os.getloadavg()[0]:.1f})"
     if device.type == "cuda":
         where = f"{torch.cuda.get_device_name(device)}; {where}"
     return f"{where}, torch {torch.__version__}"

@@ -1,7 +1,8 @@
 """Whether the package works on a GPU, and how near it comes to what the GPU can do.
 
 One command, about ten minutes on one GPU; photos, features and sentences are generated in COCO's
-sizes. First the tests marked `gpu`, which need the packages pytest, pytest-xdist and sacrebleu.
+sizes. First the tests marked `gpu`, which need the packages pytest, pytest-xdist, hypothesis and
+sacrebleu.
 Then a table: photos, captions, images and tokens a second; the share of the time that the GPU
 itself needs, for its largest matrix product or a copy of memory, whichever takes longer; kernels
 launched and the peak of memory, of one unit of work (a batch or a step). Of translators the share
@@ -12,7 +13,8 @@ its photos, configs/flickr8k_small_soft.yaml, of which they made a CIDEr-D of 0.
   python scripts/gpu_acceptance.py --json table.json
   python scripts/gpu_acceptance.py --small
 
-What fails is reported, and the rest goes on. FILE of --json is written after each line.
+A measurement that fails is reported, and the others are made. FILE of --json is written after each
+line.
 --flickr8k: folder of the photos `images` and of Flickr8k.token.txt, train.txt and val.txt; by
   default shared/data/flickr8k beside the repository, where there is one.
 --minutes: after them nothing more is begun, and the program says so; the tests have half of them.
@@ -26,6 +28,7 @@ import argparse
 import csv
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -136,7 +139,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Learned:
-    """What a model was trained to. scores: on the validation set, at the best epoch."""
+    """Scores of a trained model. scores: on the validation set, at the best epoch."""
 
     name: str
     scores: dict[str, float]
@@ -146,11 +149,11 @@ class Learned:
 
 
 Work = tuple[str, Callable[[], Iterator[Row | Learned]]]
-"""What is measured, and how: each result as soon as there is one."""
+"""A name, and a function that yields each result as soon as it is measured."""
 
 
 def works(machine: ObservedMachine, sizes: Sizes, flickr8k: Path | None) -> list[Work]:
-    """What there is to measure, most important first; compiling, which may fail, late."""
+    """The measurements, most important first; compiled steps, which may fail, behind the others."""
     small, device = sizes is SMALL, machine.device
     return [
         ("encoding", partial(encoding, machine, sizes)),
@@ -261,13 +264,18 @@ def run_tests(device: torch.device, seconds: float) -> str:
     ]
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "-n", "0", "-q", "--tb=short", *files]
     environment = {**os.environ, "GPU_TESTS_DEVICE": device.type}
+    # A session of its own, so that the processes that tests start can be stopped too.
+    tests = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stderr=subprocess.STDOUT, start_new_session=True
+    )
     try:
-        ended = subprocess.run(
-            command, cwd=ROOT, env=environment, timeout=seconds, stderr=subprocess.STDOUT
-        )
+        return "failed" if tests.wait(seconds) else "passed"
     except subprocess.TimeoutExpired:
         return "not finished"
-    return "failed" if ended.returncode else "passed"
+    finally:
+        if tests.poll() is None:
+            os.killpg(tests.pid, signal.SIGKILL)
+            tests.wait()
 
 
 def learn_shapes(device: torch.device, small: bool) -> Iterator[Learned]:
@@ -329,10 +337,16 @@ def main() -> int:
     tests = run_tests(device, 60 * arguments.minutes / 2)
     print(f"tests: {tests}", flush=True)
 
-    def keep() -> None:
+    def write_results() -> None:
         if arguments.json is not None:
-            found = {"machine": described(device), "tests": tests, "failed": failed}
-            write_json(arguments.json, {**found, "results": [asdict(each) for each in results]})
+            report = {
+                "machine": described(device),
+                "speeds": [*speeds, copying],
+                "tests": tests,
+                "failed": failed,
+                "results": [asdict(each) for each in results],
+            }
+            write_json(arguments.json, report)
 
     machine = ObservedMachine(device, 1 if arguments.small else 5)
     kinds = [torch.float32] + [torch.bfloat16] * has_bfloat16(device)
@@ -341,9 +355,10 @@ def main() -> int:
         f"{name} {machine.products(kind) / 1e12:,.2f} TFLOP/s"
         for name, kind in zip(names, kinds, strict=False)
     ]
-    print(f"matrix products: {', '.join(speeds)}; copy: {machine.bandwidth() / 1e9:,.0f} GB/s")
+    copying = f"copy {machine.bandwidth() / 1e9:,.0f} GB/s"
+    print(f"matrix products and memory: {', '.join([*speeds, copying])}")
     print(f"{'':<50}{'speed':>22}{'share':>8}{'kernels':>10}{'GB':>10}")
-    keep()
+    write_results()
     for name, measure in works(machine, SMALL if arguments.small else Sizes(), flickr8k):
         if time.perf_counter() - begin >= 60 * arguments.minutes:
             print(f"from {name} on nothing was measured: {arguments.minutes:g} minutes are over")
@@ -352,11 +367,11 @@ def main() -> int:
             for result in measure():
                 results.append(result)
                 print(result, flush=True)
-                keep()
+                write_results()
         except Exception:
             failed.append(name)
             print(f"{name} failed:\n{traceback.format_exc()}", flush=True)
-            keep()
+            write_results()
     return 1 if failed or tests != "passed" else 0
 
 

@@ -1,6 +1,6 @@
 """What the tests that need a GPU share.
 
-GPU_TESTS_DEVICE=cpu runs them on the CPU: whether a test itself is sound.
+GPU_TESTS_DEVICE=cpu runs them on the CPU, to check the tests themselves.
 """
 
 from __future__ import annotations

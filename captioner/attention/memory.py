@@ -89,7 +89,7 @@ def refuse_empty_rows(mask: Tensor) -> None:
 
     Also for a mask that is not boolean: 0 and 1, or 0 and -inf, are easily confused. Rows are read
     on a CPU only, since reading waits for a GPU and ends what torch compiles: there an empty row
-    gives NaN, which training and decoding refuse.
+    gives NaN, which training and decoding refuse, or 0 by torch's fused attention.
     """
     if mask.dtype != torch.bool:
         raise UserError(

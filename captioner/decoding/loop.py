@@ -150,14 +150,18 @@ class _Record:
         self, memory: Memory, width: int, maximum_length: int, alpha: float, beta: float
     ) -> list[list[Hypothesis]]:
         """Build and rank the hypotheses of each source of the memory."""
-        parents, tokens, terms, sources = (
-            torch.cat(steps).tolist()
-            for steps in (self.parents, self.tokens, self.terms, self.sources)
-        )
-        weights = torch.cat(self.weights).cpu() if self.weights else torch.empty(len(tokens), 0)
+        columns = (self.parents, self.tokens, self.sources, self.ending)
+        parents, tokens, sources, ending = torch.stack(
+            [torch.cat(steps).long() for steps in columns]
+        ).tolist()
+        numbers = torch.cat(self.terms).unsqueeze(1)  # (N, 1)
+        if self.weights:
+            numbers = torch.cat([numbers, torch.cat(self.weights)], dim=1)  # (N, 1 + L)
+        numbers = numbers.cpu()
+        terms, weights = numbers[:, 0].tolist(), numbers[:, 1:]  # weights (N, L) or (N, 0)
         mask = None if memory.mask is None else memory.mask.cpu()
         ranked: list[list[Hypothesis]] = [[] for _ in range(memory.batch_size)]
-        for last in torch.cat(self.ending).nonzero().flatten().tolist():
+        for last in (place for place, is_end in enumerate(ending) if is_end):
             path = [last]
             while parents[path[-1]] >= 0:
                 path.append(parents[path[-1]])

@@ -215,8 +215,9 @@ def _check_gpus(processes: int) -> None:
     if processes > count:
         raise UserError(
             f"there are {processes} processes on the machine {socket.gethostname()} and {count} "
-            "GPUs; each process needs its own, and to see all: start as many on each machine as it "
-            "has GPUs (by srun, with --gpus-per-node and not --gpus-per-task)"
+            "GPUs; each process needs a GPU of its own, and must see all of its machine: start as "
+            "many on each machine as it has GPUs (by srun, with --gpus-per-node, not "
+            "--gpus-per-task)"
         )
 
 

@@ -165,7 +165,7 @@ def test_contexts_alone_are_those_with_weights(masked: bool, training: bool) -> 
 
 
 def test_contexts_alone_are_by_torchs_fused_attention_which_keeps_no_weights() -> None:
-    attention = MultiHeadAttention(8, 6, 2)
+    attention = MultiHeadAttention(8, 6, 2, dropout=0.5).train()
     memory = attention.remember(random(1, 3, 6))
     with torch.profiler.profile() as profile:
         attention.context(random(1, 4, 8), memory)

@@ -329,6 +329,18 @@ def test_dropout_is_off(tiny_captioner: Captioner, photos: list[Image.Image]) ->
     assert torch.equal(tiny_captioner.encoder.features[1].running_mean, before)
 
 
+def test_photos_reach_the_encoder_with_the_channels_last(
+    tiny_captioner: Captioner, photos: list[Image.Image]
+) -> None:
+    """The order of a GPU's fast convolutions."""
+    seen: list[Tensor] = []
+    hook = tiny_captioner.encoder.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    tiny_captioner.annotations(photos)
+    hook.remove()
+    assert seen
+    assert all(each.is_contiguous(memory_format=torch.channels_last) for each in seen)
+
+
 def test_moving_it_moves_both_halves(tiny_captioner: Captioner) -> None:
     assert tiny_captioner.device == torch.device("cpu")
     assert tiny_captioner.to("meta") is tiny_captioner
