@@ -27,30 +27,13 @@ class PairExample:
         return max(len(self.source), len(self.target)) + 1
 
 
-@dataclass(frozen=True)
-class PairExamples:
-    """Encoded pairs, in order. truncated: the lines of those cut on either side."""
-
-    examples: list[PairExample]
-    truncated: list[int]
-
-    def report(self, maximum_length: int) -> str:
-        """A sentence about the cut pairs; empty if there are none."""
-        cut = self.truncated
-        if not cut:
-            return ""
-        pairs = "pair" if len(cut) == 1 else "pairs"
-        tokens = f"{maximum_length:,} tokens a side"
-        return f"{len(cut):,} {pairs} of sentences cut to {tokens}: {_list_lines(cut)}"
-
-
 def encode_pairs(
     pairs: Iterable[SentencePair],
     source: TextVocabulary,
     target: TextVocabulary,
     maximum_length: int,
-) -> PairExamples:
-    """Encode sentence pairs.
+) -> tuple[list[PairExample], list[int]]:
+    """Encode sentence pairs, in order, and give the lines of those that are cut.
 
     maximum_length: longer sides are cut to so many tokens. Raises `UserError` if it is below 1.
     """
@@ -62,7 +45,7 @@ def encode_pairs(
         examples.append(PairExample(source.indices(source_tokens), target.indices(target_tokens)))
         if source_cut or target_cut:
             cut.append(pair.line)
-    return PairExamples(examples, cut)
+    return examples, cut
 
 
 def sample_pairs(
@@ -82,27 +65,14 @@ def sample_pairs(
     ]
 
 
-def report_cut_sources(
-    pairs: Iterable[SentencePair], source: TextVocabulary, maximum_length: int
-) -> str:
-    """A sentence about the sources longer than a model reads; empty if there are none.
-
-    maximum_length: tokens that it reads. Raises `UserError` if it is below 1.
-    """
-    cut = [
-        pair.line for pair in pairs if truncate(source.split(pair.source), maximum_length)[1] > 0
-    ]
-    if not cut:
+def report_cut(what: str, lines: Sequence[int], limit: str) -> str:
+    """Such as "2 sources cut to 9 tokens: lines 1, 2"; empty without lines."""
+    if not lines:
         return ""
-    sources = "source" if len(cut) == 1 else "sources"
-    return f"{len(cut):,} {sources} cut to {maximum_length:,} tokens: {_list_lines(cut)}"
-
-
-def _list_lines(lines: Sequence[int]) -> str:
-    """Such as "lines 1, 2 and 3 more"."""
     listed = ", ".join(f"{line:,}" for line in lines[:_MOST_LISTED])
     more = f" and {len(lines) - _MOST_LISTED:,} more" if len(lines) > _MOST_LISTED else ""
-    return f"{'line' if len(lines) == 1 else 'lines'} {listed}{more}"
+    several = "s" * (len(lines) > 1)
+    return f"{len(lines):,} {what}{several} cut to {limit}: line{several} {listed}{more}"
 
 
 def collate_pairs(examples: Sequence[PairExample]) -> TranslationBatch:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from captioner.errors import UserError
 
@@ -17,15 +15,8 @@ IN_TRAINING = "in training --set data.on_problem=skip"
 _LISTED_OF_EACH_KIND = 10
 
 
-class Problem(NamedTuple):
-    """A record that cannot be used: "line 12 has no words". The source is not named."""
-
-    kind: str
-    sentence: str
-
-
 class Problems:
-    """The problems of one source, in order.
+    """The problems of one source: sentences by kind, such as "line 12 has no words".
 
     skipping: the options that skip them, for the refusal.
     """
@@ -39,32 +30,28 @@ class Problems:
         self.skipping = skipping
         self.source = source
         self.on_problem = on_problem
-        self._problems: list[Problem] = []
+        self.kinds: dict[str, list[str]] = {}
 
     def add(self, kind: str, sentence: str) -> None:
         """Record a problem; `settle` reports all together."""
-        self._problems.append(Problem(kind, _printable(sentence)))
-
-    def counts(self) -> dict[str, int]:
-        """The number of problems of each kind, in order of first occurrence."""
-        return dict(Counter(problem.kind for problem in self._problems))
+        self.kinds.setdefault(kind, []).append(_printable(sentence))
 
     def summary(self) -> str:
         """One sentence: the source, the count of each kind, and the first few of each."""
-        if not self._problems:
+        if not self.kinds:
             return f"{self.source}: nothing left out"
         return f"{self.source}: left out {self._listing()}"
 
     def settle(self) -> None:
         """Under "refuse", raise `UserError` if there is a problem. Call after reading."""
-        if self._problems and self.on_problem == "refuse":
+        if self.kinds and self.on_problem == "refuse":
             advice = f"{self.skipping} leaves them out"
             raise UserError(f"{self.source} has {self._listing()} ({advice})")
 
     def _listing(self) -> str:
         parts = []
-        for kind, count in self.counts().items():
-            sentences = [problem.sentence for problem in self._problems if problem.kind == kind]
+        for kind, sentences in self.kinds.items():
+            count = len(sentences)
             listed = "; ".join(sentences[:_LISTED_OF_EACH_KIND])
             if count > _LISTED_OF_EACH_KIND:
                 listed += f"; and {count - _LISTED_OF_EACH_KIND:,} more"
@@ -72,10 +59,7 @@ class Problems:
         return ", ".join(parts)
 
     def __len__(self) -> int:
-        return len(self._problems)
-
-    def __iter__(self) -> Iterator[Problem]:
-        return iter(self._problems)
+        return sum(map(len, self.kinds.values()))
 
 
 def _plural(kind: str) -> str:

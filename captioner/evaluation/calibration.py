@@ -7,7 +7,7 @@ with a share of 0, so that unusual pictures get a low confidence.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -134,7 +134,8 @@ def calibrate(
             )
     count = min(options.training_photos, len(training))
     rows = [index * len(training) // count for index in range(count)]
-    familiar = _training_features(captioner, training, rows, batch_size)
+    batches = _annotations(captioner, training, rows, "training photos", batch_size)
+    familiar = torch.cat([pooled_features(found) for _, found in batches])  # (N, F)
     found = {
         name: _observe(captioner, source, name, batch_size) for name, source in validation.items()
     }
@@ -154,37 +155,29 @@ def calibrate(
     return CalibrationReport(dict(zip(found, of_splits, strict=True)), of_nothing.unsure)
 
 
-def _training_features(
-    captioner: Captioner, source: Source, rows: Sequence[int], batch_size: int
-) -> Tensor:
-    progress = progress_bar("training photos", len(rows), "images")
-    found = []
-    for first in range(0, len(rows), batch_size):
-        batch = rows[first : first + batch_size]
-        photos = [source.open_photo(row) for row in batch]
-        found.append(pooled_features(captioner.annotations(photos)))  # (B, F)
-        progress.update(len(batch))
-    progress.close()
-    return torch.cat(found)
+def _annotations(
+    captioner: Captioner, source: Source, rows: Sequence[int], name: str, batch_size: int
+) -> Iterator[tuple[Sequence[int], Tensor]]:
+    """Batches of rows, and the annotation vectors of their photos."""
+    with progress_bar(name, len(rows), "images") as progress:
+        for first in range(0, len(rows), batch_size):
+            batch = rows[first : first + batch_size]
+            yield batch, captioner.annotations([source.open_photo(row) for row in batch])
+            progress.update(len(batch))
 
 
 def _observe(captioner: Captioner, source: Source, name: str, batch_size: int) -> _Observed:
     """Captions of a split; those without a content word are left out."""
     captions, features, shares = [], [], []
-    progress = progress_bar(name, len(source), "images")
-    for first in range(0, len(source), batch_size):
-        rows = range(first, min(first + batch_size, len(source)))
-        annotations = captioner.annotations([source.open_photo(row) for row in rows])
-        pooled = pooled_features(annotations)  # (B, F)
-        written = captioner.caption_annotations(annotations)
+    for rows, found in _annotations(captioner, source, range(len(source)), name, batch_size):
+        pooled = pooled_features(found)  # (B, F)
+        written = captioner.caption_annotations(found)
         for row, caption, own in zip(rows, written, pooled, strict=True):
             share = content_share(caption.words, source.words[row])
             if share is not None:
                 captions.append(caption)
                 features.append(own)
                 shares.append(share)
-        progress.update(len(rows))
-    progress.close()
     if len(captions) < LEAST_PHOTOS:
         raise UserError(
             f"calibration needs {LEAST_PHOTOS} captions with a content word, and the model wrote "
@@ -211,7 +204,12 @@ def _fit(
 ) -> Confidence:
     familiarity = Familiarity.fit(familiar, torch.cat([group.features for group in photos]))
     groups = [*photos, nothing]
-    features = torch.cat([_regressors(group, familiarity) for group in groups])  # (N, 5)
+    features = torch.cat(
+        [
+            regressors(each.captions, familiarity.unusualness(each.features).tolist())
+            for each in groups
+        ]
+    )  # (N, 5)
     shares = torch.cat([group.shares for group in groups])  # (N,)
     # Splits count alike, whatever their sizes.
     weights = [(1 / len(photos)) for _ in photos] + [NOTHING_SHARE]
@@ -228,10 +226,6 @@ def _fit(
         unsure_below=unsure_below,
     )
     return Confidence(config, familiarity)
-
-
-def _regressors(group: _Observed, familiarity: Familiarity) -> Tensor:
-    return regressors(group.captions, familiarity.unusualness(group.features).tolist())
 
 
 def _judged(confidence: Confidence, observed: _Observed) -> list[Caption]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,16 +27,13 @@ class Corpus:
 
     sentences: S sentences, each image's caption before its references.
     image_of: (S,) the image of each. firsts: (I,) the index of each image's caption.
-    words: (W,) the words of all sentences as numbers. lengths: (S,) in words.
-    numbers: the number of each word.
+    lengths: (S,) in words.
     """
 
     sentences: list[Tokens]
     image_of: IntArray
     firsts: IntArray
-    words: IntArray
     lengths: IntArray
-    numbers: Mapping[str, int]
 
     @classmethod
     def of(cls, hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> Corpus:
@@ -45,38 +43,23 @@ class Corpus:
             sentences.append(hypothesis)
             sentences.extend(candidates)
         sizes = 1 + np.fromiter(map(len, references), dtype=np.int64)  # (I,)
-        words, numbers = number_words(sentences)
         return cls(
             sentences,
             np.repeat(np.arange(len(sizes)), sizes),
             np.cumsum(sizes) - sizes,
-            words,
             sentence_lengths(sentences),
-            numbers,
         )
 
     def split(self) -> Corpus:
-        """The same corpus with words such as "22 3/4" split at white space.
-
-        Renumbers only the few sentences that have one.
-        """
-        spaced = [number for word, number in self.numbers.items() if len(word.split()) != 1]
+        """The same corpus with words such as "22 3/4" split at white space."""
+        spaced = {word for word in {*chain(*self.sentences)} if len(word.split()) != 1}
         if not spaced:
             return self
-        sentence_of = np.repeat(np.arange(len(self.lengths)), self.lengths)  # (W,)
-        changed = np.unique(sentence_of[np.isin(self.words, spaced)]).tolist()
-        sentences, lengths, numbers = self.sentences.copy(), self.lengths.copy(), {**self.numbers}
-        starts = np.cumsum(self.lengths) - self.lengths  # (S,)
-        pieces, done = [], 0
-        for sentence in changed:
-            words = " ".join(sentences[sentence]).split()
-            pieces.append(self.words[done : starts[sentence]])
-            found = [numbers.setdefault(word, len(numbers)) for word in words]
-            pieces.append(np.array(found, dtype=np.int64))
-            done = starts[sentence] + self.lengths[sentence]
-            sentences[sentence], lengths[sentence] = words, len(words)
-        row = np.concatenate([*pieces, self.words[done:]])
-        return Corpus(sentences, self.image_of, self.firsts, row, lengths, numbers)
+        sentences = [
+            tokens if spaced.isdisjoint(tokens) else " ".join(tokens).split()
+            for tokens in self.sentences
+        ]
+        return replace(self, sentences=sentences, lengths=sentence_lengths(sentences))
 
     @property
     def images(self) -> int:
@@ -95,7 +78,7 @@ class Corpus:
         """The n-grams of one to four words, counted once for all metrics."""
         return [
             ImageNgrams.of(counts, self.image_of, self.is_reference)
-            for counts in count_ngrams(self.words, self.lengths)
+            for counts in count_ngrams(number_words(self.sentences), self.lengths)
         ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,14 @@ from captioner.evaluation.target_cells import TargetCells, target_cells
 WORDS_SHOWN = 15
 """Rows of a table by word, of the most frequent words."""
 
+MASS = ("mass", "share", "mass_centre_prior")
+POINTING = ("pointing", "pointing_uniform", "pointing_centre_prior")
+"""Fields of a word's map, of even attention and of the centre prior."""
+
 
 @dataclass(frozen=True)
 class AgainstBaselines:
-    """A measure, 0 to 1, of a word's map, of even attention and of the centre prior."""
+    """The mean of a measure, 0 to 1, of words' maps, of even attention and of the centre prior."""
 
     attention: float
     uniform: float
@@ -30,55 +34,32 @@ class AgainstBaselines:
 
 
 @dataclass(frozen=True)
-class GroundedWord:
-    """A word's map against the word's target.
-
-    mass: mass inside; that of uniform attention is the target's share of the map.
-    pointing: the pointing game.
-    early, late: mass inside this target of the previous and of the next word's map; None if there
-        is no such word or it has the same target ("red" and "circle" of "a red circle").
-    """
-
-    mass: AgainstBaselines
-    pointing: AgainstBaselines
-    early: float | None
-    late: float | None
-
-
-@dataclass(frozen=True)
 class WordMap:
-    """One word of a caption and its map.
+    """One word of a caption and its map: a row of `captioner maps --csv`.
 
     image: the photo's name. position: of the word, from 0. entropy: of the map, in nats.
-    grounded: None for words without a target in the part of the photo that the map covers.
-    outside: there is a target, but outside of that part.
+    target: "inside" or "outside" the part of the photo that the map covers, or "none". Without one
+        inside, the measures are None.
+    mass: inside the target, of the map; share: of even attention, the target's share of the map.
+    pointing: the pointing game.
+    mass_one_word_early, mass_one_word_late: mass inside this target of the previous and of the next
+        word's map; None if there is no such word or it has the same target ("red" and "circle" of
+        "a red circle").
     """
 
     image: ImageId
     position: int
     word: str
     entropy: float
-    grounded: GroundedWord | None = None
-    outside: bool = False
-
-    def as_dict(self) -> dict[str, Any]:
-        """A flat record, one row of a table; None for measures that do not apply."""
-        found = self.grounded
-        return {
-            "image": self.image,
-            "position": self.position,
-            "word": self.word,
-            "entropy": self.entropy,
-            "mass": found and found.mass.attention,
-            "share": found and found.mass.uniform,
-            "mass_centre_prior": found and found.mass.centre,
-            "pointing": found and found.pointing.attention,
-            "pointing_uniform": found and found.pointing.uniform,
-            "pointing_centre_prior": found and found.pointing.centre,
-            "mass_one_word_early": found and found.early,
-            "mass_one_word_late": found and found.late,
-            "target": "inside" if found else "outside" if self.outside else "none",
-        }
+    mass: float | None = None
+    share: float | None = None
+    mass_centre_prior: float | None = None
+    pointing: float | None = None
+    pointing_uniform: float | None = None
+    pointing_centre_prior: float | None = None
+    mass_one_word_early: float | None = None
+    mass_one_word_late: float | None = None
+    target: str = "none"
 
 
 def word_maps(
@@ -108,25 +89,20 @@ def word_maps(
             None if target is None else target_cells(target, photo_size, region, (rows, columns))
             for target in targets
         ]
-    return [
-        WordMap(
-            image=image,
-            position=place,
-            word=word,
-            entropy=float(wide[place]),
-            grounded=_grounded(maps, cells, place),
-            outside=targets is not None and targets[place] is not None and cells[place] is None,
-        )
-        for place, word in enumerate(words)
-    ]
+    found = []
+    for place, word in enumerate(words):
+        own, target = cells[place], "none"
+        if targets is not None and targets[place] is not None:
+            target = "outside" if own is None else "inside"
+        measures = {} if own is None else _measures(maps, cells, place, own)
+        found.append(WordMap(image, place, word, float(wide[place]), **measures, target=target))
+    return found
 
 
-def _grounded(
-    maps: np.ndarray[Any, Any], cells: Sequence[TargetCells | None], place: int
-) -> GroundedWord | None:
-    own = cells[place]
-    if own is None:
-        return None
+def _measures(
+    maps: np.ndarray[Any, Any], cells: Sequence[TargetCells | None], place: int, own: TargetCells
+) -> dict[str, Any]:
+    """The measures of `WordMap` of the map at a place. own: the cells of its target."""
 
     def shifted(other: int) -> float | None:
         if not 0 <= other < len(cells):
@@ -137,20 +113,16 @@ def _grounded(
         return float(mass_inside(maps[other], own.coverage))
 
     centre = centre_prior(*maps.shape[1:])
-    return GroundedWord(
-        mass=AgainstBaselines(
-            attention=float(mass_inside(maps[place], own.coverage)),
-            uniform=own.share,
-            centre=float(mass_inside(centre, own.coverage)),
-        ),
-        pointing=AgainstBaselines(
-            attention=float(pointing(maps[place], own.centres)),
-            uniform=float(own.centres.mean()),
-            centre=float(pointing(centre, own.centres)),
-        ),
-        early=shifted(place - 1),
-        late=shifted(place + 1),
-    )
+    return {
+        "mass": float(mass_inside(maps[place], own.coverage)),
+        "share": own.share,
+        "mass_centre_prior": float(mass_inside(centre, own.coverage)),
+        "pointing": float(pointing(maps[place], own.centres)),
+        "pointing_uniform": float(own.centres.mean()),
+        "pointing_centre_prior": float(pointing(centre, own.centres)),
+        "mass_one_word_early": shifted(place - 1),
+        "mass_one_word_late": shifted(place + 1),
+    }
 
 
 @dataclass(frozen=True)
@@ -243,40 +215,35 @@ def grounded_maps(
 
     most: the number of words in `by_word`. not_annotated: photos without annotations.
     """
-    found = [(word, word.grounded) for word in words if word.grounded is not None]
-    of_word: dict[str, list[GroundedWord]] = {}
-    for word, grounded in found:
-        of_word.setdefault(word.word, []).append(grounded)
+    found = [word for word in words if word.target == "inside"]
+    of_word: dict[str, list[WordMap]] = {}
+    for word in found:
+        of_word.setdefault(word.word, []).append(word)
     frequent = sorted(of_word, key=lambda word: (-len(of_word[word]), word))[:most]
-    every = [grounded for _, grounded in found]
     return GroundedMaps(
         words=len(found),
-        photos=len({word.image for word, _ in found}),
-        outside=sum(word.outside for word in words),
-        mass=_mean([grounded.mass for grounded in every]) if found else None,
-        pointing=_mean([grounded.pointing for grounded in every]) if found else None,
-        early=_shift(every, lambda grounded: grounded.early),
-        late=_shift(every, lambda grounded: grounded.late),
+        photos=len({word.image for word in found}),
+        outside=sum(word.target == "outside" for word in words),
+        mass=_mean(found, MASS) if found else None,
+        pointing=_mean(found, POINTING) if found else None,
+        early=_shift(found, "mass_one_word_early"),
+        late=_shift(found, "mass_one_word_late"),
         by_word={
-            word: (
-                len(of_word[word]),
-                _mean([grounded.mass for grounded in of_word[word]]),
-                _mean([grounded.pointing for grounded in of_word[word]]),
-            )
-            for word in frequent
+            word: (len(its), _mean(its, MASS), _mean(its, POINTING))
+            for word, its in ((word, of_word[word]) for word in frequent)
         },
         not_annotated=not_annotated,
     )
 
 
-def _mean(measures: Sequence[AgainstBaselines]) -> AgainstBaselines:
-    columns = zip(*((m.attention, m.uniform, m.centre) for m in measures), strict=True)
-    return AgainstBaselines(*(sum(column) / len(measures) for column in columns))
+def _mean(words: Sequence[WordMap], fields: Sequence[str]) -> AgainstBaselines:
+    columns = ([getattr(word, field) for word in words] for field in fields)
+    return AgainstBaselines(*(sum(column) / len(words) for column in columns))
 
 
-def _shift(words: Sequence[GroundedWord], of: Callable[[GroundedWord], float | None]) -> Shift:
-    pairs = [(word.mass.attention, mass) for word in words if (mass := of(word)) is not None]
-    if not pairs:
+def _shift(words: Sequence[WordMap], field: str) -> Shift:
+    kept = [word for word in words if getattr(word, field) is not None]
+    if not kept:
         return Shift(0, None, None)
-    own, shifted = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
-    return Shift(len(pairs), own, shifted)
+    own, shifted = (sum(getattr(w, each) for w in kept) / len(kept) for each in ("mass", field))
+    return Shift(len(kept), own, shifted)

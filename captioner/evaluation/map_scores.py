@@ -84,11 +84,11 @@ class MapScores:
         return "\n\n".join(parts)
 
     def write_csv(self, path: str) -> None:
-        """Write a row a word, with the fields of `WordMap.as_dict`.
+        """Write a row a word, with the fields of `WordMap`.
 
         Raises `UserError` if the file cannot be written.
         """
-        write_text(path, csv_records([word.as_dict() for word in self.words]))
+        write_text(path, csv_records([vars(word) for word in self.words]))
 
 
 def score_maps(

@@ -49,11 +49,11 @@ class NgramCounts:
         return [tuple(row[start : start + self.order]) for start in self.examples.tolist()]
 
 
-def number_words(sentences: Sequence[Tokens]) -> tuple[IntArray, dict[str, int]]:
-    """The words of all sentences as numbers (W,), and the number of each word."""
+def number_words(sentences: Sequence[Tokens]) -> IntArray:
+    """The words of all sentences as numbers (W,)."""
     numbers: defaultdict[str, int] = defaultdict(count().__next__)
     row = chain.from_iterable(sentences)
-    return np.fromiter(map(numbers.__getitem__, row), dtype=np.int64), numbers
+    return np.fromiter(map(numbers.__getitem__, row), dtype=np.int64)
 
 
 def sentence_lengths(sentences: Sequence[Tokens]) -> IntArray:

@@ -18,7 +18,7 @@ from captioner.data.numbers import number_pairs
 from captioner.data.pairs import (
     PairExample,
     encode_pairs,
-    report_cut_sources,
+    report_cut,
     sample_pairs,
 )
 from captioner.data.parallel import ParallelText, SentencePair, read_parallel
@@ -97,7 +97,7 @@ class TranslationTask:
             _save_vocabularies(folder, source, target)
         maximum_length, capitals = recipe.data.maximum_length, recipe.text.capitals
         validated = self.texts["validation"].pairs[: recipe.validation.sentences or None]
-        encoded = encode_pairs(pairs, source, target, maximum_length)
+        examples, cut = encode_pairs(pairs, source, target, maximum_length)
         sentences = []
         for name, text in self.texts.items():
             sentences.append(f"{name}: {len(text.pairs):,} pairs of sentences")
@@ -106,17 +106,18 @@ class TranslationTask:
         sentences.append(f"vocabulary: {len(source):,} source and {len(target):,} target tokens")
         for sentence in sentences:
             print(sentence)
-        if encoded.truncated:
-            print(f"training: {encoded.report(maximum_length)}")
+        if cut:
+            print(f"training: {report_cut('pair', cut, f'{maximum_length:,} tokens a side')}")
         read = (replace(each, source=as_sentence(each.source, capitals).text) for each in validated)
-        if cut := report_cut_sources(read, source, maximum_length):
-            print(f"validation: {cut}")
+        long = [each.line for each in read if len(source.split(each.source)) > maximum_length]
+        if long:
+            print(f"validation: {report_cut('source', long, f'{maximum_length:,} tokens')}")
         # Sentences of similar length together: less padding.
         order = sorted(range(len(validated)), key=lambda number: len(validated[number].source))
         return PreparedRun(
             loss=TranslationLoss(model, recipe.objective),
             batches=TranslationBatches(
-                encoded.examples,
+                examples,
                 recipe.data.batch_tokens,
                 recipe.training.seed,
                 min(2, loading_workers(engine.device, engine.local_size)),  # It needs no more.

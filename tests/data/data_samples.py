@@ -1,4 +1,4 @@
-"""JSON files as the formats' tests write them, and one field of them changed."""
+"""What the formats' tests share: files of JSON, a field of them changed, counts of problems."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import copy
 import json
 from pathlib import Path
 from typing import Any
+
+from captioner.data.source_problems import Problems
 
 
 def write_json(path: Path, value: Any) -> Path:
@@ -21,3 +23,8 @@ def with_field(document: Any, where: str, index: int, name: str, value: Any) -> 
     if value is not None:
         result[where][index][name] = value
     return result
+
+
+def counts(problems: Problems) -> dict[str, int]:
+    """The number of problems of each kind."""
+    return {kind: len(sentences) for kind, sentences in problems.kinds.items()}

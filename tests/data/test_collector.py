@@ -71,9 +71,10 @@ def test_every_problem_is_named_and_left_out(tmp_path: Path) -> None:
         ("image without captions", "image bare"),
         ("missing image", "image gone"),
     ]
-    for problem, (kind, record) in zip(result.problems, expected, strict=True):
-        assert problem.kind == kind
-        assert problem.sentence.startswith(record)
+    found = [(kind, each) for kind, its in result.problems.kinds.items() for each in its]
+    for (kind, sentence), (expected_kind, record) in zip(found, expected, strict=True):
+        assert kind == expected_kind
+        assert sentence.startswith(record)
 
 
 def test_refuse_names_the_file_that_is_missing(tmp_path: Path) -> None:

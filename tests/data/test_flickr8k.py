@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from data_samples import counts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,7 +65,7 @@ def test_the_photo_that_does_not_exist_is_a_named_problem(tmp_path: Path) -> Non
         read_flickr8k(file, tmp_path)
     result = read_flickr8k(file, tmp_path, on_problem="skip")
     assert [image.image_id for image in result.images] == ["a.jpg"]
-    assert result.problems.counts() == {"missing image": 1}
+    assert counts(result.problems) == {"missing image": 1}
 
 
 def test_problems_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
@@ -78,7 +79,7 @@ def test_problems_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
     (tmp_path / "bare.jpg").touch()
     result = read_flickr8k(file, tmp_path, chosen, on_problem="skip")
     assert [(image.image_id, image.captions) for image in result.images] == [("a.jpg", ("one",))]
-    assert result.problems.counts() == {
+    assert counts(result.problems) == {
         "duplicate image": 1,
         "duplicate caption": 1,
         "empty caption": 1,

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from data_samples import write_json
+from data_samples import counts, write_json
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,7 +98,7 @@ def test_problems_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
     result = read_karpathy(file, tmp_path, "train", on_problem="skip")
     assert [image.image_id for image in result.images] == [101, 102]
     assert result.images[0].captions == ("A dog .",)
-    assert result.problems.counts() == {
+    assert counts(result.problems) == {
         "empty caption": 2,
         "duplicate image": 1,
         "image in two splits": 1,

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from captioner.data.length_buckets import batches_by_tokens
-from captioner.data.pairs import PairExample, collate_pairs, encode_pairs, report_cut_sources
+from captioner.data.pairs import PairExample, collate_pairs, encode_pairs, report_cut
 from captioner.data.parallel import SentencePair, read_lines, read_parallel
 from captioner.errors import UserError
 from captioner.text.plain_text import plain_text
@@ -82,20 +82,16 @@ def test_pairs_are_encoded_and_long_ones_cut_and_counted() -> None:
     pairs = [SentencePair("a b c", "x", 1), SentencePair("b", "y x", 2)]
     source = WordVocabulary.learn(["a b c"], 1, "keep")
     target = WordVocabulary.learn(["x y"], 1, "keep")
-    found = encode_pairs(pairs, source, target, 2)
-    assert found.examples == [PairExample([4, 5], [4]), PairExample([5], [5, 4])]
-    assert found.truncated == [1]
-    assert found.report(2) == "1 pair of sentences cut to 2 tokens a side: line 1"
-    assert encode_pairs(pairs, source, target, 9).report(9) == ""
+    examples, cut = encode_pairs(pairs, source, target, 2)
+    assert examples == [PairExample([4, 5], [4]), PairExample([5], [5, 4])]
+    assert cut == [1]
+    assert encode_pairs(pairs, source, target, 9)[1] == []
 
 
-def test_long_sources_are_told_by_their_lines() -> None:
-    source = WordVocabulary.learn(["a b c"], 1, "keep")
-    pairs = [SentencePair("a b c", "x", line) for line in range(3, 15)]
-    found = report_cut_sources([SentencePair("a b", "x y z", 2), *pairs], source, 2)
+def test_cut_lines_are_told() -> None:
+    found = report_cut("source", range(3, 15), "2 tokens")
     assert found == "12 sources cut to 2 tokens: lines 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 2 more"
-    assert report_cut_sources(pairs[:1], source, 2) == "1 source cut to 2 tokens: line 3"
-    assert report_cut_sources(pairs, source, 3) == ""
+    assert report_cut("pair", [1], "2 tokens a side") == "1 pair cut to 2 tokens a side: line 1"
 
 
 def test_a_batch_of_pairs() -> None:

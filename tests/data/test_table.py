@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_quoted_cells_may_hold_commas_quotes_and_line_ends(tmp_path: Path) -> No
     file = table(tmp_path, "t.csv", text)
     result = read_table(file, on_problem="skip")
     assert result.images[0].captions == ('A "big", red\ndog',)
-    assert [problem.sentence for problem in result.problems] == [
+    assert [*chain(*result.problems.kinds.values())] == [
         "line 4 has no words",
         "image b.jpg (line 4) has no captions",
     ]
@@ -75,7 +76,8 @@ def test_problems_of_a_csv_are_counted_and_skipped_or_refused(tmp_path: Path) ->
     file = table(tmp_path, "t.csv", text + "\ngone.jpg,Five,\na.jpg,!,train\n")
     result = read_table(file, on_problem="skip")
     assert [(image.image_id, image.captions) for image in result.images] == [("a.jpg", ("One",))]
-    assert list(result.problems) == [
+    found = [(kind, each) for kind, its in result.problems.kinds.items() for each in its]
+    assert found == [
         ("ill-formed line", "line 3 has 2 cells, the header 3"),
         ("ill-formed line", 'line 4 has no text in its "image"'),
         (
@@ -105,11 +107,11 @@ def test_problems_of_a_jsonl_are_counted_and_skipped_or_refused(tmp_path: Path) 
     file = table(tmp_path, "t.jsonl", "\n".join(lines))
     result = read_table(file, on_problem="skip")
     assert [(image.image_id, image.captions) for image in result.images] == [("a.jpg", ("One",))]
-    ill_formed = [each.sentence for each in result.problems if each.kind == "ill-formed line"]
+    ill_formed = result.problems.kinds["ill-formed line"]
     assert [" ".join(sentence.split()[:2]) for sentence in ill_formed] == [
         f"line {number}" for number in range(3, 10)
     ]
-    assert result.problems.counts()["caption of invalid Unicode"] == 1
+    assert len(result.problems.kinds["caption of invalid Unicode"]) == 1
     with pytest.raises(
         UserError, match=r"7 ill-formed lines \(line 3 is not valid JSON; line 4 is not a"
     ):
@@ -163,7 +165,7 @@ def test_usual_names_in_jsonl_may_differ_by_line(tmp_path: Path) -> None:
     lines = ['{"Photo": "a.jpg", "text": "One"}', '{"file": "a.jpg", "comment": "Two"}', "{}"]
     read = read_table(table(tmp_path, "t.jsonl", "\n".join(lines)), on_problem="skip")
     assert read.images[0].captions == ("One", "Two")
-    assert [problem.sentence for problem in read.problems] == ['line 3 has no text in its "image"']
+    assert [*chain(*read.problems.kinds.values())] == ['line 3 has no text in its "image"']
 
 
 def drawn(file: Path) -> dict[str, set[str]]:

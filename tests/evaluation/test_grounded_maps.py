@@ -32,20 +32,19 @@ def test_a_caption_worked_by_hand() -> None:
     found = word_maps("x.jpg", WORDS, MAPS, TARGETS, SIZE, REGION)
     assert [word.word for word in found] == WORDS
     assert [word.position for word in found] == [0, 1, 2, 3, 4]
-    assert [word.grounded is not None for word in found] == [False, True, True, False, True]
-    red, dog, water = (word.grounded for word in found if word.grounded)
-    assert red.mass.attention == pytest.approx(0.8 + 0.2 / 7)
-    assert red.mass.uniform == pytest.approx(2 / 8)
-    assert red.pointing.attention == 1
-    assert red.pointing.uniform == pytest.approx(2 / 8)
+    assert [word.target for word in found] == ["none", "inside", "inside", "none", "inside"]
+    red, dog, water = (word for word in found if word.target == "inside")
+    assert red.mass == pytest.approx(0.8 + 0.2 / 7)
+    assert red.share == pytest.approx(2 / 8)
+    assert red.pointing == 1
+    assert red.pointing_uniform == pytest.approx(2 / 8)
     # The four middle cells of two rows and four columns hold the centre prior's maximum.
-    assert red.pointing.centre == pytest.approx(2 / 4)
-    assert water.mass.attention == pytest.approx(0.9)
-    assert water.pointing.centre == 0
+    assert red.pointing_centre_prior == pytest.approx(2 / 4)
+    assert water.mass == pytest.approx(0.9)
+    assert water.pointing_centre_prior == 0
     # "red" and "dog" are about the same place, so between them no shift shows.
-    assert (red.early, red.late) == (0.0, None)
-    assert (dog.early, dog.late) == (None, 0.0)
-    assert (water.early, water.late) == (0.0, None)
+    shifted = [(word.mass_one_word_early, word.mass_one_word_late) for word in (red, dog, water)]
+    assert shifted == [(0.0, None), (None, 0.0), (0.0, None)]
 
 
 def test_means_and_words() -> None:
@@ -73,9 +72,8 @@ def test_means_and_words() -> None:
 def test_a_target_outside_is_reported_and_not_counted() -> None:
     targets = [pixel(0), pixel(3), None]
     words = word_maps(0, ["dog", "cat", "a"], MAPS[:3], targets, SIZE, (2.0, 0.0, 4.0, 2.0))
-    assert [word.outside for word in words] == [True, False, False]
-    assert [word.as_dict()["target"] for word in words] == ["outside", "inside", "none"]
-    assert words[0].as_dict()["mass"] is None
+    assert [word.target for word in words] == ["outside", "inside", "none"]
+    assert words[0].mass is None
     found = grounded_maps(words)
     assert (found.words, found.outside) == (1, 1)
     assert "1 more lie outside what the model saw" in found.table()

@@ -131,7 +131,7 @@ def test_scores_are_those_of_the_word_s_own_map(scripted: Captioner) -> None:
     assert vars(found.early) == {"words": 4, "own": 1.0, "shifted": 0.0}
     assert vars(found.late) == {"words": 4, "own": 1.0, "shifted": 0.0}
     for word in scores.words:
-        assert word.grounded.mass.attention == 1.0
+        assert word.mass == 1.0
     assert scores.spread.divergence == pytest.approx(1.0)
 
 

@@ -18,7 +18,7 @@ sentences_of_few_words = st.lists(st.lists(st.sampled_from("abc"), max_size=12),
 
 
 def counted(sentences: list[list[str]]) -> list[NgramCounts]:
-    return count_ngrams(number_words(sentences)[0], sentence_lengths(sentences))
+    return count_ngrams(number_words(sentences), sentence_lengths(sentences))
 
 
 def brute_force(sentences: list[list[str]], order: int) -> dict[tuple[int, tuple[str, ...]], int]:

@@ -192,7 +192,7 @@ def test_files_subwords_and_one_vocabulary(
     assert main(["train", str(path), "--out", str(out), "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
     assert "training: 16 pairs of sentences" in printed
-    assert "training: 8 pairs of sentences cut to 12 tokens a side: lines 1, 2, 5, 6" in printed
+    assert "training: 8 pairs cut to 12 tokens a side: lines 1, 2, 5, 6" in printed
     assert "validation: 2 sources cut to 12 tokens: lines 1, 2\n" in printed  # Of the first 4.
     translator = load_translator(out / "model")
     assert translator.source is translator.target
