@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -117,14 +117,10 @@ def is_of_format(folder: str | Path, format: str) -> bool:
     return path.is_file() and _format_of(read_json(path, "model config")) == format
 
 
-def read_model_config(
-    folder: Path, format: str, kind: str, later: Mapping[str, Any]
-) -> dict[str, Any]:
+def read_model_config(folder: Path, format: str, kind: str) -> Any:
     """Read the config of a model folder as JSON.
 
     format: the expected field `format`. kind: name of such models in messages.
-    later: values of fields that older folders lack; a mapping for the fields of a section, which
-        applies only if the section exists.
     Raises `UserError` if the folder is missing, or naming the file if it cannot be read or has
     another format.
     """
@@ -137,7 +133,7 @@ def read_model_config(
         if named is None:
             reason = f"it names no format; a run's model is in its folder {MODEL}"
         raise UserError(f"{path} is not the config of a {kind} model: {reason}")
-    return _with_later_fields(mapping, later)
+    return mapping
 
 
 def read_card(folder: Path) -> str:
@@ -152,16 +148,6 @@ def gist(card: str, folder: Path) -> str:
     start, section, _ = text.partition("\n## ")
     rest = f"\n\n(the whole card: {folder / CARD})" if section else ""
     return start.rstrip() + rest
-
-
-def _with_later_fields(mapping: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
-    completed = dict(mapping)
-    for name, value in later.items():
-        if not isinstance(value, Mapping):
-            completed.setdefault(name, value)
-        elif isinstance(completed.get(name), Mapping):
-            completed[name] = _with_later_fields(completed[name], value)
-    return completed
 
 
 def _format_of(mapping: Any) -> object:

@@ -83,23 +83,16 @@ Text = InstanceOf[str]
 """A string, also one with half a character, which pydantic's `str` refuses."""
 
 
-def from_mapping(
-    kind: type[Instance], mapping: Any, where: str, complete: bool = False
-) -> Instance:
+def from_mapping(kind: type[Instance], mapping: Any, where: str) -> Instance:
     """Validate a mapping as YAML or JSON gives it.
 
     where: names the file in messages.
-    complete: every field must be there, at all depths, those with a default as well.
     Raises `UserError` naming the field that is unknown, missing, ill-typed or out of range.
     """
     try:
-        made = kind.model_validate(dict(mapping) if isinstance(mapping, Mapping) else mapping)
+        return kind.model_validate(dict(mapping) if isinstance(mapping, Mapping) else mapping)
     except ValidationError as error:
         raise UserError(f"{where}: {_sentence(kind, error)}") from None
-    if complete:
-        for name in _not_given(made, ""):
-            raise UserError(f"{where}: field {name!r} is missing")
-    return made
 
 
 def to_mapping(config: Config) -> dict[str, Any]:
@@ -160,21 +153,6 @@ def _names(kind: type[Config], prefix: str = "") -> Iterator[str]:
         section = section_of(field.annotation) if field is not None else None
         if section is not None:
             yield from _names(section, f"{prefix}{name}.")
-
-
-def _not_given(config: Config, prefix: str) -> Iterator[str]:
-    """Dotted names of fields that have their default because nothing was given."""
-    for name in type(config).model_fields:
-        if name not in config.model_fields_set:
-            yield prefix + name
-            continue
-        value = getattr(config, name)
-        if isinstance(value, Config):
-            yield from _not_given(value, f"{prefix}{name}.")
-        elif isinstance(value, (list, tuple)):
-            for index, item in enumerate(value):
-                if isinstance(item, Config):
-                    yield from _not_given(item, f"{prefix}{name}[{index}].")
 
 
 _WANTED = {

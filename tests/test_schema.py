@@ -154,30 +154,6 @@ def test_a_missing_field_is_named() -> None:
         from_mapping(Outer, {}, "c")
 
 
-@pytest.mark.parametrize("name", list(Outer.model_fields))
-def test_a_record_that_must_be_complete_lacks_no_field(name: str) -> None:
-    whole = to_mapping(from_mapping(Outer, FULL, "c"))
-    assert from_mapping(Outer, whole, "c", complete=True) == from_mapping(Outer, FULL, "c")
-    del whole[name]
-    with pytest.raises(UserError, match=f"^c: field '{name}' is missing$"):
-        from_mapping(Outer, whole, "c", complete=True)
-
-
-@pytest.mark.parametrize(
-    ("section", "sentence"),
-    [
-        ({"inner": {"size": 3}}, "c: field 'inner.share' is missing"),
-        ({"inners": [{"size": 3}]}, r"c: field 'inners\[0\]\.share' is missing"),
-    ],
-)
-def test_a_record_that_must_be_complete_is_so_at_all_depths(
-    section: dict[str, Any], sentence: str
-) -> None:
-    whole = to_mapping(from_mapping(Outer, FULL, "c")) | section
-    with pytest.raises(UserError, match=f"^{sentence}$"):
-        from_mapping(Outer, whole, "c", complete=True)
-
-
 NAMES = [*Outer.model_fields, "size", "share"]
 LEAVES = (
     st.none()

@@ -41,16 +41,13 @@ from captioner.weight_files import fill, named_tensors, read_tensors, write_tens
 FORMAT = "captioner caption model 1"
 VOCABULARY = "vocabulary.json"
 _CONFIDENCE = "confidence"
-_LATER = {
-    "confidence": None,
-    "decoder": {"kind": "lstm"},
-    "search": {"repeat_distance": 0},
-}
-_LATER_OF_LSTM = {"standardise": False, "temperature": 1.0}
 
 
 class ModelConfig(Config):
-    """The fields of `config.json`; all but `confidence` are required, since defaults may change."""
+    """The fields of `config.json`, which has them all.
+
+    The default of a field is what models saved before it was there mean.
+    """
 
     format: str
     encoder: Annotated[SerializeAsAny[EncoderConfig], BeforeValidator(encoder_config)]
@@ -91,11 +88,8 @@ def save_model(
 def read_config(folder: Path) -> ModelConfig:
     """Read the config of a model folder. Raises `UserError` naming the file and the field."""
     folder = complete_folder(folder)
-    mapping = read_model_config(folder, FORMAT, "caption", _LATER)
-    decoder = mapping.get("decoder")
-    if isinstance(decoder, dict) and decoder["kind"] == "lstm":
-        mapping["decoder"] = {**_LATER_OF_LSTM, **decoder}
-    return from_mapping(ModelConfig, mapping, str(folder / CONFIG), complete=True)
+    mapping = read_model_config(folder, FORMAT, "caption")
+    return from_mapping(ModelConfig, mapping, str(folder / CONFIG))
 
 
 def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captioner:

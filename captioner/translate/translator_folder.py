@@ -33,25 +33,15 @@ from captioner.translate.translator import Translator
 from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
 
 FORMAT = "captioner translation model 1"
-_UNSCALED = {"scale_embeddings": False}
-_LATER = {
-    "model": {
-        "sequence_to_sequence": _UNSCALED,
-        "bahdanau": _UNSCALED,
-        "luong": _UNSCALED,
-        "gnmt": _UNSCALED,
-    },
-    "search": {"repeat_distance": 0},
-    "capitals": "keep",
-}
 JOINT, SOURCE, TARGET = "vocabulary.json", "source.json", "target.json"
 
 
 class TranslatorConfig(Config):
-    """What `config.json` holds, every field of it: a default may change, a saved model may not.
+    """The fields of `config.json`, which has them all.
 
+    The default of a field is what models saved before it was there mean.
     joint_vocabulary: whether both sides have the tokens of `vocabulary.json`. capitals: as of the
-    translator; folders saved before there was this field have none, and mean `keep`.
+    translator.
     """
 
     format: str
@@ -59,7 +49,7 @@ class TranslatorConfig(Config):
     joint_vocabulary: bool
     maximum_source_length: int = Field(ge=1, le=COUNT)
     search: TranslationSearch
-    capitals: Capitals
+    capitals: Capitals = "keep"
 
 
 def model_files(folder: str | Path) -> list[Path]:
@@ -111,8 +101,8 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
 
 def _load(folder: Path) -> Translator:
     path = folder / CONFIG
-    mapping = read_model_config(folder, FORMAT, "translation", _LATER)
-    config = from_mapping(TranslatorConfig, mapping, str(path), complete=True)
+    mapping = read_model_config(folder, FORMAT, "translation")
+    config = from_mapping(TranslatorConfig, mapping, str(path))
     if config.joint_vocabulary:
         source = target = load_text_vocabulary(folder / JOINT)
     else:

@@ -181,7 +181,7 @@ OTHER: dict[str, Any] = {
 def test_the_record_goes_through_json_unchanged(preprocessing: Preprocessing) -> None:
     record = json.loads(json.dumps(to_mapping(preprocessing)))
     assert record == to_mapping(preprocessing)
-    again = from_mapping(Preprocessing, record, "x", complete=True)
+    again = from_mapping(Preprocessing, record, "x")
     assert again == preprocessing
     assert hash(again) == hash(preprocessing)
 
