@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from captioner.data.coco_instances import CocoInstances, read_instances
+from captioner.data.coco_instances import read_instances
 from captioner.data.readers import read_captions
-from captioner.data.records import ImageId
-from captioner.data.synonyms import Synonyms, read_synonyms
+from captioner.data.synonyms import read_synonyms
 from captioner.errors import UserError
 from captioner.evaluation.caption_report import Comparisons, ScoreReport
 from captioner.evaluation.captions import check_metrics, score_texts
@@ -36,8 +35,7 @@ class Scorer:
     instances: files of COCO instances, to find hallucinated things; none skips that.
     synonyms: the word list for them; None for the packaged one.
 
-    Reads its files at once, so that a bad one is refused before a model runs. Raises `UserError`
-    for an ill-formed file and for a metric that cannot be run.
+    Raises `UserError` for a metric that cannot be run.
     """
 
     metrics: Sequence[str] = DEFAULT_METRICS
@@ -52,80 +50,61 @@ class Scorer:
 
     def __post_init__(self) -> None:
         check_metrics(self.metrics)
-        self._frequency: DocumentFrequency | None = None
+
+    def report(self, texts: CaptionTexts, name: str) -> ScoreReport:
+        """Score captions; reads the files first. name: of the captions, in a comparison.
+
+        Raises `UserError` for an ill-formed file, for images that are not in the instance files or
+        in `against`, and as `score_texts` does.
+        """
+        frequency, training, others, hallucination = None, None, None, None
         if self.document_frequency is not None:
-            self._frequency = DocumentFrequency.read(self.document_frequency)
-        self._against: dict[str, str] | None = None
-        if self.against is not None:
-            self._against = read_results(self.against)
-        self._training: list[list[str]] | None = None
+            frequency = DocumentFrequency.read(self.document_frequency)
         if self.training is not None:
-            self._training = _training_words(self.training, self.training_format)
-        self._instances: CocoInstances | None = None
+            training = _training_words(self.training, self.training_format)
+        if self.against is not None:
+            others = self._others(texts, name)
         if self.instances:
-            self._instances = read_instances(self.instances)
-            self._synonyms: Synonyms = read_synonyms(self.synonyms)
-            self._instances.known_categories(self._synonyms)
-
-    def check_images(self, image_ids: Sequence[ImageId], name: str) -> None:
-        """Raise `UserError` for images that are not in the instance files or in `against`.
-
-        name: of the captions, for the message.
-        """
-        if self._instances is not None:
-            for image_id in image_ids:
-                self._instances.categories(image_id)
-        if self._against is not None:
-            ours = set(map(str, image_ids))
-            for images, others, here, there in (
-                (ours, self._against.keys(), name, self.against),
-                (self._against.keys(), ours, self.against, name),
-            ):
-                lacking = sorted(images - others)
-                if lacking:
-                    raise UserError(
-                        f"only the same images can be compared: {there} lacks {len(lacking):,} of "
-                        f"{here}, image {lacking[0]} for one"
-                    )
-
-    def report(self, texts: CaptionTexts, image_ids: Sequence[ImageId], name: str) -> ScoreReport:
-        """Score the captions `name` of the images `image_ids` (I,).
-
-        Raises `UserError` as `check_images` and `score_texts` do.
-        """
-        self.check_images(image_ids, name)
-        frequency_name = str(self.document_frequency or "")
-        scores = score_texts(texts, self.metrics, self._frequency, frequency_name)
+            hallucination = self._hallucination(texts)
+        stored = frequency, str(self.document_frequency or "")
+        scores = score_texts(texts, self.metrics, *stored)
         terms = list(scores.metrics.values())
         intervals = confidence_intervals(terms, self.resampling) if self.intervals else None
         comparison = None
-        if self._against is not None:
-            others = texts.with_captions([self._against[str(image_id)] for image_id in image_ids])
-            against = score_texts(others, self.metrics, self._frequency, frequency_name)
+        if others is not None:
+            against = score_texts(others, self.metrics, *stored)
             found = compare(terms, list(against.metrics.values()), self.resampling)
             comparison = Comparisons(name, str(self.against), found)
         return ScoreReport(
             scores,
-            text_diversity(texts.words, self._training),
-            self._hallucination(texts, image_ids),
+            text_diversity(texts.words, training),
+            hallucination,
             intervals,
             comparison,
             self.resampling if intervals or comparison else None,
         )
 
-    def _hallucination(
-        self, texts: CaptionTexts, image_ids: Sequence[ImageId]
-    ) -> Hallucination | None:
-        if self._instances is None:
-            return None
-        categories = [self._instances.categories(image_id) for image_id in image_ids]
-        return chair(
-            texts.words,
-            texts.reference_words,
-            categories,
-            self._synonyms,
-            self._instances.all_categories,
-        )
+    def _others(self, texts: CaptionTexts, name: str) -> CaptionTexts:
+        """The captions to compare with."""
+        captions = read_results(str(self.against))
+        ours = set(map(str, texts.images))
+        for images, others, here, there in (
+            (ours, captions.keys(), name, self.against),
+            (captions.keys(), ours, self.against, name),
+        ):
+            if lacking := sorted(images - others):
+                raise UserError(
+                    f"only the same images can be compared: {there} lacks {len(lacking):,} of "
+                    f"{here}, image {lacking[0]} for one"
+                )
+        return texts.with_captions([captions[str(image)] for image in texts.images])
+
+    def _hallucination(self, texts: CaptionTexts) -> Hallucination:
+        instances, synonyms = read_instances(self.instances), read_synonyms(self.synonyms)
+        instances.known_categories(synonyms)
+        categories = [instances.categories(image) for image in texts.images]
+        words = texts.words, texts.reference_words
+        return chair(*words, categories, synonyms, instances.all_categories)
 
 
 def _training_words(training: str | Path, format: str) -> list[list[str]]:

@@ -48,13 +48,12 @@ def score_results(
         if name not in known:
             raise UserError(f"{results}: image {name} has no references in {references}")
     scored = [known[name] for name in captions]
-    image_ids = [image.image_id for image in scored]
     texts = CaptionTexts.of(
-        dict(zip(image_ids, captions.values(), strict=True)),
+        {image.image_id: text for image, text in zip(scored, captions.values(), strict=True)},
         {image.image_id: image.captions for image in found},
     )
     return replace(
-        scorer.report(texts, image_ids, str(results)),
+        scorer.report(texts, str(results)),
         names=tuple(image.path.name for image in scored),
         open_photo=None if images is None else lambda row: load_image(scored[row].path),
     )
@@ -84,8 +83,6 @@ def score_model(
     Raises `UserError` as `caption_source` and `Scorer` do.
     """
     scorer = scorer or Scorer()
-    if left_out is None:
-        scorer.check_images(source.image_ids, name)
     captions: dict[int, str] = {}
     right = 0
     try:
@@ -104,7 +101,7 @@ def score_model(
     scored = source.take(list(captions))
     texts = CaptionTexts.of(list(captions.values()), scored.captions)
     return replace(
-        scorer.report(replace(texts, images=scored.image_ids), scored.image_ids, name),
+        scorer.report(replace(texts, images=scored.image_ids), name),
         names=tuple(scored.names),
         open_photo=scored.open_photo,
         exact=right / len(captions) if exact else None,

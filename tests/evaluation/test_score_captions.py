@@ -294,15 +294,3 @@ def test_a_model_is_compared_and_shown_with_its_photos(source: Source, tmp_path:
     assert page.count("<img ") == 4
     assert "4.png" in page
     assert "two red dogs number 4" in page
-
-
-def test_what_cannot_be_compared_is_refused_before_captioning(
-    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    captioner = make_captioner()
-    monkeypatch.setattr(captioner, "encode", lambda *rest: pytest.fail("captioned"))
-    other = write_results(tmp_path / "o.json", {"0.png": "a brown dog"})
-    with pytest.raises(UserError, match=r"o\.json lacks 4 of the model, image 1\.png"):
-        score_model(captioner, source, scorer=Scorer(against=other))
-    with pytest.raises(UserError, match=r"absent\.json"):
-        Scorer(document_frequency="absent.json")
