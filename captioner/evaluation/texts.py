@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
 
+from captioner.data.records import ImageId
 from captioner.errors import UserError
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.ngrams import Tokens
@@ -24,7 +25,7 @@ class CaptionTexts:
     references_without_caption: the number of further images with references.
     """
 
-    images: Sequence[Hashable]
+    images: Sequence[ImageId]
     captions: Sequence[str]
     references: Sequence[Sequence[str]]
     words: Sequence[Tokens]
@@ -34,8 +35,8 @@ class CaptionTexts:
     @classmethod
     def of(
         cls,
-        captions: Mapping[Hashable, str] | Sequence[str],
-        references: Mapping[Hashable, Sequence[str]] | Sequence[Sequence[str]],
+        captions: Mapping[ImageId, str] | Sequence[str],
+        references: Mapping[ImageId, Sequence[str]] | Sequence[Sequence[str]],
         tokenizer: Tokenizer = tokenize_unsplit,
     ) -> CaptionTexts:
         """Match captions with references and tokenise each once.
@@ -86,9 +87,9 @@ class CaptionTexts:
 
 
 def _aligned(
-    captions: Mapping[Hashable, str] | Sequence[str],
-    references: Mapping[Hashable, Sequence[str]] | Sequence[Sequence[str]],
-) -> tuple[list[Hashable], list[str], list[Sequence[str]]]:
+    captions: Mapping[ImageId, str] | Sequence[str],
+    references: Mapping[ImageId, Sequence[str]] | Sequence[Sequence[str]],
+) -> tuple[list[ImageId], list[str], list[Sequence[str]]]:
     """The names of the images, their captions and their references, in one order."""
     if isinstance(captions, Mapping) and isinstance(references, Mapping):
         for image in captions:
