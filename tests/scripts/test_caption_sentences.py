@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 from scripts_samples import ROOT, run
 
+SELF_TRAINING = ROOT / "scripts" / "caption_sentences" / "translate.py"
 PROGRAM = ROOT / "scripts" / "caption_sentences" / "write.py"
 
 
@@ -50,3 +52,24 @@ def test_sentences_are_in_line_in_three_languages(tmp_path: Path) -> None:
     assert "A room with a urinal in it." in pairs
     assert "A man holding an umbrella." in pairs
     assert "A herd of kittens grazing in a field." not in pairs
+
+
+def test_the_surest_translations_are_kept(tmp_path: Path) -> None:
+    captions = ["a dog runs in the grass", "A dog runs in the grass.", "too short a one", ""]
+    captions += [
+        '"Two men are riding bikes ."',
+        "quantum bureaucracy obfuscates epistemic taxation",
+    ]
+    with gzip.open(tmp_path / "captions.txt.gz", "wt", encoding="utf-8") as file:
+        file.write("\n".join(captions))
+    options = ["--model", "english_german", "--language", "de", "--out", "out", "--share", "0.7"]
+    said = run(tmp_path, str(SELF_TRAINING), "captions.txt.gz", *options)
+    assert "2 of 3 captions" in said
+    english, german = (
+        (tmp_path / "out" / f"self.{language}").read_text(encoding="utf-8").splitlines()
+        for language in ("en", "de")
+    )
+    assert set(english) == {"A dog runs in the grass.", "Two men are riding bikes."}
+    for source, target in zip(english, german, strict=True):
+        assert ("Hund" in target) == ("dog" in source)
+        assert ("Männer" in target) == ("men" in source)

@@ -1,0 +1,87 @@
+"""Translates captions by a model, and keeps the pairs that it is surest of, to train it on.
+
+Self-training (He, Gu, Shen and Ranzato 2020, *Revisiting Self-Training for Neural Sequence
+Generation*): `self.en` and `self.LANGUAGE` hold the translations with the highest log-probability a
+word, and their captions, in random order. Captions of 5 to 25 words are taken, each once, with a
+capital and a full stop, as Multi30k has them.
+
+  python scripts/caption_sentences/translate.py coco_captions.txt.gz --model english_german \\
+      --language de --out runs/self_german
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import captioner
+from captioner.cli.program import run_program
+from captioner.data.parallel import read_lines
+from captioner.files import write_text
+from captioner.progress import progress_bar
+from captioner.translate import Translation
+
+BATCH = 64
+
+
+def prepared(captions: Iterable[str]) -> list[str]:
+    """Captions as sentences, each once."""
+    found: dict[str, str] = {}
+    for caption in captions:
+        words = caption.strip(' "').split()
+        if 5 <= len(words) <= 25:
+            sentence = " ".join(words).replace(" .", ".").replace(" ,", ",")
+            sentence = sentence[0].upper() + sentence[1:]
+            if sentence[-1] not in ".!?":
+                sentence = sentence.rstrip(" ,;:-") + "."
+            found.setdefault(sentence.lower(), sentence)
+    return list(found.values())
+
+
+def sureness(source: str, translation: Translation) -> float:
+    """Log-probability a word; minus infinity where lengths do not fit, or nothing is said."""
+    words = len(translation.text.split())
+    if not 0.6 < words / len(source.split()) < 1.7:
+        return float("-inf")
+    return translation.log_probability / words
+
+
+def main() -> None:
+    """Run the program."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("captions", type=Path, help="a text file, a caption a line; .gz as well")
+    parser.add_argument("--model", required=True, help="a translator's folder or name")
+    parser.add_argument("--language", required=True, help="that it writes: the suffix of its file")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the two files")
+    parser.add_argument("--most", type=int, default=60_000, help="captions (default: %(default)s)")
+    parser.add_argument(
+        "--share", type=float, default=0.55, help="of them that is kept (default: %(default)s)"
+    )
+    arguments = parser.parse_args()
+    sentences = prepared(read_lines(arguments.captions))
+    random.Random(0).shuffle(sentences)
+    sentences = sorted(sentences[: arguments.most], key=lambda each: len(each.split()))
+    model = captioner.load_translator(arguments.model)
+    pairs = []
+    with progress_bar("translating", len(sentences), "captions") as progress:
+        for first in range(0, len(sentences), BATCH):
+            batch = sentences[first : first + BATCH]
+            for source, translation in zip(batch, model.translate(batch), strict=True):
+                pairs.append((sureness(source, translation), source, translation.text))
+            progress.update(len(batch))
+    pairs.sort(reverse=True)
+    kept = [each for each in pairs[: round(len(pairs) * arguments.share)] if each[0] > -1e9]
+    random.Random(1).shuffle(kept)
+    for suffix, column in (("en", 1), (arguments.language, 2)):
+        lines = "".join(f"{each[column]}\n" for each in kept)
+        write_text(arguments.out / f"self.{suffix}", lines)
+    print(f"{len(kept):,} of {len(pairs):,} captions and their translations are in {arguments.out}")
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main, "translate"))
