@@ -63,7 +63,7 @@ def test_it_gives_what_the_readme_shows(model: captioner.Translator) -> None:
     transformer = model.config.transformer
     assert (transformer.alignment_layer, transformer.alignment_head) == (-2, None)
     (found,) = model.translate(["A girl in a pink dress is trying to catch a ball."])
-    assert found.text == "Ein Mädchen in einem rosafarbenen Kleid versucht, einen Ball zu fangen."
+    assert found.text == "Ein Mädchen in einem rosa Kleid versucht, einen Ball zu fangen."
     source, target, weights = found.by_word()
     looked = [source[int(row.argmax())] for row in weights]
     assert looked[target.index("fangen")] == "catch"  # Which stands before what "Ball" is of.
