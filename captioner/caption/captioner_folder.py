@@ -46,7 +46,7 @@ _CONFIDENCE = "confidence"
 class ModelConfig(Config):
     """The fields of `config.json`, which has them all.
 
-    The default of a field is what models saved before it was there mean.
+    A field added later has the default that older models mean; never change such a default.
     """
 
     format: str

@@ -39,7 +39,7 @@ JOINT, SOURCE, TARGET = "vocabulary.json", "source.json", "target.json"
 class TranslatorConfig(Config):
     """The fields of `config.json`, which has them all.
 
-    The default of a field is what models saved before it was there mean.
+    A field added later has the default that older models mean; never change such a default.
     joint_vocabulary: whether both sides have the tokens of `vocabulary.json`. capitals: as of the
     translator.
     """

@@ -2,11 +2,12 @@
 
 Self-training (He, Gu, Shen and Ranzato 2020, *Revisiting Self-Training for Neural Sequence
 Generation*): `self.en` and `self.LANGUAGE` hold the translations with the highest log-probability a
-word, and their captions, in random order. Captions of 5 to 25 words are taken, each once, with a
+word, and their captions, in random order, without those whose lengths do not fit. Captions of 5 to
+25 words are taken, each once, with a
 capital and a full stop, as Multi30k has them.
 
-  python scripts/caption_sentences/translate.py coco_captions.txt.gz --model english_german \\
-      --language de --out runs/self_german
+  python scripts/caption_sentences/translate.py data/everyday/text/coco_captions.txt.gz \\
+      --model english_german --language de --out runs/self_german
 """
 
 from __future__ import annotations
@@ -41,12 +42,14 @@ def prepared(captions: Iterable[str]) -> list[str]:
     return list(found.values())
 
 
-def sureness(source: str, translation: Translation) -> float:
-    """Log-probability a word; minus infinity where lengths do not fit, or nothing is said."""
-    words = len(translation.text.split())
-    if not 0.6 < words / len(source.split()) < 1.7:
-        return float("-inf")
-    return translation.log_probability / words
+def sureness(translation: Translation) -> float:
+    """The log-probability a word."""
+    return translation.log_probability / max(1, len(translation.text.split()))
+
+
+def fits(source: str, target: str) -> bool:
+    """Whether the lengths are those of translations."""
+    return 0.6 < len(target.split()) / len(source.split()) < 1.7
 
 
 def main() -> None:
@@ -56,11 +59,13 @@ def main() -> None:
     )
     parser.add_argument("captions", type=Path, help="a text file, a caption a line; .gz as well")
     parser.add_argument("--model", required=True, help="a translator's folder or name")
-    parser.add_argument("--language", required=True, help="that it writes: the suffix of its file")
+    parser.add_argument(
+        "--language", required=True, help="language that it writes, the suffix of its file"
+    )
     parser.add_argument("--out", type=Path, required=True, help="folder of the two files")
     parser.add_argument("--most", type=int, default=60_000, help="captions (default: %(default)s)")
     parser.add_argument(
-        "--share", type=float, default=0.55, help="of them that is kept (default: %(default)s)"
+        "--share", type=float, default=0.55, help="share of them to keep (default: %(default)s)"
     )
     arguments = parser.parse_args()
     sentences = prepared(read_lines(arguments.captions))
@@ -72,10 +77,10 @@ def main() -> None:
         for first in range(0, len(sentences), BATCH):
             batch = sentences[first : first + BATCH]
             for source, translation in zip(batch, model.translate(batch), strict=True):
-                pairs.append((sureness(source, translation), source, translation.text))
+                pairs.append((sureness(translation), source, translation.text))
             progress.update(len(batch))
     pairs.sort(reverse=True)
-    kept = [each for each in pairs[: round(len(pairs) * arguments.share)] if each[0] > -1e9]
+    kept = [each for each in pairs[: round(len(pairs) * arguments.share)] if fits(*each[1:])]
     random.Random(1).shuffle(kept)
     for suffix, column in (("en", 1), (arguments.language, 2)):
         lines = "".join(f"{each[column]}\n" for each in kept)

@@ -62,3 +62,13 @@ def test_few_images_are_said_to_be_no_evidence(tmp_path: Path) -> None:
         plain = Scorer().report(texts, "the captions")
         assert "too_few_images" not in plain.as_dict()
         assert "NOTE" not in plain.table()
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps([{"image_id": 1, "caption": "a cat"}]))
+    texts = CaptionTexts.of({n: "a dog" for n in (1, 2, 3)}, {n: ["a dog"] for n in (1, 2, 3)})
+    with pytest.raises(UserError, match=r"other\.json lacks 2 of the captions, image 2 for one"):
+        Scorer(against=other).report(texts, "the captions")
+    with pytest.raises(UserError, match=r"absent\.json"):
+        Scorer(document_frequency="absent.json").report(texts, "the captions")
