@@ -67,7 +67,7 @@ def test_few_images_are_said_to_be_no_evidence(tmp_path: Path) -> None:
 def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     other.write_text(json.dumps([{"image_id": 1, "caption": "a cat"}]))
-    texts = CaptionTexts.of({n: "a dog" for n in (1, 2, 3)}, {n: ["a dog"] for n in (1, 2, 3)})
+    texts = CaptionTexts.of(dict.fromkeys((1, 2, 3), "a dog"), {n: ["a dog"] for n in (1, 2, 3)})
     with pytest.raises(UserError, match=r"other\.json lacks 2 of the captions, image 2 for one"):
         Scorer(against=other).report(texts, "the captions")
     with pytest.raises(UserError, match=r"absent\.json"):
