@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from captioner.data.parallel import SentencePair
 from captioner.text.subword_vocabulary import SubwordVocabulary
@@ -27,13 +28,20 @@ class PairExample:
         return max(len(self.source), len(self.target)) + 1
 
 
+class PairExamples(NamedTuple):
+    """Encoded pairs, in order. truncated: the lines of those cut on either side."""
+
+    examples: list[PairExample]
+    truncated: list[int]
+
+
 def encode_pairs(
     pairs: Iterable[SentencePair],
     source: TextVocabulary,
     target: TextVocabulary,
     maximum_length: int,
-) -> tuple[list[PairExample], list[int]]:
-    """Encode sentence pairs, in order, and give the lines of those that are cut.
+) -> PairExamples:
+    """Encode sentence pairs.
 
     maximum_length: longer sides are cut to so many tokens. Raises `UserError` if it is below 1.
     """
@@ -45,7 +53,7 @@ def encode_pairs(
         examples.append(PairExample(source.indices(source_tokens), target.indices(target_tokens)))
         if source_cut or target_cut:
             cut.append(pair.line)
-    return examples, cut
+    return PairExamples(examples, cut)
 
 
 def sample_pairs(
