@@ -2,6 +2,7 @@
 // devices, with the device's camera app.
 
 export const startCamera = (add, showError) => {
+  const photograph = document.getElementById("photograph");
   const dialog = document.getElementById("camera");
   const view = document.getElementById("view");
   const shot = document.getElementById("shot");
@@ -15,18 +16,19 @@ export const startCamera = (add, showError) => {
     showError(null);
     const isTouch = matchMedia("(pointer: coarse)").matches;
     if (isTouch || !navigator.mediaDevices?.getUserMedia) return shot.click();
+    photograph.disabled = true; // A second click would open a second stream.
     try {
       const wanted = { video: { width: { ideal: 1600 } }, audio: false };
       const stream = await navigator.mediaDevices.getUserMedia(wanted);
-      stop(); // The stream of a click before this one.
       view.srcObject = stream;
       dialog.showModal();
     } catch {
       showError(new Error("no camera is available to this page"));
     }
+    photograph.disabled = false;
   };
 
-  document.getElementById("photograph").addEventListener("click", open);
+  photograph.addEventListener("click", open);
   shot.addEventListener("change", () => {
     add([...shot.files]);
     shot.value = "";
