@@ -229,7 +229,7 @@ def features_of_files(
             "features": {
                 "folder": f"{folder}/features",
                 "batch_size": batch_size,
-                "precision": "bfloat16" if has_bfloat16(machine.device) else "float32",
+                "precision": str(_kind(machine)).removeprefix("torch."),
             },
         }
         recipe = from_mapping(CaptioningRecipe, mapping, "acceptance")
@@ -264,7 +264,7 @@ def run_tests(device: torch.device, seconds: float) -> str:
     ]
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "-n", "0", "-q", "--tb=short", *files]
     environment = {**os.environ, "GPU_TESTS_DEVICE": device.type}
-    # A session of its own, so that the processes that tests start can be stopped too.
+    # A new session: the processes that the tests start are stopped with them.
     tests = subprocess.Popen(
         command, cwd=ROOT, env=environment, stderr=subprocess.STDOUT, start_new_session=True
     )

@@ -74,9 +74,7 @@ def sample_pairs(
 
 
 def report_cut(what: str, lines: Sequence[int], limit: str) -> str:
-    """Such as "2 sources cut to 9 tokens: lines 1, 2"; empty without lines."""
-    if not lines:
-        return ""
+    """Such as "2 sources cut to 9 tokens: lines 1, 2", of one line or more."""
     listed = ", ".join(f"{line:,}" for line in lines[:_MOST_LISTED])
     more = f" and {len(lines) - _MOST_LISTED:,} more" if len(lines) > _MOST_LISTED else ""
     several = "s" * (len(lines) > 1)

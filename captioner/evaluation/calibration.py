@@ -135,7 +135,7 @@ def calibrate(
     count = min(options.training_photos, len(training))
     rows = [index * len(training) // count for index in range(count)]
     batches = _annotations(captioner, training, rows, "training photos", batch_size)
-    familiar = torch.cat([pooled_features(found) for _, found in batches])  # (N, F)
+    familiar = torch.cat([pooled_features(vectors) for _, vectors in batches])  # (N, F)
     found = {
         name: _observe(captioner, source, name, batch_size) for name, source in validation.items()
     }
@@ -169,9 +169,9 @@ def _annotations(
 def _observe(captioner: Captioner, source: Source, name: str, batch_size: int) -> _Observed:
     """Captions of a split; those without a content word are left out."""
     captions, features, shares = [], [], []
-    for rows, found in _annotations(captioner, source, range(len(source)), name, batch_size):
-        pooled = pooled_features(found)  # (B, F)
-        written = captioner.caption_annotations(found)
+    for rows, vectors in _annotations(captioner, source, range(len(source)), name, batch_size):
+        pooled = pooled_features(vectors)  # (B, F)
+        written = captioner.caption_annotations(vectors)
         for row, caption, own in zip(rows, written, pooled, strict=True):
             share = content_share(caption.words, source.words[row])
             if share is not None:

@@ -66,13 +66,13 @@ class Scorer:
             others = self._others(texts, name)
         if self.instances:
             hallucination = self._hallucination(texts)
-        stored = frequency, str(self.document_frequency or "")
-        scores = score_texts(texts, self.metrics, *stored)
+        frequency_name = str(self.document_frequency or "")
+        scores = score_texts(texts, self.metrics, frequency, frequency_name)
         terms = list(scores.metrics.values())
         intervals = confidence_intervals(terms, self.resampling) if self.intervals else None
         comparison = None
         if others is not None:
-            against = score_texts(others, self.metrics, *stored)
+            against = score_texts(others, self.metrics, frequency, frequency_name)
             found = compare(terms, list(against.metrics.values()), self.resampling)
             comparison = Comparisons(name, str(self.against), found)
         return ScoreReport(
@@ -103,8 +103,9 @@ class Scorer:
         instances, synonyms = read_instances(self.instances), read_synonyms(self.synonyms)
         instances.known_categories(synonyms)
         categories = [instances.categories(image) for image in texts.images]
-        words = texts.words, texts.reference_words
-        return chair(*words, categories, synonyms, instances.all_categories)
+        return chair(
+            texts.words, texts.reference_words, categories, synonyms, instances.all_categories
+        )
 
 
 def _training_words(training: str | Path, format: str) -> list[list[str]]:

@@ -215,9 +215,8 @@ def _check_gpus(processes: int) -> None:
     if processes > count:
         raise UserError(
             f"there are {processes} processes on the machine {socket.gethostname()} and {count} "
-            "GPUs; each process needs a GPU of its own, and must see all of its machine: start as "
-            "many on each machine as it has GPUs (by srun, with --gpus-per-node, not "
-            "--gpus-per-task)"
+            "GPUs; each process needs its own: start as many on each machine as it has GPUs, and "
+            "show all of them to each process (srun --gpus-per-node, not --gpus-per-task)"
         )
 
 

@@ -52,8 +52,8 @@ class Stepper:
 
     In float16 gradients are scaled, so that small ones do not vanish (Micikevicius et al. 2018,
     *Mixed Precision Training*). A step whose gradient overflows is left out and halves the scale;
-    below a scale of 1 it is a failure. For that rmsprop waits in float16 for whether the step
-    overflowed; adam, which is fused, does not.
+    below a scale of 1 it is a failure. With rmsprop such a step waits for its gradient, to see
+    whether it overflowed; with adam, which is fused, it does not.
     """
 
     def __init__(

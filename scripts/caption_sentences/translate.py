@@ -3,8 +3,7 @@
 Self-training (He, Gu, Shen and Ranzato 2020, *Revisiting Self-Training for Neural Sequence
 Generation*): `self.en` and `self.LANGUAGE` hold the translations with the highest log-probability a
 word, and their captions, in random order, without those whose lengths do not fit. Captions of 5 to
-25 words are taken, each once, with a
-capital and a full stop, as Multi30k has them.
+25 words are taken, each once, with a capital and a full stop, as Multi30k has them.
 
   python scripts/caption_sentences/translate.py data/everyday/text/coco_captions.txt.gz \\
       --model english_german --language de --out runs/self_german
@@ -24,8 +23,6 @@ from captioner.data.parallel import read_lines
 from captioner.files import write_text
 from captioner.progress import progress_bar
 from captioner.translate import Translation
-
-BATCH = 64
 
 
 def prepared(captions: Iterable[str]) -> list[str]:
@@ -73,12 +70,11 @@ def main() -> None:
     sentences = sorted(sentences[: arguments.most], key=lambda each: len(each.split()))
     model = captioner.load_translator(arguments.model)
     pairs = []
+    translations = model.translate(iter(sentences), batch_size=64)
     with progress_bar("translating", len(sentences), "captions") as progress:
-        for first in range(0, len(sentences), BATCH):
-            batch = sentences[first : first + BATCH]
-            for source, translation in zip(batch, model.translate(batch), strict=True):
-                pairs.append((sureness(translation), source, translation.text))
-            progress.update(len(batch))
+        for source, translation in zip(sentences, translations, strict=True):
+            pairs.append((sureness(translation), source, translation.text))
+            progress.update()
     pairs.sort(reverse=True)
     kept = [each for each in pairs[: round(len(pairs) * arguments.share)] if fits(*each[1:])]
     random.Random(1).shuffle(kept)

@@ -5,16 +5,16 @@ from pathlib import Path
 
 from scripts_samples import ROOT, run
 
+from captioner.data.parallel import read_lines
+
+LANGUAGES = ("en", "de", "fr")
 SELF_TRAINING = ROOT / "scripts" / "caption_sentences" / "translate.py"
 PROGRAM = ROOT / "scripts" / "caption_sentences" / "write.py"
 
 
 def test_sentences_are_in_line_in_three_languages(tmp_path: Path) -> None:
     run(tmp_path, str(PROGRAM), "--out", str(tmp_path))
-    english, german, french = (
-        (tmp_path / f"captions.{language}").read_text(encoding="utf-8").splitlines()
-        for language in ("en", "de", "fr")
-    )
+    english, german, french = (read_lines(tmp_path / f"captions.{tag}") for tag in LANGUAGES)
     assert len(english) == len(german) == len(french) == len(set(english)) > 10000
     for line in (*english, *german, *french):
         assert line[0].isupper()
@@ -65,10 +65,7 @@ def test_the_surest_translations_are_kept(tmp_path: Path) -> None:
     options = ["--model", "english_german", "--language", "de", "--out", "out", "--share", "0.7"]
     said = run(tmp_path, str(SELF_TRAINING), "captions.txt.gz", *options)
     assert "2 of 3 captions" in said
-    english, german = (
-        (tmp_path / "out" / f"self.{language}").read_text(encoding="utf-8").splitlines()
-        for language in ("en", "de")
-    )
+    english, german = (read_lines(tmp_path / "out" / f"self.{tag}") for tag in LANGUAGES[:2])
     assert set(english) == {"A dog runs in the grass.", "Two men are riding bikes."}
     for source, target in zip(english, german, strict=True):
         assert ("Hund" in target) == ("dog" in source)

@@ -2,10 +2,10 @@
 // devices, with the device's camera app.
 
 export const startCamera = (add, showError) => {
-  const photograph = document.getElementById("photograph");
   const dialog = document.getElementById("camera");
   const view = document.getElementById("view");
   const shot = document.getElementById("shot");
+  let isOpening = false;
 
   const stop = () => {
     for (const track of view.srcObject?.getTracks() ?? []) track.stop();
@@ -16,7 +16,8 @@ export const startCamera = (add, showError) => {
     showError(null);
     const isTouch = matchMedia("(pointer: coarse)").matches;
     if (isTouch || !navigator.mediaDevices?.getUserMedia) return shot.click();
-    photograph.disabled = true; // A second click would open a second stream.
+    if (isOpening) return; // A second click would open a second stream.
+    isOpening = true;
     try {
       const wanted = { video: { width: { ideal: 1600 } }, audio: false };
       const stream = await navigator.mediaDevices.getUserMedia(wanted);
@@ -25,10 +26,10 @@ export const startCamera = (add, showError) => {
     } catch {
       showError(new Error("no camera is available to this page"));
     }
-    photograph.disabled = false;
+    isOpening = false;
   };
 
-  photograph.addEventListener("click", open);
+  document.getElementById("photograph").addEventListener("click", open);
   shot.addEventListener("change", () => {
     add([...shot.files]);
     shot.value = "";
