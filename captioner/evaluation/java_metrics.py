@@ -1,23 +1,19 @@
-"""METEOR and SPICE, Java programs, run through the COCO evaluation's package.
+"""METEOR and SPICE: the Java programs that come with the COCO evaluation's package.
 
 Denkowski and Lavie 2014, *Meteor Universal: Language Specific Translation Evaluation for Any
 Target Language*; Anderson et al. 2016, *SPICE: Semantic Propositional Image Caption Evaluation*.
-Both come with the extra `pycocoevalcap` and receive the words of our tokeniser.
+Both come with the extra `java` and receive the words of our tokeniser.
 """
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import importlib.util
-import os
+import json
 import shutil
 import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +26,7 @@ METEOR_TERMS = 23
 
 _SPICE_MODELS = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
 
-_JAVA_OPTIONS = "-Dfile.encoding=UTF-8 -Duser.language=en -Duser.country=US"
+_JAVA = ("java", "-Dfile.encoding=UTF-8", "-Duser.language=en", "-Duser.country=US")
 """Without these METEOR reads ASCII only, and writes 0,5 in locales with a decimal comma."""
 
 # METEOR 1.5 for English, "-l en": Denkowski and Lavie 2014, table 2.
@@ -46,7 +42,7 @@ def check_meteor() -> None:
 def check_spice() -> None:
     """Raise `UserError` if SPICE cannot be run: as METEOR, or its language models are missing.
 
-    Never downloads the models, which pycocoevalcap does unasked.
+    Never downloads the models.
     """
     _check_package("SPICE")
     folder = _package_folder() / "spice" / "lib"
@@ -67,36 +63,22 @@ def meteor(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -
     Raises `UserError` as `check_meteor` does, and if the program fails.
     """
     check_meteor()
-    # Imported here: an extra.
-    scorer_of_coco: Any = importlib.import_module("pycocoevalcap.meteor.meteor").Meteor
-    lines: list[str] = []
-
-    class Listening(scorer_of_coco):  # type: ignore[misc]
-        """Keeps the counts that pass between the program's two phases."""
-
-        def _stat(self, hypothesis_str: str, reference_list: list[str]) -> str:
-            line: str = super()._stat(hypothesis_str, reference_list)
-            lines.append(line)
-            return line
-
+    questions = [
+        " ||| ".join(["SCORE", *map(_line, of_image), _line(caption)])
+        for caption, of_image in zip(captions, references, strict=True)
+    ]
+    command = ["-Xmx2G", "-jar", "meteor-1.5.jar", "-", "-", "-stdio", "-l", "en", "-norm"]
+    printed = _run("METEOR", command, "\n".join([*questions, ""]))
     try:
-        with _java_options():
-            scorer = Listening()
-    except OSError as error:
-        raise UserError(f"METEOR's Java program cannot be started: {error}") from None
-    try:
-        _, per_image = scorer.compute_score(*_as_coco_has_them(captions, references))
-        terms = np.array([[float(number) for number in line.split()] for line in lines])
+        terms = np.array([[float(number) for number in line.split()] for line in printed])
         if terms.shape != (len(captions), METEOR_TERMS):
             raise ValueError("its counts are not those of METEOR 1.5")
-        # As METEOR adds up: a caption that equals its reference has no chunk.
-        perfect = (terms[:, 20] == 1) & (terms[:, 21:] == terms[:, :2]).all(axis=1)
-        terms[perfect, 20] = 0
-    except (OSError, ValueError) as error:  # It ended, or printed something other than numbers.
-        raise _failed("METEOR", _end(scorer) or str(error)) from None
-    finally:
-        _end(scorer)
-    scores = np.array(per_image, dtype=np.float64)
+    except ValueError as error:
+        raise _failed("METEOR", str(error)) from None
+    # As METEOR adds up: a caption that equals its reference has no chunk.
+    perfect = (terms[:, 20] == 1) & (terms[:, 21:] == terms[:, :2]).all(axis=1)
+    terms[perfect, 20] = 0
+    scores = meteor_of_totals(terms)
     return Metric(("METEOR",), scores, terms, lambda totals: meteor_of_totals(totals)[..., None])
 
 
@@ -130,22 +112,22 @@ def spice(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) ->
     Raises `UserError` as `check_spice` does, and if the program fails.
     """
     check_spice()
-    # Imported here: an extra.
-    module: Any = importlib.import_module("pycocoevalcap.spice.spice")
-    printed: list[str] = []
-    try:
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            _java_options(),
-            _held_back(printed),
-        ):
-            # By default its files stay among the installed Python packages.
-            module.TEMP_DIR = module.CACHE_DIR = folder
-            _, by_category = module.Spice().compute_score(*_as_coco_has_them(captions, references))
-    except (subprocess.CalledProcessError, OSError, ValueError) as error:
-        raise _failed("SPICE", _told(printed) or str(error)) from None
-    per_image = np.array([scores["All"]["f"] for scores in by_category], dtype=np.float64)
-    return Metric.mean("SPICE", per_image)
+    questions = [
+        {"image_id": index, "test": _line(caption), "refs": list(map(_line, of_image))}
+        for index, (caption, of_image) in enumerate(zip(captions, references, strict=True))
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        asked, answered = Path(folder, "captions.json"), Path(folder, "scores.json")
+        asked.write_text(json.dumps(questions), encoding="utf-8")
+        files = [str(asked), "-cache", folder, "-out", str(answered), "-subset", "-silent"]
+        _run("SPICE", ["-Xmx8G", "-jar", "spice-1.0.jar", *files])
+        try:
+            answers = json.loads(answered.read_text(encoding="utf-8"))
+            by_image = {answer["image_id"]: answer["scores"]["All"]["f"] for answer in answers}
+            scores = [float(by_image[index]) for index in range(len(captions))]
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise _failed("SPICE", f"its scores cannot be read: {error!r}") from None
+    return Metric.mean("SPICE", np.array(scores))
 
 
 def _weighted(words: FloatArray, function_words: FloatArray) -> FloatArray:
@@ -167,75 +149,31 @@ def _package_folder() -> Path:
     return Path(next(iter(found.submodule_search_locations)))
 
 
-def _as_coco_has_them(
-    captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]
-) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
-    """References and captions, by number of the image, each caption one line of text."""
-    return (
-        {index: [_line(tokens) for tokens in of] for index, of in enumerate(references)},
-        {index: [_line(tokens)] for index, tokens in enumerate(captions)},
-    )
-
-
 def _line(tokens: Tokens) -> str:
     """The words joined by spaces, without METEOR's separator of captions."""
     text = " ".join(tokens).replace("|||", " ").encode("utf-8", "replace").decode("utf-8")
     return " ".join(text.split())
 
 
-@contextlib.contextmanager
-def _java_options() -> Iterator[None]:
-    """Make Java programs started meanwhile use UTF-8 and decimal points."""
-    before = os.environ.get("JAVA_TOOL_OPTIONS")
-    os.environ["JAVA_TOOL_OPTIONS"] = f"{before or ''} {_JAVA_OPTIONS}".strip()
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["JAVA_TOOL_OPTIONS"]
-        else:
-            os.environ["JAVA_TOOL_OPTIONS"] = before
+def _run(metric: str, command: Sequence[str], given: str = "") -> list[str]:
+    """The lines that a Java program of a metric prints.
 
-
-@contextlib.contextmanager
-def _held_back(lines: list[str]) -> Iterator[None]:
-    """Collect the output of programs started meanwhile into `lines`."""
-    for stream in (sys.stdout, sys.stderr):  # Earlier output is not collected.
-        stream.flush()
-    with tempfile.TemporaryFile() as file:
-        kept = [os.dup(1), os.dup(2)]
-        try:
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
-            yield
-        finally:
-            for descriptor, original in enumerate(kept, start=1):
-                os.dup2(original, descriptor)
-                os.close(original)
-            file.seek(0)
-            lines += file.read().decode("utf-8", "replace").splitlines()
-
-
-def _end(scorer: Any) -> str:
-    """End METEOR's program and return its error message, if any.
-
-    After a failure pycocoevalcap leaves it running and its lock taken, and the scorer's deletion
-    would block.
+    Raises `UserError`, with the line that names its error, if it fails.
     """
-    process = scorer.meteor_p
-    if scorer.lock.locked():
-        scorer.lock.release()
-    with contextlib.suppress(OSError):
-        process.stdin.close()
-    process.kill()
-    process.wait()
-    said = b"" if process.stderr.closed else process.stderr.read()
-    process.stdout.close()
-    process.stderr.close()
-    return _told(said.decode("utf-8", "replace").splitlines())
+    folder = _package_folder() / metric.lower()
+    try:
+        done = subprocess.run(
+            [*_JAVA, *command], input=given.encode(), cwd=folder, capture_output=True, check=False
+        )
+    except OSError as error:
+        raise _failed(metric, str(error)) from None
+    printed, errors = (part.decode("utf-8", "replace") for part in (done.stdout, done.stderr))
+    if done.returncode != 0:
+        raise _failed(metric, _error_line(errors.splitlines()))
+    return printed.splitlines()
 
 
-def _told(lines: Sequence[str]) -> str:
+def _error_line(lines: Sequence[str]) -> str:
     """The line of a Java program's output that names its error, if any."""
     lines = [line.strip() for line in lines if line.strip()]
     lines = [line for line in lines if not line.startswith(("Picked up", "at "))]
