@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -29,9 +28,8 @@ class HardAttentionLoss(nn.Module):
     - The baseline b is in nats a word, and a caption of T words is compared with T b, as longer
       captions are less probable. For captions of one length, as in the authors' code, this is the
       paper's. It is updated after use, from the captions drawn in the batch: a draw compared with
-      itself would bias the gradient. It starts at -log V, the value of an untrained decoder. All
-      parts of a batch whose gradients are accumulated use the baseline from before the first, and
-      it is updated once.
+      itself would bias the gradient. It starts at -log V, the value of an untrained decoder. Where
+      gradients are accumulated it is updated after each part.
     - With several draws a caption (`ObjectiveConfig.draws`) each is compared with the mean of the
       others instead of b.
     - The entropy is that of each word's distribution over positions, given the earlier draws.
@@ -39,7 +37,7 @@ class HardAttentionLoss(nn.Module):
       function and no part in the baseline: its gradient is that of soft attention. (In the
       authors' code its score function is sample / alpha = 1 everywhere, which softmax maps to 0.)
 
-    baseline: a buffer, so that checkpoints contain it; no other state lasts beyond a step.
+    baseline: a buffer, so that checkpoints contain it.
     encoder: given when it is trained together with the decoder, from photos.
     Raises `UserError` for a soft-attention decoder, and for objective fields of soft attention.
     """
@@ -61,7 +59,6 @@ class HardAttentionLoss(nn.Module):
         self.objective = objective
         words = decoder.embedding.num_embeddings
         self.register_buffer("baseline", torch.tensor(-math.log(words)))
-        self._step: _Step | None = None
 
     def loss(self, batch: CaptioningBatch) -> dict[str, Tensor]:
         """The loss of a batch under the key `loss`, and quantities to report.
@@ -69,10 +66,9 @@ class HardAttentionLoss(nn.Module):
         `loss`: mean over captions of minus the lower bound, less the entropy term, in nats a
             caption; its gradient is minus the learning rule. `cross_entropy`: nats a word, without
             smoothing. `entropy`: of the distribution over positions, nats a word. `baseline`:
-            before this step, nats a word.
+            before this batch, nats a word.
 
-        A batch continues the step of the batch before if the decoder has gradients and unchanged
-        weights. Draws come from the batch's seed, on the device of the batch.
+        Draws come from the batch's seed, on the device of the batch.
         """
         device = batch.inputs.device
         generator = torch.Generator(device).manual_seed(batch.seed)
@@ -94,7 +90,7 @@ class HardAttentionLoss(nn.Module):
         entropy = (forced.entropy * mask).sum(dim=2)  # (B, N)
         log_draw = (forced.log_probability * mask).sum(dim=2)  # (B, N), log p(s | a)
         reward = -loss.detach()  # (B, N)
-        baseline = self._baseline_of_step() if self.training else self.baseline.clone()
+        baseline = self.baseline.clone()
         expected_reward = words * baseline  # (B, 1)
         if draws > 1:
             expected_reward = (reward.sum(dim=1, keepdim=True) - reward) / (draws - 1)  # (B, N)
@@ -125,50 +121,19 @@ class HardAttentionLoss(nn.Module):
         found = cross_entropies(logits.flatten(end_dim=1), targets, mask, smoothing)  # (B * N,)
         return CrossEntropies(found.smoothed.view(-1, draws), found.plain.view(-1, draws))
 
-    def _baseline_of_step(self) -> Tensor:
-        """The baseline before the optimiser step of this batch, new or continued."""
-        parameters = list(self.decoder.parameters())
-        versions = [parameter._version for parameter in parameters]  # Optimisers increase them.
-        accumulates = any(parameter.grad is not None for parameter in parameters)
-        if self._step is None or not accumulates or self._step.versions != versions:
-            zero = torch.zeros_like(self.baseline)
-            self._step = _Step(versions, self.baseline.clone(), zero, zero)
-        return self._step.baseline
-
     @torch.no_grad()
     def _update_baseline(self, reward: Tensor, words: Tensor, drawn: Tensor) -> None:
         """b_k = 0.9 b_{k-1} + 0.1 log p(y | s, a), a word. reward, drawn (B, N), words (B, 1).
 
-        The mean is over all parts of the step so far and all ranks. A step without a draw does not
-        change the baseline.
+        The mean is over all ranks. A batch without a draw does not change the baseline.
         """
-        count = (words * drawn).sum()
-        total = (reward * drawn).sum()
+        sums = torch.stack([(reward * drawn).sum(), (words * drawn).sum().to(reward.dtype)])  # (2,)
         if torch.distributed.is_available() and torch.distributed.is_initialized():
-            sums = torch.stack([total, count.to(total.dtype)])  # (2,)
             torch.distributed.all_reduce(sums)
-            total, count = sums.unbind()
-        step = self._step
-        assert step is not None
-        step.reward, step.words = step.reward + total, step.words + count
+        total, count = sums.unbind()
         decay = self.objective.baseline_decay
-        mean = step.reward / step.words.clamp(min=1)
-        new = decay * step.baseline + (1 - decay) * mean
-        self.baseline.copy_(torch.where(step.words > 0, new, step.baseline))
-
-
-@dataclass
-class _Step:
-    """State shared by the parts of one optimiser step.
-
-    versions: torch's version counters of the decoder's parameters. baseline: before the first
-    part. reward, words: sums over the drawn captions so far, of all ranks. Scalars.
-    """
-
-    versions: list[int]
-    baseline: Tensor
-    reward: Tensor
-    words: Tensor
+        new = decay * self.baseline + (1 - decay) * total / count.clamp(min=1)
+        self.baseline.copy_(torch.where(count > 0, new, self.baseline))
 
 
 def _gradient_only(tensor: Tensor) -> Tensor:
