@@ -46,7 +46,7 @@ def exact_products() -> Iterator[None]:
 def losses_of_ten_steps(loss: nn.Module, batch: Any, precision: str) -> tuple[float, float]:
     """Train on one batch as a run does: the loss of the first step and of the last."""
     config = TrainingConfig(learning_rate=0.01, precision=precision)  # type: ignore[arg-type]
-    optimizer = make_optimizer(loss, config, None)
+    optimizer = make_optimizer(loss, config)
     stepper = Stepper(loss, optimizer, config, Engine(DEVICE), Path("absent"))
     losses = []
     for number in range(10):

@@ -105,7 +105,7 @@ def make_step(
 
     monkeypatch.setattr(Tensor, "backward", backward)
     config = TrainingConfig(optimizer=optimizer)
-    made = make_optimizer(loss, config, None)
+    made = make_optimizer(loss, config)
     assert made.defaults.get("fused", False) == (optimizer == "adam")
     gpu.allowed = ["float64"]
     stepper = Stepper(loss, made, config, Engine(gpu.device), Path("absent"))
@@ -208,7 +208,7 @@ def test_reports_are_summed_without_float64_on_mps() -> None:
     with fake_gpu(device=torch.device("mps", 0)) as gpu:
         weight, config = torch.ones(2, 2, device=gpu.device), TrainingConfig()
         model = nn.Embedding.from_pretrained(weight, freeze=False)
-        optimizer = make_optimizer(model, config, None)
+        optimizer = make_optimizer(model, config)
         stepper = Stepper(model, optimizer, config, Engine(gpu.device), Path("absent"))
         stepper.reset({"loss": 1.0})
 

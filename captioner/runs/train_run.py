@@ -16,7 +16,7 @@ from captioner.runs.run_folder import check_run, locked_run_folder, run_engine
 from captioner.runs.task import Recipe, Task
 from captioner.runs.translation_task import TranslationTask
 from captioner.runs.validator import Validator
-from captioner.training import CHECKPOINT, Validation, train
+from captioner.training import CHECKPOINT, Validation, make_optimizer, train
 
 
 def train_run(
@@ -67,7 +67,7 @@ def train_run(
                 prepared.starts_trained,
             ),
             resume,
-            prepared.parameter_groups,
+            make_optimizer(prepared.loss, recipe.training, prepared.parameter_groups),
             engine,
         )
         with engine.fail_together():

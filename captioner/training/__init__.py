@@ -6,6 +6,7 @@ from captioner.training.config import TrainingConfig
 from captioner.training.engine import Engine
 from captioner.training.interruption import Interrupted
 from captioner.training.memory_limit import check_memory
+from captioner.training.optimizers import make_optimizer
 from captioner.training.tensorboard import ShownExample, summary_writer
 from captioner.training.training_loop import CHECKPOINT, LOG, Validation, train
 
@@ -22,6 +23,7 @@ __all__ = [
     "Validation",
     "check_checkpoint",
     "check_memory",
+    "make_optimizer",
     "summary_writer",
     "train",
 ]

@@ -11,9 +11,11 @@ from captioner.training.config import TrainingConfig
 
 
 def make_optimizer(
-    model: nn.Module, config: TrainingConfig, groups: list[dict[str, Any]] | None
+    model: nn.Module, config: TrainingConfig, groups: list[dict[str, Any]] | None = None
 ) -> torch.optim.Optimizer:
     """The optimiser of a config, over the groups or all parameters that require a gradient.
+
+    groups: parameter groups, each with an optional `lr`.
 
     `adam`: Kingma and Ba 2015, with the decoupled weight decay of Loshchilov and Hutter 2019; fused
     on CPU and CUDA.
@@ -36,6 +38,4 @@ def make_optimizer(
             weight_decay=config.weight_decay,
             fused=groups[0]["params"][0].device.type in ("cpu", "cuda"),
         )
-    for group in optimizer.param_groups:
-        group["initial_lr"] = group["lr"]
     return optimizer

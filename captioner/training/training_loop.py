@@ -73,7 +73,7 @@ def train(
     folder: Path,
     validation: Validation | None = None,
     resume: bool = False,
-    groups: list[dict[str, Any]] | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
     engine: Engine | None = None,
 ) -> Position:
     """Train a model; returns the position at which the run ended.
@@ -86,8 +86,7 @@ def train(
         run: bit for bit on a CPU with one or two processes. With more, torch adds the gradients of
         the first step after a start in another order, which changes numbers by some 2e-7 of their
         size. Sums that several processes log for an interrupted epoch may differ in the last digit.
-    groups: parameter groups of the optimiser, each with an optional `lr`; default: all parameters
-        that require a gradient.
+    optimizer: default: `make_optimizer` of the config, over all parameters that require a gradient.
     engine: the processes that train together; default: this one, on the model's device. All of
         them call this with the same model, data and config; process 0 prints and writes.
 
@@ -99,7 +98,7 @@ def train(
     processes raises it; the others exit.
     """
     engine = engine or Engine(next(model.parameters()).device)
-    run = _Run(model, data, config, folder, validation, resume, groups, engine)
+    run = _Run(model, data, config, folder, validation, resume, optimizer, engine)
     interruption = Interruption(exit_on_second=engine.size == 1)
     with engine.abort_together(), interruption, run.reporting():
         if validation is not None and validation.before and not run.position.scores:
@@ -126,12 +125,14 @@ class _Run:
         folder: Path,
         validation: Validation | None,
         resume: bool,
-        groups: list[dict[str, Any]] | None,
+        optimizer: torch.optim.Optimizer | None,
         engine: Engine,
     ) -> None:
         self.model, self.data, self.config, self.folder = model, data, config, folder
         self.validation, self.engine = validation, engine
-        self.optimizer = make_optimizer(model, config, groups)
+        self.optimizer = optimizer or make_optimizer(model, config)
+        for group in self.optimizer.param_groups:
+            group["initial_lr"] = group["lr"]
         self.average = Average(model, config.average) if config.average > 0 else None
         self.path = folder / CHECKPOINT
         self.position = Position()

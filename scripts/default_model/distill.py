@@ -27,6 +27,7 @@ from typing import ClassVar, NamedTuple
 import photos as worlds
 import torch
 from fold import fold
+from muon import Muon
 from safetensors.torch import load_file, save_file
 from teacher_words import Reading, TeacherWords, divergence
 from teachers import GROUPS, SCALES, Boxes, Detector, TeacherMaps, add_precision, load_teacher
@@ -352,7 +353,8 @@ def main() -> None:
     targets = targets_of(photos, boxes, teacher, classifier, arguments.out / "targets.safetensors")
     batches = Photos(photos, targets, words, arguments.batch_size, arguments.seed)
     validation_run = Validation(validate, "mean", keep)
-    train(student, batches, training, arguments.out, validation_run, arguments.resume)
+    optimizer = Muon(student, training.learning_rate, training.weight_decay)
+    train(student, batches, training, arguments.out, validation_run, arguments.resume, optimizer)
 
 
 if __name__ == "__main__":

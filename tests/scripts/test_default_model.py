@@ -24,7 +24,7 @@ from captioner.vision.vgg import VGGConfig
 
 NAMES = (
     *("photos", "teachers", "global_features", "pseudo_captions"),
-    *("fold", "teacher_words", "distill", "tables"),
+    *("fold", "teacher_words", "muon", "distill", "tables"),
 )
 
 
@@ -253,3 +253,28 @@ def test_the_photos_of_both_worlds_are_listed(scripts: Any, tmp_path: Path) -> N
         folders.everyday_captions("train")
     with pytest.raises(UserError, match=r"has no teachers\.py"):
         scripts.teachers.load_teacher(tmp_path, "efficientnet_lite0")
+
+
+@pytest.mark.parametrize("shape", [(6, 2, 3, 3), (40, 2, 3, 3)], ids=["wide", "tall"])
+def test_muon_moves_all_directions_of_a_kernel_alike(
+    scripts: Any, shape: tuple[int, int, int, int]
+) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(shape[1], shape[0], 3), torch.nn.Conv2d(shape[0], 3, 1)
+    )
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    optimizer = scripts.muon.Muon(model, learning_rate=0.01, weight_decay=0.0)
+    gradients = {name: torch.randn_like(weight) for name, weight in model.named_parameters()}
+    for name, weight in model.named_parameters():
+        weight.grad = gradients[name].clone()
+    optimizer.step()
+    steps = {name: before[name] - weight.detach() for name, weight in model.named_parameters()}
+    left, sizes, right = torch.linalg.svd(gradients["0.weight"].flatten(1), full_matrices=False)
+    directions = (left.T @ steps["0.weight"].flatten(1) @ right.T).diagonal()
+    size = 0.01 * scripts.muon.SIZE * max(shape[0], shape[1] * 9) ** 0.5
+    assert sizes.max() / sizes.min() > 2
+    assert 0.6 * size < directions.min() <= directions.max() < 1.3 * size
+    for name in ("0.bias", "1.weight", "1.bias"):  # Adam's first step: the gradient's sign.
+        assert torch.allclose(steps[name], 0.01 * gradients[name].sign(), atol=1e-4)
+    assert torch.equal(model[0].weight.grad, gradients["0.weight"])

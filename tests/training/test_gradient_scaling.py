@@ -31,7 +31,7 @@ class Model(nn.Module):
 
 def stepper_of(model: nn.Module) -> Stepper:
     config = TrainingConfig(precision="float16", learning_rate=0.1, clip_norm=0.0)
-    optimizer = make_optimizer(model, config, None)
+    optimizer = make_optimizer(model, config)
     return Stepper(model, optimizer, config, Engine(), Path("absent"))
 
 

@@ -18,7 +18,7 @@ def test_rmsprop_is_that_of_graves() -> None:
     weight = nn.Parameter(torch.tensor([0.5], dtype=torch.float64))
     model = nn.Module()
     model.register_parameter("weight", weight)
-    optimizer = make_optimizer(model, TrainingConfig(optimizer="rmsprop", learning_rate=1e-2), None)
+    optimizer = make_optimizer(model, TrainingConfig(optimizer="rmsprop", learning_rate=1e-2))
     mean = square = change = 0.0
     expected = 0.5
     for gradient in (0.3, -0.2, 0.7, 0.7):
@@ -33,7 +33,7 @@ def test_rmsprop_is_that_of_graves() -> None:
 
 def test_adam_is_fused_and_decays_decoupled() -> None:
     model = nn.Linear(2, 2)
-    optimizer = make_optimizer(model, TrainingConfig(weight_decay=0.1, learning_rate=0.01), None)
+    optimizer = make_optimizer(model, TrainingConfig(weight_decay=0.1, learning_rate=0.01))
     assert optimizer.defaults["fused"]
     before = model.weight.detach().clone()
     for parameter in model.parameters():

@@ -21,7 +21,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from captioner.errors import UserError
-from captioner.training import Interrupted, Part, Step, TrainingConfig, Validation, train
+from captioner.training import (
+    Interrupted,
+    Part,
+    Step,
+    TrainingConfig,
+    Validation,
+    make_optimizer,
+    train,
+)
 from captioner.training import checkpoint as checkpoint_module
 from captioner.training import training_loop as loop_module
 from captioner.training.checkpoint import Position, save_checkpoint
@@ -573,8 +581,9 @@ def test_groups_have_learning_rates_of_their_own(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     settings = config(schedule="constant", learning_rate=0.01)
+    optimizer = make_optimizer(model, settings, groups)
     with pytest.raises(KeyboardInterrupt):
-        train(model, Data(stop_after_one), settings, tmp_path, groups=groups)
+        train(model, Data(stop_after_one), settings, tmp_path, optimizer=optimizer)
     first, second = (
         float((model.linear(index).weight.detach() - start).abs().max())
         for index, start in zip((0, 4), before, strict=True)
