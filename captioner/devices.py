@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from torch import Tensor
 
@@ -36,6 +38,13 @@ def choose_device(name: str = "auto") -> torch.device:
 def at_least_float32(tensor: Tensor) -> Tensor:
     """The tensor in float32, or in float64 if it is of that type."""
     return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
+def autocast(device: torch.device, precision: torch.dtype) -> AbstractContextManager[object]:
+    """A region whose matrix products are in `precision`; float32 changes nothing."""
+    if precision == torch.float32:
+        return nullcontext()
+    return torch.autocast(device.type, precision)
 
 
 def has_bfloat16(device: torch.device) -> bool:

@@ -4,8 +4,8 @@ Each model is that of a config of subwords, with random weights and a vocabulary
 the config asks for; sentences are random and all of one length, on both sides. Training is a step
 as `captioner train` makes it: loss, gradient, clipping, optimiser; what counts is tokens of the
 target, the end among them. Decoding is the config's own search, held to that length, of a batch of
-sentences; what counts is tokens of the best translations. The median, the least and the largest of
---repeat runs.
+sentences, in the precision that `captioner translate` chooses; what counts is tokens of the best
+translations. The median, the least and the largest of --repeat runs.
 
   OMP_NUM_THREADS=1 python scripts/benchmark_translation.py
   python scripts/benchmark_translation.py configs/multi30k_en_de.yaml --device cuda
@@ -17,17 +17,17 @@ import argparse
 import statistics
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from benchmark_machine import Machine, add_machine_options, chosen_machine, described
 
 from captioner.cli.program import run_program
+from captioner.cpu import choose_precision
 from captioner.data.pairs import PairExample, collate_pairs
 from captioner.decoding import Constraints, decode
+from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.files import check_writable, write_json
 from captioner.runs.read_recipe import read_any_recipe
@@ -108,13 +108,14 @@ def _training(
     machine: Machine, model: TranslationModel, recipe: TranslationRecipe, pairs: list[PairExample]
 ) -> Callable[[], None]:
     loss = TranslationLoss(model, recipe.objective)
-    optimizer = make_optimizer(model, recipe.training, None)
+    optimizer = make_optimizer(model, recipe.training)
+    precision = getattr(torch, recipe.training.precision)
     batch = collate_pairs(pairs).to(machine.device)
 
     def step() -> None:
         model.train()
         optimizer.zero_grad(set_to_none=True)
-        with _precision(machine, recipe):
+        with autocast(machine.device, precision):
             found = loss.loss(batch)["loss"]
         torch.autograd.backward(found)
         if recipe.training.clip_norm > 0:
@@ -134,10 +135,11 @@ def _decoding(
     batch = collate_pairs(pairs).to(machine.device)
     words = length - 1  # And the end.
     search = recipe.search
+    precision = choose_precision("auto", machine.device)
 
     def translate() -> None:
         model.eval()
-        with torch.no_grad(), _precision(machine, recipe):
+        with torch.no_grad(), autocast(machine.device, precision):
             found = decode(
                 model,
                 model.remember(batch.source, batch.source_mask),
@@ -153,12 +155,6 @@ def _decoding(
     return translate
 
 
-def _precision(machine: Machine, recipe: TranslationRecipe) -> Any:
-    if recipe.training.precision == "float32":
-        return nullcontext()
-    return torch.autocast(machine.device.type, torch.bfloat16)
-
-
 def line(speed: Speed) -> str:
     """A result as a line of the table."""
     name, count = speed.config, speed.parameters / 1e6
@@ -171,7 +167,9 @@ def line(speed: Speed) -> str:
 
 def report(machine: Machine, sizes: Sizes = SIZES, configs: Sequence[Path] = ()) -> list[Speed]:
     """Measure and print the models of these configs, by default all of Multi30k's."""
-    print(f"{sizes.length} tokens a sentence, {sizes.sentences} decoded at once; tokens a second")
+    precision = str(choose_precision("auto", machine.device)).removeprefix("torch.")
+    print(f"{sizes.length} tokens a sentence; {sizes.sentences} decoded at once, in {precision}")
+    print("tokens a second")
     print(f"{'':<42}{'parameters':>10}{'training':>26}{'decoding':>26}")
     speeds = []
     for path in configs or sorted(CONFIGS.glob("multi30k_en_de*.yaml")):

@@ -68,13 +68,13 @@ def test_a_name_that_is_too_long_for_a_file_is_no_model() -> None:
 
 def test_models_are_float32_whatever_torch_s_default_type(tiny_model: Path) -> None:
     expected = captioner.load(tiny_model, precision="float32").caption(DEMO_PHOTO).text
-    translated = captioner.load_translator().translate("A dog runs.").text
+    translated = captioner.load_translator(precision="float32").translate("A dog runs.").text
     before = torch.get_default_dtype()
     for default in (torch.float64, torch.float16):
         torch.set_default_dtype(default)
         try:
             caption = captioner.load(tiny_model, precision="float32").caption(DEMO_PHOTO)
-            translation = captioner.load_translator().translate("A dog runs.")
+            translation = captioner.load_translator(precision="float32").translate("A dog runs.")
         finally:
             torch.set_default_dtype(before)
         assert (caption.text, translation.text) == (expected, translated)

@@ -22,7 +22,7 @@ needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the real data are not
 
 @pytest.fixture(scope="module")
 def model() -> captioner.Translator:
-    return captioner.load_translator()
+    return captioner.load_translator(precision="float32")
 
 
 def test_it_is_there_and_small_enough() -> None:

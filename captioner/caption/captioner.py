@@ -19,6 +19,7 @@ from captioner.caption.caption_photos import Captioned, NamedPhoto, caption_phot
 from captioner.caption.confidence import Confidence
 from captioner.caption.written_caption import DRAWN_SIDE, Caption, sentence
 from captioner.decoding import Hypothesis, SearchOptions, decode
+from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.outcomes import Failed, shape_as_given
 from captioner.text.function_words import FUNCTION_WORDS
@@ -34,7 +35,7 @@ class Captioner:
     """Encoder, decoder, vocabulary and preprocessing; see `captioner.load`.
 
     search: the default options. card: the text of the model card. confidence: of a calibrated model
-        (`captioner calibrate`).
+        (`captioner calibrate`). precision: of the search's matrix products.
 
     Raises `UserError` if the parts do not fit together.
     """
@@ -46,6 +47,7 @@ class Captioner:
     search: SearchOptions = field(default_factory=SearchOptions)
     card: str = ""
     confidence: Confidence | None = None
+    precision: torch.dtype = torch.float32
 
     def __post_init__(self) -> None:
         if self.decoder.config.memory_size != self.encoder.annotation_size:
@@ -91,11 +93,13 @@ class Captioner:
         return self
 
     def for_inference(self, precision: torch.dtype = torch.float32) -> Captioner:
-        """Fold batch normalisation and cast the encoder's weights, in place; returns itself.
+        """Fold batch normalisation and compute in `precision`, in place; returns itself.
 
-        Faster, but not to be trained or saved. Annotation vectors stay in float32.
+        Faster, but not to be trained or saved: the encoder's weights are cast. Annotation vectors,
+        maps and log-probabilities stay in float32.
         """
         self.encoder = self.encoder.fold_batch_norm().to(precision)
+        self.precision = precision
         return self
 
     @overload
@@ -178,18 +182,19 @@ class Captioner:
         """
         options = self.search if search is None else search
         vocabulary = self.vocabulary
-        results = decode(
-            self.decoder,
-            self.decoder.remember(annotations.to(self.device)),
-            start=vocabulary.start,
-            end=vocabulary.end,
-            strategy=options.strategy(generator, self.device),
-            constraints=options.constraints(
-                (vocabulary.pad, vocabulary.start, vocabulary.unknown),
-                tuple(vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))),
-            ),
-            length_normalisation=options.length_normalisation,
-        )
+        with autocast(self.device, self.precision):
+            results = decode(
+                self.decoder,
+                self.decoder.remember(annotations.to(self.device)),
+                start=vocabulary.start,
+                end=vocabulary.end,
+                strategy=options.strategy(generator, self.device),
+                constraints=options.constraints(
+                    (vocabulary.pad, vocabulary.start, vocabulary.unknown),
+                    tuple(vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))),
+                ),
+                length_normalisation=options.length_normalisation,
+            )
         unusual = self.confidence.unusualness(annotations) if self.confidence else []
         captions = []
         for index, hypotheses in enumerate(results):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from captioner.caption.captioner import Captioner
-from captioner.cpu import choose_precision
-from captioner.devices import choose_device
+from captioner.cpu import default_machine
 from captioner.model_folders import WEIGHTS, complete_folder, gist
 from captioner.schema import to_mapping
 from captioner.weight_files import checked_by
@@ -17,8 +16,6 @@ def describe(captioner: Captioner, folder: Path) -> str:
 
     Also the device and the precision in which commands run it here, by default.
     """
-    device = choose_device()
-    precision = str(choose_precision("auto", device)).removeprefix("torch.")
     parts = {"encoder": captioner.encoder, "decoder": captioner.decoder}
     counts = {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}
     weights = complete_folder(folder) / WEIGHTS
@@ -26,7 +23,7 @@ def describe(captioner: Captioner, folder: Path) -> str:
         f"model folder   {folder}",
         f"weights        {weights.stat().st_size / 1e6:.1f} MB, checked: {checked_by(weights)}",
         f"vocabulary     {len(captioner.vocabulary):,} words",
-        f"runs on        {device}, the encoder in {precision}",
+        f"runs on        {default_machine()}",
     ]
     configs = {
         "encoder": captioner.encoder.config,

@@ -251,7 +251,7 @@ def _translation(
     from captioner import load_translator
     from captioner.translate.translated_captions import check_aligns, translate_captions
 
-    translator = load_translator(name, arguments.device)
+    translator = load_translator(name, arguments.device, arguments.precision)
     check_aligns(translator)
     return partial(translate_captions, translator=translator, language=language)
 

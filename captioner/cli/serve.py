@@ -123,7 +123,10 @@ def run(arguments: argparse.Namespace) -> int:
     listener = listen(arguments.host, arguments.port)
     try:
         model = load(arguments.model, arguments.device, arguments.precision)
-        translators = {tag: load_translator(name, arguments.device) for tag, name in names.items()}
+        translators = {
+            tag: load_translator(name, arguments.device, arguments.precision)
+            for tag, name in names.items()
+        }
         service = Service(model, translators, limits, arguments.batch_size)
         own = socket.gethostname()
         hosts = (arguments.host, own, f"{own}.local", *arguments.allow_host)

@@ -101,7 +101,7 @@ def add_model(group: Group, default: str = "default") -> None:
 def add_machine(
     parser: argparse.ArgumentParser, batch: str = "", batch_size: int = 0, precision: bool = False
 ) -> Group:
-    """Add the group of --device and, if wanted, --precision of the encoder and --batch-size.
+    """Add the group of --device and, if wanted, --precision and --batch-size.
 
     batch: what --batch-size counts, "" for no such option. batch_size: its default.
     """

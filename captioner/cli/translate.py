@@ -32,7 +32,6 @@ Translates text line by line, from standard input or a file.
 
   echo "A man runs." | captioner translate   English to German
   captioner translate text.en --language fr  English to French
-  captioner translate text.en --beam 8 --n-best 3 > text.de
   captioner translate text.en --alignment page.html
 
 --n-best prints tab-separated rows: number of the line, rank, score, which ranks
@@ -81,7 +80,7 @@ def add_command(commands: Commands) -> None:
         default=None,
         help="show subwords instead of words",
     )
-    add_machine(parser, "sentences in a batch", 32)
+    add_machine(parser, "sentences in a batch", 32, precision=True)
     parser.set_defaults(run=run)
 
 
@@ -115,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
             "a file of the model": model_files(model_folder(model)),
         }
         alignment = AlignmentFile(Path(arguments.alignment), bool(arguments.pieces), read)
-    translator = load_translator(model, arguments.device)
+    translator = load_translator(model, arguments.device, arguments.precision)
     translator.choose_alignment(arguments.layer, arguments.head)
     search = search_options(arguments, translator.search)
     translator.check_search(search)

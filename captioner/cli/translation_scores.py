@@ -45,7 +45,7 @@ def add_command(commands: Commands) -> None:
     _add_references(given)
     add_search(parser, TranslationSearch, explained_in="translate")
     _add_scores(parser)
-    add_machine(parser, "sentences at a time", 50)
+    add_machine(parser, "sentences at a time", 50, precision=True)
     parser.set_defaults(run=run_model)
 
     summary, usage = "score translations in a file", "TRANSLATIONS REFERENCES [options]"
@@ -81,7 +81,7 @@ def run_model(arguments: argparse.Namespace) -> int:
     from captioner.evaluation.translation_report import WIDTH, score_translator
     from captioner.models import load_translator
 
-    translator = load_translator(arguments.model, arguments.device)
+    translator = load_translator(arguments.model, arguments.device, arguments.precision)
     search = search_options(arguments, translator.search)
     scores = score_translator(
         translator,

@@ -8,7 +8,7 @@ once 2.4 times.
 """
 
 from captioner.cpu.additive import additive_scores, exponentials
-from captioner.cpu.precision import choose_precision, in_chunks
+from captioner.cpu.precision import choose_precision, default_machine, in_chunks
 from captioner.cpu.recurrence import Recurrence, RecurrenceInputs, RecurrenceWeights
 from captioner.cpu.switch import SWITCH, enabled
 
@@ -19,6 +19,7 @@ __all__ = [
     "RecurrenceWeights",
     "additive_scores",
     "choose_precision",
+    "default_machine",
     "enabled",
     "exponentials",
     "in_chunks",

@@ -27,7 +27,7 @@ def load(
     """Load a captioner: the packaged one by default, another by name or folder.
 
     device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the best available.
-    precision: of the encoder's weights: `float32`, `bfloat16`, or `auto` for bfloat16 on a CPU with
+    precision: of the matrix products: `float32`, `bfloat16`, or `auto` for bfloat16 on a CPU with
         instructions for it. To train or save a model, use `captioner.caption.load_model` instead.
     Raises `UserError` for a missing or invalid model, a missing device, and an unknown precision.
     """
@@ -37,19 +37,24 @@ def load(
     from captioner.devices import choose_device
 
     chosen = choose_device(device) if isinstance(device, str) else device
-    encoder_precision = choose_precision(precision, chosen)
-    return load_model(model_folder(name_or_path), chosen).for_inference(encoder_precision)
+    model = load_model(model_folder(name_or_path), chosen)
+    return model.for_inference(choose_precision(precision, chosen))
 
 
 def load_translator(
-    name_or_path: str | os.PathLike[str] = DEFAULT_TRANSLATOR, device: torch.device | str = "cpu"
+    name_or_path: str | os.PathLike[str] = DEFAULT_TRANSLATOR,
+    device: torch.device | str = "cpu",
+    precision: str = "auto",
 ) -> Translator:
     """Load a translator: the packaged one by default, another by name or folder.
 
-    device: as for `load`. Raises `UserError` likewise.
+    device, precision: as for `load`. Raises `UserError` likewise.
     """
+    from captioner.cpu import choose_precision
     from captioner.devices import choose_device
     from captioner.translate import load_translator as load_from
 
     chosen = choose_device(device) if isinstance(device, str) else device
-    return load_from(model_folder(name_or_path), chosen)
+    translator = load_from(model_folder(name_or_path), chosen)
+    translator.precision = choose_precision(precision, chosen)
+    return translator

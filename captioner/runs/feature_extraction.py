@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from captioner.data.loading import load_ahead, loading_workers
 from captioner.data.source import Source
+from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.progress import progress_bar
 from captioner.runs.captioning_recipe import CaptioningRecipe
@@ -260,7 +261,7 @@ def encode(encoder: nn.Module, pixels: Tensor, precision: str = "float32") -> Te
     precision: of the products, `float32` or `bfloat16`; see `FeaturesConfig`.
     """
     device = next(encoder.parameters()).device
-    with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+    with autocast(device, getattr(torch, precision)):
         pixels = pixels.to(device, non_blocking=True, memory_format=torch.channels_last)
         vectors: Tensor = encoder(pixels)
     return vectors

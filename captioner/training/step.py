@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.training.batches import Step
 from captioner.training.config import TrainingConfig
@@ -33,10 +34,10 @@ class _Loss(nn.Module):
     def __init__(self, model: nn.Module, config: TrainingConfig) -> None:
         super().__init__()
         self.model = model
-        self.autocast = None if config.precision == "float32" else getattr(torch, config.precision)
+        self.precision: torch.dtype = getattr(torch, config.precision)
 
     def forward(self, batch: Any, device: torch.device) -> dict[str, Tensor]:
-        with torch.autocast(device.type, self.autocast) if self.autocast else nullcontext():
+        with autocast(device, self.precision):
             report: dict[str, Tensor] = self.model.loss(batch)  # type: ignore[operator]
         return report
 

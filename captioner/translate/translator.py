@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from captioner.decoding import Hypothesis, TranslationSearch, decode
+from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.outcomes import Failed, shape_as_given
 from captioner.text.capitals import Capitals, as_sentence
@@ -47,6 +48,7 @@ class Translator:
     search: default search options. card: text of the model card.
     capitals: which lines are rewritten as sentences, see `captioner.text.capitals`. The translation
         and the words of the alignment of a line in upper case are in upper case too.
+    precision: of the matrix products.
 
     Raises `UserError` if the parts do not fit together.
     """
@@ -59,6 +61,7 @@ class Translator:
     search: TranslationSearch = field(default_factory=TranslationSearch)
     card: str = ""
     capitals: Capitals = "keep"
+    precision: torch.dtype = torch.float32
 
     def __post_init__(self) -> None:
         sizes = self.model.embeddings.sizes
@@ -242,16 +245,17 @@ class Translator:
         forbidden = [Vocabulary.pad, Vocabulary.start]
         if not search.copy_unknown:
             forbidden.append(Vocabulary.unknown)
-        batch = decode(
-            self.model,
-            self.model.remember(tokens.to(self.device), mask),
-            start=Vocabulary.start,
-            end=Vocabulary.end,
-            strategy=search.strategy(generator),
-            constraints=search.constraints(tuple(forbidden)),
-            length_normalisation=search.length_normalisation,
-            coverage_penalty=search.coverage_penalty,
-        )
+        with autocast(self.device, self.precision):
+            batch = decode(
+                self.model,
+                self.model.remember(tokens.to(self.device), mask),
+                start=Vocabulary.start,
+                end=Vocabulary.end,
+                strategy=search.strategy(generator),
+                constraints=search.constraints(tuple(forbidden)),
+                length_normalisation=search.length_normalisation,
+                coverage_penalty=search.coverage_penalty,
+            )
         translations = []
         for source, hypotheses in zip(sources, batch, strict=True):
             n_best = [self._translation(source, each) for each in hypotheses[: search.n_best]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from captioner.cpu import default_machine
 from captioner.model_folders import WEIGHTS, complete_folder, gist
 from captioner.schema import to_mapping
 from captioner.translate.translator import Translator
@@ -27,6 +28,7 @@ def describe_translator(translator: Translator, folder: Path) -> str:
         f"source         {len(translator.source):,} tokens{joint}",
         f"target         {len(translator.target):,} tokens{joint}",
         f"reads          {translator.maximum_source_length:,} tokens at most",
+        f"runs on        {default_machine()}",
         f"capitals       {_CAPITALS[translator.capitals]}",
     ]
     for name, config in to_mapping(translator.config).items():

@@ -17,7 +17,7 @@ def test_a_model_is_described_with_its_sizes_and_card(tiny_model: Path) -> None:
     assert lines[2].split() == ["vocabulary", f"{len(captioner.vocabulary)}", "words"]
     device = choose_device()
     kind = str(choose_precision("auto", device)).removeprefix("torch.")
-    assert lines[3] == f"runs on        {device}, the encoder in {kind}"
+    assert lines[3] == f"runs on        {device}, in {kind}"
     count = sum(parameter.numel() for parameter in captioner.decoder.parameters())
     assert f"decoder        {count:,} parameters" in lines
     assert "  hidden_size: 12" in lines

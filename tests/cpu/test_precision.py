@@ -107,3 +107,18 @@ def test_the_packaged_encoder_in_bfloat16_is_close_to_the_plain_one() -> None:
     (one,), (other,) = plain.caption([photo]), fast.caption([photo])
     assert one.words == other.words
     assert one.word_log_probabilities == pytest.approx(other.word_log_probabilities, abs=0.1)
+    assert other.attention.dtype is torch.float32
+    torch.testing.assert_close(other.attention, one.attention, rtol=0.2, atol=1e-3)
+
+
+def test_the_packaged_translator_in_bfloat16_is_close_to_the_plain_one() -> None:
+    sentence = "Two men are playing football in the snow."
+    one, other = (
+        captioner.load_translator(precision=precision).translate(sentence)
+        for precision in ("float32", "bfloat16")
+    )
+    assert one.tokens == other.tokens
+    assert one.token_log_probabilities != other.token_log_probabilities
+    assert one.token_log_probabilities == pytest.approx(other.token_log_probabilities, abs=0.1)
+    assert other.alignment.dtype is torch.float32
+    torch.testing.assert_close(other.alignment, one.alignment, rtol=0.2, atol=0.02)

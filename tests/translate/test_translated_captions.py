@@ -104,7 +104,7 @@ def test_a_word_of_two_parts_and_one_of_signs_have_maps() -> None:
 def test_the_packaged_translators_give_maps_that_sum_to_one(
     language: str, words: tuple[str, ...], places: list[int]
 ) -> None:
-    translator = load_translator(LANGUAGES[language])
+    translator = load_translator(LANGUAGES[language], precision="float32")
     other = caption(("a", "brown", "dog"), "a brown dog")
     with_other = replace(caption(), alternatives=(other,))
     found = translate_captions([with_other, caption((), ""), other], translator, language)
@@ -122,7 +122,7 @@ def test_the_packaged_translators_give_maps_that_sum_to_one(
 
 
 def test_what_is_translated_already_is_translated_from_english() -> None:
-    translator = load_translator(LANGUAGES["fr"])
+    translator = load_translator(LANGUAGES["fr"], precision="float32")
     other = caption(("a", "brown", "dog"), "a brown dog")
     english = replace(caption(), alternatives=(other,))
     (french,) = translate_captions([english], translator, "FR")
@@ -132,7 +132,7 @@ def test_what_is_translated_already_is_translated_from_english() -> None:
 
 
 def test_a_photo_without_a_caption_stays_in_its_place() -> None:
-    translator = load_translator(LANGUAGES["fr"])
+    translator = load_translator(LANGUAGES["fr"], precision="float32")
     failed = Failed("b.jpg", "b.jpg is empty")
     (french,) = translate_captions([caption()], translator, "fr")
     for language, expected in (("fr", french), ("en", caption())):
@@ -146,10 +146,14 @@ def test_a_photo_without_a_caption_stays_in_its_place() -> None:
 
 
 def test_the_photo_of_a_translation_stays_its_own() -> None:
-    (french,) = translate_captions([caption()], load_translator(LANGUAGES["fr"]), "fr")
+    (french,) = translate_captions(
+        [caption()], load_translator(LANGUAGES["fr"], precision="float32"), "fr"
+    )
     french = french.of_photo("photo.jpg", (0, 0, 4, 4))
     for language in ("fr", "en"):
-        (again,) = translate_captions([french], load_translator(LANGUAGES["fr"]), language)
+        (again,) = translate_captions(
+            [french], load_translator(LANGUAGES["fr"], precision="float32"), language
+        )
         assert (again.photo, again.region) == ("photo.jpg", (0, 0, 4, 4))
 
 
