@@ -22,7 +22,6 @@ from captioner.decoding import Hypothesis, SearchOptions, decode
 from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.outcomes import Failed, shape_as_given
-from captioner.text.adjectives import ADJECTIVES
 from captioner.text.function_words import FUNCTION_WORDS
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
@@ -190,11 +189,9 @@ class Captioner:
                 start=vocabulary.start,
                 end=vocabulary.end,
                 strategy=options.strategy(generator, self.device),
-                constraints=replace(
-                    options.constraints((vocabulary.pad, vocabulary.start, vocabulary.unknown)),
-                    repeatable=self._known(FUNCTION_WORDS),
-                    doubtful_below=options.doubtful_below,
-                    doubtful=self._known(ADJECTIVES),
+                constraints=options.constraints(
+                    (vocabulary.pad, vocabulary.start, vocabulary.unknown),
+                    tuple(vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))),
                 ),
                 length_normalisation=options.length_normalisation,
             )
@@ -206,10 +203,6 @@ class Captioner:
                 n_best = self.confidence.judge(n_best, unusual[index])
             captions.append(replace(n_best[0], alternatives=tuple(n_best[1:])))
         return captions
-
-    def _known(self, words: frozenset[str]) -> tuple[int, ...]:
-        """The indices of the words that are in the vocabulary."""
-        return tuple(self.vocabulary.encode(sorted(words & set(self.vocabulary.words))))
 
     def teacher_forced(
         self,

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 from pydantic.fields import FieldInfo
 
-from captioner.decoding.options import SAMPLING, Search
+from captioner.decoding.options import SAMPLING, SearchOptions
 from captioner.errors import UserError, did_you_mean, near_names
 from captioner.schema import Config
 
-Options = TypeVar("Options", bound=Search)
+Search = TypeVar("Search", bound=SearchOptions)
 Section = TypeVar("Section", bound=Config)
 
 Commands = Any  # argparse's private _SubParsersAction
@@ -141,7 +141,9 @@ def _batch_size(text: str) -> int:
     return int(text)
 
 
-def add_search(parser: argparse.ArgumentParser, kind: type[Search], explained_in: str = "") -> None:
+def add_search(
+    parser: argparse.ArgumentParser, kind: type[SearchOptions], explained_in: str = ""
+) -> None:
     """Add an option, by default None, for every field of a search.
 
     explained_in: the command whose help explains the options; this help lists them only, and
@@ -196,10 +198,10 @@ def _attribute(option: str) -> str:
     return option.lstrip("-").replace("-", "_")
 
 
-def search_options(arguments: argparse.Namespace, own: Options) -> Options:
+def search_options(arguments: argparse.Namespace, own: Search) -> Search:
     """The model's own search options, overridden by the command line.
 
-    Raises `UserError` as `Search.override` does.
+    Raises `UserError` as `SearchOptions.override` does.
     """
     given = {name: getattr(arguments, name, None) for name in type(own).model_fields}
     if not (given["sample"] or own.sample):

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from captioner.decoding.likelihood import CrossEntropies as CrossEntropies
     from captioner.decoding.likelihood import cross_entropies as cross_entropies
     from captioner.decoding.loop import decode as decode
-    from captioner.decoding.options import Search as Search
     from captioner.decoding.options import SearchOptions as SearchOptions
     from captioner.decoding.options import TranslationSearch as TranslationSearch
     from captioner.decoding.protocol import Decoder as Decoder
@@ -27,7 +26,7 @@ _NAMES = {
     "constraints": ("Constraints",),
     "likelihood": ("CrossEntropies", "cross_entropies"),
     "loop": ("decode",),
-    "options": ("Search", "SearchOptions", "TranslationSearch"),
+    "options": ("SearchOptions", "TranslationSearch"),
     "protocol": ("Decoder", "Hypothesis", "Step"),
     "rows": ("select_rows",),
     "strategies": ("BeamSearch", "Choice", "Sampling", "Strategy"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -26,7 +25,6 @@ class Constraints:
     forbidden: tokens that are never chosen (padding, start, unknown).
     repeat_distance: a token is blocked for this many tokens after it. 0 blocks none.
     repeatable: tokens exempt from `repeat_distance` (articles, prepositions).
-    doubtful_below: probability below which the tokens `doubtful` are blocked. 0 blocks none.
     """
 
     minimum_length: int = 0
@@ -35,8 +33,6 @@ class Constraints:
     forbidden: tuple[int, ...] = ()
     repeat_distance: int = 0
     repeatable: tuple[int, ...] = ()
-    doubtful_below: float = 0.0
-    doubtful: tuple[int, ...] = ()
 
     def block(self, log_probabilities: Tensor, history: Tensor, end: int) -> None:
         """Set log-probabilities (B, K, V) of tokens ruled out by those so far (B, K, t) to -inf.
@@ -55,11 +51,6 @@ class Constraints:
             log_probabilities.index_fill_(-1, forbidden, BLOCKED)
         if length < self.minimum_length:
             log_probabilities[..., end] = BLOCKED
-        if self.doubtful_below:
-            doubtful = _on_device(self.doubtful, history.device)
-            found = log_probabilities.index_select(-1, doubtful)  # (B, K, N)
-            found = found.masked_fill(found < math.log(self.doubtful_below), BLOCKED)
-            log_probabilities.index_copy_(-1, doubtful, found)
         if self.block_ngrams:
             self._block_ngrams(log_probabilities, history)
         if self.repeat_distance and length:

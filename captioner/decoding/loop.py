@@ -37,7 +37,7 @@ def decode(
     length_normalisation, coverage_penalty: alpha and beta of `captioner.decoding.ranking`, by
         which finished hypotheses are ranked, not the partial ones in a beam.
     keep_attention: collect the attention maps of hypotheses, which takes time.
-    The ranges of the options are those of `Search`, which checks them.
+    The ranges of the options are those of `SearchOptions`, which checks them.
 
     Returns the hypotheses of each of the B sources, best score first but cut ones last: at least
     one, at most `strategy.width`. A source decodes alike alone and in a batch, except by sampling,

@@ -20,8 +20,8 @@ SAMPLING = ("temperature", "top_k", "top_p", "seed")
 """The options that need `sample`."""
 
 
-class Search(Config):
-    """How any text is searched for."""
+class SearchOptions(Config):
+    """How captions are searched for."""
 
     beam: int = Field(default=5, ge=1, le=1_000, description="beam size; 1 is greedy search")
     n_best: int = Field(
@@ -111,8 +111,10 @@ class Search(Config):
 
         return torch.Generator(device).manual_seed(self.seed)
 
-    def constraints(self, forbidden: tuple[int, ...]) -> Constraints:
-        """The constraints, with tokens that are never chosen."""
+    def constraints(
+        self, forbidden: tuple[int, ...], repeatable: tuple[int, ...] = ()
+    ) -> Constraints:
+        """The constraints, with tokens that are never chosen and tokens free to repeat."""
         from captioner.decoding.constraints import Constraints
 
         return Constraints(
@@ -121,21 +123,11 @@ class Search(Config):
             self.block_ngrams,
             forbidden,
             self.repeat_distance,
+            repeatable,
         )
 
 
-class SearchOptions(Search):
-    """How captions are searched for."""
-
-    doubtful_below: float = Field(
-        default=0.0,
-        ge=0,
-        le=1,
-        description="no adjective less probable than this; 0 for no rule",
-    )
-
-
-class TranslationSearch(Search):
+class TranslationSearch(SearchOptions):
     """How translations are searched for."""
 
     maximum_length: int = Field(

@@ -6,15 +6,15 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, create_model
 
-from captioner.decoding import Search
+from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.serve.limits import Limits
 from captioner.serve.problems import Problem, field_problem
 
-Options = TypeVar("Options", bound=Search)
+Options = TypeVar("Options", bound=SearchOptions)
 
 
-def optional_fields(kind: type[Search]) -> type[BaseModel]:
+def optional_fields(kind: type[SearchOptions]) -> type[BaseModel]:
     """The fields of a search with their types and ranges; None where a request leaves one out."""
     options: dict[str, Any] = {}
     for name, field in kind.model_fields.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from captioner.text.adjectives import ADJECTIVES
 from captioner.text.function_words import FUNCTION_WORDS
 
 
@@ -21,7 +20,7 @@ def nouns(words: Sequence[str]) -> list[str]:
 
 
 def _is_noun(word: str) -> bool:
-    if word in FUNCTION_WORDS | ADJECTIVES | _OTHER_WORDS or not word.replace("-", "").isalpha():
+    if word in FUNCTION_WORDS or word in _OTHER_WORDS or not word.replace("-", "").isalpha():
         return False
     return len(word) > 1 and (word in _NOUNS or not word.endswith(("ing", "ed", "ly")))
 
@@ -48,6 +47,25 @@ _OTHER_WORDS = frozenset(
         *("type", "types", "variety", "first", "second", "others"),
         # parts of a place
         *("top", "side", "sides", "back", "middle", "bottom", "end", "rear", "way", "atop"),
+        # colours
+        *("black", "white", "red", "green", "blue", "yellow", "orange", "pink", "purple", "brown"),
+        *("gray", "grey", "tan", "beige", "blond", "blonde", "dark", "bright", "pale", "colorful"),
+        # other adjectives
+        *("able", "adult", "alone", "american", "antique", "asian", "asleep", "bare", "beautiful"),
+        *("big", "blurry", "broken", "busy", "calm", "clean", "clear", "close", "cloudy", "cold"),
+        *("commercial", "cool", "cute", "dead", "decorative", "deep", "delicious", "dirty", "dry"),
+        *("elderly", "electric", "electronic", "empty", "fake", "fancy", "female", "flat", "fresh"),
+        *("full", "fun", "furry", "giant", "good", "grassy", "great", "happy", "hard", "heavy"),
+        *("high", "hot", "huge", "indoor", "large", "little", "lone", "long"),
+        *("low", "lush", "male", "messy", "metal", "modern", "muddy", "naked", "narrow", "neat"),
+        *("adorable", "classic", "comfortable", "fast", "formal", "funny", "odd", "own"),
+        *("personal", "rusty", "smart", "stainless", "visible", "whole"),
+        *("new", "nice", "old", "older", "open", "opposite", "ornate", "outdoor", "partial"),
+        *("plain", "plastic", "polar", "pretty", "professional", "public", "rainy", "ready"),
+        *("residential", "ripe", "rocky", "rough", "round", "rural", "sandy", "shallow", "shiny"),
+        *("shirtless", "short", "silver", "similar", "small", "smaller", "snowy", "soft", "steep"),
+        *("still", "sunny", "tall", "thick", "thin", "tiny", "tropical", "upright"),
+        *("urban", "vintage", "warm", "wet", "wide", "wild", "wooden", "young", "younger"),
         # adverbs
         *("ahead", "almost", "apart", "backward", "backwards", "downhill", "forward", "how"),
         *("indoors", "like", "outdoors", "overhead", "upside", "well", "even", "not"),

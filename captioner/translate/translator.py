@@ -182,7 +182,7 @@ class Translator:
 
         An empty sentence has an empty translation. A sentence that is too long is cut with a
         `UserWarning` that names it; see `Translation.truncated`. A translation that reaches the
-        maximum length has `Translation.cut`. Raises `UserError` as `Search.override` and
+        maximum length has `Translation.cut`. Raises `UserError` as `SearchOptions.override` and
         `check_search` do, and for a batch size below 1.
         """
         if batch_size < 1:

@@ -121,8 +121,6 @@ def allowed_next(
         soon = tokens[max(0, len(tokens) - constraints.repeat_distance) :]
         if constraints.repeat_distance and token in soon and token not in constraints.repeatable:
             continue
-        if token in constraints.doubtful and math.exp(value) < constraints.doubtful_below:
-            continue
         if n and token != END and has_repeat([*tokens, token], n):
             continue
         allowed.append(token)

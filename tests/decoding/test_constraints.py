@@ -124,11 +124,9 @@ def test_an_ending_the_model_rules_out_counts_as_impossible() -> None:
     forbidden=st.sets(st.integers(0, 3)),
     distance=st.integers(0, 4),
     repeatable=st.sets(st.integers(0, 3)),
-    doubtful_below=st.sampled_from([0.0, 0.1, 0.2, 1.0]),
-    doubtful=st.sets(st.integers(0, 3)),
 )
 def test_equals_the_rule_written_plainly(
-    tokens, n, minimum, forbidden, distance, repeatable, doubtful_below, doubtful
+    tokens, n, minimum, forbidden, distance, repeatable
 ) -> None:
     constraints = Constraints(
         minimum_length=minimum,
@@ -137,8 +135,6 @@ def test_equals_the_rule_written_plainly(
         forbidden=tuple(sorted(forbidden)),
         repeat_distance=distance,
         repeatable=tuple(sorted(repeatable)),
-        doubtful_below=doubtful_below,
-        doubtful=tuple(sorted(doubtful)),
     )
     if not (n and has_repeat(tokens, n)):
         assert left(constraints, tokens, 4) == allowed_next(tokens, [-2.0] * 4, constraints)

@@ -25,7 +25,6 @@ from captioner.errors import UserError
         ({"maximum_length": 0}, "maximum_length 0 is not at least 1"),
         ({"block_ngrams": -1}, "block_ngrams -1 is not at least 0"),
         ({"repeat_distance": -1}, "repeat_distance -1 is not at least 0"),
-        ({"doubtful_below": 1.5}, "doubtful_below 1.5 is not at most 1"),
         ({"temperature": 0.0}, "temperature 0.0 is not above 0"),
         ({"top_k": -1}, "top_k -1 is not at least 0"),
         ({"top_p": 0.0}, "top_p 0.0 is not above 0"),
