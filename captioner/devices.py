@@ -41,10 +41,10 @@ def at_least_float32(tensor: Tensor) -> Tensor:
 
 
 def autocast(device: torch.device, precision: torch.dtype) -> AbstractContextManager[object]:
-    """A region whose matrix products are in `precision`; float32 changes nothing."""
-    if precision == torch.float32:
-        return nullcontext()
-    return torch.autocast(device.type, precision)
+    """A region whose matrix products are in bfloat16 or float16; other types change nothing."""
+    if precision in (torch.bfloat16, torch.float16):
+        return torch.autocast(device.type, precision)
+    return nullcontext()
 
 
 def has_bfloat16(device: torch.device) -> bool:

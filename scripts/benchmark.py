@@ -26,7 +26,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -44,7 +43,7 @@ from captioner.caption.decoder import ShowAttendTellDecoder
 from captioner.cli.program import run_program
 from captioner.decoding import BeamSearch, Constraints, decode
 from captioner.demo import DEMO_PHOTO
-from captioner.devices import has_bfloat16
+from captioner.devices import autocast, has_bfloat16
 from captioner.errors import UserError
 from captioner.files import check_writable, write_json
 from captioner.runs.compiled_parts import compile_parts
@@ -98,13 +97,6 @@ def make_annotations(machine: Machine, images: int) -> Tensor:
     return torch.rand(images, PLACES, SIZE, generator=generator).to(machine.device)
 
 
-def precision(machine: Machine, dtype: torch.dtype) -> Any:
-    """What computes in a type."""
-    if dtype == torch.float32:
-        return nullcontext()
-    return torch.autocast(machine.device.type, dtype)
-
-
 def step_products(rows: int) -> float:
     """Operations of one decoder step for so many rows, the projection of keys left out."""
     recurrent = 4 * SIZE * 3 * SIZE + SIZE * SIZE + SIZE  # LSTM, query and gate
@@ -139,7 +131,7 @@ def training(
 
     def ours() -> float:
         adam.zero_grad(set_to_none=True)
-        with precision(machine, dtype):
+        with autocast(machine.device, dtype):
             found = loss.loss(batch)["loss"]
         torch.autograd.backward(found)
         adam.step()
@@ -172,7 +164,7 @@ def decoding(machine: Machine, images: int, dtype: torch.dtype) -> Result:
     constraints = Constraints(minimum_length=words, maximum_length=words)
 
     def ours() -> list[tuple[list[int], float]]:
-        with torch.no_grad(), precision(machine, dtype):
+        with torch.no_grad(), autocast(machine.device, dtype):
             found = decode(
                 decoder,
                 decoder.remember(annotations),

@@ -208,7 +208,7 @@ def main() -> None:
     device = choose_device(arguments.device)
     translators = []
     for folder in arguments.models:  # All of them, before the first is put to work.
-        translator = load_translator(folder, device)
+        translator = load_translator(folder, device, "float32")
         searches(translator.search, arguments.beam, arguments.length_normalisation)
         translators.append(translator)
     read_parallel(arguments.source, arguments.references)

@@ -376,7 +376,8 @@ def test_a_captioner_works_on_the_gpu() -> None:
         assert len(model.confidence.unusualness(model.annotations([photo]))) == 1
 
 
-def test_a_translator_works_on_the_gpu() -> None:
-    model = captioner.load_translator("english_german")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_translator_works_on_the_gpu(precision: str) -> None:
+    model = captioner.load_translator("english_german", precision=precision)
     with fake_gpu(answers=[]), pytest.raises(EndOfAnswers):
         model.to(DEVICE).translate(["A dog runs.", "A man."])

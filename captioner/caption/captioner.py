@@ -96,7 +96,7 @@ class Captioner:
         """Fold batch normalisation and compute in `precision`, in place; returns itself.
 
         Faster, but not to be trained or saved: the encoder's weights are cast. Annotation vectors,
-        maps and log-probabilities stay in float32.
+        maps and log-probabilities are float32 tensors, with the rounding of that precision.
         """
         self.encoder = self.encoder.fold_batch_norm().to(precision)
         self.precision = precision
@@ -216,8 +216,8 @@ class Captioner:
         allow_unknown: as for `teacher_forced_annotations`.
 
         Each `Caption` has the given words, their log-probabilities and their maps, which equal the
-        search's for a caption that a search found. Raises `UserError` for the first word that the
-        vocabulary lacks.
+        search's for a caption that a search found, up to rounding: they are computed in float32.
+        Raises `UserError` for the first word that the vocabulary lacks.
         """
         if not photos and not sentences:
             return []

@@ -120,7 +120,7 @@ class ObjectiveConfig(Config):
         "hard attention only",
     )
     baseline_decay: float = Field(
-        0.9, ge=0, lt=1, description="share of the baseline kept at a step; hard attention only"
+        0.9, ge=0, lt=1, description="share of the baseline kept at an update; hard attention only"
     )
     semi_sampling: float = Field(
         0.5,

@@ -1,6 +1,7 @@
 """Computations written out for CPUs: the same results as the plain torch code, in less time.
 
-Only bfloat16, chosen for captioning on a CPU with instructions for it, changes results.
+Only bfloat16, chosen for captioning and translating on a CPU with instructions for it, changes
+results.
 `enabled` is the only switch; with it off every model runs plain torch code. A computation is in
 this room because it takes at least a tenth off a user's work. Without it, the captioner's training
 step takes 1.5 times as long (batch of 80, float32, one core), and its beam search of 32 photos at

@@ -40,8 +40,8 @@ def decode(
     The ranges of the options are those of `SearchOptions`, which checks them.
 
     Returns the hypotheses of each of the B sources, best score first but cut ones last: at least
-    one, at most `strategy.width`. A source decodes alike alone and in a batch, except by sampling,
-    where one generator serves the batch.
+    one, at most `strategy.width`. A source decodes alike alone and in a batch, up to rounding,
+    except by sampling, where one generator serves the batch.
     Raises `UserError` when the model's output is NaN.
     """
     strategy = BeamSearch() if strategy is None else strategy

@@ -63,12 +63,12 @@ def meteor(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -
     Raises `UserError` as `check_meteor` does, and if the program fails.
     """
     check_meteor()
-    questions = [
+    requests = [
         " ||| ".join(["SCORE", *map(_line, of_image), _line(caption)])
         for caption, of_image in zip(captions, references, strict=True)
     ]
     command = ["-Xmx2G", "-jar", "meteor-1.5.jar", "-", "-", "-stdio", "-l", "en", "-norm"]
-    printed = _run("METEOR", command, "\n".join([*questions, ""]))
+    printed = _run("METEOR", command, "\n".join([*requests, ""]))
     try:
         terms = np.array([[float(number) for number in line.split()] for line in printed])
         if terms.shape != (len(captions), METEOR_TERMS):
@@ -112,18 +112,18 @@ def spice(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) ->
     Raises `UserError` as `check_spice` does, and if the program fails.
     """
     check_spice()
-    questions = [
+    requests = [
         {"image_id": index, "test": _line(caption), "refs": list(map(_line, of_image))}
         for index, (caption, of_image) in enumerate(zip(captions, references, strict=True))
     ]
     with tempfile.TemporaryDirectory() as folder:
-        asked, answered = Path(folder, "captions.json"), Path(folder, "scores.json")
-        asked.write_text(json.dumps(questions), encoding="utf-8")
-        files = [str(asked), "-cache", folder, "-out", str(answered), "-subset", "-silent"]
+        given, scored = Path(folder, "captions.json"), Path(folder, "scores.json")
+        given.write_text(json.dumps(requests), encoding="utf-8")
+        files = [str(given), "-cache", folder, "-out", str(scored), "-subset", "-silent"]
         _run("SPICE", ["-Xmx8G", "-jar", "spice-1.0.jar", *files])
         try:
-            answers = json.loads(answered.read_text(encoding="utf-8"))
-            by_image = {answer["image_id"]: answer["scores"]["All"]["f"] for answer in answers}
+            images = json.loads(scored.read_text(encoding="utf-8"))
+            by_image = {image["image_id"]: image["scores"]["All"]["f"] for image in images}
             scores = [float(by_image[index]) for index in range(len(captions))]
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise _failed("SPICE", f"its scores cannot be read: {error!r}") from None

@@ -86,7 +86,8 @@ def train(
         run: bit for bit on a CPU with one or two processes. With more, torch adds the gradients of
         the first step after a start in another order, which changes numbers by some 2e-7 of their
         size. Sums that several processes log for an interrupted epoch may differ in the last digit.
-    optimizer: default: `make_optimizer` of the config, over all parameters that require a gradient.
+    optimizer: in place of that of the config, over all parameters that require a gradient; the
+        config's `optimizer`, `learning_rate` and `weight_decay` have no effect then.
     engine: the processes that train together; default: this one, on the model's device. All of
         them call this with the same model, data and config; process 0 prints and writes.
 
@@ -130,7 +131,7 @@ class _Run:
     ) -> None:
         self.model, self.data, self.config, self.folder = model, data, config, folder
         self.validation, self.engine = validation, engine
-        self.optimizer = optimizer or make_optimizer(model, config)
+        self.optimizer = make_optimizer(model, config) if optimizer is None else optimizer
         for group in self.optimizer.param_groups:
             group["initial_lr"] = group["lr"]
         self.average = Average(model, config.average) if config.average > 0 else None

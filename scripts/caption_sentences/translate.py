@@ -68,7 +68,7 @@ def main() -> None:
     sentences = prepared(read_lines(arguments.captions))
     random.Random(0).shuffle(sentences)
     sentences = sorted(sentences[: arguments.most], key=lambda each: len(each.split()))
-    model = captioner.load_translator(arguments.model)
+    model = captioner.load_translator(arguments.model, precision="float32")
     pairs = []
     translations = model.translate(iter(sentences), batch_size=64)
     with progress_bar("translating", len(sentences), "captions") as progress:

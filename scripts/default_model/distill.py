@@ -353,7 +353,9 @@ def main() -> None:
     targets = targets_of(photos, boxes, teacher, classifier, arguments.out / "targets.safetensors")
     batches = Photos(photos, targets, words, arguments.batch_size, arguments.seed)
     validation_run = Validation(validate, "mean", keep)
-    optimizer = Muon(student, training.learning_rate, training.weight_decay)
+    optimizer = Muon(
+        student, training.learning_rate, training.weight_decay, getattr(torch, training.precision)
+    )
     train(student, batches, training, arguments.out, validation_run, arguments.resume, optimizer)
 
 

@@ -1,4 +1,4 @@
-"""Muon for convolutions, Adam for all other weights.
+"""Muon for convolutions of more than one pixel, AdamW for all other weights.
 
 Jordan et al. 2024, *Muon: An optimizer for hidden layers in neural networks*: a step is the
 momentum with all its singular values made about 1. Liu et al. 2025, *Muon is Scalable for LLM
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 MOMENTUM = 0.95
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of a x + b x^3 + c x^5, which takes singular values of 0 to 1 to about 0.7 to 1.2."""
+"""a, b, c: a x + b x^3 + c x^5, repeated, takes singular values of 0 to 1 to some 0.7 to 1.2."""
 
 ITERATIONS = 5
 
@@ -26,10 +26,18 @@ class Muon(torch.optim.AdamW):
     """An optimiser of a model's trained weights: kernels by Muon, all else by `AdamW`.
 
     kernels: convolutions' weights (out, in, height, width), each one matrix (out, in x height x
-        width).
+        width). Those of one pixel are output layers here, which Jordan et al. leave to AdamW.
+    precision: of the iteration's products.
     """
 
-    def __init__(self, model: nn.Module, learning_rate: float, weight_decay: float) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        learning_rate: float,
+        weight_decay: float,
+        precision: torch.dtype = torch.float32,
+    ) -> None:
+        self._precision = precision
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._kernels = [p for p in trained if p.dim() == 4 and p[0, 0].numel() > 1]
         kernels = set(map(id, self._kernels))
@@ -46,23 +54,26 @@ class Muon(torch.optim.AdamW):
             if gradient is None:
                 continue
             state = self.state[kernel]
-            momentum = state.setdefault("momentum", torch.zeros_like(kernel))
+            if not state:
+                state["momentum"] = torch.zeros_like(kernel)
+            momentum = state["momentum"]
             momentum.lerp_(gradient, 1 - MOMENTUM)
-            change = orthogonalise(gradient.lerp(momentum, MOMENTUM).flatten(1)).view_as(kernel)
+            change = gradient.lerp(momentum, MOMENTUM).flatten(1)  # (out, in * height * width)
+            change = orthogonalise(change, self._precision).view_as(kernel)
             size = SIZE * max(len(kernel), kernel[0].numel()) ** 0.5
             kernel.mul_(1 - group["lr"] * group["weight_decay"])
             kernel.sub_(change, alpha=group["lr"] * size)
-            kernel.grad = None  # Adam passes it over.
+            kernel.grad = None  # AdamW skips it.
         super().step()
         for kernel, gradient in zip(self._kernels, gradients, strict=True):
             kernel.grad = gradient
 
 
-def orthogonalise(matrix: Tensor) -> Tensor:
+def orthogonalise(matrix: Tensor, precision: torch.dtype = torch.float32) -> Tensor:
     """A matrix (M, N) with its singular values made about 1, by Newton and Schulz's iteration."""
     a, b, c = COEFFICIENTS
     wide = matrix if len(matrix) <= matrix.shape[1] else matrix.T  # the smaller products
-    x = wide.bfloat16() / (wide.norm() + 1e-7).bfloat16()
+    x = (wide / (wide.norm() + 1e-7)).to(precision)
     for _ in range(ITERATIONS):
         gram = x @ x.T
         x = a * x + (b * gram + c * gram @ gram) @ x

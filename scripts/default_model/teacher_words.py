@@ -21,6 +21,7 @@ from captioner.caption import ShowAttendTellDecoder
 from captioner.caption.captioner_folder import load_model
 from captioner.data.examples import CaptionExample, encode_captions
 from captioner.data.length_buckets import collate
+from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.runs.read_sources import read_split
 
@@ -56,7 +57,7 @@ class TeacherWords:
         """
         self.captioner = load_model(model)
         self.decoder: ShowAttendTellDecoder = self.captioner.decoder.requires_grad_(False)
-        self.is_bfloat16 = precision == "bfloat16"
+        self.precision: torch.dtype = getattr(torch, precision)
         captions = read_split("table", table, None, "train")
         words = dict(zip(captions.names, captions.words, strict=True))
         for photo in photos:
@@ -87,7 +88,7 @@ class TeacherWords:
         shape = (len(rows), CAPTIONS_READ, -1)
         words = batch.inputs.view(shape)  # (B, K, T)
         mask = batch.mask.view(shape)  # (B, K, T)
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.is_bfloat16):
+        with autocast(maps.device, self.precision):
             return Reading(words, mask, say(self.decoder, maps, words))
 
 

@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
+from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.files import atomic_path
 
@@ -75,7 +76,7 @@ def load_teacher(folder: Path, name: str, precision: str = "float32") -> Any:
     @torch.no_grad()
     def in_parts(pixels: Tensor, *stages: Sequence[str]) -> dict[str, Tensor]:
         pixels = pixels.contiguous(memory_format=torch.channels_last)
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+        with autocast(pixels.device, getattr(torch, precision)):
             parts = [forward(part, *stages) for part in pixels.split(AT_ONCE)]
         return {name: torch.cat([part[name] for part in parts]).float() for name in parts[0]}
 

@@ -17,7 +17,10 @@ import torch
 from samples import Output, Patch
 from small_translators import make_translator
 
+import captioner
+from captioner import models
 from captioner.cli.main import main
+from captioner.errors import UserError
 from captioner.text.vocabulary import Vocabulary
 from captioner.translate import save_translator
 
@@ -55,6 +58,32 @@ def test_as_many_lines_come_out(tmp_path: Path, monkeypatch: Patch, capsys: Outp
     (tmp_path / "text").write_text("\ufeffA man sees a dog.\n\nThe dog runs!\n", encoding="utf-8")
     assert translate("--model", model, str(tmp_path / "text"), "--batch-size", "1") == 0
     assert capsys.readouterr().out == from_input
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("translate", "text"),
+        ("evaluate-translator", "english_german", "text", "text"),
+        ("caption", "--demo", "--language", "de"),
+    ],
+    ids=" ".join,
+)
+def test_translators_compute_in_the_precision_that_is_asked_for(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: Patch
+) -> None:
+    asked = []
+
+    def load_translator(name: str, device: str, precision: str) -> None:
+        asked.append(precision)
+        raise UserError("stop")
+
+    monkeypatch.chdir(tmp_path)
+    Path("text").write_text("A dog.\n")
+    monkeypatch.setattr(models, "load_translator", load_translator)
+    monkeypatch.setattr(captioner, "load_translator", load_translator, raising=False)
+    assert main([*command, "--precision", "bfloat16"]) == 2
+    assert asked == ["bfloat16"]
 
 
 def test_a_language_chooses_the_packages_translator(tmp_path: Path, capsys: Output) -> None:

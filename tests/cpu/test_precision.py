@@ -106,6 +106,14 @@ def test_the_packaged_encoder_in_bfloat16_is_close_to_the_plain_one() -> None:
     torch.testing.assert_close(exact, expected, rtol=1e-3, atol=1e-3)
     (one,), (other,) = plain.caption([photo]), fast.caption([photo])
     assert one.words == other.words
+
+
+def test_the_packaged_search_in_bfloat16_is_close_to_the_plain_one() -> None:
+    fast, exact = captioner.load(precision="bfloat16"), captioner.load(precision="float32")
+    annotations = exact.annotations([load_image(DEMO_PHOTO)])  # (1, L, D)
+    (one,), (other,) = (model.caption_annotations(annotations) for model in (exact, fast))
+    assert one.words == other.words
+    assert one.word_log_probabilities != other.word_log_probabilities
     assert one.word_log_probabilities == pytest.approx(other.word_log_probabilities, abs=0.1)
     assert other.attention.dtype is torch.float32
     torch.testing.assert_close(other.attention, one.attention, rtol=0.2, atol=1e-3)

@@ -278,3 +278,23 @@ def test_muon_moves_all_directions_of_a_kernel_alike(
     for name in ("0.bias", "1.weight", "1.bias"):  # Adam's first step: the gradient's sign.
         assert torch.allclose(steps[name], 0.01 * gradients[name].sign(), atol=1e-4)
     assert torch.equal(model[0].weight.grad, gradients["0.weight"])
+
+
+def test_muon_goes_on_with_its_momentum(scripts: Any) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Conv2d(2, 6, 3, bias=False)
+    optimizer = scripts.muon.Muon(model, learning_rate=0.01, weight_decay=0.5)
+    momentum = torch.zeros(6, 18)
+    for _ in range(3):
+        before = model.weight.detach().flatten(1).clone()
+        gradient = torch.randn_like(model.weight)
+        model.weight.grad = gradient.clone()
+        optimizer.step()
+        momentum = 0.95 * momentum + 0.05 * gradient.flatten(1)
+        change = scripts.muon.orthogonalise(0.05 * gradient.flatten(1) + 0.95 * momentum)
+        size = scripts.muon.SIZE * 18**0.5
+        expected = before * (1 - 0.01 * 0.5) - 0.01 * size * change
+        torch.testing.assert_close(model.weight.detach().flatten(1), expected)
+        state = optimizer.state[model.weight]
+        optimizer = scripts.muon.Muon(model, learning_rate=0.01, weight_decay=0.5)
+        optimizer.state[model.weight] = state  # As a checkpoint is loaded.

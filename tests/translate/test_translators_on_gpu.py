@@ -61,7 +61,7 @@ def test_the_packaged_model_gives_the_translations_of_the_cpu() -> None:
     sentences = ["Two dogs run on a beach.", "A man.", "A woman rides her bike down the street."]
     found = []
     for device in (torch.device("cpu"), DEVICE):
-        model = captioner.load_translator("english_german", device)
+        model = captioner.load_translator("english_german", device, "float32")
         with exact_products():
             found.append([each.text for each in model.translate(sentences)])
     assert found[0] == found[1]
