@@ -27,7 +27,6 @@ from typing import ClassVar, NamedTuple
 import photos as worlds
 import torch
 from fold import fold
-from muon import Muon
 from safetensors.torch import load_file, save_file
 from teacher_words import Reading, TeacherWords, divergence
 from teachers import GROUPS, SCALES, Boxes, Detector, TeacherMaps, add_precision, load_teacher
@@ -353,10 +352,7 @@ def main() -> None:
     targets = targets_of(photos, boxes, teacher, classifier, arguments.out / "targets.safetensors")
     batches = Photos(photos, targets, words, arguments.batch_size, arguments.seed)
     validation_run = Validation(validate, "mean", keep)
-    optimizer = Muon(
-        student, training.learning_rate, training.weight_decay, getattr(torch, training.precision)
-    )
-    train(student, batches, training, arguments.out, validation_run, arguments.resume, optimizer)
+    train(student, batches, training, arguments.out, validation_run, arguments.resume)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from captioner.vision.vgg import VGGConfig
 
 NAMES = (
     *("photos", "teachers", "global_features", "pseudo_captions"),
-    *("fold", "teacher_words", "muon", "distill", "tables"),
+    *("fold", "teacher_words", "distill", "tables"),
 )
 
 
@@ -50,6 +50,12 @@ def test_a_box_covers_the_cells_whose_centres_it_holds(scripts: Any) -> None:
     assert torch.allclose(maps[0, 3], expected)
     assert maps[0, 7].nonzero().tolist() == [[0, 1]]
     assert int(maps[1].count_nonzero()) == 0
+
+
+def test_close_ups_have_one_spelling(scripts: Any) -> None:
+    spelled = scripts.tables.one_spelling
+    assert spelled("A close-up, a Closeup.") == "A close up, a close up."
+    assert spelled("close upper") == "close upper"
 
 
 def test_targets_are_of_photos_and_of_their_mirror_images(scripts: Any, tmp_path: Path) -> None:
@@ -253,48 +259,3 @@ def test_the_photos_of_both_worlds_are_listed(scripts: Any, tmp_path: Path) -> N
         folders.everyday_captions("train")
     with pytest.raises(UserError, match=r"has no teachers\.py"):
         scripts.teachers.load_teacher(tmp_path, "efficientnet_lite0")
-
-
-@pytest.mark.parametrize("shape", [(6, 2, 3, 3), (40, 2, 3, 3)], ids=["wide", "tall"])
-def test_muon_moves_all_directions_of_a_kernel_alike(
-    scripts: Any, shape: tuple[int, int, int, int]
-) -> None:
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(
-        torch.nn.Conv2d(shape[1], shape[0], 3), torch.nn.Conv2d(shape[0], 3, 1)
-    )
-    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
-    optimizer = scripts.muon.Muon(model, learning_rate=0.01, weight_decay=0.0)
-    gradients = {name: torch.randn_like(weight) for name, weight in model.named_parameters()}
-    for name, weight in model.named_parameters():
-        weight.grad = gradients[name].clone()
-    optimizer.step()
-    steps = {name: before[name] - weight.detach() for name, weight in model.named_parameters()}
-    left, sizes, right = torch.linalg.svd(gradients["0.weight"].flatten(1), full_matrices=False)
-    directions = (left.T @ steps["0.weight"].flatten(1) @ right.T).diagonal()
-    size = 0.01 * scripts.muon.SIZE * max(shape[0], shape[1] * 9) ** 0.5
-    assert sizes.max() / sizes.min() > 2
-    assert 0.6 * size < directions.min() <= directions.max() < 1.3 * size
-    for name in ("0.bias", "1.weight", "1.bias"):  # Adam's first step: the gradient's sign.
-        assert torch.allclose(steps[name], 0.01 * gradients[name].sign(), atol=1e-4)
-    assert torch.equal(model[0].weight.grad, gradients["0.weight"])
-
-
-def test_muon_goes_on_with_its_momentum(scripts: Any) -> None:
-    torch.manual_seed(0)
-    model = torch.nn.Conv2d(2, 6, 3, bias=False)
-    optimizer = scripts.muon.Muon(model, learning_rate=0.01, weight_decay=0.5)
-    momentum = torch.zeros(6, 18)
-    for _ in range(3):
-        before = model.weight.detach().flatten(1).clone()
-        gradient = torch.randn_like(model.weight)
-        model.weight.grad = gradient.clone()
-        optimizer.step()
-        momentum = 0.95 * momentum + 0.05 * gradient.flatten(1)
-        change = scripts.muon.orthogonalise(0.05 * gradient.flatten(1) + 0.95 * momentum)
-        size = scripts.muon.SIZE * 18**0.5
-        expected = before * (1 - 0.01 * 0.5) - 0.01 * size * change
-        torch.testing.assert_close(model.weight.detach().flatten(1), expected)
-        state = optimizer.state[model.weight]
-        optimizer = scripts.muon.Muon(model, learning_rate=0.01, weight_decay=0.5)
-        optimizer.state[model.weight] = state  # As a checkpoint is loaded.
