@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import torch
 from PIL import Image
+from torch import Tensor
 
+from captioner.background import in_background
 from captioner.caption.written_caption import Caption
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 
 NamedPhoto = tuple[str, Callable[[], Image.Image]]
 """A photo's name and the function that loads it or raises `UserError`."""
+
+
+_Batch = tuple[list[Failed | tuple[str, Image.Image]], list[Tensor]]
+"""What is kept of each photo, and the pixels (3, size, size) of those that could be read."""
 
 
 @dataclass(frozen=True)
@@ -49,34 +55,48 @@ def caption_photos(
     generator: torch.Generator | None = None,
     drawn_side: int | None = None,
     translate: Callable[[list[Caption]], list[Caption]] | None = None,
+    workers: int = 0,
 ) -> Iterator[Captioned | Failed]:
-    """Caption photos in order, one batch in memory at a time.
+    """Caption photos in order, as many batches in memory as there are workers, and one more.
 
     search: the captioner's own by default. generator: draws samples; by default one generator with
         the search's seed for all batches.
     drawn_side: pixels of the longer side that are needed of the photos in the results, whose pixels
         are otherwise in memory for a whole batch; None: all.
     translate: applied to the captions of each batch, such as `translate_captions`.
+    workers: threads that caption a batch each; see `in_background`. One at most draws samples.
     Raises `UserError`, before it reads any photo, for a batch size below 1.
     """
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} is not at least 1")
     search = search or captioner.search
     generator = generator or search.generator(captioner.device)
-    return _batches(
-        captioner, iter(photos), search, batch_size, generator, drawn_side, translate or list
-    )
+
+    def write(batch: _Batch) -> list[Captioned | Failed]:
+        loaded, pixels = batch
+        captions: Iterator[Caption] = iter(())
+        if pixels:
+            annotations = captioner.encode(torch.stack(pixels))  # (B, L, D)
+            written = captioner.caption_annotations(annotations, search, generator)
+            captions = iter(translate(written) if translate else written)
+        items: list[Captioned | Failed] = []
+        for each in loaded:
+            if isinstance(each, Failed):
+                items.append(each)
+            else:
+                name, photo = each
+                region = captioner.preprocessing.region(*original_size(photo))
+                items.append(Captioned(name, next(captions).of_photo(photo, region)))
+        return items
+
+    batches = _load(captioner, iter(photos), batch_size, drawn_side)
+    workers = min(workers, 1) if search.sample else workers
+    return chain.from_iterable(in_background(write, batches, workers))
 
 
-def _batches(
-    captioner: Captioner,
-    photos: Iterator[NamedPhoto],
-    search: SearchOptions,
-    batch_size: int,
-    generator: torch.Generator,
-    drawn_side: int | None,
-    translate: Callable[[list[Caption]], list[Caption]],
-) -> Iterator[Captioned | Failed]:
+def _load(
+    captioner: Captioner, photos: Iterator[NamedPhoto], batch_size: int, drawn_side: int | None
+) -> Iterator[_Batch]:
     while batch := list(islice(photos, batch_size)):
         loaded: list[Failed | tuple[str, Image.Image]] = []
         pixels = []
@@ -92,18 +112,7 @@ def _batches(
             else:
                 loaded.append((name, kept))
                 pixels.append(preprocessed)
-        captions: Iterator[Caption] = iter(())
-        if pixels:
-            annotations = captioner.encode(torch.stack(pixels))  # (B, L, D)
-            written = captioner.caption_annotations(annotations, search, generator)
-            captions = iter(translate(written))
-        for item in loaded:
-            if isinstance(item, Failed):
-                yield item
-            else:
-                name, photo = item
-                region = captioner.preprocessing.region(*original_size(photo))
-                yield Captioned(name, next(captions).of_photo(photo, region))
+        yield loaded, pixels
 
 
 def named_photos(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import tee
@@ -14,6 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from captioner import cpu
+from captioner.background import workers_for
 from captioner.caption.caption_decoder import CaptionDecoder
 from captioner.caption.caption_photos import Captioned, NamedPhoto, caption_photos
 from captioner.caption.confidence import Confidence
@@ -141,6 +142,7 @@ class Captioner:
         Raises `UserError` as `SearchOptions.override` does, and for a batch size below 1.
         """
         one = _is_one_photo(photos)
+        is_list = isinstance(photos, Sized) and not one
         sources, again = tee([photos] if one else photos)
         items = caption_photos(
             self,
@@ -148,6 +150,7 @@ class Captioner:
             self.search.override(**search),
             batch_size,
             drawn_side=DRAWN_SIDE,
+            workers=workers_for(self.device, len(photos), batch_size) if is_list else 0,
         )
         return shape_as_given(photos, one, map(_with_source, again, items), on_error)
 

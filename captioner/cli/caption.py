@@ -192,6 +192,7 @@ def _caption(
 ) -> int:
     """Caption the photos; return how many failed. given: the photo `-`."""
     from captioner import load
+    from captioner.background import workers_for
     from captioner.caption.caption_photos import Captioned, caption_photos, named_photos
     from captioner.progress import progress_bar
 
@@ -207,6 +208,7 @@ def _caption(
         batch_size,
         drawn_side=outputs.drawn_side,
         translate=translate,
+        workers=workers_for(model.device, len(photos), batch_size),
     )
     failed = 0
     shown = len(photos) > batch_size and not arguments.quiet

@@ -31,11 +31,14 @@ def caption_source(
     Raises `UserError` for a batch size below 1, for an unreadable photo if `left_out` is None, and
     at the end if no photo could be read.
     """
-    from captioner.caption.caption_photos import caption_photos  # brings torch
+    from captioner.background import workers_for  # These two bring torch.
+    from captioner.caption.caption_photos import caption_photos
 
     options = (captioner.search if search is None else search).replace(n_best=1)
     captioned = 0
-    items = caption_photos(captioner, source.named_photos(), options, batch_size)
+    workers = workers_for(captioner.device, len(source), batch_size)
+    photos = source.named_photos()
+    items = caption_photos(captioner, photos, options, batch_size, workers=workers)
     with progress_bar("captioning", len(source), "images") as progress:
         for row, item in enumerate(items):
             if not isinstance(item, Failed):

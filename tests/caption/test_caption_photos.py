@@ -103,3 +103,38 @@ def test_only_the_pixels_that_are_drawn_are_kept(tmp_path: Path) -> None:
     assert isinstance(item, Captioned)
     assert item.photo.size == (400, 100)
     assert item.caption.drawn()[3] == pytest.approx([edge / 3 for edge in item.caption.region])
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_batches_side_by_side_give_what_one_after_the_other_does(
+    tmp_path: Path, workers: int
+) -> None:
+    paths = [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(7)]
+    (tmp_path / "3.png").write_bytes(b"no photo")
+    model = make_captioner()
+    expected = list(caption_photos(model, named_photos(paths), batch_size=2))
+    found = list(caption_photos(model, named_photos(paths), batch_size=2, workers=workers))
+    assert [item.name for item in found] == paths
+    assert isinstance(found[3], Failed)
+    for one, other in zip(expected, found, strict=True):
+        if isinstance(one, Captioned):
+            assert isinstance(other, Captioned)
+            assert other.caption.words == one.caption.words
+            assert other.caption.log_probability == pytest.approx(one.caption.log_probability)
+
+
+def test_samples_do_not_depend_on_workers(tmp_path: Path) -> None:
+    paths = [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(6)]
+    model = make_captioner()
+    search = model.search.replace(beam=1, sample=True, seed=3)
+    one, other = (
+        [
+            item.caption.words
+            for item in caption_photos(
+                model, named_photos(paths), search, batch_size=2, workers=workers
+            )
+            if isinstance(item, Captioned)
+        ]
+        for workers in (0, 2)
+    )
+    assert one == other

@@ -1,0 +1,55 @@
+"""Computes batches in threads while the next ones are read."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+import torch
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+MOST_WORKERS = 4
+"""Each has a batch in memory."""
+
+
+def workers_for(device: torch.device, items: int, batch_size: int) -> int:
+    """How many batches to compute at once; 0 if there is one only, which then takes all cores.
+
+    On a CPU a batch for each of its threads: that keeps cores busy which would wait for each other
+    at every operation. Elsewhere one, for the sake of reading the next.
+    """
+    if items <= batch_size:
+        return 0
+    return min(torch.get_num_threads(), MOST_WORKERS) if device.type == "cpu" else 1
+
+
+def in_background(
+    compute: Callable[[Item], Result], items: Iterable[Item], workers: int
+) -> Iterator[Result]:
+    """Yield what is computed of each item, in order. Items are read in the calling thread.
+
+    workers: threads that share the processor's, with as many items ahead; 0: compute each item
+        before the next is read.
+    """
+    if workers == 0:
+        yield from map(compute, items)
+        return
+    threads = torch.get_num_threads()
+    share = partial(torch.set_num_threads, max(1, threads // workers))
+    pool = ThreadPoolExecutor(workers, initializer=share)
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(compute, item))
+            if len(waiting) > workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)  # It also counts for threads to come.
