@@ -2,8 +2,9 @@
 
 Each model is that of a config of subwords, with random weights and a vocabulary of the size that
 the config asks for; sentences are random and all of one length, on both sides. Training is a step
-as `captioner train` makes it: loss, gradient, clipping, optimiser; what counts is tokens of the
-target, the end among them. Decoding is the config's own search, held to that length, of a batch of
+as `captioner train` makes it: loss, gradient, clipping, optimiser; in float32 and, if the machine
+has instructions for it, in bfloat16 (`training.precision`). What counts is tokens of the target,
+the end among them. Decoding is the config's own search, held to that length, of a batch of
 sentences, in the precision that `captioner translate` chooses; what counts is tokens of the best
 translations. The median, the least and the largest of --repeat runs.
 
@@ -27,7 +28,7 @@ from captioner.cli.program import run_program
 from captioner.cpu import choose_precision
 from captioner.data.pairs import PairExample, collate_pairs
 from captioner.decoding import Constraints, decode
-from captioner.devices import autocast
+from captioner.devices import autocast, has_bfloat16
 from captioner.errors import UserError
 from captioner.files import check_writable, write_json
 from captioner.runs.read_recipe import read_any_recipe
@@ -43,12 +44,14 @@ CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 class Speed:
     """What was measured of the model of a config.
 
-    parameters: of the model. training, decoding: tokens a second, of every run.
+    parameters: of the model. training, training_bfloat16, decoding: tokens a second, of every run;
+        none in bfloat16 where it would not be faster.
     """
 
     config: str
     parameters: int
     training: list[float]
+    training_bfloat16: list[float]
     decoding: list[float]
 
 
@@ -84,15 +87,17 @@ def measure(machine: Machine, path: Path, sizes: Sizes) -> Speed:
     model = recipe.model.make(tokens, tokens).to(machine.device)
     step_tokens = sizes.training_tokens or recipe.data.batch_tokens
     pairs = max(1, step_tokens // sizes.length)
-    (training,), _ = machine.seconds(
-        _training(machine, model, recipe, _pairs(pairs, tokens, sizes))
-    )
+    training: dict[torch.dtype, Sequence[float]] = {torch.bfloat16: []}
+    for precision in [torch.float32, *[torch.bfloat16] * has_bfloat16(machine.device)]:
+        step = _training(machine, model, recipe, _pairs(pairs, tokens, sizes), precision)
+        (training[precision],), _ = machine.seconds(step)
     sources = _pairs(sizes.sentences, tokens, sizes)
     (decoding,), _ = machine.seconds(_decoding(machine, model, recipe, sources, sizes.length))
     return Speed(
         path.stem,
         sum(parameter.numel() for parameter in model.parameters()),
-        [pairs * sizes.length / each for each in training],
+        [pairs * sizes.length / each for each in training[torch.float32]],
+        [pairs * sizes.length / each for each in training[torch.bfloat16]],
         [sizes.sentences * sizes.length / each for each in decoding],
     )
 
@@ -105,11 +110,14 @@ def _pairs(count: int, tokens: int, sizes: Sizes) -> list[PairExample]:
 
 
 def _training(
-    machine: Machine, model: TranslationModel, recipe: TranslationRecipe, pairs: list[PairExample]
+    machine: Machine,
+    model: TranslationModel,
+    recipe: TranslationRecipe,
+    pairs: list[PairExample],
+    precision: torch.dtype,
 ) -> Callable[[], None]:
     loss = TranslationLoss(model, recipe.objective)
     optimizer = make_optimizer(model, recipe.training)
-    precision = getattr(torch, recipe.training.precision)
     batch = collate_pairs(pairs).to(machine.device)
 
     def step() -> None:
@@ -158,11 +166,11 @@ def _decoding(
 def line(speed: Speed) -> str:
     """A result as a line of the table."""
     name, count = speed.config, speed.parameters / 1e6
-    training, decoding = (
-        f"{statistics.median(each):,.0f} ({min(each):,.0f} to {max(each):,.0f})"
-        for each in (speed.training, speed.decoding)
+    training, low, decoding = (
+        f"{statistics.median(each):,.0f} ({min(each):,.0f} to {max(each):,.0f})" if each else "-"
+        for each in (speed.training, speed.training_bfloat16, speed.decoding)
     )
-    return f"{name:<42}{count:>8.1f} M{training:>26}{decoding:>26}"
+    return f"{name:<42}{count:>8.1f} M{training:>26}{low:>26}{decoding:>26}"
 
 
 def report(machine: Machine, sizes: Sizes = SIZES, configs: Sequence[Path] = ()) -> list[Speed]:
@@ -170,7 +178,7 @@ def report(machine: Machine, sizes: Sizes = SIZES, configs: Sequence[Path] = ())
     precision = str(choose_precision("auto", machine.device)).removeprefix("torch.")
     print(f"{sizes.length} tokens a sentence; {sizes.sentences} decoded at once, in {precision}")
     print("tokens a second")
-    print(f"{'':<42}{'parameters':>10}{'training':>26}{'decoding':>26}")
+    print(f"{'':<42}{'parameters':>10}{'training':>26}{'in bfloat16':>26}{'decoding':>26}")
     speeds = []
     for path in configs or sorted(CONFIGS.glob("multi30k_en_de*.yaml")):
         speeds.append(measure(machine, path, sizes))

@@ -118,7 +118,7 @@ def soft_attention_loss(
     memory = decoder.remember(annotations)
     fed = fed_words(decoder, memory, objective, batch)  # (B, T)
     forced = decoder(memory, fed.unsqueeze(1))  # one row a source
-    logits, weights = forced.logits[:, 0], forced.weights[:, 0]  # (B, T, V), (B, T, L)
+    logits, weights = forced.logits.squeeze(1), forced.weights.squeeze(1)  # (B, T, V), (B, T, L)
     entropies = cross_entropies(logits, batch.targets, batch.mask, objective.label_smoothing)
     loss = entropies.smoothed  # (B,)
     if objective.doubly_stochastic > 0:

@@ -42,7 +42,7 @@ class TranslationLoss(nn.Module):
         memory = self.translation_model.remember(batch.source, batch.source_mask)
         inputs = batch.inputs.unsqueeze(1)  # (B, 1, T), one row a source
         outputs = self.translation_model(memory, inputs)
-        logits = outputs.logits[:, 0]  # (B, T, V)
+        logits = outputs.logits.squeeze(1)  # (B, T, V)
         tokens = batch.mask.sum().clamp(min=1)
         losses = cross_entropies(logits, batch.targets, batch.mask, self.objective.label_smoothing)
         return {

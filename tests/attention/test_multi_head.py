@@ -178,3 +178,16 @@ def test_contexts_alone_need_something_to_attend() -> None:
     memory = attention.remember(random(1, 2, 6))
     with pytest.raises(UserError, match="no position"):
         attention.context(random(1, 3, 8), memory, torch.zeros(1, 1, 3, 2, dtype=torch.bool))
+
+
+def test_contexts_under_autocast_are_those_of_float32_but_for_the_projections() -> None:
+    torch.manual_seed(0)
+    attention = MultiHeadAttention(32, 24, 4)
+    query, values = torch.randn(3, 5, 32, requires_grad=True), torch.randn(3, 7, 24)
+    plain = attention.context(query, attention.remember(values))
+    (expected,) = torch.autograd.grad(plain.square().sum(), query)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = attention.context(query, attention.remember(values))
+    (gradient,) = torch.autograd.grad(found.float().square().sum(), query)
+    torch.testing.assert_close(found.float(), plain, rtol=0.02, atol=0.02)
+    torch.testing.assert_close(gradient, expected, rtol=0.05, atol=0.02)
