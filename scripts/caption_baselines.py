@@ -26,6 +26,7 @@ from captioner.data.examples import encode_captions
 from captioner.data.source import Source
 from captioner.evaluation.bleu import bleu
 from captioner.evaluation.cider import DocumentFrequency, cider_d
+from captioner.evaluation.corpus import Corpus
 from captioner.files import write_json
 from captioner.progress import progress_bar
 from captioner.runs.annotation_rows import StoredRows
@@ -60,20 +61,17 @@ def best_constant(train_source: Source, validation: Source, sample: int, shortli
     ranked = []
     progress = progress_bar("ranking", len(candidates), "captions")
     for caption in candidates:
-        score = cider_d([caption] * len(few), few, frequency).score
+        score = cider_d(Corpus.of([caption] * len(few), few), frequency).score
         ranked.append((score, caption))
         progress.update()
     progress.close()
     ranked.sort(reverse=True)
-    everything = validation.words
-    best = max(
-        (caption for _, caption in ranked[:shortlist]),
-        key=lambda caption: (
-            cider_d([caption] * len(everything), everything, frequency).score,
-            bleu([caption] * len(everything), everything).scores[3],
-        ),
-    )
-    return " ".join(best)
+
+    def scores(caption: tuple[str, ...]) -> tuple[float, float]:
+        corpus = Corpus.of([caption] * len(validation), validation.words)
+        return cider_d(corpus, frequency).score, bleu(corpus).scores[3]
+
+    return " ".join(max((caption for _, caption in ranked[:shortlist]), key=scores))
 
 
 def blind_decoder(

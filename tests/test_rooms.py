@@ -31,7 +31,7 @@ ROOMS = (
 """Lowest first: a room imports only from the rooms that stand before it."""
 
 BASE = {
-    *("errors", "files", "schema", "progress", "devices", "outcomes"),
+    *("errors", "files", "schema", "progress", "devices", "outcomes", "background"),
     *("model_folders", "weight_files", "csv_tables", "demo"),
 }
 """Modules that every room may import, and that import no room."""

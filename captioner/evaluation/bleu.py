@@ -6,14 +6,13 @@ Chen et al. 2015, *Microsoft COCO Captions: Data Collection and Evaluation Serve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.metric import Metric
-from captioner.evaluation.ngrams import MAXIMUM_ORDER, FloatArray, IntArray, Tokens, sum_by
+from captioner.evaluation.ngrams import MAXIMUM_ORDER, FloatArray, IntArray, sum_by
 
 # The COCO evaluation adds these to avoid dividing by zero and a score of exactly 0; part of its
 # definition.
@@ -48,16 +47,8 @@ class Bleu(Metric):
         return float(_brevity_penalty(self.terms.sum(axis=0)))
 
 
-def bleu(hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> Bleu:
-    """BLEU-1 to BLEU-4 of tokenised captions.
-
-    hypotheses: one caption an image. references: one or more captions an image, in the same order.
-    """
-    return corpus_bleu(Corpus.of(hypotheses, references))
-
-
-def corpus_bleu(corpus: Corpus) -> Bleu:
-    """BLEU of a corpus, as `bleu`."""
+def bleu(corpus: Corpus) -> Bleu:
+    """BLEU-1 to BLEU-4 of a corpus."""
     matches = np.stack(
         [
             # An n-gram counts at most as often as any one reference has it.

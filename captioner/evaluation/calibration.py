@@ -212,7 +212,7 @@ def _fit(
     )  # (N, 5)
     shares = torch.cat([group.shares for group in groups])  # (N,)
     # Splits count alike, whatever their sizes.
-    weights = [(1 / len(photos)) for _ in photos] + [NOTHING_SHARE]
+    weights = [1 / len(photos)] * len(photos) + [NOTHING_SHARE]
     total = sum(len(group.captions) for group in photos)
     counts = torch.cat(
         [
@@ -228,14 +228,12 @@ def _fit(
     return Confidence(config, familiarity)
 
 
-def _judged(confidence: Confidence, observed: _Observed) -> list[Caption]:
-    unusual = confidence.familiarity.unusualness(observed.features).tolist()
-    pairs = zip(observed.captions, unusual, strict=True)
-    return [confidence.judge([caption], value)[0] for caption, value in pairs]
-
-
 def _reliability(parts: Sequence[tuple[Confidence, _Observed]]) -> Reliability:
-    judged = [caption for fitted, part in parts for caption in _judged(fitted, part)]
+    judged: list[Caption] = []
+    for fitted, part in parts:
+        unusual = fitted.familiarity.unusualness(part.features).tolist()
+        for caption, value in zip(part.captions, unusual, strict=True):
+            judged += fitted.judge([caption], value)
     scores = torch.tensor([caption.confidence for caption in judged], dtype=torch.float64)  # (N,)
     shares = torch.cat([observed.shares for _, observed in parts])  # (N,)
     sure = torch.tensor([caption.doubt == "" for caption in judged])  # (N,)

@@ -28,15 +28,7 @@ class Comparisons:
 
     first: str
     second: str
-    by_score: Mapping[str, Comparison]
-
-    def as_dict(self) -> dict[str, Any]:
-        """`first` and `second`, the names, and `scores`, by name."""
-        scores = {
-            name: {**asdict(each), "interval": list(each.interval)}
-            for name, each in self.by_score.items()
-        }
-        return {"first": self.first, "second": self.second, "scores": scores}
+    scores: Mapping[str, Comparison]
 
     def table(self, resampling: Resampling) -> str:
         """One line a score; the p values are those of `Comparison`."""
@@ -47,7 +39,7 @@ class Comparisons:
             f"{'':<20}{'first':<9}{'second':<9}{'difference':<12}{percent:<21}"
             f"{'p bootstrap':<14}p randomisation",
         ]
-        for name, each in self.by_score.items():
+        for name, each in self.scores.items():
             interval = f"[{each.interval.low:+.4f}, {each.interval.high:+.4f}]"
             lines.append(
                 f"{name:<20}{each.first:<9.4f}{each.second:<9.4f}{each.difference:<+12.4f}"
@@ -88,9 +80,9 @@ class ScoreReport:
         if self.hallucination is not None:
             found["hallucination"] = self.hallucination.as_dict()
         if self.intervals is not None:
-            found["intervals"] = {name: list(each) for name, each in self.intervals.items()}
+            found["intervals"] = dict(self.intervals)
         if self.comparison is not None:
-            found["comparison"] = self.comparison.as_dict()
+            found["comparison"] = asdict(self.comparison)
         if self.resampling is not None:
             found["resampling"] = to_mapping(self.resampling)
             found["too_few_images"] = too_few_images(self.scores.images) is not None

@@ -101,11 +101,9 @@ class Scorer:
 
     def _hallucination(self, texts: CaptionTexts) -> Hallucination:
         instances, synonyms = read_instances(self.instances), read_synonyms(self.synonyms)
-        instances.known_categories(synonyms)
+        known = instances.known_categories(synonyms)
         categories = [instances.categories(image) for image in texts.images]
-        return chair(
-            texts.words, texts.reference_words, categories, synonyms, instances.all_categories
-        )
+        return chair(texts.words, texts.reference_words, categories, synonyms, known)
 
 
 def _training_words(training: str | Path, format: str) -> list[list[str]]:

@@ -10,8 +10,8 @@ import numpy as np
 
 from captioner.data.records import ImageId
 from captioner.errors import UserError
-from captioner.evaluation.bleu import BLEU_NAMES, Bleu, corpus_bleu
-from captioner.evaluation.cider import DocumentFrequency, corpus_cider_d
+from captioner.evaluation.bleu import BLEU_NAMES, Bleu, bleu
+from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.evaluation_options import DEFAULT_METRICS, METRICS
 from captioner.evaluation.java_metrics import check_meteor, check_spice, meteor, spice
 from captioner.evaluation.metric import Metric
@@ -42,7 +42,7 @@ class CaptionScores:
     @property
     def images(self) -> int:
         """The number of images, I."""
-        return len(self.texts)
+        return len(self.texts.images)
 
     def by_name(self) -> dict[str, float]:
         """The scores alone; all are fractions of one but `CIDEr-D`, which runs from 0 to 10.
@@ -173,9 +173,9 @@ def score_texts(
     check_metrics(metrics)
     words, reference_words = texts.words, texts.reference_words
     scorers: dict[str, Callable[[], Metric]] = {
-        "BLEU": lambda: corpus_bleu(texts.corpus),
+        "BLEU": lambda: bleu(texts.corpus),
         "ROUGE-L": lambda: rouge_l(texts.unsplit_corpus),
-        "CIDEr-D": lambda: corpus_cider_d(texts.corpus, document_frequency),
+        "CIDEr-D": lambda: cider_d(texts.corpus, document_frequency),
         "word-precision": lambda: word_precision(words, reference_words),
         "METEOR": lambda: meteor(words, reference_words),
         "SPICE": lambda: spice(words, reference_words),

@@ -55,8 +55,8 @@ class DocumentFrequency(Config):
         corpus = Corpus.of([()] * len(references), references)
         counts: dict[str, int] = {}
         for ngrams in corpus.ngrams:
-            words = map(" ".join, ngrams.counts.words(corpus.sentences))
-            found = zip(words, _image_counts(ngrams).tolist(), strict=True)
+            texts = ngrams.counts.texts(corpus.sentences)
+            found = zip(texts, _image_counts(ngrams).tolist(), strict=True)
             counts.update((ngram, count) for ngram, count in found if count > 1)
         return cls(images=len(references), counts=counts)
 
@@ -71,26 +71,16 @@ class DocumentFrequency(Config):
         return from_mapping(cls, content, f"document frequency {path}")
 
 
-def cider_d(
-    hypotheses: Sequence[Tokens],
-    references: Sequence[Sequence[Tokens]],
-    document_frequency: DocumentFrequency | None = None,
-) -> Metric:
-    """CIDEr-D of tokenised captions, from 0 to 10 as in the COCO evaluation.
+def cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None = None) -> Metric:
+    """CIDEr-D of a corpus, from 0 to 10 as in the COCO evaluation.
 
     1.0 is what papers print as 100.
 
-    hypotheses: one caption an image. references: one or more captions an image, in the same order.
     document_frequency: by default counted over these references, as the COCO evaluation does.
 
     Raises `UserError` for a single image without a document frequency: each n-gram would occur in
     every image, and the score would be 0.
     """
-    return corpus_cider_d(Corpus.of(hypotheses, references), document_frequency)
-
-
-def corpus_cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None = None) -> Metric:
-    """CIDEr-D of a corpus; `document_frequency` and errors as in `cider_d`."""
     if document_frequency is None and corpus.images == 1:
         raise UserError(
             "CIDEr-D of a single image needs a stored document frequency: make one of references "
@@ -104,8 +94,8 @@ def corpus_cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None 
             images = corpus.images
         else:
             known = document_frequency.counts
-            words = map(" ".join, ngrams.counts.words(corpus.sentences))
-            frequency = np.array([known.get(ngram, 1) for ngram in words], dtype=np.int64)
+            texts = ngrams.counts.texts(corpus.sentences)
+            frequency = np.array([known.get(ngram, 1) for ngram in texts], dtype=np.int64)
             images = document_frequency.images
         rarity = np.log(images / np.maximum(1, frequency))  # (n-grams,), 0 if in every image
         similarity += _clipped_cosines(ngrams, rarity, corpus)
@@ -123,7 +113,7 @@ def corpus_cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None 
 def _image_counts(ngrams: ImageNgrams) -> IntArray:
     """The number of images in whose references each n-gram occurs."""
     occurring = ngrams.ngram[ngrams.in_reference > 0]
-    return np.bincount(occurring, minlength=ngrams.counts.number_of_ngrams)
+    return np.bincount(occurring, minlength=len(ngrams.counts.examples))
 
 
 def _clipped_cosines(ngrams: ImageNgrams, rarity: FloatArray, corpus: Corpus) -> FloatArray:

@@ -10,15 +10,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.evaluation.ngrams import (
-    IntArray,
-    NgramCounts,
-    Tokens,
-    changes,
-    count_ngrams,
-    number_words,
-    sentence_lengths,
-)
+from captioner.evaluation.ngrams import IntArray, NgramCounts, Tokens, changes, count_ngrams
 
 
 @dataclass(frozen=True)
@@ -27,13 +19,11 @@ class Corpus:
 
     sentences: S sentences, each image's caption before its references.
     image_of: (S,) the image of each. firsts: (I,) the index of each image's caption.
-    lengths: (S,) in words.
     """
 
     sentences: list[Tokens]
     image_of: IntArray
     firsts: IntArray
-    lengths: IntArray
 
     @classmethod
     def of(cls, hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> Corpus:
@@ -43,12 +33,7 @@ class Corpus:
             sentences.append(hypothesis)
             sentences.extend(candidates)
         sizes = 1 + np.fromiter(map(len, references), dtype=np.int64)  # (I,)
-        return cls(
-            sentences,
-            np.repeat(np.arange(len(sizes)), sizes),
-            np.cumsum(sizes) - sizes,
-            sentence_lengths(sentences),
-        )
+        return cls(sentences, np.repeat(np.arange(len(sizes)), sizes), np.cumsum(sizes) - sizes)
 
     def split(self) -> Corpus:
         """The same corpus with words such as "22 3/4" split at white space."""
@@ -59,12 +44,17 @@ class Corpus:
             tokens if spaced.isdisjoint(tokens) else " ".join(tokens).split()
             for tokens in self.sentences
         ]
-        return replace(self, sentences=sentences, lengths=sentence_lengths(sentences))
+        return replace(self, sentences=sentences)
 
     @property
     def images(self) -> int:
         """The number of images, I."""
         return len(self.firsts)
+
+    @cached_property
+    def lengths(self) -> IntArray:
+        """Words of each sentence, (S,)."""
+        return np.fromiter(map(len, self.sentences), dtype=np.int64)
 
     @cached_property
     def is_reference(self) -> NDArray[np.bool_]:
@@ -78,7 +68,7 @@ class Corpus:
         """The n-grams of one to four words, counted once for all metrics."""
         return [
             ImageNgrams.of(counts, self.image_of, self.is_reference)
-            for counts in count_ngrams(number_words(self.sentences), self.lengths)
+            for counts in count_ngrams(self.sentences)
         ]
 
 

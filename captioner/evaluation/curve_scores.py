@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.evaluation.deletion import Curves, area_under
+from captioner.evaluation.deletion import Curves
 from captioner.render.curves import CurvePair
 
 RESAMPLES = 2000
@@ -130,17 +130,17 @@ def _score(
         weights = drawn / (drawn @ counts)[:, None]  # (resamples, photos), the share of each word
         means, random_means = weights @ sums, weights @ random_sums  # (resamples, S + 1)
         margins = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-        differences = area_under(means - random_means, shares)  # (resamples,)
+        differences = np.trapezoid(means - random_means, shares)  # (resamples,)
         low, high = (float(edge) for edge in np.quantile(differences, margins))
         band = np.quantile(means, margins, axis=0)
         random_band = np.quantile(random_means, margins, axis=0)
     gains = sign * np.concatenate(
-        [area_under(one - other, shares) for one, other in zip(own, random, strict=True)]
+        [np.trapezoid(one - other, shares) for one, other in zip(own, random, strict=True)]
     )  # (W,)
     return CurveScore(
-        attended=float(area_under(curve, shares)),
-        random=float(area_under(random_curve, shares)),
-        difference=float(area_under(curve - random_curve, shares)),
+        attended=float(np.trapezoid(curve, shares)),
+        random=float(np.trapezoid(random_curve, shares)),
+        difference=float(np.trapezoid(curve - random_curve, shares)),
         low=low,
         high=high,
         better=float(((gains > 1e-12) + 0.5 * (np.abs(gains) <= 1e-12)).mean()),

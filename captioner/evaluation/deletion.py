@@ -105,10 +105,3 @@ def curves(
         joined(whole, deleted[words:].mean(axis=0).T, nothing),
         joined(nothing, inserted[words:].mean(axis=0).T, whole),
     )
-
-
-def area_under(curve: ArrayLike, shares: ArrayLike) -> Floats:
-    """Area under curves (..., S + 1) over shares (S + 1,), by the trapezoid rule: (...,)."""
-    values = np.asarray(curve, dtype=np.float64)
-    middles = (values[..., 1:] + values[..., :-1]) / 2
-    return np.asarray((middles * np.diff(np.asarray(shares))).sum(axis=-1))

@@ -66,36 +66,35 @@ def word_maps(
     image: ImageId,
     words: Sequence[str],
     attention: ArrayLike,
-    targets: Sequence[Target | None] | None = None,
-    photo_size: tuple[int, int] | None = None,
-    region: Box | None = None,
+    targets: Sequence[Target | None] | None,
+    photo_size: tuple[int, int],
+    region: Box,
 ) -> list[WordMap]:
     """Measure the maps of one caption.
 
     words: T. attention: (T, rows, columns), the map of each. targets: of each, or None.
     photo_size, region: width and height of the photo, and the part of it that the maps cover, in
-        pixels; required with targets.
+        pixels.
     """
     maps = np.asarray(attention, dtype=np.float64)
     if len(words) == 0:
         return []
     wide = entropy(maps)  # (T,)
-    cells: list[TargetCells | None] = [None] * len(words)
-    if targets is not None and any(target is not None for target in targets):
-        if photo_size is None or region is None:
-            raise ValueError("targets have no place without the photo's size and region")
-        rows, columns = maps.shape[1:]
-        cells = [
-            None if target is None else target_cells(target, photo_size, region, (rows, columns))
-            for target in targets
-        ]
+    rows, columns = maps.shape[1:]
+    targets = targets or [None] * len(words)
+    cells = [
+        None if target is None else target_cells(target, photo_size, region, (rows, columns))
+        for target in targets
+    ]
     found = []
     for place, word in enumerate(words):
-        own, target = cells[place], "none"
-        if targets is not None and targets[place] is not None:
-            target = "outside" if own is None else "inside"
-        measures = {} if own is None else _measures(maps, cells, place, own)
-        found.append(WordMap(image, place, word, float(wide[place]), **measures, target=target))
+        own = cells[place]
+        measures: dict[str, Any] = {}
+        if own is not None:
+            measures = {"target": "inside", **_measures(maps, cells, place, own)}
+        elif targets[place] is not None:
+            measures = {"target": "outside"}
+        found.append(WordMap(image, place, word, float(wide[place]), **measures))
     return found
 
 

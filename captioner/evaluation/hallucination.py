@@ -10,7 +10,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from captioner.data.synonyms import Synonyms
-from captioner.errors import UserError
 from captioner.evaluation.ngrams import Tokens
 
 _SHOWN = 10  # hallucinated categories in the table
@@ -114,7 +113,7 @@ def chair(
     references: Sequence[Sequence[Tokens]],
     categories: Sequence[Collection[str]],
     synonyms: Synonyms,
-    all_categories: Collection[str],
+    known: frozenset[str],
 ) -> Hallucination:
     """Compare the things that tokenised captions name with those in their photos.
 
@@ -122,15 +121,9 @@ def chair(
     categories: the annotated categories of each image, in the same order; in the image are these
         and those that its references name.
     synonyms: the words for each category.
-    all_categories: every category that could be annotated, as `CocoInstances.all_categories`.
-        Categories missing there or in `synonyms` are left out: one that is never annotated would
-        always count as hallucinated, and one without words is never named.
-
-    Raises `UserError` if `synonyms` has none of the categories.
+    known: the categories that count, as `CocoInstances.known_categories`: one that could not be
+        annotated would always count as hallucinated, and one without words is never named.
     """
-    known = frozenset(synonyms.categories) & frozenset(all_categories)
-    if not known:
-        raise UserError("the word list has none of the categories that are annotated")
 
     def named(words: Tokens) -> frozenset[str]:
         return known & {mention.category for mention in synonyms.mentions(words)}

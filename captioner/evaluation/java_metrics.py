@@ -36,7 +36,7 @@ _WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])  # exact, stem, synonym, paraphrase
 
 def check_meteor() -> None:
     """Raise `UserError` if METEOR cannot be run: pycocoevalcap or Java is missing."""
-    _check_package("METEOR")
+    _package_folder("METEOR")
 
 
 def check_spice() -> None:
@@ -44,8 +44,7 @@ def check_spice() -> None:
 
     Never downloads the models.
     """
-    _check_package("SPICE")
-    folder = _package_folder() / "spice" / "lib"
+    folder = _package_folder("SPICE") / "spice" / "lib"
     missing = [name for name in _SPICE_MODELS if not (folder / name).is_file()]
     if missing:
         raise UserError(
@@ -56,13 +55,12 @@ def check_spice() -> None:
 
 
 def meteor(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> Metric:
-    """METEOR 1.5, English, of tokenised captions; arguments as in `bleu`.
+    """METEOR 1.5, English, of one tokenised caption an image against the image's references.
 
     Not the mean over images; see `meteor_of_totals`.
 
     Raises `UserError` as `check_meteor` does, and if the program fails.
     """
-    check_meteor()
     requests = [
         " ||| ".join(["SCORE", *map(_line, of_image), _line(caption)])
         for caption, of_image in zip(captions, references, strict=True)
@@ -107,11 +105,10 @@ def meteor_of_totals(totals: FloatArray) -> FloatArray:
 
 
 def spice(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> Metric:
-    """SPICE of tokenised captions; arguments as in `bleu`.
+    """SPICE of one tokenised caption an image against the image's references.
 
-    Raises `UserError` as `check_spice` does, and if the program fails.
+    Raises `UserError` if pycocoevalcap or Java is missing, and if the program fails.
     """
-    check_spice()
     requests = [
         {"image_id": index, "test": _line(caption), "refs": list(map(_line, of_image))}
         for index, (caption, of_image) in enumerate(zip(captions, references, strict=True))
@@ -135,18 +132,14 @@ def _weighted(words: FloatArray, function_words: FloatArray) -> FloatArray:
     return _DELTA * (words - function_words) + (1 - _DELTA) * function_words
 
 
-def _check_package(metric: str) -> None:
-    if importlib.util.find_spec("pycocoevalcap") is None:
+def _package_folder(metric: str) -> Path:
+    """The folder of pycocoevalcap. Raises `UserError` if the package or Java is missing."""
+    found = importlib.util.find_spec("pycocoevalcap")
+    if found is None or not found.submodule_search_locations:
         raise UserError(f'{metric} needs the package pycocoevalcap: pip install "captioner[java]"')
     if shutil.which("java") is None:
         raise UserError(f"{metric} needs Java, and there is no program named java on the PATH")
-
-
-def _package_folder() -> Path:
-    found = importlib.util.find_spec("pycocoevalcap")
-    assert found is not None  # `_check_package` found it.
-    assert found.submodule_search_locations is not None
-    return Path(next(iter(found.submodule_search_locations)))
+    return Path(found.submodule_search_locations[0])
 
 
 def _line(tokens: Tokens) -> str:
@@ -160,7 +153,7 @@ def _run(metric: str, command: Sequence[str], given: str = "") -> list[str]:
 
     Raises `UserError`, with the line that names its error, if it fails.
     """
-    folder = _package_folder() / metric.lower()
+    folder = _package_folder(metric) / metric.lower()
     try:
         done = subprocess.run(
             [*_JAVA, *command], input=given.encode(), cwd=folder, capture_output=True, check=False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,15 +57,14 @@ class MapScores:
         `photos`, `words` (their number), `exact`, and `spread`, `grounded` and `curves` as in
         their classes.
         """
-        plain: dict[str, Any] = {
+        return {
             "photos": self.photos,
             "words": len(self.words),
             "exact": self.exact,
+            "spread": self.spread.as_dict(),
+            "grounded": self.grounded and self.grounded.as_dict(),
+            "curves": self.curves and self.curves.as_dict(),
         }
-        for kind in ("spread", "grounded", "curves"):
-            found = getattr(self, kind)
-            plain[kind] = None if found is None else found.as_dict()
-        return plain
 
     def table(self) -> str:
         """The figures as text, a paragraph a kind."""
@@ -119,20 +118,22 @@ def score_maps(
         captions[row] = caption
         image = source.image_ids[row]
         targets = None if grounding is None else grounding.targets(image, caption.words)
+        assert caption.region is not None  # Its photo is known.
         words += word_maps(
             image, caption.words, caption.attention, targets, photo.size, caption.region
         )
     spread = map_spread([caption.attention for caption in captions.values()])
-    scores = MapScores(len(captions), words, spread)
+    grounded, share, found = None, None, None
     if grounding is not None:
         unknown = sum(source.image_ids[row] not in grounding for row in captions)
-        scores = replace(scores, grounded=grounded_maps(words, not_annotated=unknown))
+        grounded = grounded_maps(words, not_annotated=unknown)
     if exact:
         right = sum(list(caption.words) in source.words[row] for row, caption in captions.items())
-        scores = replace(scores, exact=right / len(captions))
+        share = right / len(captions)
     if curve_options is not None:
-        scores = _with_curves(scores, captioner, source, captions, curve_options)
-    return scores
+        found = _curves(captioner, source, captions, curve_options)
+    without_curves = curve_options is not None and found is None
+    return MapScores(len(captions), words, spread, grounded, found, share, without_curves)
 
 
 def caption_curves(
@@ -188,28 +189,19 @@ def _probability(
     return probability
 
 
-def _with_curves(
-    scores: MapScores,
-    captioner: Captioner,
-    source: Source,
-    captions: dict[int, Caption],
-    options: CurveOptions,
-) -> MapScores:
+def _curves(
+    captioner: Captioner, source: Source, captions: dict[int, Caption], options: CurveOptions
+) -> CurveScores | None:
+    """Scores of the first photos' curves; None without a content word."""
     rows = list(captions)[: options.photos]
     found: list[Curves] = []
-    progress = progress_bar("blurring", len(rows), "photos")
-    for row in rows:
-        seed = np.random.SeedSequence(options.seed, spawn_key=(row,))
-        _, of_photo = caption_curves(
-            captioner,
-            source.open_photo(row),
-            captions[row],
-            options,
-            np.random.default_rng(seed),
-        )
-        found.append(of_photo)
-        progress.update()
-    progress.close()
+    with progress_bar("blurring", len(rows), "photos") as progress:
+        for row in rows:
+            seed = np.random.SeedSequence(options.seed, spawn_key=(row,))
+            generator = np.random.default_rng(seed)
+            photo = source.open_photo(row)
+            found.append(caption_curves(captioner, photo, captions[row], options, generator)[1])
+            progress.update()
     if not any(len(of_photo.deletion) for of_photo in found):
-        return replace(scores, without_curves=True)
-    return replace(scores, curves=curve_scores(found, options.seed))
+        return None
+    return curve_scores(found, options.seed)

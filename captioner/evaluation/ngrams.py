@@ -35,37 +35,21 @@ class NgramCounts:
     count: IntArray
     examples: IntArray
 
-    @property
-    def number_of_ngrams(self) -> int:
-        """The number of different n-grams."""
-        return len(self.examples)
-
-    def words(self, sentences: Sequence[Tokens]) -> list[tuple[str, ...]]:
-        """The n-grams as words, in the order of their numbers.
+    def texts(self, sentences: Sequence[Tokens]) -> list[str]:
+        """The n-grams, words joined by a space, in the order of their numbers.
 
         sentences: the ones counted.
         """
         row = list(chain.from_iterable(sentences))
-        return [tuple(row[start : start + self.order]) for start in self.examples.tolist()]
+        return [" ".join(row[start : start + self.order]) for start in self.examples.tolist()]
 
 
-def number_words(sentences: Sequence[Tokens]) -> IntArray:
-    """The words of all sentences as numbers (W,)."""
+def count_ngrams(sentences: Sequence[Tokens]) -> list[NgramCounts]:
+    """Count the n-grams of every length from 1 to `MAXIMUM_ORDER` in every sentence."""
     numbers: defaultdict[str, int] = defaultdict(count().__next__)
     row = chain.from_iterable(sentences)
-    return np.fromiter(map(numbers.__getitem__, row), dtype=np.int64)
-
-
-def sentence_lengths(sentences: Sequence[Tokens]) -> IntArray:
-    """Number of words of each sentence, (len(sentences),)."""
-    return np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
-
-
-def count_ngrams(words: IntArray, lengths: IntArray) -> list[NgramCounts]:
-    """Count the n-grams of every length from 1 to `MAXIMUM_ORDER` in every sentence.
-
-    words: (W,), by `number_words`. lengths: (S,), by `sentence_lengths`.
-    """
+    words = np.fromiter(map(numbers.__getitem__, row), dtype=np.int64)  # (W,)
+    lengths = np.fromiter(map(len, sentences), dtype=np.int64)  # (S,)
     sentence_of = np.repeat(np.arange(len(lengths)), lengths)  # (W,)
     left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(words))  # words to its end
     kinds = int(words.max(initial=0)) + 1

@@ -91,7 +91,6 @@ def confidence_intervals(
     """The bootstrap interval of every score, by name. Raises `UserError` for a single image."""
     resampling = resampling or Resampling()
     terms = _together(scores)
-    _check_images(len(terms))
     totals = [drawn @ terms for drawn in _drawn_images(len(terms), resampling)]
     found = _scores(scores, np.concatenate(totals))  # (R, M)
     return dict(zip(_names(scores), _intervals(found, resampling), strict=True))
@@ -110,7 +109,6 @@ def compare(
     resampling = resampling or Resampling()
     terms, other = _together(first), _together(second)
     images = len(terms)
-    _check_images(images)
     # The second system's terms are the first's plus a difference, so that equal captions differ by
     # exactly 0, in any order of summation.
     more = other - terms
@@ -155,8 +153,11 @@ def _names(scores: Sequence[Metric]) -> list[str]:
 
 
 def _together(scores: Sequence[Metric]) -> FloatArray:
-    """The terms of all scores side by side."""
-    return np.concatenate([score.terms for score in scores], axis=1, dtype=np.float64)
+    """The terms of all scores side by side. Raises `UserError` for a single image."""
+    terms = np.concatenate([score.terms for score in scores], axis=1, dtype=np.float64)
+    if len(terms) < 2:
+        raise UserError("a single image has no confidence interval")
+    return terms
 
 
 def _scores(scores: Sequence[Metric], totals: FloatArray) -> FloatArray:
@@ -206,8 +207,3 @@ def _intervals(samples: FloatArray, resampling: Resampling) -> list[Interval]:
 
 def _share(count: IntArray, resampling: Resampling) -> FloatArray:
     return np.asarray((count + 1) / (resampling.resamples + 1))
-
-
-def _check_images(images: int) -> None:
-    if images < 2:
-        raise UserError("a single image has no confidence interval")

@@ -56,7 +56,7 @@ class CaptionTexts:
             if not listed or len(of_image) == 0:
                 raise UserError(f"image {name!r} has no list of reference captions")
             every = (text, *of_image)
-            if {*map(type, every)} != {str} and not all(isinstance(one, str) for one in every):
+            if not all(isinstance(one, str) for one in every):
                 raise UserError(f"a caption of image {name!r} is not a string")
         words = map(tokenizer, [*texts, *chain.from_iterable(candidates)])
         return cls(
@@ -67,9 +67,6 @@ class CaptionTexts:
             [list(islice(words, len(of_image))) for of_image in candidates],
             len(references) - len(names),
         )
-
-    def __len__(self) -> int:
-        return len(self.images)
 
     def with_captions(self, captions: Sequence[str]) -> CaptionTexts:
         """Other captions (I,) of the same images; reuses the tokenised references."""

@@ -57,12 +57,7 @@ def content_stems(words: Sequence[str]) -> list[str]:
 
 @cache
 def _stem(word: str) -> str:
-    return str(_stemmer().stem(word))
-
-
-@cache
-def _stemmer():  # type: ignore[no-untyped-def]
     # Imported here: nltk takes half a second to import.
-    from nltk.stem.snowball import SnowballStemmer
+    from nltk.stem.snowball import EnglishStemmer
 
-    return SnowballStemmer("english")
+    return str(EnglishStemmer().stem(word))

@@ -21,6 +21,7 @@ from captioner.caption.objective import SelfCriticalConfig
 from captioner.caption.word_vectors import read_word_vectors
 from captioner.data.examples import CaptionExample
 from captioner.evaluation.cider import DocumentFrequency, cider_d
+from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.word_precision import content_stems
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
@@ -151,7 +152,7 @@ def cider_reward(
     def reward(rows: Tensor, captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
         said = [words_of(caption) for of_photo in captions for caption in of_photo]
         truth = [texts[row] for row in rows.tolist() for _ in captions[0]]
-        scores = cider_d(said, truth, frequency).per_image  # (B * K,)
+        scores = cider_d(Corpus.of(said, truth), frequency).per_image  # (B * K,)
         return torch.from_numpy(scores).float().view(len(captions), -1)  # (B, K)
 
     return reward

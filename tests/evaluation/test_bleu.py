@@ -5,13 +5,13 @@ import math
 import pytest
 
 from captioner.evaluation.bleu import bleu
+from captioner.evaluation.corpus import Corpus
 
 
 def test_worked_by_hand() -> None:
-    scores = bleu(
-        [["the", "the", "the", "cat", "sat"], ["a", "dog"]],
-        [[["the", "cat", "sat", "on", "the", "mat"], ["the", "cat"]], [["a", "dog", "runs"]]],
-    )
+    captions = [["the", "the", "the", "cat", "sat"], ["a", "dog"]]
+    references = [[["the", "cat", "sat", "on", "the", "mat"], ["the", "cat"]]]
+    scores = bleu(Corpus.of(captions, [*references, [["a", "dog", "runs"]]]))
     # "the" counts twice at most: 4 of 5 and 2 of 2 words; "the cat", "cat sat", "a dog" of 4 + 1
     # pairs; "the cat sat" of 3 + 0 triples; no four words.
     assert scores.terms[:, :4].sum(axis=0).tolist() == [6, 3, 1, 0]

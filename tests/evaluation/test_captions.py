@@ -20,18 +20,19 @@ REFERENCE_WORDS = [
     [["a", "brown", "dog", "runs"], ["the", "dog", "it", "runs"]],
     [["two", "cats", "on", "a", "mat"], ["cats", "sleeping"]],
 ]
+CORPUS = Corpus.of(WORDS, REFERENCE_WORDS)
 
 
 def test_every_metric_by_name() -> None:
     scores = evaluate_captions(HYPOTHESES, REFERENCES).as_dict()
-    expected = bleu(WORDS, REFERENCE_WORDS)
+    expected = bleu(CORPUS)
     assert scores == {
         "BLEU-1": expected.scores[0],
         "BLEU-2": expected.scores[1],
         "BLEU-3": expected.scores[2],
         "BLEU-4": expected.scores[3],
-        "ROUGE-L": rouge_l(Corpus.of(WORDS, REFERENCE_WORDS)).score,
-        "CIDEr-D": cider_d(WORDS, REFERENCE_WORDS).score,
+        "ROUGE-L": rouge_l(CORPUS).score,
+        "CIDEr-D": cider_d(CORPUS).score,
         "word-precision": 1.0,
         "captions with none": 0.0,
         "brevity_penalty": expected.brevity_penalty,
@@ -61,7 +62,7 @@ def test_the_tokenizer_is_the_callers() -> None:
 def test_one_image_with_a_document_frequency() -> None:
     frequency = DocumentFrequency.from_references(REFERENCE_WORDS)
     alone = evaluate_captions({7: HYPOTHESES[7]}, {7: REFERENCES[7]}, document_frequency=frequency)
-    assert alone.as_dict()["CIDEr-D"] == pytest.approx(cider_d(WORDS, REFERENCE_WORDS).per_image[0])
+    assert alone.as_dict()["CIDEr-D"] == pytest.approx(cider_d(CORPUS).per_image[0])
     assert alone.as_dict()["document_frequency"] == {"file": "", "images": 2}
     assert alone.table().splitlines()[-1] == "rarity          document frequency of 2 images"
     with pytest.raises(UserError, match=r"single image .*--document-frequency FILE"):
@@ -105,15 +106,9 @@ def test_scores_image_by_image() -> None:
     ]
     assert (first["image_id"], first["caption"]) == (7, "A dog runs.")
     assert (second["image_id"], second["caption"]) == ("b.jpg", "Two cats sleep on a mat")
-    assert second["BLEU-2"] == pytest.approx(bleu(WORDS[1:], REFERENCE_WORDS[1:]).scores[1])
+    alone = bleu(Corpus.of(WORDS[1:], REFERENCE_WORDS[1:]))
+    assert second["BLEU-2"] == pytest.approx(alone.scores[1])
     assert (first["CIDEr-D"] + second["CIDEr-D"]) / 2 == pytest.approx(scores.by_name()["CIDEr-D"])
-
-
-def test_intervals_stand_beside_the_scores() -> None:
-    scores = evaluate_captions(HYPOTHESES, REFERENCES)
-    lines = scores.table({"ROUGE-L": Interval(0.25, 0.75)}).splitlines()
-    assert lines[4] == f"ROUGE-L         {scores.by_name()['ROUGE-L']:.4f}  [0.2500, 0.7500]"
-    assert [line for line in lines if "[" in line] == lines[4:5]
 
 
 def test_the_table_reads_well() -> None:
@@ -126,6 +121,8 @@ def test_the_table_reads_well() -> None:
         *("brevity penalty", "words", "images"),
     ]
     assert lines[-2] == "words           9 (closest references: 9)"
+    beside = scores.table({"ROUGE-L": Interval(0.25, 0.75)}).splitlines()
+    assert beside == [*lines[:4], f"{lines[4]}  [0.2500, 0.7500]", *lines[5:]]
 
 
 @pytest.mark.parametrize(
@@ -134,6 +131,11 @@ def test_the_table_reads_well() -> None:
         ({1: "a", 2: "b"}, {1: ["a"]}, "image 2 has a caption but no references"),
         ({1: "a", 2: None}, {1: ["a"], 2: ["b"]}, "a caption of image 2 is not a string"),
         (["a"], {1: ["a"]}, "not both by image or both in order"),
+        (["a"], [["a"], ["b"]], "1 captions but references for 2 images"),
+        (["a", "b"], [None, ["b"]], "image 0 has no list of reference captions"),
+        ({"x": "a"}, {"x": 3}, "image 'x' has no list of reference captions"),
+        ({"x": "a"}, {"x": "a dog"}, "image 'x' has no list of reference captions"),
+        ({"x": "a"}, {"x": []}, "image 'x' has no list of reference captions"),
         ({}, {}, "no captions to score"),
     ],
 )

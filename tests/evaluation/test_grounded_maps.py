@@ -90,11 +90,11 @@ def test_photos_that_are_not_annotated_are_told() -> None:
 
 
 def test_without_targets_there_is_the_spread_only() -> None:
-    words = word_maps("x", WORDS, MAPS)
+    words = word_maps("x", WORDS, MAPS, None, SIZE, REGION)
     assert words[0].entropy == 0
     assert words[1].entropy > 0
     found = grounded_maps(words)
     assert found.mass is None
     assert found.table() == "0 words with a target, in 0 photos"
     assert json.loads(json.dumps(found.as_dict()))["pointing_game"] is None
-    assert word_maps("x", [], np.empty((0, 2, 4))) == []
+    assert word_maps("x", [], np.empty((0, 2, 4)), [], SIZE, REGION) == []

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -99,10 +100,9 @@ def test_meteor_of_nothing_in_common_is_nothing() -> None:
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r'METEOR needs .* pip install "captioner\[java\]"'):
-        meteor([["a"]], [[["a"]]])
-    with pytest.raises(UserError, match=r'SPICE needs .* pip install "captioner\[java\]"'):
-        captions.evaluate_captions(["a"], [["a"]], metrics=["SPICE"])
+    for metric in ("METEOR", "SPICE"):
+        with pytest.raises(UserError, match=f'{metric} needs .* pip install "captioner.java]"'):
+            captions.evaluate_captions(["a"], [["a"]], metrics=[metric])
 
 
 def test_missing_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -121,53 +121,25 @@ def stand_in(folder: Path, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @posix
-@pytest.mark.parametrize(
-    ("code", "sentence"),
-    [
-        ("sys.exit('no memory\\njava.lang.Error: heap\\n\\tat a.b(c)')", "java.lang.Error: heap"),
-        ("for line in sys.stdin: print('0,5', flush=True)", "METEOR's Java program failed"),
-        (
-            "for line in sys.stdin: print('0.5', flush=True); print('0.5', flush=True)",
-            "not those of METEOR 1.5",
-        ),
-        ("sys.exit(1)", "METEOR's Java program failed"),
-    ],
-)
-def test_a_program_that_fails(
-    code: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stand_in(tmp_path, code, monkeypatch)
-    with pytest.raises(UserError, match=sentence) as refusal:
-        meteor([["a"], ["b"]], [[["a"]], [["b"]]])
-    assert "\n" not in str(refusal.value)
-
-
-@posix
 def test_missing_models_are_named_and_not_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(tmp_path, "", monkeypatch)
-    monkeypatch.setattr(java_metrics, "_package_folder", lambda: tmp_path)
+    monkeypatch.setattr(java_metrics, "_package_folder", lambda _: tmp_path)
     with pytest.raises(UserError, match=r"3\.6\.0\.jar and .* are not in .*get_stanford_models"):
         check_spice()
     library = tmp_path / "spice" / "lib"
     library.mkdir(parents=True)
     (library / "stanford-corenlp-3.6.0.jar").touch()
     with pytest.raises(UserError, match=r"and stanford-corenlp-3\.6\.0-models\.jar is not in"):
-        spice([["a"]], [[["a"]]])
+        captions.evaluate_captions(["a"], [["a"]], metrics=["SPICE"])
     (library / "stanford-corenlp-3.6.0-models.jar").touch()
     check_spice()
 
 
-@pytest.fixture
-def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the language models of SPICE were there."""
-    monkeypatch.setattr(java_metrics, "check_spice", lambda: None)
-
-
 @posix
 def test_spice_gets_the_words_and_gives_the_scores(
-    models: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     code = (
         "given = json.load(open(sys.argv[sys.argv.index('-cache') - 1]))\n"
@@ -190,24 +162,34 @@ def test_spice_gets_the_words_and_gives_the_scores(
 
 @posix
 @pytest.mark.parametrize(
-    ("code", "sentence"),
+    ("metric", "code", "sentence"),
     [
         (
-            "sys.exit('Exception in thread \"main\" java.lang.Wrong: module\\n\\tat a.b(c.java)')",
-            r"Exception in .*: module$",
+            meteor,
+            r"sys.exit('no memory\njava.lang.Error: heap\n\tat a.b(c)')",
+            "java.lang.Error: heap",
         ),
-        ("pass", "its scores cannot be read"),
+        (meteor, "for line in sys.stdin: print('0,5', flush=True)", "METEOR's Java program failed"),
+        (meteor, "for _ in sys.stdin: print('0.5\\n0.5', flush=True)", "not those of METEOR 1.5"),
+        (meteor, "sys.exit(1)", "METEOR's Java program failed"),
+        (
+            spice,
+            r"sys.exit('Exception in thread \"main\" java.lang.Wrong: module\n\tat a.b(c.java)')",
+            "SPICE's Java program failed: Exception in .*: module$",
+        ),
+        (spice, "pass", "SPICE's Java program failed: its scores cannot be read"),
     ],
 )
-def test_spice_that_fails(
+def test_a_program_that_fails(
+    metric: Callable[..., Metric],
     code: str,
     sentence: str,
-    models: None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     stand_in(tmp_path, code, monkeypatch)
-    with pytest.raises(UserError, match=f"SPICE's Java program failed: {sentence}"):
-        spice([["a", "dog"]], [[["the", "dog"]]])
+    with pytest.raises(UserError, match=sentence) as refusal:
+        metric([["a"], ["b"]], [[["a"]], [["b"]]])
+    assert "\n" not in str(refusal.value)
     assert capfd.readouterr() == ("", "")

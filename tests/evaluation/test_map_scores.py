@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +19,6 @@ from torch import Tensor, nn
 
 from captioner.attention import Memory
 from captioner.caption import Captioner
-from captioner.caption.caption_decoder import TeacherForced
 from captioner.data.grounding import Target
 from captioner.data.records import ImageId
 from captioner.data.source import Source
@@ -67,18 +65,6 @@ class ScriptedDecoder(nn.Module):
     def select(self, state: Any, rows: Tensor) -> Any:
         memory, time = state
         return memory, time.gather(1, rows)
-
-    def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
-        state, steps = self.start(memory), []
-        for time in range(tokens.shape[-1]):
-            steps.append(self.step(tokens[..., time], state))
-            state = steps[-1].state
-        return TeacherForced(
-            torch.stack([step.logits for step in steps], dim=2),
-            torch.stack([step.weights for step in steps], dim=2),
-            None,
-            None,
-        )
 
 
 @pytest.fixture
@@ -286,13 +272,3 @@ def test_curves_of_one_photo_are_probabilities_of_its_words() -> None:
     _, small_batches = caption_curves(model, PHOTO, caption, options, batch_size=3)
     assert small_batches.deletion == pytest.approx(found.deletion, abs=1e-4)
     assert small_batches.random_insertion == pytest.approx(found.random_insertion, abs=1e-4)
-
-
-def test_a_warning_where_maps_do_not_move(photos: Source) -> None:
-    model = make_captioner()
-    with torch.no_grad():
-        model.decoder.attention.score.energy.weight.zero_()  # type: ignore[union-attr]
-    scores = score_maps(model, photos)
-    assert scores.spread.divergence == pytest.approx(0, abs=1e-6)
-    assert scores.spread.entropy == pytest.approx(math.log(16))
-    assert "WARNING: the maps hardly move" in scores.table()

@@ -44,19 +44,20 @@ def assert_equal_to_coco(hypotheses: list[Tokens], references: list[list[Tokens]
         for index, candidates in enumerate(references)
     }
     expected, per_image = Bleu(4).compute_score(truth, results, verbose=0)
-    ours = bleu(hypotheses, references)
+    corpus = Corpus.of(hypotheses, references)
+    ours = bleu(corpus)
     np.testing.assert_allclose(ours.scores, expected, rtol=0, atol=1e-9)
     np.testing.assert_allclose(ours.per_image, np.array(per_image).T, rtol=0, atol=1e-9)
 
     expected, per_image = Rouge().compute_score(truth, results)
-    rouge = rouge_l(Corpus.of(hypotheses, references))
+    rouge = rouge_l(corpus)
     assert rouge.score == pytest.approx(expected, abs=1e-9)
     np.testing.assert_allclose(rouge.per_image, per_image, rtol=0, atol=1e-9)
 
     if len(hypotheses) > 1 and any(tokens for candidates in references for tokens in candidates):
         expected, per_image = Cider().compute_score(truth, results)
         for frequency in (None, DocumentFrequency.from_references(references)):
-            cider = cider_d(hypotheses, references, frequency)
+            cider = cider_d(corpus, frequency)
             assert cider.score == pytest.approx(expected, abs=1e-9)
             np.testing.assert_allclose(cider.per_image, per_image, rtol=0, atol=1e-9)
 
@@ -131,7 +132,7 @@ def test_real_captions() -> None:
     hypotheses = [tokens[0] for tokens in by_image.values()]
     references = [tokens[1:] for tokens in by_image.values()]
     assert len(hypotheses) == 1500
-    assert cider_d(hypotheses, references).score > 0.5
+    assert cider_d(Corpus.of(hypotheses, references)).score > 0.5
     assert_equal_to_coco(hypotheses, references)
 
 

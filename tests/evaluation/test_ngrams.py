@@ -6,24 +6,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captioner.evaluation.ngrams import (
-    NgramCounts,
-    count_ngrams,
-    number_words,
-    sentence_lengths,
-    sorting,
-)
+from captioner.evaluation.ngrams import count_ngrams, sorting
 
 sentences_of_few_words = st.lists(st.lists(st.sampled_from("abc"), max_size=12), max_size=6)
 
 
-def counted(sentences: list[list[str]]) -> list[NgramCounts]:
-    return count_ngrams(number_words(sentences), sentence_lengths(sentences))
-
-
-def brute_force(sentences: list[list[str]], order: int) -> dict[tuple[int, tuple[str, ...]], int]:
+def brute_force(sentences: list[list[str]], order: int) -> dict[tuple[int, str], int]:
     return Counter(
-        (index, tuple(tokens[start : start + order]))
+        (index, " ".join(tokens[start : start + order]))
         for index, tokens in enumerate(sentences)
         for start in range(len(tokens) - order + 1)
     )
@@ -31,12 +21,12 @@ def brute_force(sentences: list[list[str]], order: int) -> dict[tuple[int, tuple
 
 @given(sentences_of_few_words)
 def test_counts_equal_brute_force(sentences: list[list[str]]) -> None:
-    for order, counts in enumerate(counted(sentences), start=1):
-        words = counts.words(sentences)
+    for order, counts in enumerate(count_ngrams(sentences), start=1):
+        texts = counts.texts(sentences)
         assert counts.order == order
-        assert len(set(words)) == counts.number_of_ngrams
+        assert len(set(texts)) == len(counts.examples)
         found = {
-            (sentence, words[ngram]): count
+            (sentence, texts[ngram]): count
             for sentence, ngram, count in zip(
                 counts.sentence.tolist(), counts.ngram.tolist(), counts.count.tolist(), strict=True
             )

@@ -50,8 +50,8 @@ def test_further_fields_are_left_alone(tmp_path: Path) -> None:
         ('[{"image_id": [1], "caption": "a"}]', "neither a whole number nor a string"),
         ('[{"image_id": 1, "caption": null}]', "caption of image 1 is not a string"),
         (
-            '[{"image_id": 1, "caption": "a"}, {"image_id": 1, "caption": "b"}]',
-            "record 1: image 1 already has a caption",
+            '[{"image_id": 1, "caption": "a"}, {"image_id": "1", "caption": "b"}]',
+            "record 1: image '1' already has a caption",
         ),
         ("[", "is not valid JSON"),
         ("[]", "has no captions"),

@@ -16,6 +16,7 @@ from captioner.evaluation.captions import evaluate_captions
 from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.score_captions import score_model, score_results, store_document_frequency
 from captioner.evaluation.significance import NOTHING, Resampling
+from captioner.evaluation.texts import CaptionTexts
 from captioner.runs.read_sources import read_split
 
 
@@ -121,19 +122,10 @@ def test_results_may_call_images_by_text(references: Path, tmp_path: Path) -> No
     assert [row["image_id"] for row in report.scores.per_image()] == [4, 2, 1]
 
 
-@pytest.mark.parametrize(
-    ("captions", "sentence"),
-    [
-        ({1: "a dog", 9: "a cat"}, "image 9 has no references in"),
-        ({1: "a dog", "1": "a cat"}, "image '1' already has a caption"),
-        ({}, "has no captions"),
-    ],
-)
-def test_results_that_cannot_be_scored(captions, sentence, references, tmp_path) -> None:
-    path = write_results(tmp_path / "other.json", captions)
-    with pytest.raises(UserError, match=sentence) as refusal:
+def test_results_of_an_image_without_references(references: Path, tmp_path: Path) -> None:
+    path = write_results(tmp_path / "other.json", {1: "a dog", 9: "a cat"})
+    with pytest.raises(UserError, match=r"other\.json: image 9 has no references in"):
         score_results(path, references)
-    assert str(path) in str(refusal.value)
 
 
 def test_references_of_another_format(tmp_path: Path) -> None:
@@ -199,12 +191,49 @@ def test_things_that_are_not_there(results: Path, references: Path, tmp_path: Pa
     found = report.as_dict()["hallucination"]
     # Of dog, cat, bird and horse, all but the horse is annotated or in a reference.
     assert (found["mentions"], found["hallucinated_mentions"]) == (4, 1)
+    assert found["most_hallucinated"] == {"horse": 1}
+    assert len(found["dropped_categories"]) == 80 - 4  # of the packaged word list
     assert found["CHAIR-s"] == 1 / 4
     assert "CHAIR-i         0.2500" in report.table()
     del things[4]
     few = write_instances(tmp_path / "few.json", things, categories)
     with pytest.raises(UserError, match=r"image 4 is not in instance file .*few\.json"):
         score_results(results, references, Scorer(instances=[few]))
+
+
+def test_a_word_list_is_judged_by_all_categories(tmp_path: Path) -> None:
+    things = {1: ["person"], 2: []}
+    instances = write_instances(tmp_path / "instances.json", things, ["person", "dog", "car"])
+    words = tmp_path / "words.txt"
+    files = {"instances": [instances], "synonyms": words}
+    words.write_text("bench: seat\n")
+    texts = CaptionTexts.of({1: "a puppy", 2: "a kitten"}, {1: ["a park"], 2: ["a park"]})
+    with pytest.raises(UserError, match=r"none of the categories of instance file .*instances"):
+        Scorer(**files).report(texts, "the captions")  # type: ignore[arg-type]
+    words.write_text("dog: puppy\ncat: kitten\n")  # No dog is annotated, but one could be.
+    found = Scorer(**files).report(texts, "the captions").hallucination  # type: ignore[arg-type]
+    assert found.hallucinated == ({"dog"}, set())
+    assert found.dropped == ("cat",)
+
+
+def test_few_images_are_said_to_be_no_evidence(tmp_path: Path) -> None:
+    note = "NOTE: {} images are too few for intervals and p values to be evidence: "
+    note += "there should be 30 at least"
+    for images, few in ((4, True), (29, True), (30, False)):
+        other = tmp_path / "other.json"
+        other.write_text(json.dumps([{"image_id": n, "caption": "a cat"} for n in range(images)]))
+        texts = CaptionTexts.of(
+            {n: f"a dog {n}" for n in range(images)}, {n: ["a dog"] for n in range(images)}
+        )
+        asked = ({"intervals": True}, {"against": other}, {"intervals": True, "against": other})
+        for place, options in enumerate(asked):
+            scorer = Scorer(**options)  # type: ignore[arg-type]
+            report = scorer.report(texts, "the captions")
+            assert report.as_dict()["too_few_images"] is few
+            assert report.table().count(note.format(images)) == few * (1 + (place == 2))
+        plain = Scorer().report(texts, "the captions")
+        assert "too_few_images" not in plain.as_dict()
+        assert "NOTE" not in plain.table()
 
 
 def test_document_frequency_is_stored_and_used(references: Path, tmp_path: Path) -> None:
@@ -215,6 +244,8 @@ def test_document_frequency_is_stored_and_used(references: Path, tmp_path: Path)
     report = score_results(one, references, Scorer(document_frequency=stored))
     assert report.as_dict()["document_frequency"] == {"file": str(stored), "images": 5}
     assert report.as_dict()["CIDEr-D"] > 1
+    with pytest.raises(UserError, match=r"absent\.json"):
+        score_results(one, references, Scorer(document_frequency="absent.json"))
 
 
 def test_scores_as_a_table(results: Path, references: Path, tmp_path: Path) -> None:

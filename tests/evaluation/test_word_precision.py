@@ -21,19 +21,9 @@ REFERENCES = [
 
 
 def test_content_words_are_compared_by_stem() -> None:
-    assert content_stems(["the", "dogs", "are", "running", "over", "a", "hill"]) == [
-        "dog",
-        "run",
-        "hill",
-    ]
-    assert content_stems(["is", "n't", "the"]) == []
-
-
-def test_share_of_one_caption() -> None:
-    assert content_share(CAPTIONS[0], REFERENCES[0]) == 3 / 4
-    assert content_share(CAPTIONS[3], REFERENCES[3]) == 3 / 4
+    assert content_stems(["the", "dogs", "are", "running"]) == ["dog", "run"]
     assert content_share(["a", "dog"], [[], ["the", "dogs"]]) == 1
-    assert content_share(["the"], [["the"]]) is None
+    assert content_share(["is", "n't", "the"], [["the"]]) is None
 
 
 def test_scores_worked_out_by_hand() -> None:

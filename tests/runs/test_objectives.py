@@ -16,6 +16,7 @@ from captioner.caption import (
 )
 from captioner.data.examples import CaptionExample
 from captioner.evaluation.cider import DocumentFrequency, cider_d
+from captioner.evaluation.corpus import Corpus
 from captioner.runs.caption_objective import (
     caption_reward,
     cider_reward,
@@ -48,8 +49,7 @@ def test_the_reward_is_cider_d_of_the_words(reward_end: bool) -> None:
     ended = [[True, False], [True, True]]
     expected = [
         cider_d(
-            [[*words, *(end if whole else [])]],
-            [texts[row]],
+            Corpus.of([[*words, *(end if whole else [])]], [texts[row]]),
             DocumentFrequency.from_references(texts),
         ).score
         for row, both, wholes in zip(rows.tolist(), said, ended, strict=True)
