@@ -6,6 +6,7 @@ table 1; used as the source of annotation vectors by Xu et al. 2015, section 3.1
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Literal
 
@@ -49,6 +50,11 @@ class VGGConfig(EncoderConfig):
         description="factor on the channels of every convolution but the last; ImageNet weights "
         "need 1",
     )
+    context: tuple[Annotated[int, Field(ge=1, le=14, strict=True)], ...] = Field(
+        (),
+        strict=False,
+        description="dilations of convolutions behind the last, which begin by changing nothing",
+    )
 
     @property
     def has_batch_norm(self) -> bool:
@@ -60,6 +66,9 @@ class VGGEncoder(Encoder):
     """A VGG without its last pooling and classifier.
 
     The convolutions have torchvision's names (`features.N.weight`), so torchvision's weights load.
+    Dilated ones may stand behind them, so that a vector knows what lies around its place: the
+    context module of Yu and Koltun 2016, *Multi-Scale Context Aggregation by Dilated Convolutions*,
+    section 3. They begin as the identity (equation 4); so do they with weights that have none.
     """
 
     annotation_size = ANNOTATION_SIZE
@@ -69,12 +78,22 @@ class VGGEncoder(Encoder):
     def __init__(self, config: VGGConfig) -> None:
         super().__init__(config)
         self.features = nn.Sequential(*_layers(config))
+        self.context = nn.Sequential(*_context_layers(config))
 
     def stage_layers(self) -> list[list[nn.Module]]:
-        """The layers of each of the five blocks, with the pooling behind it."""
+        """The layers of each of the five blocks, with the pooling or the context behind it."""
         pools = [i for i, layer in enumerate(self.features) if isinstance(layer, nn.MaxPool2d)]
         ends = [0, *(place + 1 for place in pools), len(self.features)]
-        return [list(self.features[start:end]) for start, end in pairwise(ends)]
+        stages = [list(self.features[start:end]) for start, end in pairwise(ends)]
+        stages[-1] += self.context
+        return stages
+
+    def own_tensors(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Those of a file; of a file without context, the context as it begins."""
+        own = super().own_tensors(state)
+        if not any(name.startswith("context.") for name in own):
+            own |= {f"context.{name}": value for name, value in self.context.state_dict().items()}
+        return own
 
     def forward(self, images: Tensor) -> Tensor:
         """Images (B, 3, height, width), preprocessed -> annotation vectors (B, L, 512).
@@ -82,8 +101,10 @@ class VGGEncoder(Encoder):
         L = (height // 16) * (width // 16), row by row from the top left: 196 for 224x224.
         Xu et al. 2015, equation before (1): a = {a_1, ..., a_L}.
         """
-        feature_map: Tensor = self.features(images)  # (B, 512, height / 16, width / 16)
-        return feature_map.flatten(start_dim=2).transpose(1, 2)  # (B, L, 512)
+        feature_map = self.features(images)  # (B, 512, height / 16, width / 16)
+        feature_map = self.context(feature_map)  # (B, 512, height / 16, width / 16)
+        vectors: Tensor = feature_map.flatten(start_dim=2).transpose(1, 2)  # (B, L, 512)
+        return vectors
 
     def map_shape(self, height: int, width: int) -> tuple[int, int]:
         """Rows and columns of the map: one for every 16 pixels."""
@@ -96,7 +117,7 @@ class VGGEncoder(Encoder):
         name = self.config.name.removesuffix("_bn")
         with torch.device("meta"):  # No initial weights.
             folded = VGGEncoder(self.config.replace(name=name))
-        norms = [layer for layer in self.features if isinstance(layer, nn.BatchNorm2d)]
+        norms = [layer for layer in self.modules() if isinstance(layer, nn.BatchNorm2d)]
         for convolution, target, norm in zip(
             _convolutions(self), _convolutions(folded), norms, strict=True
         ):
@@ -125,7 +146,7 @@ class VGGEncoder(Encoder):
 
 
 def _convolutions(encoder: VGGEncoder) -> list[nn.Conv2d]:
-    return [layer for layer in encoder.features if isinstance(layer, nn.Conv2d)]
+    return [layer for layer in encoder.modules() if isinstance(layer, nn.Conv2d)]
 
 
 def _layers(config: VGGConfig) -> list[nn.Module]:
@@ -138,14 +159,30 @@ def _layers(config: VGGConfig) -> list[nn.Module]:
         if index > 0:
             layers.append(nn.MaxPool2d(kernel_size=2, stride=2))
         for channels in stage:
-            convolution = nn.Conv2d(channels_in, channels, kernel_size=3, padding=1)
-            assert convolution.bias is not None
-            if not convolution.weight.is_meta:  # There, drawing imports torch's compiler.
-                nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
-                nn.init.zeros_(convolution.bias)
-            layers.append(convolution)
-            if config.has_batch_norm:
-                layers.append(nn.BatchNorm2d(channels))
-            layers.append(nn.ReLU(inplace=True))
+            layers += _convolution(config, channels_in, channels)
             channels_in = channels
     return layers
+
+
+def _context_layers(config: VGGConfig) -> list[nn.Module]:
+    layers: list[nn.Module] = []
+    for dilation in config.context:
+        convolution, *others = _convolution(config, ANNOTATION_SIZE, ANNOTATION_SIZE, dilation)
+        assert isinstance(convolution, nn.Conv2d)
+        if not convolution.weight.is_meta:
+            nn.init.dirac_(convolution.weight)
+        layers += [convolution, *others]
+    return layers
+
+
+def _convolution(
+    config: VGGConfig, channels_in: int, channels: int, dilation: int = 1
+) -> list[nn.Module]:
+    """A convolution, its batch normalisation if any, and its ReLU."""
+    convolution = nn.Conv2d(channels_in, channels, 3, padding=dilation, dilation=dilation)
+    assert convolution.bias is not None
+    if not convolution.weight.is_meta:  # There, drawing imports torch's compiler.
+        nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
+        nn.init.zeros_(convolution.bias)
+    norm = [nn.BatchNorm2d(channels)] if config.has_batch_norm else []
+    return [convolution, *norm, nn.ReLU(inplace=True)]

@@ -162,7 +162,7 @@ def steps_of(inputs: Inputs, out: Path) -> list[Step]:
             script(
                 *("distill.py", *photos, *teachers, "--boxes", tables, "--words", words / "model"),
                 *("--captions", tables / "all.jsonl", "--start-from", inputs.start_from),
-                *("--freeze", 2, "--epochs", 5, *precision, "--out", eyes),
+                *("--context", 2, 4, "--freeze", 2, "--epochs", 5, *precision, "--out", eyes),
             ),
         ),
         Step(

@@ -5,6 +5,8 @@ annotation vectors to it. Their mean also learns the class probabilities of a cl
 ImageNet's 1,001 classes. A decoder that was trained on the teachers' maps reads the linear layer's,
 and is to say of them what it said of the teachers' (`teacher_words.py`). The encoder starts from
 given weights; `--freeze` leaves its first stages as they are, which halves the time of a step.
+`--context` lets it see further than a VGG-11, whose vectors know 134 pixels of the 224:
+convolutions behind it begin as the identity and learn by smaller steps (`muon.py`).
 
 Photos are learned from whole, as they are captioned, and mirrored in every second epoch. What the
 teachers see of each is computed once, and kept in OUT/targets.safetensors (0.2 MB a view).
@@ -27,6 +29,7 @@ from typing import ClassVar, NamedTuple
 import photos as worlds
 import torch
 from fold import fold
+from muon import Muon
 from safetensors.torch import load_file, save_file
 from teacher_words import Reading, TeacherWords, divergence
 from teachers import GROUPS, SCALES, Boxes, Detector, TeacherMaps, add_precision, load_teacher
@@ -120,6 +123,7 @@ class Student(nn.Module):
     @torch.no_grad()
     def begin(self, pixels: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
         """Set the linear layer to the least squares solution over photos, in batches."""
+        self._begin_context(torch.cat([self.annotations(part) for part in pixels]))
         gram = torch.zeros(ANNOTATION_SIZE + 1, ANNOTATION_SIZE + 1, dtype=torch.float64)
         cross = torch.zeros(ANNOTATION_SIZE + 1, sum(GROUPS.values()), dtype=torch.float64)
         for part, target in zip(pixels, targets, strict=True):
@@ -132,6 +136,15 @@ class Student(nn.Module):
         assert self.maps.bias is not None
         self.maps.weight.copy_(solution[:-1].T[:, :, None, None])
         self.maps.bias.copy_(solution[-1])
+
+    def _begin_context(self, annotations: Tensor) -> None:
+        """Let new context change nothing in training either, where batches are normalised."""
+        variance, mean = torch.var_mean(annotations, dim=(0, 2, 3))  # (512,) each
+        for layer in self.encoder.context:
+            if isinstance(layer, nn.BatchNorm2d) and layer.num_batches_tracked == 0:
+                layer.running_mean, layer.running_var = mean.clone(), variance.clone()
+                layer.weight.copy_((variance + layer.eps).sqrt())
+                layer.bias.copy_(mean)
 
 
 class Targets(NamedTuple):
@@ -277,6 +290,14 @@ def main() -> None:
     )
     parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
     parser.add_argument("--name", default="vgg11_bn", help="which VGG (default: %(default)s)")
+    parser.add_argument(
+        "--context",
+        type=int,
+        nargs="*",
+        default=(),
+        metavar="DILATION",
+        help="of convolutions behind the VGG's (default: none)",
+    )
     parser.add_argument("--freeze", type=int, default=0, help="stages left as they are")
     parser.add_argument("--epochs", type=int, default=6, help="default: %(default)s")
     parser.add_argument("--batch-size", type=int, default=16, help="default: %(default)s")
@@ -307,7 +328,8 @@ def main() -> None:
     torch.manual_seed(arguments.seed)
     teachers, precision = arguments.teachers, arguments.precision
     words = TeacherWords(arguments.words, arguments.captions, training_photos, precision)
-    encoder = build_encoder(VGGConfig(name=arguments.name), arguments.start_from)
+    config = VGGConfig(name=arguments.name, context=tuple(arguments.context))
+    encoder = build_encoder(config, arguments.start_from)
     student = Student(encoder, words.student())
     student.encoder.freeze(arguments.freeze, batch_norm=False)
     photos = worlds.load_photos(training_photos)
@@ -352,7 +374,14 @@ def main() -> None:
     targets = targets_of(photos, boxes, teacher, classifier, arguments.out / "targets.safetensors")
     batches = Photos(photos, targets, words, arguments.batch_size, arguments.seed)
     validation_run = Validation(validate, "mean", keep)
-    train(student, batches, training, arguments.out, validation_run, arguments.resume)
+    optimizer = Muon(
+        student,
+        training.learning_rate,
+        training.weight_decay,
+        slow=student.encoder.context,
+        precision=getattr(torch, precision),
+    )
+    train(student, batches, training, arguments.out, validation_run, arguments.resume, optimizer)
 
 
 if __name__ == "__main__":

@@ -20,11 +20,11 @@ from captioner.errors import UserError
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoders import make_encoder
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.vgg import VGGConfig
+from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 NAMES = (
     *("photos", "teachers", "global_features", "pseudo_captions"),
-    *("fold", "teacher_words", "distill", "tables"),
+    *("fold", "teacher_words", "muon", "distill", "tables"),
 )
 
 
@@ -259,3 +259,81 @@ def test_the_photos_of_both_worlds_are_listed(scripts: Any, tmp_path: Path) -> N
         folders.everyday_captions("train")
     with pytest.raises(UserError, match=r"has no teachers\.py"):
         scripts.teachers.load_teacher(tmp_path, "efficientnet_lite0")
+
+
+@pytest.mark.parametrize("shape", [(6, 2, 3, 3), (40, 2, 3, 3)], ids=["wide", "tall"])
+def test_muon_moves_all_directions_of_a_kernel_alike(
+    scripts: Any, shape: tuple[int, int, int, int]
+) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(shape[1], shape[0], 3), torch.nn.Conv2d(shape[0], 3, 1)
+    )
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    optimizer = scripts.muon.Muon(model, learning_rate=0.01, weight_decay=0.0)
+    gradients = {name: torch.randn_like(weight) for name, weight in model.named_parameters()}
+    for name, weight in model.named_parameters():
+        weight.grad = gradients[name].clone()
+    optimizer.step()
+    steps = {name: before[name] - weight.detach() for name, weight in model.named_parameters()}
+    left, sizes, right = torch.linalg.svd(gradients["0.weight"].flatten(1), full_matrices=False)
+    directions = (left.T @ steps["0.weight"].flatten(1) @ right.T).diagonal()
+    size = 0.01 * scripts.muon.SIZE * max(shape[0], shape[1] * 9) ** 0.5
+    assert sizes.max() / sizes.min() > 2
+    assert 0.6 * size < directions.min() <= directions.max() < 1.3 * size
+    for name in ("0.bias", "1.weight", "1.bias"):  # Adam's first step: the gradient's sign.
+        assert torch.allclose(steps[name], 0.01 * gradients[name].sign(), atol=1e-4)
+    assert torch.equal(model[0].weight.grad, gradients["0.weight"])
+
+
+def test_muon_goes_on_with_its_momentum(scripts: Any) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Conv2d(2, 6, 3, bias=False)
+    optimizer = scripts.muon.Muon(model, learning_rate=0.01, weight_decay=0.5)
+    momentum = torch.zeros(6, 18)
+    for _ in range(3):
+        before = model.weight.detach().flatten(1).clone()
+        gradient = torch.randn_like(model.weight)
+        model.weight.grad = gradient.clone()
+        optimizer.step()
+        momentum = 0.95 * momentum + 0.05 * gradient.flatten(1)
+        change = scripts.muon.orthogonalise(0.05 * gradient.flatten(1) + 0.95 * momentum)
+        size = scripts.muon.SIZE * 18**0.5
+        expected = before * (1 - 0.01 * 0.5) - 0.01 * size * change
+        torch.testing.assert_close(model.weight.detach().flatten(1), expected)
+        state = optimizer.state[model.weight]
+        optimizer = scripts.muon.Muon(model, learning_rate=0.01, weight_decay=0.5)
+        optimizer.state[model.weight] = state  # As a checkpoint is loaded.
+
+
+def test_muon_steps_of_a_slow_part_are_smaller(scripts: Any) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.ModuleList(torch.nn.Conv2d(2, 6, 3, bias=False) for _ in range(2))
+    model[1].load_state_dict(model[0].state_dict())
+    before = model[0].weight.detach().clone()
+    optimizer = scripts.muon.Muon(model, 0.01, 0.0, slow=model[1])
+    gradient = torch.randn_like(before)
+    for convolution in model:
+        convolution.weight.grad = gradient.clone()
+    optimizer.step()
+    whole, slow = (before - convolution.weight.detach() for convolution in model)
+    torch.testing.assert_close(slow, scripts.muon.SLOW * whole)
+
+
+def test_new_context_changes_nothing_in_training_either(scripts: Any) -> None:
+    torch.manual_seed(0)
+    plain, deeper = (
+        scripts.distill.Student(VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05, context=c)), None)
+        for c in ((), (2, 4))
+    )
+    deeper.load_state_dict(plain.state_dict(), strict=False)
+    pixels, targets = [torch.rand(4, 3, 64, 64)], [torch.randn(4, 512, 4, 4)]
+    for student in (plain, deeper):
+        student.eval()
+        student.begin(pixels, targets)
+    expected = plain.annotations(pixels[0])
+    torch.testing.assert_close(deeper.annotations(pixels[0]), expected, rtol=1e-3, atol=1e-3)
+    statistics = deeper.encoder.context[1].running_mean.clone()
+    assert statistics.abs().max() > 0.1
+    deeper.encoder.context.train()  # The rest as in evaluation: batch and sample are the same.
+    torch.testing.assert_close(deeper.annotations(pixels[0]), expected, rtol=0.02, atol=0.02)

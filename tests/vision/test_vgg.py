@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
+from captioner.errors import UserError
 from captioner.schema import choices
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder, VGGName
+from captioner.vision.weights import build_encoder
 
 
 def torchvision_features(name: str) -> nn.Module:
@@ -135,3 +140,54 @@ def test_what_was_frozen_can_be_freed() -> None:
     encoder.train()
     assert all(parameter.requires_grad for parameter in encoder.parameters())
     assert all(module.training for module in encoder.modules())
+
+
+def with_context(encoder: VGGEncoder, *context: int) -> VGGEncoder:
+    """A copy with convolutions more, as they begin."""
+    deeper = VGGEncoder(encoder.config.replace(context=context))
+    deeper.load_state_dict(deeper.own_tensors(encoder.state_dict()))
+    return deeper.train(encoder.training)
+
+
+@pytest.mark.parametrize("name", ["vgg11", "vgg11_bn"])
+def test_context_begins_as_the_identity(name: str) -> None:
+    plain = tiny(name).eval()
+    images = torch.randn(2, 3, 80, 64)
+    with torch.no_grad():
+        found = with_context(plain, 1, 4)(images)
+        torch.testing.assert_close(found, plain(images), rtol=1e-4, atol=1e-4)
+
+
+def test_a_vector_sees_as_far_as_the_dilations_of_its_context() -> None:
+    encoder = with_context(tiny("vgg11"), 2, 4)
+    nn.init.normal_(encoder.context[0].weight, std=0.1)
+    nn.init.normal_(encoder.context[2].weight, std=0.1)
+    features = torch.rand(1, ANNOTATION_SIZE, 15, 15, requires_grad=True)
+    encoder.context(features)[0, :, 7, 7].sum().backward()
+    seen = features.grad[0].abs().sum(dim=0).nonzero()
+    # Each convolution reads nine places: three rows and columns, as far apart as it is dilated.
+    expected = [[row, column] for row in range(1, 14, 2) for column in range(1, 14, 2)]
+    assert seen.tolist() == expected
+
+
+def test_context_is_folded_saved_and_frozen_with_the_last_stage() -> None:
+    encoder = with_context(tiny(), 2)
+    draw_normalisation(encoder)
+    images = torch.randn(2, 3, 48, 48)
+    encoder.eval()
+    with torch.no_grad():
+        folded = encoder.fold_batch_norm()
+        torch.testing.assert_close(folded(images), encoder(images), rtol=1e-4, atol=1e-4)
+        again = VGGEncoder(encoder.config).eval()
+        again.load_state_dict(again.own_tensors(encoder.state_dict()))
+        assert torch.equal(again(images), encoder(images))
+    encoder.freeze(4, batch_norm=False)
+    assert all(parameter.requires_grad for parameter in encoder.context.parameters())
+    encoder.freeze(5, batch_norm=False)
+    assert not any(parameter.requires_grad for parameter in encoder.context.parameters())
+
+
+def test_weights_with_context_do_not_fit_an_encoder_without(tmp_path: Path) -> None:
+    save_file(with_context(tiny("vgg11"), 2).state_dict(), tmp_path / "w.safetensors")
+    with pytest.raises(UserError, match=r"w\.safetensors does not fit vgg11 .*context"):
+        build_encoder(VGGConfig(name="vgg11", width=0.05), str(tmp_path / "w.safetensors"))
