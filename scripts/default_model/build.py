@@ -100,9 +100,11 @@ def steps_of(inputs: Inputs, out: Path) -> list[Step]:
     """All steps, in order."""
     names = (
         *("tables", "teacher_maps", "words", "eyes"),
-        *("fine_tuning", "self_critical", "confidence"),
+        *("fine_tuning", "self_critical", "truthful", "mean", "confidence"),
     )
-    tables, maps, words, eyes, fine_tuning, self_critical, confidence = (out / n for n in names)
+    tables, maps, words, eyes, fine_tuning, self_critical, truthful, mean, confidence = (
+        out / name for name in names
+    )
     photos = ["--flickr", str(inputs.flickr), "--everyday", str(inputs.everyday)]
     teachers = ["--teachers", str(inputs.teachers)]
     precision = ["--precision", inputs.precision]
@@ -130,9 +132,10 @@ def steps_of(inputs: Inputs, out: Path) -> list[Step]:
             *("--out", str(folder)),
         ]
 
-    def go_on(folder: Path, start: Path) -> list[str]:
-        changed = changes(eyes / "model", out / "features", f"start_from={start / 'model'}")
-        return train(folder, f"default_model_{folder.name}", changed)
+    def go_on(folder: Path, start: Path, config: str, *more: str) -> list[str]:
+        start_from = f"start_from={start / 'model'}"
+        changed = changes(eyes / "model", out / "features", start_from, *more)
+        return train(folder, f"default_model_{config}", changed)
 
     of_teachers = changes(maps / "stand_in.safetensors", maps / "store")
     return [
@@ -168,12 +171,29 @@ def steps_of(inputs: Inputs, out: Path) -> list[Step]:
         Step(
             "fine_tuning",
             "the decoder goes on with what these eyes see and with people's captions",
-            go_on(fine_tuning, eyes),
+            go_on(fine_tuning, eyes, "fine_tuning"),
         ),
         Step(
             "self_critical",
             "its own captions are rewarded by CIDEr-D and by true words",
-            go_on(self_critical, fine_tuning),
+            go_on(self_critical, fine_tuning, "self_critical"),
+        ),
+        Step(
+            "truthful",
+            "the same again, with another seed and twice the reward of true words",
+            go_on(
+                *(truthful, fine_tuning, "self_critical", "training.seed=2"),
+                "objective.self_critical.word_precision_weight=1.0",
+            ),
+        ),
+        Step(
+            "mean",
+            "the weights of both are averaged",
+            [
+                *("-m", "captioner", "average", str(self_critical / "model")),
+                *(str(truthful / "model"), "--out", str(mean / "model")),
+            ],
+            (),
         ),
         Step(
             "confidence",
@@ -186,7 +206,7 @@ def steps_of(inputs: Inputs, out: Path) -> list[Step]:
                 *("--json", str(confidence / CALIBRATION)),
             ],
             (CALIBRATION,),
-            self_critical / "model",
+            mean / "model",
         ),
     ]
 

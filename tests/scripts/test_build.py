@@ -62,6 +62,9 @@ class Machine:
                 model.write_text(model.read_text() + " calibrated")
             found = CALIBRATED if "calibrate" in command else SCORES
             Path(command[command.index("--json") + 1]).write_text(json.dumps(found))
+        elif folder is not None and "average" in command:
+            folder.mkdir()
+            (folder / "config.json").write_text("mean")
         elif folder is not None and folder.name == "tables":
             folder.mkdir(exist_ok=True)
             (folder / "evaluation.json").write_text(json.dumps(SCORES))
@@ -95,11 +98,13 @@ def test_steps_are_done_once_each_and_in_order(
         for name, command in zip(scripts, machine.commands, strict=True)
     ]
     assert names == [
-        *("tables", "teacher_features", "train", "distill", "train", "train", "calibrate")
+        *("tables", "teacher_features", "train", "distill", "train", "train", "train"),
+        *("average", "calibrate"),
     ]
     assert not any("--resume" in command for command in machine.commands)
     assert (tmp_path / "self_critical/model/config.json").read_text() == "self_critical"
-    assert (tmp_path / "model/config.json").read_text() == "self_critical calibrated"
+    assert (tmp_path / "mean/model/config.json").read_text() == "mean"
+    assert (tmp_path / "model/config.json").read_text() == "mean calibrated"
     first = capsys.readouterr().out
     assert "epoch 1 of 1: everyday things 0.600; 0 minutes" in first
     shown = "BLEU-4 0.200, CIDEr-D 0.450, word-precision 0.500, captions with none 0.100; 0 minutes"
@@ -108,10 +113,10 @@ def test_steps_are_done_once_each_and_in_order(
     assert "flickr: confidence 0.460 where 0.470 is true, not sure of 3.2% of photos" in first
     (tmp_path / "model/config.json").write_text("mine")
     script.main()
-    assert len(machine.commands) == 7
+    assert len(machine.commands) == 9
     assert (tmp_path / "model/config.json").read_text() == "mine"
     # What was given is printed again.
-    assert first.count("0 minutes\n") == capsys.readouterr().out.count("0 minutes\n") == 7
+    assert first.count("0 minutes\n") == capsys.readouterr().out.count("0 minutes\n") == 9
 
 
 def test_a_model_that_was_not_copied_to_its_end_is(
@@ -129,7 +134,7 @@ def test_a_model_that_was_not_copied_to_its_end_is(
     assert not list(tmp_path.iterdir())
     (tmp_path / "model").mkdir()
     script.main()
-    assert (tmp_path / "model/config.json").read_text() == "self_critical calibrated"
+    assert (tmp_path / "model/config.json").read_text() == "mean calibrated"
     with pytest.raises(UserError, match=r"model folder .*absent does not exist"):
         script.copy_model(tmp_path / "absent", tmp_path / "other")
 
@@ -157,13 +162,13 @@ def test_what_was_done_with_other_data_is_not_taken_for_done(
     }
     monkeypatch.setattr("sys.argv", typed(**same))
     script.main()  # The same, spelt otherwise.
-    assert len(machine.commands) == 7
+    assert len(machine.commands) == 9
     monkeypatch.setattr("sys.argv", typed(**{**same, **other}))
     with pytest.raises(UserError, match=r"was done with other data, teachers or settings") as error:
         script.main()
     assert "\n" not in str(error.value)
     assert str(tmp_path) in str(error.value)
-    assert len(machine.commands) == 7
+    assert len(machine.commands) == 9
 
 
 def test_what_was_begun_with_other_data_does_not_go_on_with_these(
@@ -297,11 +302,12 @@ def test_steps_go_on_from_what_those_before_them_leave(
         *of_teachers,
         *("tables", "words/model", "tables/all.jsonl"),
         *(*of_eyes, "eyes/model"),
-        *(*of_eyes, "fine_tuning/model"),
+        *(*of_eyes, "fine_tuning/model") * 2,
+        *("self_critical/model", "truthful/model"),
         *("confidence/model", "tables/people.jsonl"),  # Changed.
     ]
-    trained = ["words", "eyes", "fine_tuning", "self_critical"]
-    assert left == ["tables", *trained, "confidence/calibration.json"]
+    trained = ["words", "eyes", "fine_tuning", "self_critical", "truthful"]
+    assert left == ["tables", *trained, "mean/model", "confidence/calibration.json"]
 
 
 def test_an_unknown_step_is_named(
