@@ -78,7 +78,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 def _fill_encoder(encoder: Encoder, state: dict[str, Tensor], source: str) -> None:
     """Fill an encoder from a state's own tensors. Raises `UserError` as `fill`."""
-    sizes = encoder.config.model_dump(exclude={"name"}).items()
+    sizes = encoder.config.model_dump(exclude={"name"}, exclude_defaults=True).items()
     of_sizes = ", ".join(f"{name} {value}" for name, value in sizes)
     description = f"{encoder.config.name} of {of_sizes}" if sizes else encoder.config.name
     fill(encoder, encoder.own_tensors(state), f"{source} does not fit {description}")
