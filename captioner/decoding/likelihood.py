@@ -56,7 +56,8 @@ class _CrossEntropies(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
         log_probabilities, targets = ctx.saved_tensors
         of_logits = log_probabilities.exp()  # (B, T, V)
-        of_logits -= ctx.smoothing / of_logits.shape[-1]
+        if ctx.smoothing > 0:
+            of_logits -= ctx.smoothing / of_logits.shape[-1]
         chosen = torch.full_like(gradient, ctx.smoothing - 1).unsqueeze(-1)  # (B, T, 1)
         of_logits.scatter_add_(-1, targets.unsqueeze(-1), chosen)
         of_logits *= gradient.unsqueeze(-1)
