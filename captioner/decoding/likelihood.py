@@ -34,8 +34,8 @@ def cross_entropies(
 class _CrossEntropies(torch.autograd.Function):
     """The cross-entropies of each token, smoothed and plain, (B, T) each.
 
-    The gradient is p - (1 - e) [y] - e / V for the smoothing e. Written out, it takes half the time
-    of autograd's, which goes four more times through the vocabulary.
+    The gradient is p - (1 - e) [y] - e / V for the smoothing e. Written out, it takes two thirds of
+    the time of autograd's, which goes more often through the vocabulary.
     """
 
     @staticmethod
@@ -52,7 +52,6 @@ class _CrossEntropies(torch.autograd.Function):
         return smoothed, plain
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
         log_probabilities, targets = ctx.saved_tensors
         of_logits = log_probabilities.exp()  # (B, T, V)
