@@ -51,11 +51,12 @@ def _unpack(archive: Path, folder: Path) -> None:
     for left in folder.parent.glob(f".{folder.name}-*"):  # By a killed process.
         shutil.rmtree(left, ignore_errors=True)
     try:
-        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
-    except OSError as error:
-        raise UserError(f"cannot unpack {archive} to {folder}: {error.strerror or error}") from None
-    try:
-        with zipfile.ZipFile(archive) as source:
+        with (
+            tempfile.TemporaryDirectory(
+                dir=folder.parent, prefix=f".{folder.name}-", ignore_cleanup_errors=True
+            ) as temporary,
+            zipfile.ZipFile(archive) as source,
+        ):
             members = [m for m in source.infolist() if not _OF_MACOS.search(m.filename)]
             needed, free = sum(m.file_size for m in members), shutil.disk_usage(temporary).free
             if needed > free:
@@ -63,24 +64,19 @@ def _unpack(archive: Path, folder: Path) -> None:
                     f"archive {archive} unpacks to {needed / 1e9:,.1f} GB; the disk of {folder} "
                     f"has {free / 1e9:,.1f} GB left"
                 )
-            progress = progress_bar(f"unpacking {archive.name}", len(members), "files")
-            for member in members:
-                source.extract(member, temporary)  # Never outside of it, whatever its name is.
-                progress.update()
-            progress.close()
-        found = list(temporary.iterdir())
-        if not found:
-            raise UserError(f"archive {archive} holds no files")
-        whole = found[0] if len(found) == 1 and found[0].is_dir() else temporary
-        whole.chmod(0o755)
-        whole.rename(folder)
+            with progress_bar(f"unpacking {archive.name}", len(members), "files") as progress:
+                for member in members:
+                    source.extract(member, temporary)  # Never outside of it, whatever its name is.
+                    progress.update()
+            found = list(Path(temporary).iterdir())
+            if not found:
+                raise UserError(f"archive {archive} holds no files")
+            whole = found[0] if len(found) == 1 and found[0].is_dir() else Path(temporary)
+            whole.chmod(0o755)
+            whole.rename(folder)
     except _DAMAGED as error:
         raise UserError(f"archive {archive} cannot be unpacked ({error})") from None
     except RuntimeError:  # Raised by `zipfile` for an encrypted archive.
         raise UserError(f"archive {archive} cannot be unpacked: it needs a password") from None
     except OSError as error:
-        if folder.exists():  # Another process was faster, on a disk without locks.
-            return
         raise UserError(f"cannot unpack {archive} to {folder}: {error.strerror or error}") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

@@ -11,6 +11,7 @@ import io
 import os
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,13 +74,10 @@ def read_coco(
     document = from_mapping(_CaptionFile, read_json(file, "caption file"), where)
     if check_files:
         require_folder(Path(images))
-    folders: dict[str | None, Path] = {}
+    folder_of = cache(lambda name: image_folder(Path(images), name, split, file_split))
     collector = CaptionCollector(where, on_problem, check_files)
     for image in document.images:
-        folder = _matched(_FOLDER.search(image["file_name"]))
-        if folder not in folders:
-            folders[folder] = image_folder(Path(images), folder, split, file_split)
-        path = folders[folder] / image["file_name"]
+        path = folder_of(_matched(_FOLDER.search(image["file_name"]))) / image["file_name"]
         collector.add_image(image["id"], path, f"image {image['id']}")
     for image_id, entries in coco_index(dict(document)).imgToAnns.items():
         for entry in entries:

@@ -13,8 +13,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, FailFast, Field, with_config
-from pydantic_core import PydanticCustomError
+from pydantic import FailFast, Field, with_config
 from typing_extensions import NotRequired, TypedDict
 
 from captioner.data.boxes import Box, area
@@ -34,16 +33,6 @@ _Side = Annotated[int, Field(ge=1, le=20_000)]
 
 _Number = Annotated[float, Field(gt=-1e9, lt=1e9)]
 _Box = Annotated[tuple[_Number, _Number, _Number, _Number], Field(strict=False)]
-
-
-def _outline(value: Any) -> Any:
-    if not isinstance(value, (list, dict, type(None))):
-        raise PydanticCustomError("outline", "neither a list nor an object")
-    return value
-
-
-_Outline = Annotated[Any, AfterValidator(_outline)]
-"""Polygons or run lengths, which are checked when they are drawn."""
 
 
 @with_config(RECORD)
@@ -66,7 +55,7 @@ class _Thing(TypedDict):
     image_id: int
     category_id: int
     bbox: NotRequired[_Box]
-    segmentation: NotRequired[_Outline]
+    segmentation: NotRequired[Any]  # Polygons or run lengths, checked when they are drawn.
 
 
 class _InstanceFile(Records):
@@ -85,7 +74,7 @@ class CocoInstances:
     def __init__(self, document: dict[str, list[Record]], where: str) -> None:
         self._where = where
         self._index = coco_index(document)
-        self._names = {record["id"]: record["name"] for record in document["categories"]}
+        self._names = _by_number(document)
         self._numbers: dict[str, int] = {}
         for image in document["images"]:
             self._numbers[str(image["id"])] = image["id"]
@@ -170,6 +159,8 @@ class CocoInstances:
                 _check_polygon(polygon, width, height, where)
             drawn = self._index.annToRLE(record)
             segmentation = {"size": drawn["size"], "counts": drawn["counts"].decode("ascii")}
+        elif not isinstance(segmentation, dict):
+            raise UserError(f"{where} is neither a list nor an object")
         size = segmentation.get("size")
         if size != [height, width]:
             raise UserError(f"{where} is of size {size}, not {[height, width]} as its image")
@@ -254,17 +245,13 @@ def _checked(document: Any, where: str) -> dict[str, list[Record]]:
 def _check_polygon(polygon: Any, width: int, height: int, where: str) -> None:
     """Refuse a polygon that pycocotools would misread, or crash on: points far outside."""
     corners = polygon if isinstance(polygon, list) else []
-    if len(corners) < 6 or len(corners) % 2 or not all(map(_is_number, corners)):
+    # False for infinity and NaN.
+    are_numbers = all(type(value) in (int, float) and abs(value) < 1e9 for value in corners)
+    if len(corners) < 6 or len(corners) % 2 or not are_numbers:
         raise UserError(f"a polygon of {where} is not three or more pairs of numbers")
     for side, values in ((width, corners[::2]), (height, corners[1::2])):
         if min(values) < -side or max(values) > 2 * side:
             raise UserError(f"a polygon of {where} has a point far outside its image")
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return abs(value) < 1e9  # False for infinity and NaN
 
 
 def _edges(box: Sequence[float]) -> Box:

@@ -113,7 +113,9 @@ class CaptionCollector:
             elif not image.captions:
                 self.problems.add("image without captions", f"{image.record} has no captions")
             else:
-                images.append(_captioned(image_id, image))
+                tokens = tuple(words for words in image.tokens if words is not None)
+                complete = tokens if len(tokens) == len(image.captions) else None
+                images.append(CaptionedImage(image_id, image.path, tuple(image.captions), complete))
         self.problems.settle()
         if not images:
             raise UserError(f"no image with a caption is left of {self.problems.summary()}")
@@ -132,12 +134,6 @@ def require_folder(images: Path) -> None:
     """Raise `UserError` if the image folder does not exist."""
     if not os.path.isdir(images):
         raise UserError(f"image folder {images} does not exist")
-
-
-def _captioned(image_id: ImageId, image: _Image) -> CaptionedImage:
-    tokens = tuple(words for words in image.tokens if words is not None)
-    complete = len(tokens) == len(image.captions)
-    return CaptionedImage(image_id, image.path, tuple(image.captions), tokens if complete else None)
 
 
 def _has_words(text: str) -> bool:

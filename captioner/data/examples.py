@@ -54,8 +54,6 @@ def encode_captions(
     for row, captions in enumerate(words):
         for caption in captions:
             tokens = vocabulary.encode(caption)
-            if maximum_length is not None and len(tokens) > maximum_length:
-                tokens = tokens[:maximum_length]
-                truncated += 1
-            examples.append(CaptionExample(row, tokens))
+            examples.append(CaptionExample(row, tokens[:maximum_length]))
+            truncated += len(tokens) > len(examples[-1].tokens)
     return CaptionExamples(examples, truncated)

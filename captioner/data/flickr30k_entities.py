@@ -41,7 +41,8 @@ class Phrase:
 @dataclass(frozen=True)
 class _Photo:
     sentences: tuple[tuple[tuple[str, ...], tuple[Phrase, ...]], ...]
-    targets: dict[str, Target]  # by entity, those with a box
+    size: tuple[int, int]
+    boxes: dict[str, list[Box]]  # by entity, those with a box
 
 
 class Entities:
@@ -84,7 +85,7 @@ class Entities:
                     for word in sentence[phrase.first : phrase.last]
                     if word not in _WITHOUT_BOX
                 ]
-                if phrase.entity in photo.targets:
+                if phrase.entity in photo.boxes:
                     for word in content:
                         others.setdefault(word, set()).add(phrase.entity)
                     for word in content[-1:]:
@@ -98,7 +99,7 @@ class Entities:
             if image_id not in self:
                 self._photos[name] = None
             else:
-                self._photos[name] = _Photo(_read_sentences(text), _read_boxes(boxes))
+                self._photos[name] = _Photo(_read_sentences(text), *_read_boxes(boxes))
         return self._photos[name]
 
     def _files(self, name: str) -> tuple[Path, Path]:
@@ -160,8 +161,8 @@ def _read_sentences(file: Path) -> tuple[tuple[tuple[str, ...], tuple[Phrase, ..
     )
 
 
-def _read_boxes(file: Path) -> dict[str, Target]:
-    """The boxes of each entity that has any."""
+def _read_boxes(file: Path) -> tuple[tuple[int, int], dict[str, list[Box]]]:
+    """The size of a picture, and the boxes of each entity that has any."""
     where = f"annotation file {file}"
     text = read_text(file, "annotation file")
     if "<!DOCTYPE" in text or "<!ENTITY" in text:  # Entities can expand to gigabytes.
@@ -181,7 +182,7 @@ def _read_boxes(file: Path) -> dict[str, Target]:
             edges = _edges(box, size, record)
             for name in names:
                 boxes.setdefault(name, []).append(edges)
-    return {name: Target(size, tuple(its_boxes)) for name, its_boxes in boxes.items()}
+    return size, boxes
 
 
 def _edges(box: ElementTree.Element, size: tuple[int, int], where: str) -> Box:
@@ -214,8 +215,5 @@ def _whole(element: ElementTree.Element, name: str, where: str) -> int:
 
 def _union(photo: _Photo, entities: set[str]) -> Target | None:
     """The boxes of all the entities."""
-    targets = [photo.targets[entity] for entity in sorted(entities)]
-    if len(targets) < 2:
-        return targets[0] if targets else None
-    boxes = dict.fromkeys(box for target in targets for box in target.boxes)
-    return Target(targets[0].size, tuple(boxes))
+    boxes = dict.fromkeys(box for entity in sorted(entities) for box in photo.boxes[entity])
+    return Target(photo.size, tuple(boxes)) if boxes else None

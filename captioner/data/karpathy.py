@@ -7,6 +7,7 @@ files are `dataset_coco.json`, `dataset_flickr8k.json` and `dataset_flickr30k.js
 from __future__ import annotations
 
 import os
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
 
@@ -65,19 +66,18 @@ def read_karpathy(
     wanted = _wanted(entries, split, where)
     if check_files:
         require_folder(Path(images))
-    folders: dict[str | None, Path] = {}
+    folder_of = cache(partial(image_folder, Path(images)))
     collector = CaptionCollector(where, on_problem, check_files)
     for number, entry in enumerate(entries):
-        file_name, folder = entry["filename"], entry.get("filepath")
+        file_name = entry["filename"]
         image_id = entry.get("cocoid", file_name)
         record = f"image {file_name} (record {number})"
         if not collector.is_in_split(image_id, entry["split"], record):
             continue
         if entry["split"] not in wanted:
             continue
-        if folder not in folders:
-            folders[folder] = image_folder(Path(images), folder)
-        if collector.add_image(image_id, folders[folder] / file_name, record):
+        path = folder_of(entry.get("filepath")) / file_name
+        if collector.add_image(image_id, path, record):
             for place, sentence in enumerate(entry["sentences"]):
                 name = f"sentence {place} of {record}"
                 collector.add_caption(image_id, sentence["raw"], name, None, sentence.get("tokens"))

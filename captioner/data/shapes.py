@@ -132,19 +132,18 @@ def generate_example(index: int, seed: int, config: ShapesConfig | None = None) 
 def describe(objects: Sequence[ShapesObject]) -> tuple[tuple[str, ...], tuple[Box | None, ...]]:
     """The words of a picture's caption and the box of each, or None.
 
-    "a red circle above a blue square": objects are named in the order of `COLOURS`, then `SHAPES`;
-    each but the last is followed by its relation to the next, by the larger distance of centres.
+    "a red circle above a blue square": each object but the last is followed by its relation to the
+    next, by the larger distance of centres.
 
-    objects: at least one, in any order.
+    objects: at least one, in the order in which the caption mentions them.
     """
-    ordered = sorted(objects, key=_mention_order)
     words: list[str] = []
     boxes: list[Box | None] = []
-    for index, item in enumerate(ordered):
+    for index, item in enumerate(objects):
         words += ["a", item.colour, item.shape]
         boxes += [None, item.box, item.box]
-        if index + 1 < len(ordered):
-            relation = _relation(item.box, ordered[index + 1].box)
+        if index + 1 < len(objects):
+            relation = _relation(item.box, objects[index + 1].box)
             words += relation
             boxes += [None] * len(relation)
     return tuple(words), tuple(boxes)
@@ -163,10 +162,6 @@ def _draft(
     top = random.uniform(0, config.image_size - height)
     placed = [(x + left, y + top) for x, y in points]
     return ShapesObject(colour, shape, (left, top, left + width, top + height)), placed
-
-
-def _mention_order(item: ShapesObject) -> tuple[int, int]:
-    return list(COLOURS).index(item.colour), SHAPES.index(item.shape)
 
 
 def _is_clear(objects: Sequence[ShapesObject], config: ShapesConfig) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from PIL import Image
@@ -41,13 +41,12 @@ class Source:
 
     def take(self, rows: Sequence[int]) -> Source:
         """The photos of the given rows, in that order."""
-        return Source(
-            [self.image_ids[row] for row in rows],
-            [self.captions[row] for row in rows],
-            [self.words[row] for row in rows],
-            lambda row: self.open_photo(rows[row]),
-            self.report,
-            self.note,
+        return replace(
+            self,
+            image_ids=[self.image_ids[row] for row in rows],
+            captions=[self.captions[row] for row in rows],
+            words=[self.words[row] for row in rows],
+            open_photo=lambda row: self.open_photo(rows[row]),
         )
 
     def first(self, count: int) -> Source:

@@ -53,9 +53,10 @@ class DecodingPool:
         Raises `UserError` as `load_image` does, and for a photo that takes too long or crashes its
         decoder.
         """
+        options = {"maximum_pixels": maximum_pixels, "sufficient_side": sufficient_side}
         process, begun = self._idle.get(), time.monotonic()
         try:
-            return process.load(content, name, maximum_pixels, sufficient_side)
+            return process.load(content, name, options)
         finally:
             taken = (time.monotonic() - begun) / len(self._processes)
             self.seconds_a_photo += 0.3 * (taken - self.seconds_a_photo)
@@ -75,9 +76,7 @@ class _DecodingProcess:
         self._process = self._start()
         self._is_ready = False
 
-    def load(
-        self, content: bytes, name: str, maximum_pixels: int, sufficient_side: int
-    ) -> Image.Image:
+    def load(self, content: bytes, name: str, options: dict[str, int]) -> Image.Image:
         if self._process.poll() is not None:
             self.close()
             try:
@@ -102,14 +101,7 @@ class _DecodingProcess:
         timer = threading.Timer(self._seconds, kill)
         timer.start()
         try:
-            request = {
-                "bytes": len(content),
-                "arguments": {
-                    "name": name,
-                    "maximum_pixels": maximum_pixels,
-                    "sufficient_side": sufficient_side,
-                },
-            }
+            request = {"bytes": len(content), "arguments": {"name": name, **options}}
             return _ask(process, json.dumps(request).encode() + b"\n" + content)
         except UserError:
             raise

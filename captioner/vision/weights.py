@@ -43,15 +43,10 @@ def build_encoder(config: EncoderConfig, weights: str) -> Encoder:
         _fill_encoder(encoder, encoder.pretrained_weights(), "the published weights")
     elif weights != RANDOM:
         path = Path(weights)
-        if not is_weights_file(path):
+        if not os.path.isfile(path) and path.suffix not in SUFFIXES:
             path = complete_folder(model_folder(path)) / WEIGHTS
         _fill_encoder(encoder, read_weights(path), str(path))
     return encoder.eval()
-
-
-def is_weights_file(path: Path) -> bool:
-    """Whether a path is that of a file, existing or not, instead of a model's name or folder."""
-    return os.path.isfile(path) or path.suffix in SUFFIXES
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

@@ -207,8 +207,6 @@ def test_any_sentence_is_read_or_refused(line: str) -> None:
 def test_any_boxes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     folder = tmp_path_factory.getbasetemp() / "any_entities"
     folder.mkdir(exist_ok=True)
-    (folder / "Annotations").mkdir(exist_ok=True)
-    (folder / "Annotations" / "1.xml").write_bytes(text.encode("utf-8", "replace"))
-    write(folder, None, SENTENCES, "1")
+    write(folder, text, SENTENCES, "1")
     with pytest.raises(UserError, match=r"1\.xml"):
         read_entities(folder).targets("1", ["man"])

@@ -105,6 +105,8 @@ def test_captions_say_what_the_boxes_show() -> None:
         phrases = re.split(r" (above|below|left of|right of) ", example.caption)
         names = [f"a {item.colour} {item.shape}" for item in example.objects]
         assert phrases[::2] == names
+        order = [f"a {colour} {shape}" for colour in COLOURS for shape in SHAPES]
+        assert names == [name for name in order if name in names]
         for index, relation in enumerate(phrases[1::2]):
             one, other = example.objects[index].box, example.objects[index + 1].box
             across = (other[0] + other[2]) / 2 - (one[0] + one[2]) / 2
@@ -134,9 +136,9 @@ def test_a_caption_worked_by_hand() -> None:
     square = ShapesObject("blue", "square", (10, 60, 30, 80))
     star = ShapesObject("red", "star", (40, 10, 60, 30))
     circle = ShapesObject("blue", "circle", (80, 62, 100, 82))
-    words, boxes = describe([square, star, circle])
-    # Red before blue; of the blue ones the circle first. The star is 40 left of the circle and 52
-    # above it: above. The circle is 70 to the right of the square.
+    words, boxes = describe([star, circle, square])
+    # The star is 40 left of the circle and 52 above it: above. The circle is 70 to the right of
+    # the square.
     assert " ".join(words) == "a red star above a blue circle right of a blue square"
     assert boxes[:5] == (None, star.box, star.box, None, None)
     assert boxes[5:10] == (circle.box, circle.box, None, None, None)

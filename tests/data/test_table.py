@@ -128,7 +128,6 @@ def test_problems_of_a_jsonl_are_counted_and_skipped_or_refused(tmp_path: Path) 
         ("t.csv", 'image,caption\na.jpg,"x', r"is not valid CSV \(line 2"),
         ("t.csv", "image,caption\n", "no image with a caption is left"),
         ("t.jsonl", "", "no image with a caption is left"),
-        ("t.txt", "image,caption\na.jpg,x\n", r"is none of .csv, .tsv, .jsonl"),
     ],
 )
 def test_ill_formed_tables_are_refused_by_name(
