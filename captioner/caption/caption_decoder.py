@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field
@@ -98,3 +100,14 @@ class CaptionDecoder(nn.Module, ABC):
             )  # (B, 1, D)
             annotations = annotations * kept
         return annotations
+
+
+@contextmanager
+def evaluation_mode(module: nn.Module) -> Iterator[None]:
+    """Put a module in evaluation mode, and restore its mode at the end."""
+    was_training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(was_training)

@@ -139,13 +139,12 @@ def photo_paths(
     photos: list[str] = []
     failed: list[Failed] = []
     for path in paths:
-        if not path:
-            failed.append(Failed(path, "an empty path names no photo"))
-            continue
-        if is_address(path) and not os.path.lexists(path):
-            failed.append(Failed(path, f"{path} {IS_ADDRESS}"))
-            continue
         problems: list[str] = []
-        photos += [os.fspath(image) for image in find_images([path], problems.append, passed_over)]
+        if not path:
+            problems.append("an empty path names no photo")
+        elif is_address(path) and not os.path.lexists(path):
+            problems.append(f"{path} {IS_ADDRESS}")
+        else:
+            photos += map(os.fspath, find_images([path], problems.append, passed_over))
         failed += [Failed(path, problem) for problem in problems]
     return list(dict.fromkeys(photos)), failed

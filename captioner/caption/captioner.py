@@ -12,6 +12,7 @@ from typing import Any, Literal, overload
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from captioner import cpu
 from captioner.background import workers_for
@@ -19,7 +20,7 @@ from captioner.caption.caption_decoder import CaptionDecoder
 from captioner.caption.caption_photos import Captioned, NamedPhoto, caption_photos
 from captioner.caption.confidence import Confidence
 from captioner.caption.written_caption import DRAWN_SIDE, Caption, sentence
-from captioner.decoding import Hypothesis, SearchOptions, decode
+from captioner.decoding import SearchOptions, decode
 from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.outcomes import Failed, shape_as_given
@@ -201,7 +202,15 @@ class Captioner:
         unusual = self.confidence.unusualness(annotations) if self.confidence else []
         captions = []
         for index, hypotheses in enumerate(results):
-            n_best = [self._caption(each) for each in hypotheses[: options.n_best]]
+            n_best = [
+                self._caption(
+                    [vocabulary.words[token] for token in each.tokens],
+                    each.token_log_probabilities,
+                    each.attention,
+                    each.score,
+                )
+                for each in hypotheses[: options.n_best]
+            ]
             if self.confidence is not None:
                 n_best = self.confidence.judge(n_best, unusual[index])
             captions.append(replace(n_best[0], alternatives=tuple(n_best[1:])))
@@ -246,47 +255,33 @@ class Captioner:
         if len(sentences) != len(annotations):
             raise ValueError(f"there are {len(annotations)} photos but {len(sentences)} sentences")
         captions = [tokenize(each) if isinstance(each, str) else list(each) for each in sentences]
-        if not allow_unknown:
-            self._refuse_unknown(captions)
         vocabulary = self.vocabulary
-        longest = max(map(len, captions), default=0)
-        tokens = torch.full((len(captions), longest + 2), vocabulary.pad)  # (B, T + 2)
-        for row, words in enumerate(captions):
+        rows = []
+        for words in captions:
+            unknown = [word for word in words if word not in vocabulary]
+            if unknown and not allow_unknown:
+                raise UserError(
+                    f"the model's vocabulary lacks {unknown[0]!r}, a word of {sentence(words)!r}"
+                )
             whole = [vocabulary.start, *vocabulary.encode(words), vocabulary.end]
-            tokens[row, : len(whole)] = torch.tensor(whole)
-        tokens = tokens.to(self.device)
+            rows.append(torch.tensor(whole))
+        tokens = pad_sequence(rows, batch_first=True).to(self.device)  # (B, T + 2)
         memory = self.decoder.remember(annotations.to(self.device))
         output = self.decoder(memory, tokens[:, None, :-1])  # one row a photo
         terms = torch.log_softmax(output.logits[:, 0].float(), dim=-1)  # (B, T + 1, V)
         terms = terms.gather(-1, tokens[:, 1:, None]).squeeze(-1).cpu()  # (B, T + 1)
         weights = output.weights[:, 0].float().cpu()  # (B, T + 1, L)
         return [
-            self._with_maps(
-                words,
-                terms[row, : len(words) + 1].tolist(),
-                weights[row, : len(words)],
-            )
+            self._caption(words, terms[row, : len(words) + 1].tolist(), weights[row, : len(words)])
             for row, words in enumerate(captions)
         ]
 
-    def _refuse_unknown(self, sentences: Sequence[Sequence[str]]) -> None:
-        for words in sentences:
-            for word in words:
-                if word not in self.vocabulary:
-                    raise UserError(
-                        f"the model's vocabulary lacks {word!r}, a word of {sentence(words)!r}"
-                    )
-
-    def _caption(self, hypothesis: Hypothesis) -> Caption:
-        caption = self._with_maps(
-            [self.vocabulary.words[token] for token in hypothesis.tokens],
-            hypothesis.token_log_probabilities,
-            hypothesis.attention,
-        )
-        return replace(caption, score=hypothesis.score)
-
-    def _with_maps(
-        self, words: Sequence[str], log_probabilities: Sequence[float], attention: Tensor
+    def _caption(
+        self,
+        words: Sequence[str],
+        log_probabilities: Sequence[float],
+        attention: Tensor,
+        score: float | None = None,
     ) -> Caption:
         """T words, T + 1 log-probabilities (the end's last), maps (T, L) -> a caption."""
         return Caption(
@@ -295,6 +290,7 @@ class Captioner:
             log_probability=sum(log_probabilities),
             word_log_probabilities=tuple(log_probabilities[: len(words)]),
             attention=attention.view(-1, *self.map_shape),  # (T, rows, columns)
+            score=score,
         )
 
 

@@ -75,10 +75,12 @@ def save_model(
     )
     tensors = named_tensors({"encoder": captioner.encoder, "decoder": captioner.decoder}, dtype)
     mapping = to_mapping(config)
-    if config.confidence is None:
+    if captioner.confidence is None:
         del mapping["confidence"]
+    else:
+        tensors |= named_tensors({_CONFIDENCE: captioner.confidence})
     with saving(Path(folder)) as files:
-        write_tensors(files / WEIGHTS, tensors | _stored_confidence(captioner.confidence))
+        write_tensors(files / WEIGHTS, tensors)
         captioner.vocabulary.save(files / VOCABULARY)
         write_json(files / CONFIG, mapping)
         if captioner.card:
@@ -157,12 +159,8 @@ def save_confidence(confidence: Confidence, folder: str | Path) -> None:
     with saving(Path(folder)) as files:
         for name, content in kept.items():
             write_bytes(files / name, content)
-        write_tensors(files / WEIGHTS, tensors | _stored_confidence(confidence))
+        write_tensors(files / WEIGHTS, tensors | named_tensors({_CONFIDENCE: confidence}))
         write_json(files / CONFIG, {**mapping, "confidence": to_mapping(confidence.config)})
-
-
-def _stored_confidence(confidence: Confidence | None) -> dict[str, Tensor]:
-    return {} if confidence is None else named_tensors({_CONFIDENCE: confidence})
 
 
 def _without_confidence(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -39,9 +39,6 @@ FLOOR = 0.05
 ODD = 1.5
 """Unusualness above which it counts a second time."""
 
-UNSURE_BELOW = 0.25
-"""Default limit below which a caption is unsure."""
-
 
 class FamiliarityConfig(Config):
     """The numbers of a `Familiarity` that are not tensors."""
@@ -75,7 +72,7 @@ class ConfidenceConfig(Config):
     familiarity: FamiliarityConfig
     weights: ConfidenceWeights
     unsure_below: float = Field(
-        UNSURE_BELOW, ge=0, le=1, description="captions of less confidence are unsure"
+        0.25, ge=0, le=1, description="captions of less confidence are unsure"
     )
 
 

@@ -100,8 +100,6 @@ class ShowAttendTellDecoder(CaptionDecoder):
         nn.init.zeros_(self.output.bias)
         with torch.no_grad():
             self.lstm.bias_ih[hidden : 2 * hidden] = 1.0
-        if self.standardisation is not None and not self.lstm.bias_ih.is_meta:
-            self.standardisation.reset()
 
     def remember(self, annotations: Tensor) -> Memory:
         """Annotation vectors (B, L, D) -> the memory for `start` and `forward`."""
@@ -151,7 +149,10 @@ class ShowAttendTellDecoder(CaptionDecoder):
         expected: (B, K) boolean, captions for which hard attention takes the expected value.
         """
         embedded = self._drop(self.embedding(tokens))  # (B, K, T, E)
-        word_gates = self._word_gates(embedded)  # (B, K, T, 4H)
+        # Equation 1: T E y and the biases.
+        of_word = self.lstm.weight_ih[:, : self.config.embedding_size]
+        biases = self.lstm.bias_ih + self.lstm.bias_hh
+        word_gates = functional.linear(embedded, of_word, biases)  # (B, K, T, 4H)
         state = self.start(memory)
         if tokens.shape[1] != 1:
             state = self.select(state, tokens.new_zeros(tokens.shape[:2]))
@@ -233,14 +234,6 @@ class ShowAttendTellDecoder(CaptionDecoder):
             return self.dropout(hidden)  # type: ignore[no-any-return]
         kept = self.dropout(hidden.new_ones(hidden.shape[0], 1, *hidden.shape[2:]))
         return hidden * kept  # type: ignore[no-any-return]
-
-    def _word_gates(self, embedded: Tensor) -> Tensor:
-        """Embeddings (..., E) -> their part of the LSTM's gates and the biases, (..., 4H).
-
-        Equation 1, T E y.
-        """
-        weight = self.lstm.weight_ih[:, : self.config.embedding_size]
-        return functional.linear(embedded, weight, self.lstm.bias_ih + self.lstm.bias_hh)
 
     def _recurrent_weights(self) -> Tensor:
         """The LSTM's weights for context and state, (4H, D + H), once for all steps.

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from captioner.caption.decoder import ShowAttendTellDecoder
 from captioner.caption.objective import ObjectiveConfig
 from captioner.caption.training import CaptioningBatch, fed_words
-from captioner.decoding import CrossEntropies, cross_entropies
+from captioner.decoding import cross_entropies
 from captioner.errors import UserError
 from captioner.vision.encoder import Encoder
 
@@ -85,10 +85,17 @@ class HardAttentionLoss(nn.Module):
         assert forced.log_probability is not None
         assert forced.entropy is not None
         mask = batch.mask.unsqueeze(1)  # (B, 1, T)
-        loss, plain = self._cross_entropies(forced.logits, batch)  # (B, N) each
+        entropies = cross_entropies(
+            forced.logits.flatten(end_dim=1),  # (B * N, T, V)
+            batch.targets.repeat_interleave(draws, dim=0),
+            batch.mask.repeat_interleave(draws, dim=0),
+            self.objective.label_smoothing,
+        )
+        loss, plain = (each.view(-1, draws) for each in entropies)  # (B, N) each
         words = mask.sum(dim=2)  # (B, 1)
         entropy = (forced.entropy * mask).sum(dim=2)  # (B, N)
         log_draw = (forced.log_probability * mask).sum(dim=2)  # (B, N), log p(s | a)
+        gradient_only = log_draw - log_draw.detach()  # (B, N), zeros
         reward = -loss.detach()  # (B, N)
         baseline = self.baseline.clone()
         expected_reward = words * baseline  # (B, 1)
@@ -97,7 +104,7 @@ class HardAttentionLoss(nn.Module):
         advantage = (reward - expected_reward).masked_fill(expected, 0.0)  # (B, N)
         objective = (
             -loss
-            + self.objective.reward_weight * advantage * _gradient_only(log_draw)
+            + self.objective.reward_weight * advantage * gradient_only
             + self.objective.entropy_weight * entropy
         )  # (B, N)
         if self.training:
@@ -109,17 +116,6 @@ class HardAttentionLoss(nn.Module):
             "entropy": (entropy.sum() / total).detach(),
             "baseline": baseline,
         }
-
-    def _cross_entropies(self, logits: Tensor, batch: CaptioningBatch) -> CrossEntropies:
-        """Cross-entropies of each draw's logits (B, N, T, V): (B, N) each, in nats a caption."""
-        draws = logits.shape[1]
-        targets, mask = (
-            tensor.unsqueeze(1).expand(-1, draws, -1).flatten(end_dim=1)
-            for tensor in (batch.targets, batch.mask)
-        )  # (B * N, T)
-        smoothing = self.objective.label_smoothing
-        found = cross_entropies(logits.flatten(end_dim=1), targets, mask, smoothing)  # (B * N,)
-        return CrossEntropies(found.smoothed.view(-1, draws), found.plain.view(-1, draws))
 
     @torch.no_grad()
     def _update_baseline(self, reward: Tensor, words: Tensor, drawn: Tensor) -> None:
@@ -134,8 +130,3 @@ class HardAttentionLoss(nn.Module):
         decay = self.objective.baseline_decay
         new = decay * self.baseline + (1 - decay) * total / count.clamp(min=1)
         self.baseline.copy_(torch.where(count > 0, new, self.baseline))
-
-
-def _gradient_only(tensor: Tensor) -> Tensor:
-    """A zero that carries the tensor's gradient."""
-    return tensor - tensor.detach()

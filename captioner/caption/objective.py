@@ -182,11 +182,10 @@ def doubly_stochastic_penalty(weights: Tensor, mask: Tensor, target: str = "one"
     """
     weights = at_least_float32(weights)
     mass = (weights * mask.unsqueeze(-1)).sum(dim=1)  # (B, L)
+    target_mass: Tensor | float = 1.0
     if target == "share":
         words = mask.sum(dim=1, keepdim=True).to(weights.dtype)  # (B, 1)
         target_mass = words / weights.shape[-1]  # (B, 1)
-    else:
-        target_mass = torch.ones_like(mass[:, :1])  # (B, 1)
     return (target_mass - mass).square().sum(dim=1)
 
 

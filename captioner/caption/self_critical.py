@@ -6,14 +6,15 @@ Luo 2020, *A Better Variant of Self-Critical Sequence Training*, section 2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 
 from captioner.attention import Memory
-from captioner.caption.caption_decoder import CaptionDecoder
+from captioner.caption.caption_decoder import CaptionDecoder, evaluation_mode
 from captioner.caption.objective import ObjectiveConfig
 from captioner.caption.training import CaptioningBatch, soft_attention_loss
 from captioner.decoding import BeamSearch, Constraints, Sampling, Strategy, cross_entropies, decode
@@ -74,7 +75,7 @@ class SelfCriticalLoss(nn.Module):
             raise UserError("self-critical training needs to know which photos a batch is of")
         annotations = batch.annotations(self.encoder)
         device = annotations.device
-        with _evaluation_mode(self.decoder):
+        with evaluation_mode(self.decoder):
             memory = self.decoder.remember(annotations)
             generator = torch.Generator(device).manual_seed(batch.seed)
             samples = self._captions(memory, Sampling(generator, config.samples))
@@ -125,29 +126,13 @@ class SelfCriticalLoss(nn.Module):
 
     def _log_probability(self, memory: Memory, captions: list[list[list[int]]]) -> Tensor:
         """Compute log p (B, K) of the captions of `_captions`, with its gradient."""
-        longest = max(len(caption) for each in captions for caption in each)
-        shape = (len(captions), len(captions[0]), longest)
-        targets = torch.full(shape, Vocabulary.pad)  # (B, K, T)
-        mask = torch.zeros(shape, dtype=torch.bool)  # (B, K, T)
-        for photo, each in enumerate(captions):
-            for number, caption in enumerate(each):
-                targets[photo, number, : len(caption)] = torch.tensor(caption)
-                mask[photo, number, : len(caption)] = True
+        rows = [torch.tensor(caption) for each in captions for caption in each]
+        targets = pad_sequence(rows, batch_first=True)  # (B * K, T)
+        lengths = torch.tensor([[len(row)] for row in rows])  # (B * K, 1)
+        mask = torch.arange(targets.shape[1]) < lengths  # (B * K, T)
         device = memory.values.device
         targets, mask = (each.to(device, non_blocking=True) for each in (targets, mask))
-        first = targets.new_full((*shape[:2], 1), Vocabulary.start)  # (B, K, 1)
-        inputs = torch.cat([first, targets[..., :-1]], dim=-1)  # (B, K, T)
+        inputs = functional.pad(targets[:, :-1], (1, 0), value=Vocabulary.start)  # (B * K, T)
+        inputs = inputs.view(len(captions), -1, inputs.shape[1])  # (B, K, T)
         logits = self.decoder(memory, inputs).logits.flatten(end_dim=1)  # (B * K, T, V)
-        loss = cross_entropies(logits, targets.flatten(end_dim=1), mask.flatten(end_dim=1)).smoothed
-        return -loss.view(shape[:2])  # (B, K)
-
-
-@contextmanager
-def _evaluation_mode(module: nn.Module) -> Iterator[None]:
-    """Put a module in evaluation mode, and restore its mode at the end."""
-    was_training = module.training
-    module.eval()
-    try:
-        yield
-    finally:
-        module.train(was_training)
+        return -cross_entropies(logits, targets, mask).smoothed.view(inputs.shape[:2])  # (B, K)

@@ -18,7 +18,7 @@ class Standardisation(nn.Module):
     """(a - mean) / deviation of annotation vectors a, for each of their D channels.
 
     mean, deviation: (D,), over the positions of training photos; buffers, saved with the model.
-    Uninitialised until `reset`, `fit` or a model's weights fill them.
+    The identity until `fit` or a model's weights fill them.
     """
 
     mean: Tensor
@@ -26,14 +26,11 @@ class Standardisation(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        # Filling them on the meta device imports torch's compiler.
         self.register_buffer("mean", torch.empty(size))
         self.register_buffer("deviation", torch.empty(size))
-
-    def reset(self) -> None:
-        """Set the identity."""
-        self.mean.zero_()
-        self.deviation.fill_(1.0)
+        if not self.mean.is_meta:  # Filling them there imports torch's compiler.
+            self.mean.zero_()
+            self.deviation.fill_(1.0)
 
     def fit(self, photos: Iterable[Tensor]) -> None:
         """Estimate mean and deviation from batches of annotation vectors (B, L, D).

@@ -82,8 +82,6 @@ class TransformerDecoder(CaptionDecoder):
         for parameter in self.stack.parameters():
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
-        if self.standardisation is not None and not self.embedding.weight.is_meta:
-            self.standardisation.reset()
 
     def remember(self, annotations: Tensor) -> Memory:
         """Annotation vectors (B, L, D) -> their projections (B, L, H), which are the keys too.

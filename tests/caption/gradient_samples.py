@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.training import CaptioningBatch
 
-WORDS, PLACES, MEMORY = 5, 3, 4
-"""V, L and D."""
+WORDS, PLACES, MEMORY, STEPS = 5, 3, 4, 3
+"""V, L, D and T."""
 
 
 def small_decoder(**options: Any) -> ShowAttendTellDecoder:
@@ -23,11 +24,24 @@ def small_decoder(**options: Any) -> ShowAttendTellDecoder:
     return decoder
 
 
-def gradients(scalar: Tensor, decoder: ShowAttendTellDecoder) -> list[Tensor]:
-    """By each parameter; zeros by those that have no part in it."""
-    parameters = list(decoder.parameters())
-    return list(
-        torch.autograd.grad(
-            scalar, parameters, retain_graph=True, allow_unused=True, materialize_grads=True
-        )
+def make_batch(captions: int = 1, seed: int = 0) -> CaptioningBatch:
+    """Photos whose places differ, and captions of three words, two, three, two and so on."""
+    generator = torch.Generator().manual_seed(5)
+    source = torch.randn(captions, PLACES, MEMORY, generator=generator, dtype=torch.float64)
+    inputs = torch.randint(WORDS, (captions, STEPS), generator=generator)
+    targets = torch.randint(WORDS, (captions, STEPS), generator=generator)
+    mask = torch.ones(captions, STEPS, dtype=torch.bool)
+    mask[1::2, -1] = False
+    return CaptioningBatch(source * 2, inputs, targets, mask, seed, torch.arange(captions))
+
+
+def gradients(scalar: Tensor, decoder: ShowAttendTellDecoder) -> Tensor:
+    """By all parameters, in one row; zeros by those that have no part in it."""
+    found = torch.autograd.grad(
+        scalar,
+        list(decoder.parameters()),
+        retain_graph=True,
+        allow_unused=True,
+        materialize_grads=True,
     )
+    return torch.cat([each.flatten() for each in found])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from samples import make_captioner, save_photo
+from samples import assert_same_captions, make_captioner, save_photo
 from torch import Tensor
 
 from captioner.caption.caption_photos import (
@@ -18,43 +18,36 @@ from captioner.vision import images
 from captioner.vision.preprocessing import Preprocessing
 
 
-def test_paths_that_name_nothing_do_not_stop_the_others(tmp_path: Path) -> None:
-    photo = save_photo(tmp_path / "in" / "a.jpg")
+@pytest.fixture
+def paths(tmp_path: Path) -> list[str]:
+    """Seven photos."""
+    return [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(7)]
+
+
+def test_each_photo_is_named_once_and_what_names_none_does_not_stop_the_others(
+    tmp_path: Path,
+) -> None:
+    names = ("b.jpg", "a.jpg", "c.jpg")
+    b, a, c = (str(save_photo(tmp_path / "in" / name)) for name in names)
     (tmp_path / "empty").mkdir()
-    found, failed = photo_paths([str(tmp_path / "in"), str(tmp_path / "empty")])
-    assert found == [str(photo)]
-    assert len(failed) == 1
-    assert "empty" in failed[0].reason
+    address = "https://example.org//a.jpg"
+    empty = str(tmp_path / "empty")
+    found, (nothing, fetched, folder) = photo_paths(["", address, b, a, empty, f"{tmp_path}/in", b])
+    assert found == [b, a, c]
+    assert nothing == Failed("", "an empty path names no photo")
+    reason = f"{address} is an address; photos are not fetched, only read"
+    assert fetched == Failed(address, reason)
+    assert folder.name in folder.reason
 
 
-def test_a_photo_named_twice_is_captioned_once(tmp_path: Path) -> None:
-    photos = [str(save_photo(tmp_path / name)) for name in ("b.jpg", "a.jpg", "c.jpg")]
-    found, _ = photo_paths([*photos[:2], str(tmp_path), photos[0]])
-    assert found == photos
-
-
-def test_a_photo_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(3)]
+def test_a_photo_is_decoded_once(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     times: list[Image.Image] = []
     decode = images._decode
     monkeypatch.setattr(
         images, "_decode", lambda image, *rest: times.append(image) or decode(image, *rest)
     )
     found = list(caption_photos(make_captioner(), named_photos(paths), batch_size=2))
-    assert len(found) == len(times) == 3
-
-
-def test_nothing_is_made_of_an_empty_path_or_an_address(tmp_path: Path) -> None:
-    photo = str(save_photo(tmp_path / "a.jpg"))
-    found, failed = photo_paths(["", photo, "https://example.org//a.jpg"])
-    assert found == [photo]
-    assert [(item.name, item.reason) for item in failed] == [
-        ("", "an empty path names no photo"),
-        (
-            "https://example.org//a.jpg",
-            "https://example.org//a.jpg is an address; photos are not fetched, only read",
-        ),
-    ]
+    assert len(found) == len(times) == 7
 
 
 def test_a_large_photo_is_captioned_and_drawn_from_fewer_pixels(tmp_path: Path) -> None:
@@ -69,9 +62,8 @@ def test_a_large_photo_is_captioned_and_drawn_from_fewer_pixels(tmp_path: Path) 
     assert reduced.photo.size == (301, 226)
     assert whole.photo.size == (1201, 902)
     assert whole.caption.region == reduced.caption.region == whole.caption.drawn()[3] == region
-    assert model.caption([path])[0].region == region
-    (own,) = model.caption([path])
-    assert own.photo == path
+    own = model.caption(path)
+    assert (own.photo, own.region) == (path, region)
     assert own.drawn()[3] == region  # 902 pixels are less than 1,024, so that all are read.
     assert reduced.caption.words == whole.caption.words
     assert reduced.caption.drawn()[3] == pytest.approx([edge / 4 for edge in region], abs=1)
@@ -107,24 +99,25 @@ def test_only_the_pixels_that_are_drawn_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_batches_side_by_side_give_what_one_after_the_other_does(
-    tmp_path: Path, workers: int
+    paths: list[str], workers: int
 ) -> None:
-    paths = [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(7)]
-    (tmp_path / "3.png").write_bytes(b"no photo")
+    Path(paths[3]).write_bytes(b"no photo")
     model = make_captioner()
-    expected = list(caption_photos(model, named_photos(paths), batch_size=2))
-    found = list(caption_photos(model, named_photos(paths), batch_size=2, workers=workers))
+    expected, found = (
+        list(caption_photos(model, named_photos(paths), batch_size=2, workers=each))
+        for each in (0, workers)
+    )
     assert [item.name for item in found] == paths
     assert isinstance(found[3], Failed)
-    for one, other in zip(expected, found, strict=True):
-        if isinstance(one, Captioned):
-            assert isinstance(other, Captioned)
-            assert other.caption.words == one.caption.words
-            assert other.caption.log_probability == pytest.approx(one.caption.log_probability)
+    assert_same_captions(
+        *(
+            [item.caption for item in items if isinstance(item, Captioned)]
+            for items in (found, expected)
+        )
+    )
 
 
-def test_samples_do_not_depend_on_workers(tmp_path: Path) -> None:
-    paths = [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(6)]
+def test_samples_do_not_depend_on_workers(paths: list[str]) -> None:
     model = make_captioner()
     search = model.search.replace(beam=1, sample=True, seed=3)
     one, other = (

@@ -70,8 +70,13 @@ def test_a_distance_by_hand() -> None:
     assert float(found.unusualness(photo)) == pytest.approx(expected)
 
 
-def test_photos_like_the_training_photos_are_usual_and_others_are_not() -> None:
-    found = Familiarity.fit(drawn(400, 0), drawn(200, 1))
+@pytest.fixture(scope="module")
+def found() -> Familiarity:
+    """That of many photos."""
+    return Familiarity.fit(drawn(400, 0), drawn(200, 1))
+
+
+def test_photos_like_the_training_photos_are_usual_and_others_are_not(found: Familiarity) -> None:
     assert found.config.components == 40
     assert torch.allclose(found.basis.T @ found.basis, torch.eye(40), atol=1e-5)
     usual = found.unusualness(drawn(300, 2))
@@ -85,9 +90,8 @@ def test_photos_like_the_training_photos_are_usual_and_others_are_not() -> None:
     assert float(found.unusualness(elsewhere).min()) > limit
 
 
-def test_less_of_everything_is_as_unusual_as_more() -> None:
+def test_less_of_everything_is_as_unusual_as_more(found: Familiarity) -> None:
     """As of noise and plain colours, whose annotation vectors hardly differ from place to place."""
-    found = Familiarity.fit(drawn(400, 0), drawn(200, 1))
     for share in (0.1, 10.0):
         photos = drawn(50, 2)
         photos[:, FEATURES // 2 :] *= share
@@ -97,21 +101,12 @@ def test_less_of_everything_is_as_unusual_as_more() -> None:
 def test_inside_and_outside_are_one_for_photos_that_nothing_was_fitted_to() -> None:
     """Though there are far fewer photos than features, and so few are alike in all directions."""
     found = Familiarity.fit(drawn(60, 0), drawn(300, 1))
-    config = found.config
-    logarithms = (drawn(300, 2) + config.floor).log()
-    apart = (logarithms - found.mean.double()) / found.scale.double()
-    along = apart @ found.basis.double()
-    inside = along.square() / found.variances.double()
-    outside = apart.square().sum(1) - along.square().sum(1)
-    assert float(inside.mean()) == pytest.approx(1.0, abs=0.1)
-    rest = config.rest_variance * (FEATURES - config.components)
-    assert float(outside.mean()) / rest == pytest.approx(1.0, abs=0.1)
+    for distances in found._distances(drawn(300, 2)):
+        assert float(distances.mean()) == pytest.approx(1.0, abs=0.1)
 
 
-def test_most_held_out_photos_are_familiar() -> None:
-    held_out = drawn(200, 1)
-    found = Familiarity.fit(drawn(100, 0), held_out)
-    familiar = found.unusualness(held_out) <= found.config.unfamiliar_above
+def test_most_held_out_photos_are_familiar(found: Familiarity) -> None:
+    familiar = found.unusualness(drawn(200, 1)) <= found.config.unfamiliar_above
     assert int(familiar.sum()) == pytest.approx(198, abs=1)
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
 import torch
-from gradient_samples import MEMORY, PLACES, WORDS, gradients, small_decoder
+from gradient_samples import PLACES, STEPS, WORDS, gradients, make_batch, small_decoder
 from torch import Tensor
 
 from captioner.attention import HardSelection
@@ -21,18 +20,13 @@ from captioner.decoding import cross_entropies
 from captioner.errors import UserError
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
-STEPS = 3
-"""T of the captions here."""
-
-Gradients = list[Tensor]
-
 
 class Given(HardSelection):
-    """Places that are given, in place of a draw: for each step (B, K)."""
+    """Places (B, K, T) that are given, in place of draws."""
 
-    def __init__(self, places: Iterable[Tensor]) -> None:
+    def __init__(self, places: Tensor) -> None:
         super().__init__()
-        self.places = iter(places)
+        self.places = iter(places.unbind(dim=-1))
 
     def choose(self, log_weights: Tensor, generator: torch.Generator | None) -> Tensor:
         return next(self.places)
@@ -48,27 +42,27 @@ def make_loss(decoder: ShowAttendTellDecoder | None = None, **options: float) ->
     return HardAttentionLoss(decoder or make_decoder(), ObjectiveConfig(**fields)).double()  # type: ignore[arg-type]
 
 
-def make_batch(captions: int = 1, seed: int = 0) -> CaptioningBatch:
-    """Photos whose places differ, and captions of three words, two, three, two and so on."""
-    generator = torch.Generator().manual_seed(5)
-    source = torch.randn(captions, PLACES, MEMORY, generator=generator, dtype=torch.float64)
-    inputs = torch.randint(WORDS, (captions, STEPS), generator=generator)
-    targets = torch.randint(WORDS, (captions, STEPS), generator=generator)
-    mask = torch.ones(captions, STEPS, dtype=torch.bool)
-    mask[1::2, -1] = False
-    return CaptioningBatch(source * 2, inputs, targets, mask, seed)
+def loss_of(loss: HardAttentionLoss, batch: CaptioningBatch, places: Tensor) -> dict[str, Tensor]:
+    """What the loss says where the places (B, K, T) are given."""
+    loss.decoder.attention.selection = Given(places)
+    return loss.loss(batch)
+
+
+def forced(
+    loss: HardAttentionLoss, batch: CaptioningBatch, places: Tensor, expected: Tensor | None = None
+) -> Any:
+    """What its decoder says where the places (B, K, T) are given."""
+    loss.decoder.attention.selection = Given(places)
+    fed = batch.inputs.unsqueeze(1).expand(-1, places.shape[1], -1)
+    return loss.decoder(loss.decoder.remember(batch.source), fed, None, expected)
 
 
 def with_places(
     loss: HardAttentionLoss, batch: CaptioningBatch, places: tuple[int, ...]
 ) -> tuple[dict[str, Tensor], Tensor, Tensor]:
     """What the loss says where one photo's places are given, log p(y | s, a) and log p(s | a)."""
-    steps = [torch.tensor([[place]]) for place in places]
-    loss.decoder.attention.selection = Given(steps)
-    report = loss.loss(batch)
-    loss.decoder.attention.selection = Given(steps)
-    said = loss.decoder(loss.decoder.remember(batch.source), batch.inputs.unsqueeze(1))
-    loss.decoder.attention.selection = HardSelection()
+    given = torch.tensor([[places]])
+    report, said = loss_of(loss, batch, given), forced(loss, batch, given)
     log_words = -cross_entropies(said.logits[:, 0], batch.targets, batch.mask).smoothed.sum()
     log_places = (said.log_probability[:, 0] * batch.mask).sum()
     return report, log_words, log_places
@@ -76,7 +70,7 @@ def with_places(
 
 def enumerate_draws(
     loss: HardAttentionLoss, batch: CaptioningBatch
-) -> tuple[Gradients, Gradients, Gradients]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Every draw for one photo, weighted by its probability.
 
     Gives the mean of the loss's gradient, the mean of its square, and, from autograd alone, the
@@ -88,28 +82,22 @@ def enumerate_draws(
     baseline = loss.baseline.clone()
     bound = torch.zeros((), dtype=torch.float64)
     total = 0.0
-    mean = [torch.zeros_like(p) for p in loss.decoder.parameters()]
-    square = [torch.zeros_like(p) for p in loss.decoder.parameters()]
+    mean = square = torch.zeros(1, dtype=torch.float64)
     for places in itertools.product(range(PLACES), repeat=steps):
         report, log_words, log_places = with_places(loss, batch, (*places, *padding))
         loss.baseline.copy_(baseline)  # Each draw is one that could come next.
         probability = log_places.detach().exp()
         bound = bound + log_places.exp() * log_words
         total += float(probability)
-        for index, gradient in enumerate(gradients(report["loss"], loss.decoder)):
-            mean[index] += probability * gradient
-            square[index] += probability * gradient.square()
+        gradient = gradients(report["loss"], loss.decoder)
+        mean = mean + probability * gradient
+        square = square + probability * gradient.square()
     assert total == pytest.approx(1.0, abs=1e-12)
     return mean, square, gradients(bound, loss.decoder)
 
 
-def assert_equal(found: Gradients, expected: Gradients) -> None:
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
-
-
-def largest(found: Gradients) -> float:
-    return max(float(gradient.abs().max()) for gradient in found)
+def assert_equal(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
 
 
 # The gradient, on average.
@@ -133,8 +121,8 @@ def test_the_expected_gradient_is_that_of_the_lower_bound(
     loss = make_loss()
     loss.baseline.fill_(baseline)
     mean, _, bound = enumerate_draws(loss, batch)
-    assert_equal(mean, [-gradient for gradient in bound])
-    assert largest(bound) > 0.1
+    assert_equal(mean, -bound)
+    assert bound.abs().max() > 0.1
 
 
 def test_the_expected_gradient_with_label_smoothing_is_that_of_the_smoothed_bound() -> None:
@@ -149,35 +137,16 @@ def test_the_expected_gradient_with_label_smoothing_is_that_of_the_smoothed_boun
     assert_equal(mean, gradients(bound, loss.decoder))
 
 
-def test_the_baseline_changes_the_variance_and_not_the_mean() -> None:
+def test_the_baseline_changes_the_variance() -> None:
     loss, batch = make_loss(), two_words()
-    found = {}
+    variance = {}
     for baseline in (-10.0, 0.0, -math.log(WORDS)):
         loss.baseline.fill_(baseline)
         mean, square, _ = enumerate_draws(loss, batch)
-        variance = sum(float((s - m**2).sum()) for s, m in zip(square, mean, strict=True))
-        found[baseline] = (mean, variance)
-    assert_equal(found[-10.0][0], found[0.0][0])
-    assert_equal(found[-math.log(WORDS)][0], found[0.0][0])
+        variance[baseline] = (square - mean**2).sum()
     # What a decoder says that knows nothing is nearer to what this one says than nothing is.
-    assert found[-math.log(WORDS)][1] < 0.8 * found[0.0][1]
-    assert found[-10.0][1] > 2 * found[0.0][1]
-
-
-def with_two_draws(
-    loss: HardAttentionLoss, batch: CaptioningBatch, draws: tuple[tuple[int, ...], ...]
-) -> tuple[Gradients, float]:
-    """The loss's gradient where the places of both draws are given, and their probability."""
-    loss.decoder.attention.selection = Given(
-        torch.tensor([[each[step] for each in draws]]) for step in range(STEPS)
-    )
-    report = loss.loss(batch)
-    loss.decoder.attention.selection = HardSelection()
-    probability = 1.0
-    for places in draws:
-        _, _, log_places = with_places(make_loss(loss.decoder), batch, places)
-        probability *= float(log_places.detach().exp())
-    return gradients(report["loss"], loss.decoder), probability
+    assert variance[-math.log(WORDS)] < 0.8 * variance[0.0]
+    assert variance[-10.0] > 2 * variance[0.0]
 
 
 def test_two_draws_have_the_same_mean_gradient_and_less_noise() -> None:
@@ -187,32 +156,29 @@ def test_two_draws_have_the_same_mean_gradient_and_less_noise() -> None:
     single.baseline.fill_(10.0)  # What other captions say: this one is far less probable.
     _, square, bound = enumerate_draws(single, batch)
     loss = make_loss(single.decoder, draws=2)
-    mean = [torch.zeros_like(p) for p in loss.decoder.parameters()]
-    noise = 0.0
+    mean, noise = torch.zeros_like(bound), torch.zeros((), dtype=torch.float64)
     every = [(*places, 0) for places in itertools.product(range(PLACES), repeat=2)]
     for draws in itertools.product(every, repeat=2):
-        found, probability = with_two_draws(loss, batch, draws)
-        for index, gradient in enumerate(found):
-            mean[index] += probability * gradient
-            noise += probability * float((gradient + bound[index]).square().sum())
-    assert_equal(mean, [-gradient for gradient in bound])
-    alone = sum(float((s - b**2).sum()) for s, b in zip(square, bound, strict=True))
-    assert noise < 0.1 * alone
+        given = torch.tensor([draws])  # (1, 2, 3)
+        said = forced(loss, batch, given)
+        probability = (said.log_probability * batch.mask).sum().detach().exp()
+        gradient = gradients(loss_of(loss, batch, given)["loss"], loss.decoder)
+        mean += probability * gradient
+        noise += probability * (gradient + bound).square().sum()
+    assert_equal(mean, -bound)
+    assert noise < 0.1 * (square - bound**2).sum()
 
 
 def test_draws_of_a_caption_differ_by_their_places_alone() -> None:
     """Dropout is the same for all of them."""
     loss = make_loss(make_decoder(dropout=0.5), draws=4)
     batch = make_batch(3)
-    places = torch.tensor([[0, 1, 2], [2, 2, 1], [1, 0, 0]])
+    places = torch.tensor([[0, 1, 2], [2, 2, 1], [1, 0, 0]]).unsqueeze(1).expand(-1, 4, -1)
     torch.manual_seed(0)
-    loss.decoder.attention.selection = Given(places[:, t, None].expand(-1, 4) for t in range(STEPS))
-    fed = batch.inputs.unsqueeze(1).expand(-1, 4, -1)
-    said = loss.decoder(loss.decoder.remember(batch.source), fed)
+    said = forced(loss, batch, places)
     assert torch.equal(said.logits[:, :1].expand_as(said.logits), said.logits)
     loss.decoder.eval()
-    loss.decoder.attention.selection = Given(places[:, t, None].expand(-1, 4) for t in range(STEPS))
-    plain = loss.decoder(loss.decoder.remember(batch.source), fed)
+    plain = forced(loss, batch, places)
     assert not torch.allclose(said.logits, plain.logits)
 
 
@@ -235,8 +201,7 @@ def test_the_entropy_term_has_the_gradient_of_the_entropy() -> None:
     plain, _, _ = with_places(make_loss(), batch, places)
     loss = make_loss(entropy_weight=0.4)
     report, _, _ = with_places(loss, batch, places)
-    loss.decoder.attention.selection = Given(torch.tensor([[place]]) for place in places)
-    said = loss.decoder(loss.decoder.remember(batch.source), batch.inputs.unsqueeze(1))
+    said = forced(loss, batch, torch.tensor([[places]]))
     entropy = -(said.weights * said.weights.log()).sum()
     assert float(report["entropy"]) == pytest.approx(float(entropy.detach()) / STEPS)
     assert float(report["loss"].detach()) == pytest.approx(
@@ -244,10 +209,9 @@ def test_the_entropy_term_has_the_gradient_of_the_entropy() -> None:
     )
     expected = gradients(entropy, loss.decoder)
     bare, _, _ = with_places(make_loss(loss.decoder), batch, places)
-    both = (gradients(each["loss"], loss.decoder) for each in (report, bare))
-    difference = [a - b for a, b in zip(*both, strict=True)]
-    assert_equal(difference, [-0.4 * gradient for gradient in expected])
-    assert largest(expected) > 0.01
+    found, without = (gradients(each["loss"], loss.decoder) for each in (report, bare))
+    assert_equal(found - without, -0.4 * expected)
+    assert expected.abs().max() > 0.01
 
 
 # Semi-sampling.
@@ -261,8 +225,8 @@ def test_semi_sampling_of_everything_is_soft_attention(draws: int) -> None:
     found, expected = loss.loss(batch), soft.loss(batch)
     for name in ("loss", "cross_entropy"):
         torch.testing.assert_close(found[name], expected[name], rtol=0, atol=1e-12)
-    wanted = torch.autograd.grad(expected["loss"], list(soft.decoder.parameters()))
-    assert_equal(gradients(found["loss"], loss.decoder), list(wanted))
+    wanted = gradients(expected["loss"], soft.decoder)
+    assert_equal(gradients(found["loss"], loss.decoder), wanted)
     assert loss.baseline.item() == pytest.approx(-math.log(WORDS), abs=1e-6)  # nothing was drawn
 
 
@@ -283,14 +247,10 @@ def test_a_mixed_batch_is_its_captions_one_at_a_time(monkeypatch: pytest.MonkeyP
     loss = make_loss(semi_sampling=0.5, entropy_weight=0.1)
 
     def run(rows: slice) -> dict[str, Tensor]:
-        loss.decoder.attention.selection = Given(places[rows].T.unsqueeze(-1))  # (B, 1) a step
         uniform = torch.where(expected, 0.0, 0.9)[rows]
         monkeypatch.setattr(torch, "rand", lambda *_, **__: uniform)
-        report = loss.loss(
-            CaptioningBatch(
-                batch.source[rows], batch.inputs[rows], batch.targets[rows], batch.mask[rows]
-            )
-        )
+        part = CaptioningBatch(*(field[rows] for field in batch[:4]))
+        report = loss_of(loss, part, places[rows].unsqueeze(1))
         loss.baseline.fill_(-0.5)
         return report
 
@@ -298,9 +258,8 @@ def test_a_mixed_batch_is_its_captions_one_at_a_time(monkeypatch: pytest.MonkeyP
     together = run(slice(None))
     alone = [run(slice(index, index + 1)) for index in range(4)]
     torch.testing.assert_close(together["loss"], sum(one["loss"] for one in alone) / 4)
-    parts = [gradients(one["loss"], loss.decoder) for one in alone]
-    mean = [torch.stack(gradient).mean(dim=0) for gradient in zip(*parts, strict=True)]
-    assert_equal(gradients(together["loss"], loss.decoder), mean)
+    parts = torch.stack([gradients(one["loss"], loss.decoder) for one in alone])
+    assert_equal(gradients(together["loss"], loss.decoder), parts.mean(dim=0))
 
 
 # The baseline.
@@ -314,40 +273,14 @@ def test_the_baseline_is_a_moving_average_of_the_drawn_captions_a_word(
     loss.baseline.fill_(-2.0)
     uniform = torch.tensor([0.9, 0.1, 0.9])  # the second is given expected values
     monkeypatch.setattr(torch, "rand", lambda *_, **__: uniform)
-    places = torch.tensor([[0, 1, 2], [2, 2, 1], [1, 0, 0]])
-    loss.decoder.attention.selection = Given(places.T.unsqueeze(-1))
-    report = loss.loss(batch)
-    loss.decoder.attention.selection = Given(places.T.unsqueeze(-1))
-    said = loss.decoder(
-        loss.decoder.remember(batch.source),
-        batch.inputs.unsqueeze(1),
-        None,
-        torch.tensor([[False], [True], [False]]),
-    )
+    places = torch.tensor([[[0, 1, 2]], [[2, 2, 1]], [[1, 0, 0]]])
+    report = loss_of(loss, batch, places)
+    said = forced(loss, batch, places, torch.tensor([[False], [True], [False]]))
     rewards = -cross_entropies(said.logits[:, 0], batch.targets, batch.mask).smoothed
     of_draws = float((rewards[0] + rewards[2]).detach()) / 6  # two captions of three words
     assert loss.baseline.item() == pytest.approx(0.9 * -2.0 + 0.1 * of_draws)
     assert report["baseline"].item() == -2.0  # as it was when the draw was held against it
     assert not loss.baseline.requires_grad
-
-
-def test_what_is_resumed_between_two_steps_is_as_it_would_have_been() -> None:
-    """Each step in two parts; behind the first a new loss is given the weights and buffers."""
-    found = []
-    for resumed in (False, True):
-        loss = make_loss(make_decoder())
-        for step in range(2):
-            if resumed and step == 1:
-                state = loss.state_dict()
-                loss = make_loss(make_decoder())
-                loss.load_state_dict(state)
-            optimizer = torch.optim.SGD(loss.decoder.parameters(), lr=0.1)
-            optimizer.zero_grad()
-            for part in range(2):
-                loss.loss(make_batch(2, seed=10 * step + part))["loss"].backward()
-            optimizer.step()
-        found.append([loss.baseline, *loss.decoder.parameters()])
-    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 
 def test_validation_does_not_change_the_baseline() -> None:
@@ -375,17 +308,13 @@ def test_the_seed_of_the_batch_decides_what_is_drawn() -> None:
 
 def test_a_padded_caption_is_the_caption_without_its_padding() -> None:
     loss, padded = make_loss(entropy_weight=0.2), two_words()
-    cut = CaptioningBatch(
-        padded.source, padded.inputs[:, :2], padded.targets[:, :2], padded.mask[:, :2]
-    )
+    cut = CaptioningBatch(padded.source, *(each[:, :2] for each in padded[1:4]))
     found = []
     for batch, places in ((padded, (1, 2, 0)), (cut, (1, 2))):
         loss.baseline.fill_(-1.0)
         report, _, _ = with_places(loss, batch, places)
         found.append((report, gradients(report["loss"], loss.decoder), loss.baseline.clone()))
-    torch.testing.assert_close(found[0][0], found[1][0])
-    assert_equal(found[0][1], found[1][1])
-    torch.testing.assert_close(found[0][2], found[1][2])
+    torch.testing.assert_close(found[0], found[1])
 
 
 def test_an_encoder_is_trained_along_where_it_is_given() -> None:

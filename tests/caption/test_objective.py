@@ -34,9 +34,6 @@ def test_penalty_by_hand() -> None:
     # Received: 1.1, 0.5, 0.2, 0.2; and 0.25 each, the padding left out.
     expected = [0.1**2 + 0.5**2 + 0.8**2 + 0.8**2, 4 * 0.75**2]
     torch.testing.assert_close(doubly_stochastic_penalty(WEIGHTS, MASK), torch.tensor(expected))
-
-
-def test_penalty_with_the_share_that_can_be_reached_by_hand() -> None:
     # T / L is 2 / 4 and, with one word of two being padding, 1 / 4.
     expected = [0.6**2 + 0.0**2 + 0.3**2 + 0.3**2, 0.0]
     found = doubly_stochastic_penalty(WEIGHTS, MASK, "share")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from gradient_samples import MEMORY, PLACES, WORDS, gradients, small_decoder
+from decoder_samples import stepped
+from gradient_samples import WORDS, gradients, make_batch, small_decoder
 from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
@@ -18,23 +21,14 @@ from captioner.caption.decoder import ShowAttendTellDecoder
 from captioner.caption.hard_attention import HardAttentionLoss
 from captioner.caption.objective import ObjectiveConfig, SelfCriticalConfig
 from captioner.caption.self_critical import SelfCriticalLoss
-from captioner.caption.training import CaptioningBatch, CaptioningLoss
-from captioner.decoding import BeamSearch, Strategy
+from captioner.caption.training import CaptioningLoss
+from captioner.decoding import BeamSearch, Sampling, Strategy
 from captioner.errors import UserError
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 END = Vocabulary.end
 Captions = list[list[list[int]]]
-
-
-def make_batch(photos: int = 1, seed: int = 0) -> CaptioningBatch:
-    generator = torch.Generator().manual_seed(5)
-    source = torch.randn(photos, PLACES, MEMORY, generator=generator, dtype=torch.float64)
-    inputs = torch.tensor([[1, 4, 3]]).expand(photos, -1)
-    targets = torch.tensor([[4, 3, 2]]).expand(photos, -1)
-    mask = torch.ones(photos, 3, dtype=torch.bool)
-    return CaptioningBatch(source, inputs, targets, mask, seed, rows=torch.arange(photos))
 
 
 def worth(row: int, caption: Sequence[int]) -> float:
@@ -60,7 +54,7 @@ class Given(SelfCriticalLoss):
 
 
 def make_loss(
-    kind: type[SelfCriticalLoss] = SelfCriticalLoss,
+    kind: Callable[..., SelfCriticalLoss] = SelfCriticalLoss,
     decoder: ShowAttendTellDecoder | None = None,
     **options: Any,
 ) -> Any:
@@ -79,24 +73,9 @@ def all_captions(maximum_length: int) -> Iterator[list[int]]:
 
 def probability(decoder: ShowAttendTellDecoder, source: Tensor, caption: list[int]) -> Tensor:
     """p(caption), by the decoder's step, word for word."""
-    memory = decoder.remember(source)
-    state: object = decoder.start(memory)
-    total = torch.ones((), dtype=torch.float64)
-    last = Vocabulary.start
-    for word in caption:
-        step = decoder.step(torch.tensor([[last]]), state)
-        state, last = step.state, word
-        total = total * torch.softmax(step.logits[0, 0], dim=-1)[word]
-    return total
-
-
-def expected_reward(decoder: ShowAttendTellDecoder, source: Tensor, longest: int) -> Tensor:
-    """The sum over all captions of p times reward, in use: without dropout."""
-    decoder.eval()
-    terms = [(probability(decoder, source, each), worth(0, each)) for each in all_captions(longest)]
-    decoder.train()
-    assert sum(float(p.detach()) for p, _ in terms) == pytest.approx(1.0, abs=1e-12)
-    return torch.stack([p * value for p, value in terms]).sum()
+    fed = torch.tensor([[[Vocabulary.start, *caption[:-1]]]])
+    said = stepped(decoder, decoder.remember(source), fed)
+    return said.logits[0, 0].softmax(dim=-1)[range(len(caption)), caption].prod()
 
 
 @pytest.mark.parametrize(
@@ -108,39 +87,27 @@ def test_the_gradient_is_on_average_that_of_the_expected_reward(
     """By every set of captions that may be drawn, weighted by its probability."""
     loss = make_loss(Given, baseline=baseline, samples=samples, maximum_length=longest)
     decoder, batch = loss.decoder, make_batch()
-    decoder.eval()
-    chances = [
-        (each, float(probability(decoder, batch.source, each).detach()))
-        for each in all_captions(longest)
-    ]
+    decoder.eval()  # The expected reward is that in use: without dropout.
+    chances = [(each, probability(decoder, batch.source, each)) for each in all_captions(longest)]
     decoder.train()
+    assert sum(float(p.detach()) for _, p in chances) == pytest.approx(1.0, abs=1e-12)
     total = torch.zeros((), dtype=torch.float64)
     for drawn in itertools.product(chances, repeat=samples):
-        chance = 1.0
-        for _, p in drawn:
-            chance *= p
         loss.given = [[caption for caption, _ in drawn]]
+        chance = math.prod(float(p.detach()) for _, p in drawn)
         total = total + chance * loss.loss(batch)["loss"]
-    expected = gradients(expected_reward(decoder, batch.source, longest), decoder)
-    assert max(float(each.abs().max()) for each in expected) > 0.01
-    for found, wanted in zip(gradients(total, decoder), expected, strict=True):
-        torch.testing.assert_close(found, -wanted, rtol=0, atol=1e-10)
+    reward = torch.stack([p * worth(0, each) for each, p in chances]).sum()
+    expected = gradients(reward, decoder)
+    assert expected.abs().max() > 0.01
+    torch.testing.assert_close(gradients(total, decoder), -expected, rtol=0, atol=1e-10)
 
 
 def test_captions_are_drawn_as_probable_as_they_are() -> None:
-    loss = make_loss(samples=4000, maximum_length=2)
+    loss = make_loss()
     batch = make_batch()
     loss.decoder.eval()
-    memory = loss.decoder.remember(batch.source)
-    drawn: list[list[int]] = []
-
-    def see(rows: Tensor, captions: Captions) -> Tensor:
-        drawn.extend(captions[0])
-        return reward(rows, captions)
-
-    loss.reward = see
-    loss.loss(batch)
-    assert memory.batch_size == 1
+    strategy = Sampling(torch.Generator().manual_seed(0), 4000)
+    (drawn,) = loss._captions(loss.decoder.remember(batch.source), strategy)
     assert len(drawn) == 4000
     squares = 0.0
     for caption in all_captions(2):
@@ -206,9 +173,9 @@ def test_cross_entropy_is_added_by_its_weight() -> None:
 
 def test_an_encoder_is_trained_along_where_it_is_given() -> None:
     encoder = VGGEncoder(VGGConfig(name="vgg11", width=0.05)).double().eval()
-    decoder = small_decoder(memory_size=512)
-    objective = ObjectiveConfig(self_critical=SelfCriticalConfig(samples=2, maximum_length=2))
-    loss = SelfCriticalLoss(decoder, objective, reward, encoder)
+    loss = make_loss(
+        partial(SelfCriticalLoss, encoder=encoder), decoder=small_decoder(memory_size=512)
+    )
     loss.loss(make_batch(2)._replace(source=torch.randn(2, 3, 32, 32).double()))["loss"].backward()
     gradient = encoder.features[0].weight.grad
     assert float(gradient.abs().max()) > 0
@@ -240,10 +207,8 @@ class OldAutocast(TorchFunctionMode):
         return self.kept.setdefault(id(given), given.bfloat16())
 
 
-def of_self_criticism(baseline: str) -> SelfCriticalLoss:
-    fields = SelfCriticalConfig(baseline=baseline, samples=2, maximum_length=2)
-    decoder = small_decoder(dropout=0.0).float()
-    return SelfCriticalLoss(decoder, ObjectiveConfig(self_critical=fields), reward)
+def of_self_criticism(baseline: str) -> Any:
+    return make_loss(decoder=small_decoder(dropout=0.0).float(), baseline=baseline)
 
 
 def of_scheduled_sampling(selection: str) -> CaptioningLoss | HardAttentionLoss:
@@ -265,24 +230,23 @@ def of_scheduled_sampling(selection: str) -> CaptioningLoss | HardAttentionLoss:
 def test_weights_that_autocast_has_cast_for_decoding_keep_their_gradient(
     monkeypatch: pytest.MonkeyPatch, make: Any, kind: str
 ) -> None:
-    loss, autocast = make(kind), OldAutocast()
+    autocast = OldAutocast()
     batch = make_batch(3)
     batch = batch._replace(source=batch.source.float(), progress=1.0)
 
     def found() -> dict[str, Tensor]:
-        loss.zero_grad()
+        loss = make(kind)
         with torch.autocast("cpu", torch.bfloat16):
             loss.loss(batch)["loss"].backward()
-        return {name: p.grad for name, p in loss.named_parameters() if p.grad is not None}
+        return {name: parameter.grad for name, parameter in loss.named_parameters()}
 
     expected = found()
     monkeypatch.setattr(torch, "clear_autocast_cache", autocast.kept.clear)
     with autocast:
         gradients = found()
     assert autocast.reused > 0
-    assert gradients.keys() == expected.keys() == dict(loss.named_parameters()).keys()
-    for name, gradient in gradients.items():
-        torch.testing.assert_close(gradient, expected[name], rtol=0.05, atol=1e-3)
+    assert all(gradient is not None for gradient in gradients.values())
+    torch.testing.assert_close(gradients, expected, rtol=0.05, atol=1e-3)
 
 
 def test_a_batch_must_say_which_photos_it_is_of() -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from decoder_samples import MEMORY, PLACES, WORDS, calls_of, captions, photos, stepped
 from samples import assert_same_captions, make_captioner, save_photo
-from torch import Tensor, nn
+from torch import nn
 from torch_transformer import copy_decoder_layer
 
 from captioner.attention.positions import sinusoidal_positions
 from captioner.caption import (
-    Captioner,
     CaptioningBatch,
     CaptioningLoss,
     ObjectiveConfig,
@@ -23,53 +24,27 @@ from captioner.caption import (
     load_model,
     save_model,
 )
-from captioner.caption.decoders import make_decoder
 from captioner.decoding import BeamSearch, Constraints, decode
 from captioner.errors import UserError
 from captioner.runs.captioning_recipe import captioning_recipe
 from captioner.vision.images import load_image
 
-V, L, D = 9, 5, 6
 SIZES: dict[str, Any] = {
     "embedding_size": 12,
     "heads": 3,
     "inner_size": 20,
     "layers": 2,
-    "memory_size": D,
+    "memory_size": MEMORY,
 }
 
 
 def make(**options: Any) -> TransformerDecoder:
     """A decoder in evaluation mode, with weights far from zero."""
     torch.manual_seed(0)
-    decoder = TransformerDecoder(TransformerDecoderConfig(**{**SIZES, **options}), V)
+    decoder = TransformerDecoder(TransformerDecoderConfig(**{**SIZES, **options}), WORDS)
     for parameter in decoder.parameters():
         nn.init.normal_(parameter, std=0.4)
     return decoder.eval()
-
-
-def photos(batch: int = 3) -> Tensor:
-    return torch.randn(batch, L, D, generator=torch.Generator().manual_seed(1))
-
-
-def captions(batch: int = 3, rows: int = 1, steps: int = 4) -> Tensor:
-    return torch.randint(V, (batch, rows, steps), generator=torch.Generator().manual_seed(2))
-
-
-def a_captioner() -> Captioner:
-    captioner = make_captioner()
-    torch.manual_seed(0)
-    config = TransformerDecoderConfig(embedding_size=8, heads=2, inner_size=12, layers=2)
-    decoder = make_decoder(config, len(captioner.vocabulary))
-    for parameter in decoder.parameters():
-        nn.init.normal_(parameter, std=0.5)
-    return Captioner(
-        captioner.encoder,
-        decoder,
-        captioner.vocabulary,
-        captioner.preprocessing,
-        captioner.search,
-    )
 
 
 @torch.no_grad()
@@ -99,15 +74,9 @@ def test_it_is_torchs_with_the_same_weights() -> None:
 def test_teacher_forcing_equals_stepping(map_layer: int) -> None:
     decoder, words = make(map_layer=map_layer), captions(rows=2)
     memory = decoder.remember(photos())
-    forced = decoder(memory, words)
+    torch.testing.assert_close(stepped(decoder, memory, words), decoder(memory, words))
     start = decoder.start(memory)
-    state = decoder.select(start, torch.zeros(3, 2, dtype=torch.long))
-    assert state.sources is start.sources
-    for time in range(4):
-        step = decoder.step(words[..., time], state)
-        state = decoder.select(step.state, torch.tensor([[0, 1]] * 3))
-        torch.testing.assert_close(step.logits, forced.logits[:, :, time])
-        torch.testing.assert_close(step.weights, forced.weights[:, :, time])
+    assert decoder.select(start, torch.zeros(3, 2, dtype=torch.long)).sources is start.sources
 
 
 @torch.no_grad()
@@ -120,7 +89,7 @@ def test_a_map_is_the_mean_of_the_heads_of_its_layer() -> None:
     )
     forced = decoder(memory, words)
     torch.testing.assert_close(forced.weights[:, 0], seen[0].mean(dim=1))
-    assert forced.weights.shape == (3, 1, 4, L)
+    assert forced.weights.shape == (3, 1, 4, PLACES)
     torch.testing.assert_close(forced.weights.sum(dim=-1), torch.ones(3, 1, 4))
     first = make(map_layer=0)
     assert not torch.allclose(first(memory, words).weights, forced.weights)
@@ -130,21 +99,17 @@ def test_a_map_is_the_mean_of_the_heads_of_its_layer() -> None:
 @torch.no_grad()
 def test_a_beam_projects_the_annotation_vectors_once_a_layer() -> None:
     decoder = make()
-    seen: list[torch.Size] = []
-    for layer in decoder.stack:
-        layer.cross_attention.key_projection.register_forward_pre_hook(  # type: ignore[union-attr]
-            lambda _, inputs: seen.append(inputs[0].shape)
-        )
+    seen = [calls_of(layer.cross_attention.key_projection) for layer in decoder.stack]
     memory = decoder.remember(photos())
     limits = Constraints(minimum_length=5, maximum_length=5)
     decode(decoder, memory, start=1, end=2, strategy=BeamSearch(4), constraints=limits)
-    assert seen == [(3, L, 12)] * 2
+    assert seen == [[(3, PLACES, 12)]] * 2
 
 
-def a_batch(**fields: Any) -> CaptioningBatch:
+def a_batch() -> CaptioningBatch:
     words = captions()[:, 0]
     mask = torch.arange(4) < torch.tensor([[4], [3], [1]])
-    return CaptioningBatch(photos(), words, words.flip(1), mask, rows=torch.arange(3), **fields)
+    return CaptioningBatch(photos(), words, words.flip(1), mask)
 
 
 def test_padding_has_no_part_in_the_loss() -> None:
@@ -172,7 +137,6 @@ def test_the_doubly_stochastic_term_reaches_the_attention() -> None:
 
 def test_every_weight_takes_part() -> None:
     decoder = make(standardise=True).train()
-    decoder.standardisation.reset()
     decoder(decoder.remember(photos()), captions()).logits.square().sum().backward()
     for name, parameter in decoder.named_parameters():
         if name.endswith("key_projection.bias"):
@@ -182,7 +146,7 @@ def test_every_weight_takes_part() -> None:
 
 
 def test_what_is_loaded_is_what_was_saved(tmp_path: Path) -> None:
-    captioner = a_captioner()
+    captioner = replace(make_captioner(words="abcdefg"), decoder=make(memory_size=512))
     save_model(captioner, tmp_path / "model", torch.float32)
     loaded = load_model(tmp_path / "model")
     assert isinstance(loaded.decoder, TransformerDecoder)

@@ -24,9 +24,6 @@ def test_the_plain_form_is_json_without_maps() -> None:
         "log_probability": -1.5,
         "word_log_probabilities": [-0.25, -1.0],
     }
-
-
-def test_alternatives_are_in_the_plain_form() -> None:
     both = replace(CAPTION, alternatives=(CAPTION,))
     assert both.as_dict()["alternatives"] == [CAPTION.as_dict()]
 
