@@ -3,4 +3,4 @@
 from pathlib import Path
 
 DEMO_PHOTO = Path(__file__).with_name("demo.jpg")
-"""Chelsea the cat, photographed by Stefan van der Walt (CC0), from scikit-image's test photos."""
+"""Chelsea the cat, by Stefan van der Walt (CC0): a piece of the photo that scikit-image has."""

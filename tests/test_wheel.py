@@ -43,7 +43,7 @@ def test_the_wheel_captions_the_demo_photo_on_its_own(tmp_path: Path) -> None:
     assert {"index.html", "style.css", "viewer.js", "viewer.css"} <= {path.name for path in static}
     info = f"captioner-{captioner.__version__}.dist-info"
     assert {name.partition("/")[0] for name in names} == {"captioner", info}
-    assert wheel.stat().st_size < 45e6  # docs/captioning.md says 42 MB.
+    assert wheel.stat().st_size < 54e6  # docs/captioning.md says 51 MB.
     # The unpacked wheel comes first on the path, before the tree that the tests run from.
     code = "import sys; from captioner.cli.main import main; sys.exit(main(sys.argv[1:]))"
 

@@ -15,10 +15,10 @@ photos/, unlabelled/ and text/coco_captions.txt.gz; that of the teachers teacher
 networks. OUT/features and OUT/teacher_maps hold annotation vectors, 200 kB a photo. OUT/model is
 packaged, with the card in captioner/models/default.
 
-The eyes start from ImageNet's weights by default. Those of the packaged model started from the
-encoder of the package's earlier model, which is in the repository's history; so a rebuild gives a
-model like it, not the same. `--start-from random` only tries the steps out: the first two stages
-stay as they are.
+The eyes start from ImageNet's weights by default, and learn twice: the captioners that come of
+both are averaged. Those of the packaged model started from the encoder of the package's first
+model, which is in the repository's history; so a rebuild gives a model like it, not the same.
+`--start-from random` only tries the steps out: the first two stages stay as they are.
 """
 
 from __future__ import annotations
@@ -98,12 +98,8 @@ class Inputs:
 
 def steps_of(inputs: Inputs, out: Path) -> list[Step]:
     """All steps, in order."""
-    names = (
-        *("tables", "teacher_maps", "words", "eyes"),
-        *("fine_tuning", "self_critical", "truthful", "mean", "confidence"),
-    )
-    tables, maps, words, eyes, fine_tuning, self_critical, truthful, mean, confidence = (
-        out / name for name in names
+    tables, maps, words, mean, confidence = (
+        out / name for name in ("tables", "teacher_maps", "words", "mean", "confidence")
     )
     photos = ["--flickr", str(inputs.flickr), "--everyday", str(inputs.everyday)]
     teachers = ["--teachers", str(inputs.teachers)]
@@ -132,13 +128,14 @@ def steps_of(inputs: Inputs, out: Path) -> list[Step]:
             *("--out", str(folder)),
         ]
 
-    def go_on(folder: Path, start: Path, config: str, *more: str) -> list[str]:
-        start_from = f"start_from={start / 'model'}"
-        changed = changes(eyes / "model", out / "features", start_from, *more)
+    def go_on(
+        folder: Path, config: str, source: Path, seen: tuple[Path, Path], *more: str
+    ) -> list[str]:
+        changed = changes(*seen, f"start_from={source / 'model'}", *more)
         return train(folder, f"default_model_{config}", changed)
 
     of_teachers = changes(maps / "stand_in.safetensors", maps / "store")
-    return [
+    steps = [
         Step(
             "tables",
             "captions are retrieved for photos without captions",
@@ -159,40 +156,51 @@ def steps_of(inputs: Inputs, out: Path) -> list[Step]:
             "a decoder learns to caption what the teachers see",
             train(words, "default_model", of_teachers),
         ),
-        Step(
-            "eyes",
-            "a VGG-11 learns to see what they see, and that decoder to say the same of it",
-            script(
-                *("distill.py", *photos, *teachers, "--boxes", tables, "--words", words / "model"),
-                *("--captions", tables / "all.jsonl", "--start-from", inputs.start_from),
-                *("--context", 2, 4, "--freeze", 2, "--epochs", 5, *precision, "--out", eyes),
+    ]
+    start, epochs, models = inputs.start_from, 5, []
+    for again in ("", "_again"):
+        eyes, fine_tuning, self_critical, truthful = (
+            out / f"{name}{again}" for name in ("eyes", "fine_tuning", "self_critical", "truthful")
+        )
+        seen = (eyes / "model", out / f"features{again}")
+        steps += [
+            Step(
+                eyes.name,
+                "a VGG-11 learns to see what they see, and that decoder to say the same of it",
+                script(
+                    *("distill.py", *photos, *teachers, "--boxes", tables),
+                    *("--words", words / "model", "--captions", tables / "all.jsonl"),
+                    *("--start-from", start, "--context", 2, 4, "--freeze", 2),
+                    *("--epochs", epochs, *precision, "--out", eyes),
+                ),
             ),
-        ),
-        Step(
-            "fine_tuning",
-            "the decoder goes on with what these eyes see and with people's captions",
-            go_on(fine_tuning, eyes, "fine_tuning"),
-        ),
-        Step(
-            "self_critical",
-            "its own captions are rewarded by CIDEr-D and by true words",
-            go_on(self_critical, fine_tuning, "self_critical"),
-        ),
-        Step(
-            "truthful",
-            "the same again, with another seed and twice the reward of true words",
-            go_on(
-                *(truthful, fine_tuning, "self_critical", "training.seed=2"),
-                "objective.self_critical.word_precision_weight=1.0",
+            Step(
+                fine_tuning.name,
+                "the decoder goes on with what these eyes see and with people's captions",
+                go_on(fine_tuning, "fine_tuning", eyes, seen),
             ),
-        ),
+            Step(
+                self_critical.name,
+                "its own captions are rewarded by CIDEr-D and by true words",
+                go_on(self_critical, "self_critical", fine_tuning, seen),
+            ),
+            Step(
+                truthful.name,
+                "the same again, with another seed and twice the reward of true words",
+                go_on(
+                    *(truthful, "self_critical", fine_tuning, seen, "training.seed=2"),
+                    "objective.self_critical.word_precision_weight=1.0",
+                ),
+            ),
+        ]
+        start, epochs = str(eyes / "model"), 4
+        models += [str(self_critical / "model"), str(truthful / "model")]
+    return [
+        *steps,
         Step(
             "mean",
-            "the weights of both are averaged",
-            [
-                *("-m", "captioner", "average", str(self_critical / "model")),
-                *(str(truthful / "model"), "--out", str(mean / "model")),
-            ],
+            "the weights of the four are averaged",
+            ["-m", "captioner", "average", *models, "--out", str(mean / "model")],
             (),
         ),
         Step(

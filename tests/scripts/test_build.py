@@ -98,7 +98,8 @@ def test_steps_are_done_once_each_and_in_order(
         for name, command in zip(scripts, machine.commands, strict=True)
     ]
     assert names == [
-        *("tables", "teacher_features", "train", "distill", "train", "train", "train"),
+        *("tables", "teacher_features", "train"),
+        *("distill", "train", "train", "train") * 2,
         *("average", "calibrate"),
     ]
     assert not any("--resume" in command for command in machine.commands)
@@ -113,10 +114,10 @@ def test_steps_are_done_once_each_and_in_order(
     assert "flickr: confidence 0.460 where 0.470 is true, not sure of 3.2% of photos" in first
     (tmp_path / "model/config.json").write_text("mine")
     script.main()
-    assert len(machine.commands) == 9
+    assert len(machine.commands) == 13
     assert (tmp_path / "model/config.json").read_text() == "mine"
     # What was given is printed again.
-    assert first.count("0 minutes\n") == capsys.readouterr().out.count("0 minutes\n") == 9
+    assert first.count("0 minutes\n") == capsys.readouterr().out.count("0 minutes\n") == 13
 
 
 def test_a_model_that_was_not_copied_to_its_end_is(
@@ -162,13 +163,13 @@ def test_what_was_done_with_other_data_is_not_taken_for_done(
     }
     monkeypatch.setattr("sys.argv", typed(**same))
     script.main()  # The same, spelt otherwise.
-    assert len(machine.commands) == 9
+    assert len(machine.commands) == 13
     monkeypatch.setattr("sys.argv", typed(**{**same, **other}))
     with pytest.raises(UserError, match=r"was done with other data, teachers or settings") as error:
         script.main()
     assert "\n" not in str(error.value)
     assert str(tmp_path) in str(error.value)
-    assert len(machine.commands) == 9
+    assert len(machine.commands) == 13
 
 
 def test_what_was_begun_with_other_data_does_not_go_on_with_these(
@@ -290,24 +291,31 @@ def test_steps_go_on_from_what_those_before_them_leave(
             assert recipe.training.precision == recipe.features.precision == "bfloat16"
             # What the configs name by themselves is what the script puts there.
             plain = read_recipe(arguments.config)
-            assert (plain.start_from, plain.encoder) == (recipe.start_from, recipe.encoder)
-            assert plain.features.folder == recipe.features.folder
             assert plain.data == recipe.data
+            if not str(recipe.features.folder).endswith("_again"):
+                assert (plain.start_from, plain.encoder) == (recipe.start_from, recipe.encoder)
+                assert plain.features.folder == recipe.features.folder
 
     tables = [f"tables/{name}" for name in ("people.jsonl", "validation.jsonl", "instances.json")]
     of_teachers = [*tables, "teacher_maps/stand_in.safetensors", "teacher_maps/store"]
-    of_eyes = [*tables, "eyes/model", "features"]
+    trained = ("eyes", "fine_tuning", "self_critical", "truthful")
+    again: list[str] = []
+    from_eyes: list[str] = []
+    for suffix, start in (("", ()), ("_again", ["eyes/model"])):
+        eyes, fine_tuning = f"eyes{suffix}/model", f"fine_tuning{suffix}/model"
+        of_eyes = [*tables, eyes, f"features{suffix}"]
+        from_eyes += ["tables", "words/model", "tables/all.jsonl", *start]
+        from_eyes += [*of_eyes, eyes, *[*of_eyes, fine_tuning] * 2]
+        again += [f"{name}{suffix}" for name in trained]
     assert given == [
         *("tables/scales.safetensors", *of_teachers),
         *of_teachers,
-        *("tables", "words/model", "tables/all.jsonl"),
-        *(*of_eyes, "eyes/model"),
-        *(*of_eyes, "fine_tuning/model") * 2,
+        *from_eyes,
         *("self_critical/model", "truthful/model"),
+        *("self_critical_again/model", "truthful_again/model"),
         *("confidence/model", "tables/people.jsonl"),  # Changed.
     ]
-    trained = ["words", "eyes", "fine_tuning", "self_critical", "truthful"]
-    assert left == ["tables", *trained, "mean/model", "confidence/calibration.json"]
+    assert left == ["tables", "words", *again, "mean/model", "confidence/calibration.json"]
 
 
 def test_an_unknown_step_is_named(
