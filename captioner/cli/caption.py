@@ -136,6 +136,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.demo:
         from captioner.demo import DEMO_PHOTO
 
+        if arguments.xmp or arguments.text:
+            raise UserError("--xmp and --text write beside a photo; that of --demo is the package's")
         paths.append(str(DEMO_PHOTO))
     if not paths and arguments.paths:
         raise UserError("standard input is empty: it should be a photo or a list of names")
@@ -155,13 +157,14 @@ def run(arguments: argparse.Namespace) -> int:
         photos,
         sidecars=Sidecars(arguments.xmp, arguments.text, arguments.overwrite),
         language=language,
+        model=arguments.model,
         **{name: getattr(arguments, name) for name in _OUTPUTS},
     )
     if outputs.tables.takes_standard_output:
         refuse(arguments, ["format"], "with a table on standard output")
     lines = None
     if not (arguments.quiet or outputs.tables.takes_standard_output):
-        is_alone = len(photos) + len(failures) == 1
+        is_alone = len(photos) == 1 and (arguments.demo or photos == arguments.paths)
         lines = CaptionLines(is_alone, arguments.format, arguments.null)
     for failure in failures:
         report(failure.reason)
