@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,10 +38,9 @@ class ProblemAnswer(BaseModel):
     error: str = Field(description="one sentence")
 
 
-def busy(reason: str, seconds: float) -> Problem:
-    """Too much waits; another try is worth it after so many seconds, of 1 to 60."""
-    wait = min(max(1, math.ceil(seconds)), 60)
-    return Problem(503, f"busy: {reason}", {"Retry-After": str(wait)})
+def busy(reason: str) -> Problem:
+    """Too much waits; another try is worth it after a few seconds."""
+    return Problem(503, f"busy: {reason}", {"Retry-After": "2"})
 
 
 def field_problem(field: str, sentence: str) -> Problem:

@@ -165,8 +165,7 @@ async def translate(
         raise Problem(404, "there is no translation model here")
     language = _language(asked.language, service.translators) or next(iter(service.translators))
     search = search_with(asked, service.translators[language].search, service.limits)
-    count = len(asked.sentences)
-    place.take(items=count, seconds=count * service.translations.seconds_an_item)
+    place.take(items=len(asked.sentences))
     try:
         found = await service.translate(asked.sentences, search, language)
     except UserError as error:  # What this model cannot do, such as copy_unknown.
@@ -234,7 +233,7 @@ async def _photos(
     most = service.limits.photos
     if len(files) > most:
         raise field_problem("photo", f"is there more than {most} times, the limit")
-    place.take(items=len(files), seconds=len(files) * service.seconds_a_photo)
+    place.take(items=len(files))
 
     async def prepare(file: UploadFile, number: int) -> Prepared[Kept] | UnreadablePhoto:
         name = short_name(file) or f"photo {number}"

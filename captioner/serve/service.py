@@ -13,7 +13,6 @@ from torch import Tensor
 from captioner.caption import Caption, Captioner
 from captioner.caption.caption_photos import Captioned
 from captioner.decoding import SearchOptions, TranslationSearch
-from captioner.errors import UserError
 from captioner.render.region import Region
 from captioner.serve.admission import Admission
 from captioner.serve.batching import Batcher
@@ -37,8 +36,6 @@ class Service:
 
     batch_size: photos or sentences in a batch. `captions` and `translations` are the queues.
     translators: by the tag of the language that each writes, `UNDETERMINED` if it is not known.
-
-    Raises `UserError` for a batch size below 1.
     """
 
     def __init__(
@@ -48,8 +45,6 @@ class Service:
         limits: Limits | None = None,
         batch_size: int = 32,
     ) -> None:
-        if batch_size < 1:
-            raise UserError(f"batch size {batch_size} is not at least 1")
         self.captioner = captioner
         self.translators = dict(translators or {})
         self.limits = limits or Limits()
@@ -60,7 +55,6 @@ class Service:
         self._decoders = DecodingPool(_READERS, self.limits.decoding_seconds)
         self._painter = ThreadPoolExecutor(1, "drawings")
         self.admission = Admission(self.limits)
-        self._warm_up()
 
     def close(self) -> None:
         """Finish the work that waits, and end the threads."""
@@ -110,28 +104,11 @@ class Service:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._painter, file.draw, drawings, strength)
 
-    def _warm_up(self) -> None:
-        """Measure how fast this machine is, by the second time that it does something."""
-        size = self.captioner.preprocessing.size
-        language = next(iter(self.languages), None)
-        work = [torch.zeros(3, size, size)], (self.captioner.search, language)
-        self._caption(*work)
-        self.captions.submit(*work).result()
-        for tag, translator in self.translators.items():
-            sentence = ["a"], (translator.search, tag)
-            self._translate(*sentence)
-            self.translations.submit(*sentence).result()
-
     @property
     def languages(self) -> list[str]:
         """Tags of the languages into which captions are translated: their translators attend."""
         others = (UNDETERMINED, ENGLISH)
         return [tag for tag, each in self.translators.items() if each.attends and tag not in others]
-
-    @property
-    def seconds_a_photo(self) -> float:
-        """Time for a photo of many, by the last ones."""
-        return self.captions.seconds_an_item + self._decoders.seconds_a_photo
 
     def _caption(
         self, pixels: Sequence[Tensor], key: tuple[SearchOptions, str | None]

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import socket
-from urllib.parse import urlsplit
-
 import httpx
 import pytest
 from serve_samples import asking, make_captioner, photo_bytes
@@ -46,17 +43,6 @@ def test_two_origins_are_none_of_ours(client: httpx.Client) -> None:
     for origins, status in (([own], 200), ([own, own], 403), ([own, ("Origin", "null")], 403)):
         answer = client.get("/api/health", headers=[("Host", "localhost:80"), *origins])
         assert answer.status_code == status
-
-
-@pytest.mark.parametrize("method", [b"GET", b"POST"])
-def test_a_length_that_is_given_in_two_ways_is_refused(client: httpx.Client, method: bytes) -> None:
-    found = urlsplit(str(client.base_url))
-    with socket.create_connection((found.hostname, found.port or 80), 30) as line:
-        line.sendall(
-            method + b" /api/health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n"
-            b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-        )
-        assert line.recv(65536).startswith(b"HTTP/1.1 400 ")
 
 
 @pytest.mark.parametrize(
