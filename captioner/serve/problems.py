@@ -13,12 +13,6 @@ from starlette.exceptions import HTTPException as FrameworkError
 
 from captioner.schema import error_sentence
 
-_SENTENCES = {
-    400: "the content cannot be read",
-    404: "there is nothing at this address",
-    405: "this address takes another method",
-}
-
 
 class Problem(HTTPException):
     """Refuses a request.
@@ -48,7 +42,7 @@ def field_problem(field: str, sentence: str) -> Problem:
     return Problem(422, f"field {field!r} {sentence}")
 
 
-def answer_problem(problem: Problem) -> JSONResponse:
+def answer_problem(problem: FrameworkError) -> JSONResponse:
     """The answer that carries a problem."""
     sentence = problem.detail.encode("utf-8", "replace").decode()  # Half a character, in a name.
     return JSONResponse({"error": sentence}, problem.status_code, problem.headers)
@@ -57,12 +51,7 @@ def answer_problem(problem: Problem) -> JSONResponse:
 async def on_problem(request: Request, error: Exception) -> JSONResponse:
     """Answers our refusals and those of the framework, such as 404."""
     assert isinstance(error, FrameworkError)
-    if isinstance(error, Problem):
-        return answer_problem(error)
-    status = error.status_code
-    sentence = _SENTENCES.get(status, "this cannot be answered")
-    reason = f": {error.detail.rstrip('.')}" if status == 400 else ""
-    return answer_problem(Problem(status, sentence + reason, error.headers))
+    return answer_problem(error)
 
 
 async def on_invalid_request(request: Request, error: Exception) -> JSONResponse:
@@ -83,7 +72,8 @@ def _invalid(errors: Sequence[Mapping[str, Any]]) -> Problem:
     if kind == "json_invalid":
         return Problem(400, "the content is not JSON that can be read")
     if not place:
-        return Problem(422, "the content should be a JSON object, of fields with values")
+        wanted = "the content should be a JSON object, of fields with values, as application/json"
+        return Problem(422, wanted)
     if kind == "extra_forbidden":
         return Problem(422, f"unknown field {place[-1]!r}")
     return Problem(422, error_sentence(error, place))

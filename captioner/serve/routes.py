@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Form, Request, Response, UploadFile
-from PIL import Image
 
 from captioner.caption.caption_photos import Captioned
 from captioner.errors import UserError
-from captioner.render import PagePhoto
-from captioner.render.region import Region
 from captioner.serve.admission import Place
 from captioner.serve.answers import (
     CaptionAnswer,
@@ -28,7 +25,7 @@ from captioner.serve.answers import (
     UnreadablePhoto,
 )
 from captioner.serve.overlays import FORMATS, DrawnCaption
-from captioner.serve.photos import Kept, Prepared, keep_nothing, keep_small, short_name
+from captioner.serve.photos import Prepared, short_name
 from captioner.serve.problems import Problem, ProblemAnswer, field_problem
 from captioner.serve.requests import CaptionForm, OverlayForm, TranslationRequest
 from captioner.serve.search import search_with
@@ -36,7 +33,6 @@ from captioner.serve.service import Service
 from captioner.text.languages import ENGLISH
 
 _FORM = "multipart/form-data"
-_JSON = "application/json"
 
 _REFUSED: Any = {"4XX": {"model": ProblemAnswer, "description": "The request is refused."}}
 _BUSY: Any = {
@@ -70,18 +66,8 @@ OurService = Annotated[Service, Depends(_service)]
 OurPlace = Annotated[Place, Depends(_place)]
 
 
-def _takes(wanted: str) -> Any:
-    async def check(request: Request) -> None:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != wanted:
-            raise Problem(415, f"the content must be {wanted}")
-
-    return Depends(check)
-
-
 @router.post(
     "/caption",
-    dependencies=[_takes(_FORM)],
     responses=_BUSY,
     response_model_exclude_none=True,
 )
@@ -94,8 +80,7 @@ async def caption(
     """
     search = search_with(form, service.captioner.search, service.limits)
     language = _language(form.language, [ENGLISH, *service.languages])
-    keep = PagePhoto.of if form.preview else keep_nothing
-    read = await _photos(form.photo, service, place, keep)
+    read = await _photos(form.photo, service, place, drawn=form.preview)
     photos = [each for each in read if isinstance(each, Prepared)]
     if not photos:
         raise _unreadable(read)
@@ -110,7 +95,7 @@ async def caption(
                 height=each.size[1],
                 region=each.region,
                 captions=CaptionAnswer.all_of(next(captions), form.maps),
-                preview=each.kept.address if each.kept else None,
+                preview=each.preview,
             )
             for each in read
         ]
@@ -119,7 +104,6 @@ async def caption(
 
 @router.post(
     "/overlay",
-    dependencies=[_takes(_FORM)],
     responses=_BUSY | _FILES,
     response_class=Response,
 )
@@ -134,7 +118,7 @@ async def overlay(
         raise field_problem("captions", "should be there once for every photo, or not")
     search = search_with(form, service.captioner.search, service.limits)
     language = _language(form.language, [ENGLISH, *service.languages])
-    read = await _photos(form.photo, service, place, keep_small)
+    read = await _photos(form.photo, service, place, drawn=True)
     photos = [each for each in read if isinstance(each, Prepared)]
     if len(photos) < len(read):
         raise _unreadable(read)
@@ -143,7 +127,7 @@ async def overlay(
     if not all(each.words for each in captions):
         raise Problem(422, "the caption has no words to draw")
     drawings = [
-        Captioned(photo.name, written.of_photo(photo.kept, photo.region))
+        Captioned(photo.name, written.of_photo(photo.photo, photo.region))
         for photo, written in zip(photos, captions, strict=True)
     ]
     content = await service.draw(file, drawings, form.strength)
@@ -153,7 +137,6 @@ async def overlay(
 
 @router.post(
     "/translate",
-    dependencies=[_takes(_JSON)],
     responses=_BUSY,
     response_model_exclude_none=True,
 )
@@ -228,23 +211,23 @@ async def _photos(
     files: Sequence[UploadFile],
     service: Service,
     place: Place,
-    keep: Callable[[Image.Image, Region], Kept],
-) -> list[Prepared[Kept] | UnreadablePhoto]:
+    drawn: bool,
+) -> list[Prepared | UnreadablePhoto]:
     most = service.limits.photos
     if len(files) > most:
         raise field_problem("photo", f"is there more than {most} times, the limit")
     place.take(items=len(files))
 
-    async def prepare(file: UploadFile, number: int) -> Prepared[Kept] | UnreadablePhoto:
+    async def prepare(file: UploadFile, number: int) -> Prepared | UnreadablePhoto:
         name = short_name(file) or f"photo {number}"
         try:
-            return await service.prepare(await file.read(), name, keep)
+            return await service.prepare(await file.read(), name, drawn)
         except UserError as error:
             return UnreadablePhoto(name=name, error=str(error))
 
     return await asyncio.gather(*map(prepare, files, itertools.count(1)))
 
 
-def _unreadable(read: Sequence[Prepared[Kept] | UnreadablePhoto]) -> Problem:
+def _unreadable(read: Sequence[Prepared | UnreadablePhoto]) -> Problem:
     reasons = [each.error for each in read if isinstance(each, UnreadablePhoto)]
     return Problem(422, "; ".join(reasons))

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
-from PIL import Image
 from torch import Tensor
 
 from captioner.caption import Caption, Captioner
 from captioner.caption.caption_photos import Captioned
 from captioner.decoding import SearchOptions, TranslationSearch
-from captioner.render.region import Region
 from captioner.serve.admission import Admission
 from captioner.serve.batching import Batcher
 from captioner.serve.limits import Limits
 from captioner.serve.overlays import Format
-from captioner.serve.photos import Kept, Prepared, prepare
+from captioner.serve.photos import Prepared, prepare
 from captioner.text.languages import ENGLISH
 from captioner.translate import Translation, Translator
 from captioner.translate.translated_captions import translate_captions
@@ -64,19 +62,17 @@ class Service:
         self.translations.close()
         self._painter.shutdown()
 
-    async def prepare(
-        self, content: bytes, name: str, keep: Callable[[Image.Image, Region], Kept]
-    ) -> Prepared[Kept]:
+    async def prepare(self, content: bytes, name: str, drawn: bool) -> Prepared:
         """Decode a photo; see `captioner.serve.photos.prepare`."""
         preprocessing, most = self.captioner.preprocessing, self.limits.pixels
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
-            self._readers, prepare, content, name, preprocessing, most, self._decoders, keep
+            self._readers, prepare, content, name, preprocessing, most, self._decoders, drawn
         )
 
     async def caption(
         self,
-        photos: Sequence[Prepared[Kept]],
+        photos: Sequence[Prepared],
         search: SearchOptions,
         language: str | None = None,
     ) -> list[Caption]:
