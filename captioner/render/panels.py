@@ -22,7 +22,6 @@ from captioner.render.typography import (
     lay_out,
     printable,
     shortened,
-    text_width,
 )
 from captioner.text.function_words import is_function_word
 
@@ -125,7 +124,7 @@ def panels(
             if word:
                 _write_word(pen, word, fonts, left, top, cell_width)
                 font = font_for(note, NOTE_SIZE)
-                middle = left + (cell_width - text_width(note, font)) / 2
+                middle = left + (cell_width - font.getlength(note)) / 2
                 pen.text((middle, top + round(WORD_SIZE * 1.35)), note, fill=PALE_INK, font=font)
             unit += cell
         top += row_height + GAP
@@ -198,7 +197,7 @@ def _write_word(
 ) -> None:
     """Write a word centred in its cell, in the first of the fonts that fits, or shortened."""
     text = printable(word)
-    font = next((font for font in fonts if text_width(text, font) <= width), fonts[-1])
+    font = next((font for font in fonts if font.getlength(text) <= width), fonts[-1])
     text = shortened(text, font, width)
-    middle = left + (width - text_width(text, font)) / 2
+    middle = left + (width - font.getlength(text)) / 2
     pen.text((middle, top + WORD_SIZE * 1.1), text, fill=INK, font=font, anchor="ls")
