@@ -144,8 +144,9 @@ def test_every_drawing_shows_the_word_s_own_map(scripted: Captioner, tmp_path: P
 
     page = PageItem.of(white, caption.region, [PageCaption(caption.words, caption.attention)])
     assert page.captions[0][0] == WORDS
-    assert page.maps[0].argmax(axis=1).tolist() == list(PLACES[:5])
-    assert page.maps[0].max() == round(1 / UNIT)
+    maps = np.array(json.loads(page.viewer_data)["captions"][0])
+    assert maps.argmax(axis=1).tolist() == list(PLACES[:5])
+    assert maps.max() == round(1 / UNIT)
 
     sheet, found = np.asarray(panels(*drawn, caption="")), []
     for word, place in zip(WORDS, PLACES, strict=False):

@@ -98,28 +98,3 @@ def test_place_takes_a_region_between_pixels(one_hot: OneHot) -> None:
 def test_place_takes_a_tensor() -> None:
     torch = pytest.importorskip("torch")
     np.testing.assert_allclose(upsample(torch.full((2, 2), 0.25), 4, 4), 0.25)
-
-
-@pytest.mark.parametrize("region", [(0, 0, 11, 10), (-1, 0, 5, 5), (4, 0, 4, 5), (6, 0, 2, 5)])
-def test_place_refuses_a_region_outside_the_photo(
-    region: tuple[float, float, float, float],
-) -> None:
-    with pytest.raises(ValueError, match="region"):
-        place(np.full((2, 2), 0.25), (10, 10), region)
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ([[np.nan, 1.0]], "NaN or infinite"),
-        ([[np.inf, 1.0]], "NaN or infinite"),
-        ([[-0.5, 1.5]], "negative"),
-        ([[3.0, 4.0]], "adds up to 7 instead of 1"),
-        ([0.5, 0.5], r"must have shape \(rows, columns\)"),
-        (np.zeros((0, 4)), r"must have shape \(rows, columns\)"),
-        ([["a", "b"]], "cannot be read as an array of numbers"),
-    ],
-)
-def test_refuses_what_is_no_attention_map(weights: npt.ArrayLike, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        upsample(weights, 4, 4)
