@@ -146,9 +146,7 @@ def _frame(
             anchor="ls",
         )
     if note:
-        for word in note.words:
-            place = (MARGIN + word.left, top + caption.height + word.top)
-            pen.text(place, word.text, fill=DOUBT_INK, font=note.font)
+        note.write(pen, MARGIN, top + caption.height, DOUBT_INK)
     return canvas
 
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from PIL import ImageFont
+from PIL import ImageDraw, ImageFont
 
 Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
+Colour: TypeAlias = tuple[int, int, int]
 
 BACKGROUND = (255, 255, 255)
 INK = (24, 26, 31)
@@ -81,6 +82,12 @@ class Paragraph:
     font: Font
     line_height: int
     height: int
+
+    def write(self, pen: ImageDraw.ImageDraw, left: int, top: int, ink: Colour) -> None:
+        """Write the words on a picture."""
+        for word in self.words:
+            place = (left + word.left, top + word.top)
+            pen.text(place, word.text, fill=ink, font=self.font)
 
 
 def lay_out(words: Sequence[str], size: int, width: int, centred: bool = False) -> Paragraph:

@@ -148,7 +148,7 @@ def test_every_drawing_shows_the_word_s_own_map(scripted: Captioner, tmp_path: P
     assert maps.argmax(axis=1).tolist() == list(PLACES[:5])
     assert maps.max() == round(1 / UNIT)
 
-    sheet, found = np.asarray(panels(*drawn, caption="")), []
+    sheet, found = np.asarray(panels(*drawn)), []
     for word, place in zip(WORDS, PLACES, strict=False):
         weights = np.zeros((4, 4))
         weights.flat[place] = 1
