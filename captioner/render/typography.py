@@ -115,4 +115,4 @@ def lay_out(words: Sequence[str], size: int, width: int, centred: bool = False) 
         for text, advance in line:
             placed.append(PlacedWord(text, left, float(number * line_height), advance))
             left += advance + space
-    return Paragraph(tuple(placed), font, line_height, line_height * len(lines))
+    return Paragraph(tuple(placed), font, line_height, line_height * len(lines) if placed else 0)
