@@ -24,8 +24,7 @@ from captioner.evaluation.translation_report import TranslationReport, score_tra
 from captioner.files import check_output, write_json
 from captioner.model_folders import model_folder
 from captioner.models import load_translator
-from captioner.render.curves import write_figure
-from captioner.render.save import PLOT_SUFFIXES, check_suffix
+from captioner.render.save import PLOT_SUFFIXES, check_suffix, save_figure
 from captioner.translate import TranslationSearch, Translator
 from captioner.translate.translator_folder import model_files
 
@@ -168,7 +167,7 @@ def draw_lengths(path: Path, compared: list[Comparison]) -> None:
     axis.grid(alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False)
-    write_figure(figure, path, "")
+    save_figure(path, figure)
 
 
 def main() -> None:

@@ -46,13 +46,11 @@ def save_heat_map(path: str | os.PathLike[str], item: AlignmentItem) -> str:
     if not item.target or not item.source:
         raise UserError(f"cannot draw {path}: the translation is empty")
     # Imported here: matplotlib takes half a second. Its pyplot would need a display.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     weights = np.asarray(item.weights, dtype=float)  # (T, S)
     height, width = (min(_LONGEST_INCHES, 2 + _CELL_INCHES * count) for count in weights.shape)
     figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
     axis = figure.subplots()
     draw_heat_map(axis, weights, item.source, item.target)
     families, missing = families_for(printable("".join([*item.source, *item.target])))
