@@ -18,7 +18,6 @@ from captioner.render.region import Region, fit
 from captioner.render.save import PAGE_SUFFIXES, check_suffix
 from captioner.render.typography import printable
 from captioner.render.web_page import (
-    encode_jpeg,
     escaped,
     jpeg_address,
     static_file,
@@ -30,7 +29,6 @@ UNIT = 1e-5
 """Value of 1 in the maps of the page, which are whole numbers to keep the page small."""
 
 _LONGEST_SIDE = 1000
-_JPEG_QUALITY = 85
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class PageCaption:
 class PageItem:
     """One photo of the page with its captions. Made by `PageItem.of`.
 
-    jpeg: the encoded photo. size: its width and height in pixels.
+    address: the photo as a `data:` address. size: its width and height in pixels.
     captions: for each caption its words, the doubt about it and its language.
     viewer_data: JSON that `captionViewer` reads: the region of the maps, as fractions of the
         photo's sides, their rows and columns, and for each caption its maps (T, rows * columns), in
@@ -60,7 +58,7 @@ class PageItem:
     name: the line under the photo, such as the name of its file.
     """
 
-    jpeg: bytes
+    address: str
     size: tuple[int, int]
     captions: Sequence[tuple[tuple[str, ...], str, str]]
     viewer_data: str
@@ -92,7 +90,7 @@ class PageItem:
         }
         own = [(tuple(each.words), each.doubt, each.language) for each in captions]
         encoded = json.dumps(data, separators=(",", ":"))
-        return cls(encode_jpeg(fitted, _JPEG_QUALITY), fitted.size, own, encoded, name)
+        return cls(jpeg_address(fitted), fitted.size, own, encoded, name)
 
 
 def html_page(items: Sequence[PageItem], strength: float = 0.8) -> str:
@@ -147,7 +145,7 @@ def _article(item: PageItem, position: int, wording: Phrases) -> str:
     return f"""<article class="item" id="item-{position}">
 <figure>
 <div class="stage" style="--ratio:{width / height:.4f}">
-<img src="{jpeg_address(item.jpeg)}" width="{width}" height="{height}" alt="{alternative}">
+<img src="{item.address}" width="{width}" height="{height}" alt="{alternative}">
 <canvas hidden></canvas>
 </div>
 <figcaption>{escaped(item.name)}</figcaption>

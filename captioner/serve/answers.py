@@ -128,8 +128,6 @@ class HealthAnswer(BaseModel):
 class CaptionerAnswer(BaseModel):
     """The captioning model."""
 
-    parameters: int
-    words: int
     map: tuple[int, int]
     confidence: bool
     search: SearchOptions
@@ -138,9 +136,6 @@ class CaptionerAnswer(BaseModel):
 class TranslatorAnswer(BaseModel):
     """A translation model."""
 
-    parameters: int
-    source_tokens: int
-    target_tokens: int
     attends: bool
     maximum_source_length: int
     search: TranslationSearch

@@ -15,14 +15,13 @@ from torch import Tensor
 
 from captioner.render.region import Region, fit
 from captioner.render.typography import printable
-from captioner.render.web_page import encode_jpeg, jpeg_address
+from captioner.render.web_page import jpeg_address
 from captioner.vision.decoding_process import DecodingPool
 from captioner.vision.images import original_size, with_original_size
 from captioner.vision.preprocessing import Preprocessing
 
 _LONGEST_NAME = 100
 _LONGEST_SIDE = 1000
-_JPEG_QUALITY = 85
 
 
 def keep_uploads_in_memory() -> None:
@@ -48,7 +47,7 @@ class Prepared:
     @property
     def preview(self) -> str | None:
         """The photo as a `data:` address; None without one."""
-        return jpeg_address(encode_jpeg(self.photo, _JPEG_QUALITY)) if self.photo else None
+        return jpeg_address(self.photo) if self.photo else None
 
 
 def prepare(

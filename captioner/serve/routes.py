@@ -171,12 +171,9 @@ async def health(service: OurService) -> HealthAnswer:
 async def model(request: Request, service: OurService) -> ModelsAnswer:
     """The models, and what the server accepts."""
     captioner = service.captioner
-    weights = (*captioner.encoder.parameters(), *captioner.decoder.parameters())
     return ModelsAnswer(
         version=request.app.version,
         captioner=CaptionerAnswer(
-            parameters=sum(each.numel() for each in weights),
-            words=len(captioner.vocabulary),
             map=captioner.map_shape,
             confidence=captioner.confidence is not None,
             search=captioner.search,
@@ -184,9 +181,6 @@ async def model(request: Request, service: OurService) -> ModelsAnswer:
         languages=service.languages,
         translators={
             language: TranslatorAnswer(
-                parameters=sum(each.numel() for each in translator.model.parameters()),
-                source_tokens=len(translator.source),
-                target_tokens=len(translator.target),
                 attends=translator.attends,
                 maximum_source_length=translator.maximum_source_length,
                 search=translator.search,

@@ -282,7 +282,7 @@ def test_no_photo_is_kept_for_the_page(tmp_path: Path) -> None:
     outputs.add(item)
     (kept,) = outputs._page
     assert not any(isinstance(value, Image.Image) for value in vars(kept).values())
-    assert len(kept.photo.jpeg) < 300_000 < len(item.photo.tobytes())
+    assert len(kept.address) < 300_000 < len(item.photo.tobytes())
 
 
 def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:

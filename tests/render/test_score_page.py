@@ -5,6 +5,7 @@ import io
 import re
 from html.parser import HTMLParser
 
+import pytest
 from PIL import Image
 
 from captioner.render.score_page import ScoredCaption, score_page, small_jpeg
@@ -79,20 +80,16 @@ def test_nothing_from_outside_becomes_part_of_the_page() -> None:
     assert policies == ["default-src 'none'; img-src data:; style-src 'unsafe-inline'"]
 
 
-def test_a_photo_is_in_the_page() -> None:
-    jpeg = small_jpeg(Image.new("RGB", (1200, 600), "red"))
+@pytest.mark.parametrize(("size", "shown"), [((1200, 600), (480, 240)), ((30, 20), (30, 20))])
+def test_a_photo_is_in_the_page(size: tuple[int, int], shown: tuple[int, int]) -> None:
+    jpeg = small_jpeg(Image.new("L", size))
     page = Page(score_page([item(jpeg=jpeg)], [], "CIDEr-D", 1))
     (source,) = [each["src"] for tag, each in page.tags if tag == "img"]
     head, data = source.split(",")
     assert head == "data:image/jpeg;base64"
     with Image.open(io.BytesIO(base64.b64decode(data))) as photo:
-        assert photo.size == (480, 240)
+        assert photo.size == shown
     assert "The worst" not in page.of("h2")
-
-
-def test_a_small_photo_is_not_enlarged() -> None:
-    with Image.open(io.BytesIO(small_jpeg(Image.new("L", (30, 20))))) as photo:
-        assert photo.size == (30, 20)
 
 
 def test_a_missing_photo_and_an_empty_caption_are_told() -> None:
