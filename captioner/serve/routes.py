@@ -66,11 +66,7 @@ OurService = Annotated[Service, Depends(_service)]
 OurPlace = Annotated[Place, Depends(_place)]
 
 
-@router.post(
-    "/caption",
-    responses=_BUSY,
-    response_model_exclude_none=True,
-)
+@router.post("/caption", responses=_BUSY, response_model_exclude_none=True)
 async def caption(
     form: Annotated[CaptionForm, Form(media_type=_FORM)], service: OurService, place: OurPlace
 ) -> CaptionsAnswer:
@@ -102,11 +98,7 @@ async def caption(
     )
 
 
-@router.post(
-    "/overlay",
-    responses=_BUSY | _FILES,
-    response_class=Response,
-)
+@router.post("/overlay", responses=_BUSY | _FILES, response_class=Response)
 async def overlay(
     form: Annotated[OverlayForm, Form(media_type=_FORM)], service: OurService, place: OurPlace
 ) -> Response:
@@ -135,11 +127,7 @@ async def overlay(
     return Response(content, 200, headers, file.media_type)
 
 
-@router.post(
-    "/translate",
-    responses=_BUSY,
-    response_model_exclude_none=True,
-)
+@router.post("/translate", responses=_BUSY, response_model_exclude_none=True)
 async def translate(
     asked: TranslationRequest, service: OurService, place: OurPlace
 ) -> TranslationsAnswer:
@@ -202,10 +190,7 @@ def _language(asked: str | None, offered: Collection[str]) -> str | None:
 
 
 async def _photos(
-    files: Sequence[UploadFile],
-    service: Service,
-    place: Place,
-    drawn: bool,
+    files: Sequence[UploadFile], service: Service, place: Place, drawn: bool
 ) -> list[Prepared | UnreadablePhoto]:
     most = service.limits.photos
     if len(files) > most:
