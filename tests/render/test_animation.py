@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import io
 import itertools
-import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,27 +17,6 @@ Attention = Callable[[int], npt.NDArray[np.float64]]
 
 WORDS = ["a", "dog", "runs", "over", "the", "grass"]
 REGION = (15.0, 0.0, 75.0, 60.0)
-
-
-def _local_palettes(content: bytes) -> list[bool]:
-    """For each image block of a GIF, whether it brings a palette of its own."""
-    stream = io.BytesIO(content[6:])
-    _, _, flags, _, _ = struct.unpack("<HHBBB", stream.read(7))
-    if flags & 0x80:
-        stream.read(3 * 2 ** ((flags & 7) + 1))
-    found = []
-    while (kind := stream.read(1)) != b";":
-        if kind == b"!":
-            stream.read(1)
-        else:
-            flags = stream.read(9)[8]
-            found.append(bool(flags & 0x80))
-            if flags & 0x80:
-                stream.read(3 * 2 ** ((flags & 7) + 1))
-            stream.read(1)
-        while size := stream.read(1)[0]:
-            stream.read(size)
-    return found
 
 
 def _highlighted_columns(frame: Image.Image) -> npt.NDArray[np.int64]:
@@ -68,12 +45,6 @@ def test_same_word_and_map_twice_keeps_its_two_frames(
     save_gif(tmp_path / "a.gif", photo, ["very"] * 3, maps, REGION)
     with Image.open(tmp_path / "a.gif") as written:
         assert getattr(written, "n_frames", 1) == 3
-
-
-def test_frames_share_one_palette(tmp_path: Path, photo: Image.Image, attention: Attention) -> None:
-    path = tmp_path / "a.gif"
-    save_gif(path, photo, WORDS, attention(6), REGION)
-    assert _local_palettes(path.read_bytes()) == [False] * 6
 
 
 def test_what_does_not_change_does_not_flicker(tmp_path: Path, attention: Attention) -> None:
