@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import distribution
 from typing import TypeAlias
 
@@ -98,20 +98,17 @@ def lay_out(words: Sequence[str], size: int, width: int, centred: bool = False) 
     font = font_for("".join(texts), size)
     space = font.getlength(" ") + size * 0.12
     line_height = round(size * LINE_HEIGHT)
-    lines: list[list[tuple[str, float]]] = [[]]
-    used = 0.0
+    placed: list[PlacedWord] = []
+    left = top = 0.0
     for text in texts:
         text = shortened(text, font, width)
         advance = font.getlength(text)
-        if lines[-1] and used + space + advance > width:
-            lines.append([])
-        used = advance if not lines[-1] else used + space + advance
-        lines[-1].append((text, advance))
-    placed: list[PlacedWord] = []
-    for number, line in enumerate(lines):
-        total = sum(advance for _, advance in line) + space * (len(line) - 1)
-        left = (width - total) / 2 if centred else 0.0
-        for text, advance in line:
-            placed.append(PlacedWord(text, left, float(number * line_height), advance))
-            left += advance + space
-    return Paragraph(tuple(placed), font, line_height, line_height * len(lines) if placed else 0)
+        if left > 0 and left + advance > width:
+            left, top = 0.0, top + line_height
+        placed.append(PlacedWord(text, left, top, advance))
+        left += advance + space
+    if centred:
+        ends = {word.top: word.left + word.width for word in placed}  # Of the line's last word.
+        placed = [replace(word, left=word.left + (width - ends[word.top]) / 2) for word in placed]
+    height = round(top) + line_height if placed else 0
+    return Paragraph(tuple(placed), font, line_height, height)
