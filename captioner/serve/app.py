@@ -10,6 +10,7 @@ from fastapi import FastAPI, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartParser
 from starlette.middleware import Middleware
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
@@ -18,7 +19,6 @@ from captioner.demo import DEMO_PHOTO
 from captioner.render.web_page import static_file, viewer_script
 from captioner.serve.admission import AdmissionMiddleware
 from captioner.serve.answer_headers import with_headers
-from captioner.serve.photos import keep_uploads_in_memory
 from captioner.serve.problems import on_fault, on_invalid_request, on_problem
 from captioner.serve.routes import router
 from captioner.serve.service import Service
@@ -46,7 +46,8 @@ def make_app(
         yield
         service.close()
 
-    keep_uploads_in_memory()
+    # Photos are private: forms stay in memory, which `AdmissionMiddleware` bounds, however large.
+    MultiPartParser.spool_max_size = 0
     app = FastAPI(
         title="captioner",
         version=version,

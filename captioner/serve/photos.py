@@ -1,8 +1,4 @@
-"""Uploaded photos, decoded in memory by other processes.
-
-Photos are private, so none is written to disk. Starlette's form parser writes files above 1 MB to
-temporary ones; here they stay in memory, which `admission` bounds.
-"""
+"""Uploaded photos, decoded in memory by other processes."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ from dataclasses import dataclass
 
 from PIL import Image
 from starlette.datastructures import UploadFile
-from starlette.formparsers import MultiPartParser
 from torch import Tensor
 
 from captioner.render.region import Region, fit
@@ -22,11 +17,6 @@ from captioner.vision.preprocessing import Preprocessing
 
 _LONGEST_NAME = 100
 _LONGEST_SIDE = 1000
-
-
-def keep_uploads_in_memory() -> None:
-    """Switch off temporary files, for every form parsed in this process."""
-    MultiPartParser.spool_max_size = 0  # No limit.
 
 
 @dataclass(frozen=True)

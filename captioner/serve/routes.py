@@ -24,7 +24,7 @@ from captioner.serve.answers import (
     TranslatorAnswer,
     UnreadablePhoto,
 )
-from captioner.serve.overlays import FORMATS, DrawnCaption
+from captioner.serve.overlays import MEDIA_TYPES, DrawnCaption
 from captioner.serve.photos import Prepared, short_name
 from captioner.serve.problems import Problem, ProblemAnswer, field_problem
 from captioner.serve.requests import CaptionForm, OverlayForm, TranslationRequest
@@ -45,7 +45,7 @@ _BUSY: Any = {
 _FILES: Any = {
     200: {
         "description": "The file.",
-        "content": {file.media_type.partition(";")[0]: {} for file in FORMATS.values()},
+        "content": {kind.partition(";")[0]: {} for kind in MEDIA_TYPES.values()},
     }
 }
 
@@ -103,8 +103,7 @@ async def overlay(
     form: Annotated[OverlayForm, Form(media_type=_FORM)], service: OurService, place: OurPlace
 ) -> Response:
     """Maps drawn over photos: panels, an animation, or a page."""
-    file = FORMATS[form.format]
-    if len(form.photo) > 1 and not file.holds_many:
+    if len(form.photo) > 1 and form.format != "html":
         raise field_problem("photo", f"is there more than once, but a {form.format} holds one")
     if form.captions and len(form.captions) != len(form.photo):
         raise field_problem("captions", "should be there once for every photo, or not")
@@ -122,9 +121,9 @@ async def overlay(
         Captioned(photo.name, written.of_photo(photo.photo, photo.region))
         for photo, written in zip(photos, captions, strict=True)
     ]
-    content = await service.draw(file, drawings, form.strength)
+    content = await service.draw(form.format, drawings, form.strength)
     headers = {"Content-Disposition": f'attachment; filename="captions.{form.format}"'}
-    return Response(content, 200, headers, file.media_type)
+    return Response(content, 200, headers, MEDIA_TYPES[form.format])
 
 
 @router.post("/translate", responses=_BUSY, response_model_exclude_none=True)
@@ -168,11 +167,7 @@ async def model(request: Request, service: OurService) -> ModelsAnswer:
         ),
         languages=service.languages,
         translators={
-            language: TranslatorAnswer(
-                attends=translator.attends,
-                maximum_source_length=translator.maximum_source_length,
-                search=translator.search,
-            )
+            language: TranslatorAnswer.model_validate(translator, from_attributes=True)
             for language, translator in service.translators.items()
         },
         limits=service.limits,

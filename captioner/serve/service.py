@@ -15,7 +15,7 @@ from captioner.decoding import SearchOptions, TranslationSearch
 from captioner.serve.admission import Admission
 from captioner.serve.batching import Batcher
 from captioner.serve.limits import Limits
-from captioner.serve.overlays import Format
+from captioner.serve.overlays import draw
 from captioner.serve.photos import Prepared, prepare
 from captioner.text.languages import ENGLISH
 from captioner.translate import Translation, Translator
@@ -95,10 +95,10 @@ class Service:
         key = search, language
         return await asyncio.wrap_future(self.translations.submit(sentences, key, search.sample))
 
-    async def draw(self, file: Format, drawings: Sequence[Captioned], strength: float) -> bytes:
+    async def draw(self, kind: str, drawings: Sequence[Captioned], strength: float) -> bytes:
         """The content of a file with captions drawn over their photos."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._painter, file.draw, drawings, strength)
+        return await loop.run_in_executor(self._painter, draw, kind, drawings, strength)
 
     @property
     def languages(self) -> list[str]:
