@@ -131,7 +131,6 @@ class AdmissionMiddleware:
 
         Raises `Problem` with status 503 when the time is over.
         """
-        has_begun = False
 
         async def replay() -> Message:
             if not content:
@@ -139,18 +138,13 @@ class AdmissionMiddleware:
             chunk = content.popleft()
             return {"type": "http.request", "body": chunk, "more_body": bool(content)}
 
-        async def watch_begin(message: Message) -> None:
-            nonlocal has_begun
-            has_begun = True
-            await send(message)
-
-        work = asyncio.ensure_future(self._app(scope, replay, watch_begin))
+        work = asyncio.ensure_future(self._app(scope, replay, send))
         leaving = asyncio.ensure_future(_leaving(receive))
         try:
             await asyncio.wait(
                 (work, leaving), timeout=place.seconds_left, return_when=asyncio.FIRST_COMPLETED
             )
-            if work.done() or has_begun:
+            if work.done():
                 await work
             elif not leaving.done():
                 seconds = self._admission.limits.seconds

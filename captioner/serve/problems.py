@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from fastapi import HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -13,17 +10,11 @@ from starlette.exceptions import HTTPException as FrameworkError
 
 from captioner.schema import error_sentence
 
+Problem = HTTPException
+"""Refuses a request, by a status and a sentence that names the field and says why.
 
-class Problem(HTTPException):
-    """Refuses a request.
-
-    status: of the answer. sentence: names the field and says why; nothing about this machine.
-    """
-
-    def __init__(
-        self, status: int, sentence: str, headers: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(status, sentence, dict(headers or {}))
+The sentence says nothing about this machine.
+"""
 
 
 class ProblemAnswer(BaseModel):
@@ -55,25 +46,21 @@ async def on_problem(request: Request, error: Exception) -> JSONResponse:
 
 
 async def on_invalid_request(request: Request, error: Exception) -> JSONResponse:
-    """Answers a request whose fields do not fit the declared ones."""
+    """Answers a request whose fields do not fit the declared ones, by the first that does not."""
     assert isinstance(error, RequestValidationError)
-    return answer_problem(_invalid(error.errors()))
+    first = error.errors()[0]
+    place = first["loc"][1:]  # After "body".
+    if first["type"] == "json_invalid":
+        return answer_problem(Problem(400, "the content is not JSON that can be read"))
+    if not place:
+        sentence = "the content should be a JSON object, of fields with values, as application/json"
+    elif first["type"] == "extra_forbidden":
+        sentence = f"unknown field {place[-1]!r}"
+    else:
+        sentence = error_sentence(first, place)
+    return answer_problem(Problem(422, sentence))
 
 
 async def on_fault(request: Request, error: Exception) -> JSONResponse:
     """Answers with no detail where the server failed; the server's own output has the trace."""
     return answer_problem(Problem(500, "the server failed at this; its own output says how"))
-
-
-def _invalid(errors: Sequence[Mapping[str, Any]]) -> Problem:
-    """The first of pydantic's errors as one sentence."""
-    error = errors[0]
-    kind, place = error["type"], error["loc"][1:]  # After "body".
-    if kind == "json_invalid":
-        return Problem(400, "the content is not JSON that can be read")
-    if not place:
-        wanted = "the content should be a JSON object, of fields with values, as application/json"
-        return Problem(422, wanted)
-    if kind == "extra_forbidden":
-        return Problem(422, f"unknown field {place[-1]!r}")
-    return Problem(422, error_sentence(error, place))
