@@ -64,14 +64,8 @@ def encode_gif(
 
     All frames share one palette of 256 colours, so that static areas do not flicker.
 
-    words: the T words of the caption.
-    attention: (T, rows, columns), the map of each word.
-    region: the part of the photo the maps cover.
-    seconds_a_word: duration of a frame, rounded to 0.01 s.
-    strength: of the overlay, see `overlay`.
-    doubt: a line below the caption, such as "not sure".
-
-    Raises `ValueError` as `check_attention`, `check_region` and `overlay` do.
+    seconds_a_word: duration of a frame, rounded to 0.01 s. Other arguments and errors are those of
+    `panels`.
     """
     drawn = frames(photo, words, attention, region, strength, doubt)
     palette = _palette(drawn)

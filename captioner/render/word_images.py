@@ -37,13 +37,8 @@ def save_word_images(
     File names are the word's number and `safe_name`: `01_a.png`, `02_dog.png`. A missing folder is
     created; the pictures that an earlier caption left there are removed.
 
-    words: the T words of the caption.
-    attention: (T, rows, columns), the map of each word.
-    region: the part of the photo the maps cover.
-    strength: of the overlay, see `overlay`.
-
-    Raises `ValueError` as `check_attention`, `check_region` and `overlay` do, and `UserError` if a
-    file cannot be written.
+    Other arguments and errors are those of `panels`. Raises `UserError` if a file cannot be
+    written.
     """
     maps = check_attention(words, attention)
     drawn_photo, drawn_region = fit(photo, region, _LONGEST_SIDE, enlarge=False)
