@@ -23,7 +23,6 @@ class _Job(Generic[Item, Key, Result]):
 
     items: Sequence[Item]
     key: Key
-    alone: bool
     done: Future[list[Result]] = field(default_factory=Future)
 
 
@@ -44,13 +43,13 @@ class Batcher(Generic[Item, Key, Result]):
         self._thread = ThreadPoolExecutor(1, name)
         self.jobs: deque[_Job[Item, Key, Result]] = deque()
 
-    def submit(self, items: Sequence[Item], key: Key, alone: bool = False) -> Future[list[Result]]:
+    def submit(self, items: Sequence[Item], key: Key) -> Future[list[Result]]:
         """Queue items; returns the future of their results, in order.
 
-        key: only jobs of one key share a batch. alone: shares no batch. A future cancelled before
-        its turn is skipped. An error of `work` ends the futures of its batch.
+        key: only jobs of one key share a batch. A future cancelled before its turn is skipped. An
+        error of `work` ends the futures of its batch.
         """
-        job: _Job[Item, Key, Result] = _Job(items, key, alone)
+        job: _Job[Item, Key, Result] = _Job(items, key)
         self.jobs.append(job)
         self._thread.submit(self._run)  # Finds no job if an earlier call has taken all.
         return job.done
@@ -73,18 +72,13 @@ class Batcher(Generic[Item, Key, Result]):
                 job.done.set_exception(error)
 
     def _next_batch(self) -> list[_Job[Item, Key, Result]]:
-        """The oldest job and those that fit with it; empty if none waits."""
-        if not self.jobs:
-            return []
-        first = self.jobs.popleft()
-        batch, passed = [first], []
-        room = 0 if first.alone else self._batch_size - len(first.items)
-        while self.jobs and room > 0:
-            job = self.jobs.popleft()
-            if not job.alone and job.key == first.key and len(job.items) <= room:
-                batch.append(job)
-                room -= len(job.items)
-            else:
-                passed.append(job)
-        self.jobs.extendleft(reversed(passed))
+        """The oldest job and those after it that fit; empty if none waits."""
+        batch: list[_Job[Item, Key, Result]] = []
+        count = 0
+        while self.jobs:
+            job = self.jobs[0]
+            count += len(job.items)
+            if batch and (job.key != batch[0].key or count > self._batch_size):
+                break
+            batch.append(self.jobs.popleft())
         return batch

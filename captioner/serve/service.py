@@ -82,8 +82,8 @@ class Service:
         Sampling runs for these photos alone, so that a seed always gives the same captions.
         """
         pixels = [photo.pixels for photo in photos]
-        key = search, language
-        return await asyncio.wrap_future(self.captions.submit(pixels, key, search.sample))
+        key = search, language, search.sample and object()  # Sampling shares no batch.
+        return await asyncio.wrap_future(self.captions.submit(pixels, key))
 
     async def translate(
         self, sentences: Sequence[str], search: TranslationSearch, language: str
@@ -92,8 +92,8 @@ class Service:
 
         Raises `UserError` where the model cannot search like that.
         """
-        key = search, language
-        return await asyncio.wrap_future(self.translations.submit(sentences, key, search.sample))
+        key = search, language, search.sample and object()  # Sampling shares no batch.
+        return await asyncio.wrap_future(self.translations.submit(sentences, key))
 
     async def draw(self, kind: str, drawings: Sequence[Captioned], strength: float) -> bytes:
         """The content of a file with captions drawn over their photos."""
@@ -107,13 +107,13 @@ class Service:
         return [tag for tag, each in self.translators.items() if each.attends and tag not in others]
 
     def _caption(
-        self, pixels: Sequence[Tensor], key: tuple[SearchOptions, str | None]
+        self, pixels: Sequence[Tensor], key: tuple[SearchOptions, str | None, object]
     ) -> list[Caption]:
         """A batch of photos, in the one thread that runs the captioner.
 
-        key: the search and the language.
+        key: the search, the language, and what keeps apart those that share no batch.
         """
-        search, language = key
+        search, language, _ = key
         generator = search.generator(self.captioner.device)
         captions: list[Caption] = []
         for first in range(0, len(pixels), self._batch_size):
@@ -125,8 +125,8 @@ class Service:
         return translate_captions(captions, self.translators[language], language)
 
     def _translate(
-        self, sentences: Sequence[str], key: tuple[TranslationSearch, str]
+        self, sentences: Sequence[str], key: tuple[TranslationSearch, str, object]
     ) -> list[Translation]:
         """A batch of sentences, in the one thread that translates. key: as for `_caption`."""
-        search, language = key
+        search, language, _ = key
         return self.translators[language].translate(sentences, search, batch_size=self._batch_size)
