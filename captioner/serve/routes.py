@@ -20,6 +20,7 @@ from captioner.serve.answers import (
     ModelsAnswer,
     PhotoAnswer,
     SentenceAnswer,
+    TranslationAnswer,
     TranslationsAnswer,
     TranslatorAnswer,
     UnreadablePhoto,
@@ -142,8 +143,13 @@ async def translate(
         raise Problem(422, str(error)) from None
     return TranslationsAnswer(
         translations=[
-            SentenceAnswer.of(sentence, translation)
-            for sentence, translation in zip(asked.sentences, found, strict=True)
+            SentenceAnswer(
+                source=sentence,
+                translations=[
+                    TranslationAnswer(**each.as_dict()) for each in (best, *best.alternatives)
+                ],
+            )
+            for sentence, best in zip(asked.sentences, found, strict=True)
         ]
     )
 
