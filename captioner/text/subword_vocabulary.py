@@ -117,11 +117,6 @@ class SubwordVocabulary:
     def __hash__(self) -> int:
         return hash((self.model, self.case))
 
-    @property
-    def covers_all_text(self) -> bool:
-        """Whether there are pieces for bytes; True for vocabularies from `learn`."""
-        return bool(self._processor.IsByte(self._processor.PieceToId("<0x00>")))
-
     def split(self, text: str) -> list[str]:
         """See `TextVocabulary.split`."""
         pieces: list[str] = self._processor.EncodeAsPieces(plain_text(text, self.case))

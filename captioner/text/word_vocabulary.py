@@ -126,11 +126,6 @@ class WordVocabulary:
     def __hash__(self) -> int:
         return hash((self.vocabulary, self.case))
 
-    @property
-    def covers_all_text(self) -> bool:
-        """False: a text may have unknown words."""
-        return False
-
     def split(self, text: str) -> list[str]:
         """See `TextVocabulary.split`."""
         words = split_words(plain_text(text, _plain_case(self.case)))
