@@ -27,13 +27,12 @@ from captioner.model_folders import (
 )
 from captioner.schema import COUNT, Config, from_mapping, to_mapping
 from captioner.text.capitals import Capitals
-from captioner.text.vocabulary_files import load_text_vocabulary, save_text_vocabulary
+from captioner.text.vocabulary_files import VOCABULARIES, load_vocabularies, save_vocabularies
 from captioner.translate.model_config import TranslationModelConfig
 from captioner.translate.translator import Translator
 from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
 
 FORMAT = "captioner translation model 1"
-JOINT, SOURCE, TARGET = "vocabulary.json", "source.json", "target.json"
 
 
 class TranslatorConfig(Config):
@@ -54,7 +53,7 @@ class TranslatorConfig(Config):
 
 def model_files(folder: str | Path) -> list[Path]:
     """List the files that `load_translator` may read, whether or not they exist."""
-    return [Path(folder) / name for name in (WEIGHTS, CONFIG, CARD, JOINT, SOURCE, TARGET)]
+    return [Path(folder) / name for name in (WEIGHTS, CONFIG, CARD, *VOCABULARIES)]
 
 
 def is_translator(folder: str | Path) -> bool:
@@ -70,22 +69,17 @@ def save_translator(
     dtype: type of stored floating-point weights; computation is in float32.
     Raises `UserError` if the folder cannot be written.
     """
-    joint = translator.source is translator.target
     config = TranslatorConfig(
         format=FORMAT,
         model=translator.config,
-        joint_vocabulary=joint,
+        joint_vocabulary=translator.source is translator.target,
         maximum_source_length=translator.maximum_source_length,
         search=translator.search,
         capitals=translator.capitals,
     )
     with saving(Path(folder)) as files:
         write_tensors(files / WEIGHTS, named_tensors({"model": translator.model}, dtype))
-        if joint:
-            save_text_vocabulary(translator.source, files / JOINT)
-        else:
-            save_text_vocabulary(translator.source, files / SOURCE)
-            save_text_vocabulary(translator.target, files / TARGET)
+        save_vocabularies(files, translator.source, translator.target)
         write_json(files / CONFIG, to_mapping(config))
         if translator.card:
             write_text(files / CARD, translator.card)
@@ -103,11 +97,7 @@ def _load(folder: Path) -> Translator:
     path = folder / CONFIG
     mapping = read_model_config(folder, FORMAT, "translation")
     config = from_mapping(TranslatorConfig, mapping, str(path))
-    if config.joint_vocabulary:
-        source = target = load_text_vocabulary(folder / JOINT)
-    else:
-        source = load_text_vocabulary(folder / SOURCE)
-        target = load_text_vocabulary(folder / TARGET)
+    source, target = load_vocabularies(folder, config.joint_vocabulary)
     try:
         # On `meta`: allocates no memory and draws no initial weights.
         with torch.device("meta"):
