@@ -95,6 +95,12 @@ def test_validations_since_best(scores: list[float]) -> None:
         ({"decay_factor": 1.0}, "decay_factor 1.0 is not below 1"),
         ({"schedule": "step"}, "schedule 'step' is not one of constant, cosine, plateau"),
         ({"precision": "float64"}, "precision 'float64' is not one of"),
+        ({"optimizer": "sgd"}, "optimizer 'sgd' is not one of adam, rmsprop"),
+        ({"optimizer": "rmsprop", "weight_decay": 0.1}, "weight_decay is of the optimizer adam"),
+        ({"accumulate": 0}, "accumulate 0 is not at least 1"),
+        ({"average": 1.0}, "average 1.0 is not below 1"),
+        ({"average": -0.1}, "average -0.1 is not at least 0"),
+        ({"checkpoint_seconds": -1.0}, "checkpoint_seconds -1.0 is not at least 0"),
     ],
 )
 def test_settings_out_of_range_are_refused(options: dict[str, Any], sentence: str) -> None:

@@ -21,7 +21,6 @@ from safetensors.torch import load_file
 import captioner
 from captioner.errors import UserError
 from captioner.training import Engine
-from captioner.training.checkpoint import load_checkpoint
 from captioner.training.engine import _place
 
 
@@ -127,13 +126,6 @@ def test_the_baseline_of_hard_attention_is_of_all_processes(two: Path) -> None:
     words = 2 + 3 + 2  # The fourth caption was not drawn.
     expected = 0.9 * -1.0 + 0.1 * (-4 - 6 - 9) / words
     assert seen(two, "baseline") == [pytest.approx(expected)] * 2
-
-
-def test_a_checkpoint_of_two_processes_is_not_resumed_by_one(two: Path) -> None:
-    model = divisible.Model()
-    optimizer = torch.optim.AdamW(model.parameters())
-    with pytest.raises(UserError, match="is of a run of 2 processes, not of 1: resume it with"):
-        load_checkpoint(two / "plain" / "last.safetensors", model, optimizer)
 
 
 # Alone.
