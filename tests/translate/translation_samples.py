@@ -85,7 +85,7 @@ def make(name: str, seed: int = 0) -> TranslationModel:
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
-                parameter.mul_(1.5)
+                parameter.mul_(3.0)
     return model.eval()
 
 
