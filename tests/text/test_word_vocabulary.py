@@ -93,6 +93,7 @@ def test_the_first_word_of_a_sentence_is_a_word_like_others() -> None:
     assert "hans" not in words
     assert vocabulary.split("Der Mann sieht")[0] == "der"
     assert vocabulary.split("Hans sieht")[0] == "Hans"
+    assert vocabulary.split("Spielt der Hund")[0] == "spielt"
     assert there_and_back(vocabulary, "der Hans sieht Der Hund") == (
         "Der Hans sieht <unk> Hund" if "Der" not in words else "Der Hans sieht Der Hund"
     )

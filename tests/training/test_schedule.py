@@ -57,20 +57,6 @@ def test_plateau_by_hand(scores: list[float], factor: float) -> None:
     assert learning_rate_factor(config, 5, 10, scores) == pytest.approx(factor)
 
 
-@given(SCORES, st.integers(1, 4))
-def test_plateau_never_rises_and_falls_only_after_a_score_that_is_not_better(
-    scores: list[float], patience: int
-) -> None:
-    config = TrainingConfig(schedule="plateau", decay_factor=0.5, decay_patience=patience)
-    previous = 1.0
-    for count in range(1, len(scores) + 1):
-        factor = learning_rate_factor(config, 5, 10, scores[:count])
-        assert factor in (previous, previous / 2)
-        if scores[count - 1] > max(scores[: count - 1], default=-math.inf):
-            assert factor == previous
-        previous = factor
-
-
 @given(SCORES)
 def test_validations_since_best(scores: list[float]) -> None:
     found = validations_since_best(scores)
