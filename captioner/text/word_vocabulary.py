@@ -71,7 +71,7 @@ def join_words(tokens: Iterable[str]) -> str:
     return "".join(parts)
 
 
-@dataclass(frozen=True)
+@dataclass
 class WordVocabulary:
     """Words of one or two languages, split by `split_words`.
 

@@ -103,7 +103,6 @@ def test_no_text_ends_or_pads_a_sentence() -> None:
 
 def test_the_same_text_gives_the_same_pieces() -> None:
     assert SubwordVocabulary.learn(TEXTS, 330) == KEPT
-    assert hash(SubwordVocabulary.learn(TEXTS, 330)) == hash(KEPT)
     assert SubwordVocabulary.learn(TEXTS, 290) != KEPT
 
 
