@@ -49,7 +49,7 @@ class RecurrentEncoder(nn.Module):
         Torch raises `RuntimeError` for a source without tokens.
         """
         if mask is None:
-            outputs, final = self._run(embedded)  # (B, S, D)
+            outputs, final = run_recurrent_network(self.network, embedded)  # (B, S, D)
         else:
             # Sorted here: torch's own sorting reads the order back from the GPU.
             lengths, order = mask.sum(dim=1).cpu().sort(descending=True, stable=True)  # (B,)
@@ -59,18 +59,13 @@ class RecurrentEncoder(nn.Module):
             packed: Any = pack_padded_sequence(
                 embedded.index_select(0, there), lengths, batch_first=True
             )
-            packed_outputs, final = self._run(packed)
+            packed_outputs, final = run_recurrent_network(self.network, packed)
             outputs, _ = pad_packed_sequence(
                 packed_outputs, batch_first=True, total_length=embedded.shape[1]
             )  # (B, S, D)
             outputs = outputs.index_select(0, back)
-            final = [each.index_select(1, back) for each in final]
+            final = tuple(each.index_select(1, back) for each in final)
         return outputs, tuple(self._by_source(each) for each in final)
-
-    def _run(self, inputs: Any) -> tuple[Any, list[Tensor]]:
-        """Outputs and final states, hidden first."""
-        outputs, final = run_recurrent_network(self.network, inputs)
-        return outputs, list(final) if isinstance(final, tuple) else [final]
 
     def _by_source(self, state: Tensor) -> Tensor:
         """(layers * directions, B, D / directions) -> (B, layers, D)."""
