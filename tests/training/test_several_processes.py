@@ -52,7 +52,7 @@ def log_of(folder: Path) -> list[dict[str, Any]]:
 def test_two_processes_train_to_the_weights_of_one(
     two: Path, tmp_path: Path, name: str, options: dict[str, Any]
 ) -> None:
-    model, judge, _ = run(tmp_path, average=options.get("average", 0.0))
+    model, validator, _ = run(tmp_path, average=options.get("average", 0.0))
     first, second = seen(two, name)
     assert first["ended"] == second["ended"] == "done"
     assert first["weights"] == second["weights"]
@@ -60,7 +60,7 @@ def test_two_processes_train_to_the_weights_of_one(
         torch.testing.assert_close(torch.tensor(found), parameter.detach().flatten())
     for ours, expected in zip(log_of(two / name), log_of(tmp_path), strict=True):
         assert ours == pytest.approx(expected, rel=1e-4)
-    assert (first["kept"], second["kept"]) == (len(judge.kept), 0)
+    assert (first["kept"], second["kept"]) == (len(validator.kept), 0)
 
 
 def test_parts_of_a_step_are_one_step(tmp_path: Path) -> None:

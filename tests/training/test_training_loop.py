@@ -93,7 +93,7 @@ def config(**options: Any) -> TrainingConfig:
     return TrainingConfig(**{**settings, **options})
 
 
-class Judge:
+class Validator:
     """Scores a model by its error on ten examples; counts and keeps what it is asked to."""
 
     def __init__(self, model: nn.Module, scripted: list[float] | None = None) -> None:
@@ -122,8 +122,8 @@ def run(
     torch.manual_seed(0)
     model = Model()
     data = Data() if data is None else data
-    judge = Judge(model).validation()
-    return model, train(model, data, config(**options), folder, judge, resume)
+    validator = Validator(model).validation()
+    return model, train(model, data, config(**options), folder, validator, resume)
 
 
 def content_of(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
@@ -250,15 +250,15 @@ def train_to_validation(folder: Path, epoch: int, happen: Callable[[], None]) ->
     """Train; while this epoch is validated, something happens."""
     torch.manual_seed(0)
     model = Model()
-    judge = Judge(model)
+    validator = Validator(model)
 
     def validate() -> dict[str, float]:
-        scores = judge.run()
-        if judge.runs == epoch:
+        scores = validator.run()
+        if validator.runs == epoch:
             happen()
         return scores
 
-    train(model, Data(), config(), folder, Validation(validate, "score", judge.kept.append))
+    train(model, Data(), config(), folder, Validation(validate, "score", validator.kept.append))
 
 
 @pytest.mark.parametrize("epoch", range(1, EPOCHS + 1))
@@ -428,10 +428,10 @@ def test_at_the_first_step_there_is_no_checkpoint_to_name(tmp_path: Path) -> Non
 
 def test_a_score_that_is_no_number_stops_the_run(tmp_path: Path) -> None:
     model = Model()
-    judge = Judge(model, [1.0, math.nan])
+    validator = Validator(model, [1.0, math.nan])
     with pytest.raises(UserError, match="the validation score 'score' is not a number"):
-        train(model, Data(), config(), tmp_path, judge.validation())
-    assert len(judge.kept) == 1
+        train(model, Data(), config(), tmp_path, validator.validation())
+    assert len(validator.kept) == 1
 
 
 def test_a_damaged_checkpoint_is_refused_and_the_log_kept(tmp_path: Path) -> None:
@@ -446,51 +446,51 @@ def test_a_damaged_checkpoint_is_refused_and_the_log_kept(tmp_path: Path) -> Non
 # Settings.
 
 
-def judged(folder: Path, scores: list[float], **options: Any) -> tuple[Judge, Position]:
+def validated(folder: Path, scores: list[float], **options: Any) -> tuple[Validator, Position]:
     """Train with validation scores written down beforehand."""
     torch.manual_seed(0)
     model = Model()
-    judge = Judge(model, scores)
-    position = train(model, Data(), config(**options), folder, judge.validation())
-    return judge, position
+    validator = Validator(model, scores)
+    position = train(model, Data(), config(**options), folder, validator.validation())
+    return validator, position
 
 
 def test_early_stopping_on_the_validation_score(tmp_path: Path) -> None:
-    judge, position = judged(tmp_path, [1, 3, 2, 3, 9], epochs=9, patience=2)
+    validator, position = validated(tmp_path, [1, 3, 2, 3, 9], epochs=9, patience=2)
     assert position.epoch == 4
     assert position.scores == [1, 3, 2, 3]  # as good as the best is not better
-    assert [kept["score"] for kept in judge.kept] == [1, 3]
+    assert [kept["score"] for kept in validator.kept] == [1, 3]
     # Neither does a resumed run go on.
     model = Model()
     data = Data()
-    train(model, data, config(epochs=9, patience=2), tmp_path, Judge(model).validation(), True)
+    train(model, data, config(epochs=9, patience=2), tmp_path, Validator(model).validation(), True)
     assert data.given == []
 
 
 def test_no_early_stopping_without_patience(tmp_path: Path) -> None:
-    judge, position = judged(tmp_path, [3, 2, 1, 0, -1], epochs=5, patience=0)
+    validator, position = validated(tmp_path, [3, 2, 1, 0, -1], epochs=5, patience=0)
     assert position.epoch == 5
-    assert len(judge.kept) == 1
+    assert len(validator.kept) == 1
 
 
 def test_validation_every_so_many_epochs_and_after_the_last(tmp_path: Path) -> None:
-    judged(tmp_path, [1, 2, 3], epochs=5, validate_every=2)
+    validated(tmp_path, [1, 2, 3], epochs=5, validate_every=2)
     scores = [record.get("score") for record in log_of(tmp_path)]
     assert scores == [None, 1, None, 2, 3]
 
 
 def test_a_model_that_was_trained_before_is_validated_first(tmp_path: Path) -> None:
-    def trained(folder: Path, epochs: int, scores: list[float]) -> Judge:
+    def trained(folder: Path, epochs: int, scores: list[float]) -> Validator:
         torch.manual_seed(0)
         model = Model()
-        judge = Judge(model, scores)
-        validation = replace(judge.validation(), before=True)
+        validator = Validator(model, scores)
+        validation = replace(validator.validation(), before=True)
         train(model, Data(), config(epochs=epochs), folder, validation, resume=True)
-        return judge
+        return validator
 
     whole, split = tmp_path / "whole", tmp_path / "split"
-    judge = trained(whole, 3, [5, 2, 3, 6])
-    assert [kept["score"] for kept in judge.kept] == [5, 6]
+    validator = trained(whole, 3, [5, 2, 3, 6])
+    assert [kept["score"] for kept in validator.kept] == [5, 6]
     log = [(record["epoch"], record["step"], record["score"]) for record in log_of(whole)]
     assert log == [(0, 0, 5), (1, STEPS, 2), (2, 2 * STEPS, 3), (3, 3 * STEPS, 6)]
     trained(split, 1, [5, 2])
@@ -504,7 +504,7 @@ def rates(folder: Path) -> list[float]:
 
 def test_the_learning_rate_falls_at_a_plateau(tmp_path: Path) -> None:
     options = {"epochs": 6, "decay_patience": 2, "decay_factor": 0.5, "learning_rate": 0.08}
-    judged(tmp_path, [1, 1, 0, 2, 2, 2], **options)
+    validated(tmp_path, [1, 1, 0, 2, 2, 2], **options)
     assert rates(tmp_path) == pytest.approx([0.08, 0.08, 0.08, 0.04, 0.04, 0.04])
 
 
@@ -599,14 +599,14 @@ def test_a_checkpoint_without_averages_is_not_resumed_with_them(tmp_path: Path) 
 def test_the_models_of_the_last_validations_are_kept(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = Model()
-    judge = Judge(model, scripted=[0.0] * 4)
+    validator = Validator(model, scripted=[0.0] * 4)
 
     def save(place: Path) -> None:
         assert not model.training
         place.mkdir(parents=True, exist_ok=True)
         torch.save(model.linear(0).weight, place / "w")
 
-    validation = Validation(judge.run, "score", judge.kept.append, save=save)
+    validation = Validation(validator.run, "score", validator.kept.append, save=save)
     train(model, Data(), config(epochs=3, keep_last=2), tmp_path, validation)
     kept = {path.name: torch.load(path / "w") for path in (tmp_path / "models").iterdir()}
     assert kept.keys() == {"epoch-002", "epoch-003"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from power_loss import Disk
-from translation_samples import CONFIGS
+from translation_samples import CONFIGS, make
 
 from captioner.errors import UserError
 from captioner.outcomes import Failed
@@ -29,17 +29,11 @@ SENTENCES = ["A man runs.", "", "The dog sees a man, and runs.", "Dogs run!", " 
 
 
 def make_translator(name: str = "general", joint: bool = False) -> Translator:
-    config = CONFIGS[name]
     source = WordVocabulary.learn(SENTENCES, 1)
     target = source if joint else WordVocabulary.learn(["Ein Mann läuft.", "Der Hund, er sieht"], 1)
-    torch.manual_seed(0)
-    model = config.make(len(source), len(target))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.mul_(1.5)
+    model = make(name, len(source), len(target))
     search = TranslationSearch(beam=3, maximum_length=7)
-    return Translator(config, model, source, target, 20, search, "# A card")
+    return Translator(CONFIGS[name], model, source, target, 20, search, "# A card")
 
 
 @pytest.mark.parametrize("name", ["general", "local-p", "gnmt", "transformer", "lstm"])
