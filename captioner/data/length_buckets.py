@@ -105,10 +105,7 @@ def batches_by_tokens(
 
 
 def collate(examples: Sequence[CaptionExample]) -> CaptionBatch:
-    """Batch examples: adds start and end, pads to the longest.
-
-    Raises `ValueError` without examples.
-    """
+    """Batch examples, one or more: adds start and end, pads to the longest."""
     targets, mask = collate_sources([example.tokens for example in examples])
     rows = torch.tensor([example.row for example in examples], dtype=torch.long)  # (B,)
     return CaptionBatch(rows, decoder_inputs(targets, mask), targets, mask)

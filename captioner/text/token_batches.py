@@ -36,7 +36,7 @@ class TranslationBatch(NamedTuple):
 
 
 def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Append `<end>` to each source and pad: tokens (B, S) and their mask (B, S).
+    """Append `<end>` to each of one or more sources and pad: tokens (B, S) and their mask (B, S).
 
     The mask is False at `Vocabulary.pad`.
     """
