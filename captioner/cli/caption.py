@@ -84,7 +84,7 @@ def add_command(commands: Commands) -> None:
         help="replace tables, pages, texts and descriptions that are there already",
     )
     out.add_argument(
-        "--overlay", metavar="PATH", help="draw a panel a word: a .png, or a folder for many"
+        "--overlay", metavar="PATH", help="draw a panel a word: a picture, or a folder for many"
     )
     out.add_argument("--words", metavar="FOLDER", help="draw each word's map as a PNG")
     out.add_argument("--gif", metavar="PATH", help="animate: a .gif, or a folder for many")
@@ -248,7 +248,7 @@ def _translation(
     language: str, arguments: argparse.Namespace
 ) -> Callable[[list[Caption]], list[Caption]]:
     """Translates captions into a language."""
-    name = arguments.translator or LANGUAGES.get(language)
+    name = arguments.translator or LANGUAGES.get(language.partition("-")[0])
     if name is None:
         known = ", ".join(LANGUAGES)
         raise UserError(f"--language {language} needs a --translator; the package has {known}")
