@@ -60,8 +60,7 @@ def read_coco(
     images: the folder of the photos, or of `train2014`, `val2017` and so on.
     split: train2014, val2014, train2017 or val2017, or without the year if the file name has it;
         required for a folder of annotations.
-    on_problem: see `Problems`.
-    check_files: whether the photos must exist.
+    on_problem, check_files: see `CaptionCollector`.
 
     `image_id` is COCO's number. Raises `UserError` for a missing or ill-formed file, for a split
     that contradicts the file name, and as `CaptionCollector.finish` does.

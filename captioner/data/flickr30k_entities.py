@@ -171,7 +171,7 @@ def _read_boxes(file: Path) -> tuple[tuple[int, int], dict[str, list[Box]]]:
         root = ElementTree.fromstring(text)
     except (ElementTree.ParseError, ValueError) as error:
         raise UserError(f"{where} is not valid XML ({error})") from None
-    size = (_whole(root, "size/width", where), _whole(root, "size/height", where))
+    size = (int(_number(root, "size/width", where)), int(_number(root, "size/height", where)))
     boxes: dict[str, list[Box]] = {}
     for number, thing in enumerate(root.findall("object")):
         record = f"object {number} of {where}"
@@ -204,13 +204,6 @@ def _number(element: ElementTree.Element, name: str, where: str) -> float:
     if not math.isfinite(value):
         raise UserError(f"{where} has no number {name}")
     return value
-
-
-def _whole(element: ElementTree.Element, name: str, where: str) -> int:
-    value = _number(element, name, where)
-    if value < 1:
-        raise UserError(f"{where} has a {name} below 1")
-    return int(value)
 
 
 def _union(photo: _Photo, entities: set[str]) -> Target | None:

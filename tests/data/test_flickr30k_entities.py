@@ -132,7 +132,7 @@ def test_boxes_are_kept_within_the_picture(tmp_path: Path) -> None:
         ("<annotation>", '<!DOCTYPE a [<!ENTITY b "c">]><annotation>', "document type or entity"),
         ("<width>100</width>", "", "has no number size/width"),
         ("<width>100<", "<width>wide<", "has no number size/width"),
-        ("<height>80<", "<height>0<", "has a size/height below 1"),
+        ("<height>80<", "<height>0<", "has a box without a pixel in its picture"),
         ("<name>2</name>", "", "object 1 of annotation file .* has no name"),
         ("<name>4</name>", "<name> </name>", "object 2 of annotation file .* has no name"),
         ("<xmin>51</xmin>", "", "object 2 of annotation file .* has no number xmin"),
