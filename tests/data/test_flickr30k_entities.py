@@ -190,19 +190,6 @@ def test_sentences_are_read_as_they_were_written(
     assert parse_sentence(" ".join(written), "it") == (tuple(expected), tuple(phrases))
 
 
-@given(st.text(alphabet="[]/EN#1a .", max_size=30) | st.text(max_size=30))
-def test_any_sentence_is_read_or_refused(line: str) -> None:
-    try:
-        words, phrases = parse_sentence(line, "it")
-    except UserError:
-        assert "[/" in line
-        return
-    end = 0
-    for phrase in phrases:
-        assert end <= phrase.first < phrase.last <= len(words)
-        end = phrase.last
-
-
 @given(st.text(alphabet='<>/annotation!DOCTYPE[]"& ', max_size=40) | st.text(max_size=40))
 def test_any_boxes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     folder = tmp_path_factory.getbasetemp() / "any_entities"

@@ -13,8 +13,6 @@ from captioner.data.shapes import (
     MARGIN,
     SHAPES,
     ShapesConfig,
-    ShapesObject,
-    describe,
     generate,
     generate_example,
 )
@@ -130,19 +128,6 @@ def test_captions_say_what_the_boxes_show() -> None:
                 assert area(intersection(item.box, other_item.box)) == 0
         seen.update(example.words)
     assert seen == {*COLOURS, *SHAPES, "a", "above", "below", "left", "right", "of"}
-
-
-def test_a_caption_worked_by_hand() -> None:
-    square = ShapesObject("blue", "square", (10, 60, 30, 80))
-    star = ShapesObject("red", "star", (40, 10, 60, 30))
-    circle = ShapesObject("blue", "circle", (80, 62, 100, 82))
-    words, boxes = describe([star, circle, square])
-    # The star is 40 left of the circle and 52 above it: above. The circle is 70 to the right of
-    # the square.
-    assert " ".join(words) == "a red star above a blue circle right of a blue square"
-    assert boxes[:5] == (None, star.box, star.box, None, None)
-    assert boxes[5:10] == (circle.box, circle.box, None, None, None)
-    assert boxes[10:] == (square.box, square.box)
 
 
 def test_every_number_of_objects_is_about_as_frequent() -> None:

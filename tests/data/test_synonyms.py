@@ -150,22 +150,6 @@ def test_a_list_says_what_was_written(
         assert listed[tuple(words[mention.first : mention.last])] == mention.category
 
 
-LINES = st.text(alphabet="ab :,-#\n'.\u2028", max_size=40) | st.text(max_size=40)
-
-
-@given(LINES)
-def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
-    file = tmp_path_factory.getbasetemp() / "any_words.txt"
-    file.write_bytes(text.encode("utf-8", "replace"))
-    try:
-        synonyms = read_synonyms(file)
-    except UserError:
-        return
-    assert synonyms.categories
-    mentions = synonyms.mentions(tokenize(text))
-    assert {mention.category for mention in mentions} <= set(synonyms.categories)
-
-
 def test_the_packaged_list_has_the_categories_of_coco() -> None:
     assert COCO_SYNONYMS.is_file()
     assert len(COCO.categories) == 80
