@@ -7,7 +7,6 @@ import json
 import multiprocessing
 import os
 import shutil
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -271,69 +270,6 @@ def test_a_stopped_extraction_goes_on_where_it_was(
         FeatureStore(tmp_path, RECORD)
     assert fill(tmp_path) == list(range(before, 20))
     assert torch.equal(FeatureStore(tmp_path, RECORD).read(range(20)), vectors(range(20)))
-
-
-CALLS = ("fsync", "replace", "open")
-"""In `os`: what a store's files change by, beside writing."""
-
-
-@forked
-@pytest.mark.parametrize("after", [False, True])
-def test_a_kill_at_any_moment_loses_and_doubles_nothing(
-    tmp_path: Path, after: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Killed before, or after, the first, the second, ... write or flush."""
-    monkeypatch.setattr(feature_store, "_FLUSH_SECONDS", 0.0)
-    folder = tmp_path / "store"
-
-    def killed() -> None:
-        calls = 0
-
-        def counted(call: Any) -> Any:
-            def run(*given: Any, **named: Any) -> Any:
-                nonlocal calls
-                calls += 1
-                if calls == number and not after:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                result = call(*given, **named)
-                if calls == number:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return result
-
-            return run
-
-        class Files:
-            """A file that counts its writes."""
-
-            def __init__(self, file: Any) -> None:
-                self.file, self.write = file, counted(file.write)
-
-            def __getattr__(self, name: str) -> Any:
-                return getattr(self.file, name)
-
-        for name in CALLS:
-            setattr(os, name, counted(getattr(os, name)))
-        with StoreWriter(folder, RECORD) as writer:
-            writer._rows, writer._marks = Files(writer._rows), Files(writer._marks)  # type: ignore[assignment]
-            for row in range(0, 20, 4):
-                writer.write(range(row, row + 4), vectors(range(row, row + 4)))
-
-    number, code = 0, -signal.SIGKILL
-    while code == -signal.SIGKILL:
-        number += 1
-        with child(killed) as process:
-            process.join(60)
-            code = process.exitcode
-        done = done_rows(folder) if (folder / "record.json").exists() else []
-        # Whatever counts as done is on disk.
-        if done:
-            rows = numpy.load(folder / "rows.npy", mmap_mode="r")
-            assert numpy.array_equal(rows[done], vectors(done).numpy())
-        assert sorted([*done, *fill(folder)]) == list(range(20))
-        assert torch.equal(FeatureStore(folder).read(range(20)), vectors(range(20)))
-        shutil.rmtree(folder)
-    assert code == 0
-    assert number > 50  # Rows, marks, flushes: it was killed at each.
 
 
 @forked

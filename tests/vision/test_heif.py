@@ -85,7 +85,7 @@ def test_a_thumbnail_never_stands_for_the_photo() -> None:
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
 def test_a_damaged_file_is_named(share: float) -> None:
     content = encoded(photo())
-    with pytest.raises(UserError, match=r"^a\.heic is (a HEIC image that is damaged|cut off)"):
+    with pytest.raises(UserError, match=r"^a\.heic is .*cut off"):
         load_image(content[: int(len(content) * share)], name="a.heic")
 
 
@@ -119,7 +119,7 @@ def test_limits_hold_for_what_is_decoded_not_only_for_what_is_seen() -> None:
         "whole": without_metadata(photo(640, 480)),
         "crop": cropped(without_metadata(photo(640, 480)), 40, 30),
         "grid": resized(tiled, 40, 30),
-        "larger header": resized(without_metadata(photo()), 60_000, 40_000),
+        "larger header": resized(without_metadata(photo()), 12_000, 10_000),
     }
     assert load_image(files["crop"]).size == (40, 30)
     assert load_image(files["grid"]).size == (40, 30)

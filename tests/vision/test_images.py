@@ -510,27 +510,21 @@ def png_header(width: int, height: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("width", "height", "limit", "size"),
+    ("width", "height", "limit", "reason"),
     [
         # Just over the limit, where Pillow is content ...
-        (8001, 10000, 80_000_000, "8001 x 10000 is 80,010,000"),
+        (8001, 10000, 80_000_000, "8001 x 10000 is 80,010,000 pixels, the limit is 80,000,000"),
         # ... where it would warn, and where it refuses, while opening.
-        (12000, 12000, 100_000_000, "12000 x 12000 is 144,000,000"),
-        (50000, 50000, 100_000_000, "2,500,000,000"),
+        (12000, 12000, 10**8, "12000 x 12000 is 144,000,000 pixels, the limit is 100,000,000"),
+        (50000, 50000, 10**12, f"it has more than {2 * Image.MAX_IMAGE_PIXELS:,} pixels"),
     ],
 )
 def test_pixel_bombs_are_refused_by_size_before_decoding(
-    width: int, height: int, limit: int, size: str, monkeypatch: pytest.MonkeyPatch
+    width: int, height: int, limit: int, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ImageFile.ImageFile, "load", lambda file: pytest.fail("decoded"))
-    assert refusal(png_header(width, height), maximum_pixels=limit) == (
-        f"the image is too large: {size} pixels, the limit is {limit:,}"
-    )
-
-
-def test_pillows_own_limit_is_named_when_it_is_the_lower() -> None:
-    message = refusal(png_header(50000, 50000), maximum_pixels=10**12)
-    assert message.endswith(f"the limit is {2 * Image.MAX_IMAGE_PIXELS:,}")
+    message = refusal(png_header(width, height), maximum_pixels=limit)
+    assert message == f"the image is too large: {reason}"
 
 
 def test_the_limit_itself_is_allowed() -> None:
@@ -557,7 +551,7 @@ def test_what_pillow_logs_is_not_printed(capfd: pytest.CaptureFixture[str]) -> N
         message = refusal(content.replace(entry, struct.pack("<HHIH", 277, 3, 1, 99)))
     finally:
         logging.root.handlers = root_handlers
-    assert message.startswith("the image is a TIFF image that is damaged")
+    assert message.endswith("or is damaged or cut off")
     assert capfd.readouterr() == ("", "")
     assert (logger.handlers, logger.propagate) == (handlers, propagates)
 
