@@ -7,7 +7,7 @@ Lin et al. 2014, *Microsoft COCO: Common Objects in Context*; the files are
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -194,25 +194,22 @@ class _InstanceGrounding:
 
 
 def read_instances(
-    path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
 ) -> CocoInstances:
     """Read one or several instance files with the same categories.
 
     Raises `UserError` for a missing or ill-formed file, differing categories, a duplicate image,
     and an annotation of an unknown image or category.
     """
-    paths = [Path(path)] if isinstance(path, (str, os.PathLike)) else [Path(each) for each in path]
-    if not paths:
-        raise UserError("there is no instance file to read")
+    paths = [path] if isinstance(path, (str, os.PathLike)) else path
     merged: dict[str, list[Record]] = {"images": [], "annotations": [], "categories": []}
-    image_files: dict[int, Path] = {}
+    image_files: dict[int, object] = {}
     for file in paths:
         document = _checked(read_json(file, "instance file"), f"instance file {file}")
         for image in document["images"]:
             if image["id"] in image_files:
                 first = image_files[image["id"]]
-                also = "twice" if first == file else f"in both {first} and"
-                raise UserError(f"image {image['id']} is {also} in instance file {file}")
+                raise UserError(f"image {image['id']} is in instance files {first} and {file}")
             image_files[image["id"]] = file
         if merged["categories"] and _by_number(merged) != _by_number(document):
             raise UserError(f"instance files {paths[0]} and {file} have different categories")

@@ -22,7 +22,7 @@ SOFTNESS = 1 / 4
 def blurred(pixels: Tensor) -> Tensor:
     """Blur photos (..., height, width) by a Gaussian; beyond the edge the photo is mirrored.
 
-    The kernel ends after three standard deviations, or where it would reach over a whole photo.
+    The kernel ends after three standard deviations.
     """
     height, width = pixels.shape[-2:]
     deviation = BLUR_SHARE * min(height, width)
@@ -52,7 +52,7 @@ def blur_places(pixels: Tensor, content_free: Tensor, places: Tensor) -> Tensor:
 
 def _smoothing(length: int, deviation: float, like: Tensor) -> Tensor:
     """The matrix (length, length) that blurs a line of pixels; each of its rows sums to 1."""
-    radius = min(math.ceil(3 * deviation), length - 1)
+    radius = math.ceil(3 * deviation)
     offsets = torch.arange(-radius, radius + 1)  # (2 * radius + 1,)
     kernel = torch.exp(-0.5 * (offsets.double() / deviation).square())
     kernel = kernel / kernel.sum()

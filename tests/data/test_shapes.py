@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import re
 
 import numpy as np
@@ -7,9 +8,10 @@ import pytest
 from PIL import Image
 
 from captioner.data import shapes
-from captioner.data.boxes import area, intersection
+from captioner.data.boxes import area
 from captioner.data.shapes import (
     COLOURS,
+    GAP,
     MARGIN,
     SHAPES,
     ShapesConfig,
@@ -123,9 +125,12 @@ def test_captions_say_what_the_boxes_show() -> None:
                 assert box == next(owner).box
             else:
                 assert box is None
-        for index, item in enumerate(example.objects):
-            for other_item in example.objects[index + 1 :]:
-                assert area(intersection(item.box, other_item.box)) == 0
+        for item, other in itertools.combinations(example.objects, 2):
+            gaps = [
+                max(item.box[axis], other.box[axis]) - min(item.box[axis + 2], other.box[axis + 2])
+                for axis in (0, 1)
+            ]
+            assert max(gaps) >= GAP * config.image_size
         seen.update(example.words)
     assert seen == {*COLOURS, *SHAPES, "a", "above", "below", "left", "right", "of"}
 

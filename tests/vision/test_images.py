@@ -16,7 +16,7 @@ import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image, ImageFile, features
+from PIL import Image, ImageFile
 
 from captioner.errors import UserError
 from captioner.vision.images import (
@@ -279,14 +279,6 @@ def test_cmyk() -> None:
     assert (red > 245, green < 10, blue < 10) == (True, True, True)
 
 
-@pytest.mark.parametrize("mode", ["YCbCr", "HSV", "RGBX", "LAB"])
-def test_other_colour_spaces_look_as_they_did(mode: str) -> None:
-    if mode == "LAB" and not features.check("littlecms2"):
-        pytest.skip("this Pillow is built without LittleCMS")
-    original = Image.new("RGB", (4, 4), (200, 100, 50))
-    assert pixels(load_image(original.convert(mode)))[0, 0] == pytest.approx([200, 100, 50], abs=3)
-
-
 def test_palette() -> None:
     image = red_and_blue()
     for source in (image, encoded(image, "PNG"), encoded(image, "GIF")):
@@ -468,14 +460,6 @@ def test_cut_off_in_the_middle(kind: str, tmp_path: Path) -> None:
     assert refusal(path) == f"{path} is cut off: the file ends before the image does"
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF"])
-@pytest.mark.parametrize("kept", [16, 26, 60])
-def test_cut_off_early(kind: str, kept: int) -> None:
-    message = refusal(encoded(photo(), kind)[:kept], name="photo.jpg")
-    assert message.startswith("photo.jpg ")
-    assert "cut off" in message
-
-
 def test_a_png_file_that_ends_in_zeros_is_not_black(tmp_path: Path) -> None:
     """As an unfinished download leaves it whose room was taken at the start."""
     path = tmp_path / "photo.png"
@@ -554,13 +538,6 @@ def test_what_pillow_logs_is_not_printed(capfd: pytest.CaptureFixture[str]) -> N
     assert message.endswith("or is damaged or cut off")
     assert capfd.readouterr() == ("", "")
     assert (logger.handlers, logger.propagate) == (handlers, propagates)
-
-
-def test_text_chunks_that_unpack_to_much_are_refused() -> None:
-    content = png_header(4, 4)
-    text = chunk(b"zTXt", b"key\0\0" + zlib.compress(b"a" * 10_000_000))
-    bomb = content[:33] + text + content[33:]
-    assert "cannot be decoded" in refusal(bomb)
 
 
 @pytest.mark.parametrize("size", [(0, 0), (0, 5), (5, 0)])
