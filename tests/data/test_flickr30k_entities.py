@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from captioner.data.flickr30k_entities import Entities, Phrase, parse_sentence, read_entities
 from captioner.errors import UserError
-from captioner.text.tokenizer import tokenize
 
 BOXES = """<annotation>
   <filename>1000.jpg</filename>
@@ -165,29 +164,6 @@ def test_a_phrase_of_punctuation_names_nothing() -> None:
         ("then", "a", "man"),
         (Phrase(1, 3, "8"),),
     )
-
-
-WORDS = st.sampled_from(["a", "man", "Dogs", "T-shirt", "woman's", "didn't", "50%"])
-SPANS = st.lists(st.tuples(st.lists(WORDS, min_size=1, max_size=4), st.none() | st.integers(0, 99)))
-
-
-@given(SPANS)
-def test_sentences_are_read_as_they_were_written(
-    spans: list[tuple[list[str], int | None]],
-) -> None:
-    written = []
-    expected: list[str] = []
-    phrases = []
-    for words, entity in spans:
-        text = " ".join(words)
-        inside = tokenize(text)
-        if entity is None:
-            written.append(text)
-        else:
-            written.append(f"[/EN#{entity}/people/other {text}]")
-            phrases.append(Phrase(len(expected), len(expected) + len(inside), str(entity)))
-        expected += inside
-    assert parse_sentence(" ".join(written), "it") == (tuple(expected), tuple(phrases))
 
 
 @given(st.text(alphabet='<>/annotation!DOCTYPE[]"& ', max_size=40) | st.text(max_size=40))

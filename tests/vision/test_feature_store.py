@@ -68,11 +68,6 @@ def test_the_file_is_a_plain_array_of_float16(tmp_path: Path) -> None:
     assert numpy.array_equal(rows, vectors(range(20)).numpy())
 
 
-def test_an_image_of_a_vgg_takes_200704_bytes(tmp_path: Path) -> None:
-    create_store(tmp_path, RECORD.replace(images=["a", "b", "c"], shape=(196, 512)))
-    assert (tmp_path / "rows.npy").stat().st_size == 128 + 3 * 200_704
-
-
 def test_a_store_of_no_images_is_possible(tmp_path: Path) -> None:
     record = RECORD.replace(images=[])
     assert fill(tmp_path, record) == []

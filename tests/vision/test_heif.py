@@ -67,14 +67,6 @@ def test_a_photo_in_tiles_is_read_with_its_size() -> None:
     assert difference(tiled, upright) < 4
 
 
-def test_other_modes_become_rgb_on_white() -> None:
-    assert load_image(encoded(photo().convert("L"))).getpixel((0, 0)) == pytest.approx(
-        (0, 0, 0), abs=30
-    )
-    clear = Image.new("RGBA", (64, 64), (255, 0, 0, 0))
-    assert load_image(encoded(clear)).getpixel((9, 9)) == (255, 255, 255)
-
-
 def test_a_thumbnail_never_stands_for_the_photo() -> None:
     loaded = load_image(encoded(photo(640, 480), thumbnails=[320]), sufficient_side=200)
     assert loaded.size == (320, 240)
