@@ -17,7 +17,6 @@ from pydantic import FailFast, Field, with_config
 from typing_extensions import NotRequired, TypedDict
 
 from captioner.data.boxes import Box, area
-from captioner.data.coco import coco_index
 from captioner.data.grounding import Grounding, Target
 from captioner.data.records import ImageId
 from captioner.data.run_lengths import decode_run_lengths
@@ -73,13 +72,14 @@ class CocoInstances:
 
     def __init__(self, document: dict[str, list[Record]], where: str) -> None:
         self._where = where
-        self._index = coco_index(document)
         self._names = _by_number(document)
-        self._numbers: dict[str, int] = {}
-        for image in document["images"]:
-            self._numbers[str(image["id"])] = image["id"]
-            if "file_name" in image:
-                self._numbers[image["file_name"]] = image["id"]
+        self._images: dict[int, Record] = {image["id"]: image for image in document["images"]}
+        self._objects_of: dict[int, list[Record]] = {number: [] for number in self._images}
+        for record in document["annotations"]:
+            self._objects_of[record["image_id"]].append(record)
+        self._numbers = {str(number): number for number in self._images}
+        for number, image in self._images.items():
+            self._numbers[image.get("file_name", str(number))] = number
         self.all_categories: tuple[str, ...] = tuple(dict.fromkeys(self._names.values()))
         """Category names, in file order."""
 
@@ -94,7 +94,8 @@ class CocoInstances:
 
         Raises `UserError` for an image that is not in the files.
         """
-        return frozenset(self._names[record["category_id"]] for record in self._objects(image_id))
+        objects = self._objects_of[self._require(image_id)]
+        return frozenset(self._names[record["category_id"]] for record in objects)
 
     def target(self, image_id: ImageId, category: str) -> Target | None:
         """All objects of a category in an image, crowds included; None if there are none.
@@ -103,16 +104,13 @@ class CocoInstances:
 
         Raises `UserError` for an image that is not in the files, and for an invalid outline.
         """
-        of_category = [
-            record
-            for record in self._objects(image_id)
-            if self._names[record["category_id"]] == category
-        ]
-        image = self._index.imgs[self._number(image_id)]
-        width, height = image["width"], image["height"]
+        number = self._require(image_id)
+        width, height = self._images[number]["width"], self._images[number]["height"]
         union = np.zeros((height, width), dtype=np.bool_)
         boxes: list[Box] = []
-        for record in of_category:
+        for record in self._objects_of[number]:
+            if self._names[record["category_id"]] != category:
+                continue
             mask = self._mask(record, width, height)
             if mask.any():
                 union |= mask
@@ -141,12 +139,11 @@ class CocoInstances:
         name = str(image_id)
         return self._numbers.get(name, self._numbers.get(Path(name).name))
 
-    def _objects(self, image_id: ImageId) -> list[Record]:
+    def _require(self, image_id: ImageId) -> int:
         number = self._number(image_id)
         if number is None:
             raise UserError(f"image {image_id!r} is not in {self._where}")
-        objects: list[Record] = self._index.imgToAnns.get(number, [])
-        return objects
+        return number
 
     def _mask(self, record: Record, width: int, height: int) -> NDArray[np.bool_]:
         """The mask (height, width) of one object."""
@@ -157,9 +154,12 @@ class CocoInstances:
         if isinstance(segmentation, list):
             for polygon in segmentation:
                 _check_polygon(polygon, width, height, where)
-            drawn = self._index.annToRLE(record)
-            segmentation = {"size": drawn["size"], "counts": drawn["counts"].decode("ascii")}
-        elif not isinstance(segmentation, dict):
+            # Imported here: few commands read masks.
+            from pycocotools import mask
+
+            drawn = mask.merge(mask.frPyObjects(segmentation, height, width))
+            return np.asarray(mask.decode(drawn), dtype=np.bool_)
+        if not isinstance(segmentation, dict):
             raise UserError(f"{where} is neither a list nor an object")
         size = segmentation.get("size")
         if size != [height, width]:
@@ -224,7 +224,7 @@ def _by_number(document: dict[str, list[Record]]) -> dict[int, str]:
 
 
 def _checked(document: Any, where: str) -> dict[str, list[Record]]:
-    """A document as pycocotools takes it, which raises a bare KeyError for a missing field."""
+    """The records of a document, each with its image, its category and its place."""
     file = from_mapping(_InstanceFile, document, where)
     images = {image["id"] for image in file.images}
     categories = {category["id"] for category in file.categories}
