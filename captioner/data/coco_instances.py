@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import FailFast, Field, with_config
 from typing_extensions import NotRequired, TypedDict
 
-from captioner.data.boxes import Box, area
+from captioner.data.boxes import Box
 from captioner.data.grounding import Grounding, Target
 from captioner.data.records import ImageId
 from captioner.data.run_lengths import decode_run_lengths
@@ -114,8 +114,10 @@ class CocoInstances:
             mask = self._mask(record, width, height)
             if mask.any():
                 union |= mask
-            elif "bbox" in record and area(_edges(record["bbox"])) > 0:
-                boxes.append(_edges(record["bbox"]))
+                continue
+            left, top, across, down = record.get("bbox", (0, 0, 0, 0))
+            if across > 0 and down > 0:
+                boxes.append((left, top, left + across, top + down))
         if not union.any() and not boxes:
             return None
         return Target((width, height), tuple(boxes), union if union.any() else None)
@@ -249,8 +251,3 @@ def _check_polygon(polygon: Any, width: int, height: int, where: str) -> None:
     for side, values in ((width, corners[::2]), (height, corners[1::2])):
         if min(values) < -side or max(values) > 2 * side:
             raise UserError(f"a polygon of {where} has a point far outside its image")
-
-
-def _edges(box: Sequence[float]) -> Box:
-    left, top, width, height = box
-    return (left, top, left + width, top + height)

@@ -127,9 +127,10 @@ def test_a_thing_too_thin_for_a_pixel_counts_with_its_box(tmp_path: Path) -> Non
     instances = read(tmp_path, thing(1, 42, 18, segmentation=[thin], bbox=[2, 2, 0.25, 0.5]))
     target = instances.target(42, "dog")
     assert target.boxes == ((2, 2, 2.25, 2.5),)
-    nothing = read(tmp_path, thing(1, 42, 18, segmentation=[thin], bbox=[2, 2, 0, 0]))
-    assert nothing.target(42, "dog") is None
-    assert nothing.categories(42) == {"dog"}
+    for bbox in ([2, 2, 0, 0], [2, 2, -1, -1], [2, 2, 3, -1]):
+        nothing = read(tmp_path, thing(1, 42, 18, segmentation=[thin], bbox=bbox))
+        assert nothing.target(42, "dog") is None
+        assert nothing.categories(42) == {"dog"}
 
 
 def test_words_of_a_mention_have_the_things_of_their_category(tmp_path: Path) -> None:
