@@ -16,6 +16,7 @@ import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from photo_samples import encoded, smooth_photo, turned
 from PIL import Image, ImageFile, ImageOps
 
 from captioner.errors import UserError
@@ -43,31 +44,12 @@ def _pillow_stays_quiet_and_unchanged():
     assert after == before
 
 
-def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
-    file = io.BytesIO()
-    image.save(file, kind, **options)
-    return file.getvalue()
-
-
-def turned(orientation: int) -> Image.Exif:
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    return exif
-
-
 def red_and_blue() -> Image.Image:
     """Two pixels of a palette."""
     image = Image.new("P", (2, 1))
     image.putpalette([*RED, *BLUE])
     image.putdata([0, 1])
     return image
-
-
-def photo(width: int = 24, height: int = 16) -> Image.Image:
-    """Smooth colours, different in every corner."""
-    rows, columns = numpy.mgrid[0:height, 0:width]
-    channels = (rows * 255 // height, columns * 255 // width, (rows + columns) * 3)
-    return Image.fromarray(numpy.stack(channels, axis=2).astype(numpy.uint8))
 
 
 def pixels(image: Image.Image) -> numpy.ndarray:
@@ -90,20 +72,28 @@ def row(values: list[float], dtype: str) -> Image.Image:
 
 
 def test_a_path_bytes_a_file_and_an_image_are_the_same_photo(tmp_path: Path) -> None:
-    content = encoded(photo(), "PNG")
+    content = encoded(smooth_photo(), "PNG")
     path = tmp_path / "photo.png"
     path.write_bytes(content)
     with path.open("rb") as file:
-        sources = [path, str(path), content, bytearray(content), io.BytesIO(content), file, photo()]
+        sources = [
+            path,
+            str(path),
+            content,
+            bytearray(content),
+            io.BytesIO(content),
+            file,
+            smooth_photo(),
+        ]
         for source in [*sources, file]:  # The second time it is wound back.
-            assert (pixels(load_image(source)) == pixels(photo())).all(), type(source)
+            assert (pixels(load_image(source)) == pixels(smooth_photo())).all(), type(source)
 
 
 def test_a_stream_that_cannot_be_wound_back_is_read_as_it_is() -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as stream:
         with os.fdopen(writing, "wb") as other_end:
-            other_end.write(encoded(photo(), "PNG"))
+            other_end.write(encoded(smooth_photo(), "PNG"))
         assert load_image(stream).size == (24, 16)
 
 
@@ -128,7 +118,7 @@ def test_the_file_is_closed_and_can_be_removed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "WEBP"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_orientation_is_applied(kind: str, orientation: int) -> None:
-    content = encoded(photo(48, 32), kind, exif=turned(orientation))
+    content = encoded(smooth_photo(48, 32), kind, exif=turned(orientation))
     with Image.open(io.BytesIO(content)) as image:
         expected = ImageOps.exif_transpose(image)
     assert numpy.array_equal(pixels(load_image(content)), pixels(expected))
@@ -156,7 +146,7 @@ def difference(one: Image.Image, other: Image.Image) -> float:
 def test_a_jpeg_is_decoded_to_at_least_the_pixels_that_suffice(
     size: tuple[int, int], expected: tuple[int, int]
 ) -> None:
-    content = encoded(photo(*size), "JPEG")
+    content = encoded(smooth_photo(*size), "JPEG")
     loaded = load_image(content, sufficient_side=203)
     assert loaded.size == expected
     assert original_size(loaded) == size
@@ -169,7 +159,7 @@ def test_a_jpeg_is_decoded_to_at_least_the_pixels_that_suffice(
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_the_original_size_is_that_of_the_upright_photo(kind: str, orientation: int) -> None:
     # Both sides are 101 or 100 at a quarter.
-    content = encoded(photo(401, 400), kind, exif=turned(orientation))
+    content = encoded(smooth_photo(401, 400), kind, exif=turned(orientation))
     whole = load_image(content)
     loaded = load_image(content, sufficient_side=100)
     assert original_size(loaded) == whole.size
@@ -178,14 +168,14 @@ def test_the_original_size_is_that_of_the_upright_photo(kind: str, orientation: 
 
 
 def test_an_image_that_is_given_is_turned_but_not_reduced() -> None:
-    with Image.open(io.BytesIO(encoded(photo(800, 600), "JPEG", exif=turned(8)))) as given:
+    with Image.open(io.BytesIO(encoded(smooth_photo(800, 600), "JPEG", exif=turned(8)))) as given:
         assert load_image(given, sufficient_side=100).size == (600, 800)
         assert given.size == (800, 600)
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "P", "L", "I;16"])
 def test_every_kind_of_file_is_reduced(mode: str) -> None:
-    image = photo(800, 600).convert("L" if mode == "I;16" else mode)
+    image = smooth_photo(800, 600).convert("L" if mode == "I;16" else mode)
     if mode == "I;16":
         image = Image.fromarray(numpy.asarray(image).astype(numpy.uint16) * 257)
     content = encoded(image, "PNG")
@@ -195,7 +185,7 @@ def test_every_kind_of_file_is_reduced(mode: str) -> None:
 
 
 def test_a_photo_is_shrunk_by_its_longer_side() -> None:
-    small = shrink(photo(2501, 50), 250)
+    small = shrink(smooth_photo(2501, 50), 250)
     assert (small.size, original_size(small)) == ((251, 5), (2501, 50))
     assert original_size(shrink(small, 100)) == (2501, 50)
     assert shrink(small, 126) is small
@@ -209,7 +199,7 @@ def test_a_side_that_no_photo_has_is_refused() -> None:
 
 
 def test_scans_that_only_take_time_are_refused() -> None:
-    progressive = encoded(photo(64, 64), "JPEG", progressive=True)
+    progressive = encoded(smooth_photo(64, 64), "JPEG", progressive=True)
     last = progressive[progressive.rindex(b"\xff\xda") : -2]
     for scans in (5_000, MAXIMUM_SCANS - progressive.count(b"\xff\xda") + 1):
         bomb = progressive[:-2] + last * scans + progressive[-2:]
@@ -220,12 +210,12 @@ def test_scans_that_only_take_time_are_refused() -> None:
 def test_only_scans_of_the_photo_itself_count() -> None:
     """Telephones append films, and put pictures into segments."""
     noise = b"\xff\xda" * (MAXIMUM_SCANS + 1)
-    content = encoded(photo(64, 64), "JPEG", progressive=True, comment=noise)
+    content = encoded(smooth_photo(64, 64), "JPEG", progressive=True, comment=noise)
     assert load_image(content + noise).size == (64, 64)
 
 
 def test_limits_and_damage_are_those_of_the_whole_photo() -> None:
-    content = encoded(photo(800, 800), "JPEG")
+    content = encoded(smooth_photo(800, 800), "JPEG")
     options = {"sufficient_side": 100, "name": "photo.jpg"}
     assert "800 x 800" in refusal(content, maximum_pixels=800 * 800 - 1, **options)
     cut = refusal(content[: len(content) * 3 // 4], **options)
@@ -233,7 +223,7 @@ def test_limits_and_damage_are_those_of_the_whole_photo() -> None:
 
 
 def test_an_image_that_is_loaded_again_is_not_turned_again_and_has_its_size_of_then() -> None:
-    content = encoded(photo(800, 400), "JPEG", exif=turned(6))
+    content = encoded(smooth_photo(800, 400), "JPEG", exif=turned(6))
     once = load_image(content, sufficient_side=100)
     again = load_image(once)
     assert original_size(again) == again.size == once.size == (100, 200)
@@ -249,7 +239,7 @@ def test_an_image_that_is_loaded_again_is_not_turned_again_and_has_its_size_of_t
     ],
 )
 def test_exif_data_without_an_orientation_do_not_cost_the_photo(exif: Image.Exif | bytes) -> None:
-    assert load_image(encoded(photo(), "JPEG", exif=exif)).size == (24, 16)
+    assert load_image(encoded(smooth_photo(), "JPEG", exif=exif)).size == (24, 16)
 
 
 # Modes.
@@ -369,9 +359,9 @@ def test_the_first_frame_of_an_animation(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "PPM", "JPEG2000"])
 def test_formats(kind: str) -> None:
-    loaded = load_image(encoded(photo(), kind))
+    loaded = load_image(encoded(smooth_photo(), kind))
     assert loaded.size == (24, 16)
-    assert abs(pixels(loaded) - pixels(photo())).mean() < 16
+    assert abs(pixels(loaded) - pixels(smooth_photo())).mean() < 16
 
 
 def test_suffixes_are_those_of_formats_that_are_read() -> None:
@@ -416,7 +406,7 @@ def test_paths_that_cannot_be(path: str, tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     path = tmp_path / "secret.jpg"
-    path.write_bytes(encoded(photo(), "JPEG"))
+    path.write_bytes(encoded(smooth_photo(), "JPEG"))
     path.chmod(0)
     if os.access(path, os.R_OK):
         pytest.skip("this user may read every file")
@@ -433,13 +423,15 @@ def test_not_an_image(content: bytes, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["EPS", "TGA", "ICO"])
 def test_formats_that_are_not_read(kind: str) -> None:
     # Pillow would start another program for an EPS file.
-    assert refusal(encoded(photo(), kind)).startswith("the image is not an image that can be read")
+    assert refusal(encoded(smooth_photo(), kind)).startswith(
+        "the image is not an image that can be read"
+    )
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "BMP", "TIFF", "PPM"])
 def test_cut_off_in_the_middle(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "photo.jpg"
-    content = encoded(photo(200, 200), kind)
+    content = encoded(smooth_photo(200, 200), kind)
     path.write_bytes(content[: len(content) * 3 // 4])
     assert refusal(path) == f"{path} is cut off: the file ends before the image does"
 
@@ -447,7 +439,7 @@ def test_cut_off_in_the_middle(kind: str, tmp_path: Path) -> None:
 def test_a_png_file_that_ends_in_zeros_is_not_black(tmp_path: Path) -> None:
     """As an unfinished download leaves it whose room was taken at the start."""
     path = tmp_path / "photo.png"
-    content = encoded(photo(200, 200), "PNG")
+    content = encoded(smooth_photo(200, 200), "PNG")
     for kept in range(100, len(content) - 12, len(content) // 50):
         path.write_bytes(content[:kept].ljust(len(content), b"\0"))
         assert refusal(path).startswith(f"{path} is damaged or cut off and cannot be decoded (")
@@ -455,7 +447,7 @@ def test_a_png_file_that_ends_in_zeros_is_not_black(tmp_path: Path) -> None:
 
 def test_libtiff_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     file = io.BytesIO()
-    photo(200, 200).save(file, "TIFF", compression="tiff_adobe_deflate")
+    smooth_photo(200, 200).save(file, "TIFF", compression="tiff_adobe_deflate")
     content = bytearray(file.getvalue())
     content[200:220] = b"\xff" * 20
     assert "damaged or cut off" in refusal(bytes(content))
@@ -496,15 +488,15 @@ def test_pixel_bombs_are_refused_by_size_before_decoding(
 
 
 def test_the_limit_itself_is_allowed() -> None:
-    content = encoded(photo(24, 16), "PNG")
+    content = encoded(smooth_photo(), "PNG")
     assert load_image(content, maximum_pixels=24 * 16).size == (24, 16)
     assert "24 x 16 is 384 pixels" in refusal(content, maximum_pixels=24 * 16 - 1)
-    assert "384 pixels" in refusal(photo(24, 16), maximum_pixels=383)
+    assert "384 pixels" in refusal(smooth_photo(), maximum_pixels=383)
 
 
 def test_a_large_photo_that_is_allowed_brings_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 300)  # 384 pixels: above it, below its double
-    assert load_image(encoded(photo(24, 16), "PNG")).size == (24, 16)
+    assert load_image(encoded(smooth_photo(), "PNG")).size == (24, 16)
 
 
 def test_what_pillow_logs_is_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
@@ -533,7 +525,7 @@ def test_no_pixels(size: tuple[int, int]) -> None:
 
 def test_a_closed_file_and_a_text_file(tmp_path: Path) -> None:
     path = tmp_path / "photo.png"
-    path.write_bytes(encoded(photo(), "PNG"))
+    path.write_bytes(encoded(smooth_photo(), "PNG"))
     with path.open("rb") as file:
         pass
     assert refusal(file).startswith(f"cannot read {path}: ")
@@ -556,7 +548,7 @@ def test_the_name_in_an_error() -> None:
 
 
 def test_warnings_are_as_before_after_many_threads() -> None:
-    contents = [encoded(photo(200, 200), "PNG"), b"not an image"]
+    contents = [encoded(smooth_photo(200, 200), "PNG"), b"not an image"]
     outcomes: list[str] = []
 
     def load_many(content: bytes) -> None:
@@ -580,7 +572,7 @@ def test_warnings_are_as_before_after_many_threads() -> None:
 
 
 EXAMPLES = [
-    encoded(photo(), kind)
+    encoded(smooth_photo(), kind)
     for kind in ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "PPM", "JPEG2000")
 ]
 
