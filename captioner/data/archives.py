@@ -58,6 +58,12 @@ def _unpack(archive: Path, folder: Path) -> None:
             zipfile.ZipFile(archive) as source,
         ):
             members = [m for m in source.infolist() if not _OF_MACOS.search(m.filename)]
+            needed, free = sum(m.file_size for m in members), shutil.disk_usage(temporary).free
+            if needed > free:
+                raise UserError(
+                    f"archive {archive} unpacks to {needed / 1e9:,.1f} GB; the disk of {folder} "
+                    f"has {free / 1e9:,.1f} GB left"
+                )
             with progress_bar(f"unpacking {archive.name}", len(members), "files") as progress:
                 for member in members:
                     source.extract(member, temporary)  # Never outside of it, whatever its name is.

@@ -27,8 +27,8 @@ ImageSource = Union[
 ]
 """A path, a file's content, a binary file, an image, or an array as `image_of_array` takes it."""
 
-MAXIMUM_PIXELS = 100_000_000
-"""Default limit on width times height."""
+MAXIMUM_PIXELS = 250_000_000
+"""Default limit on width times height; telephones take up to 200 million."""
 
 MAXIMUM_SIDE = 65_535
 """Limit on width and on height, the most that JPEG can store."""
@@ -103,8 +103,8 @@ def load_image(
         `original_size` tells the photo's own size.
 
     Raises `UserError` for a photo that is missing, a folder, empty, not an image, truncated,
-    damaged, without pixels, larger than `maximum_pixels`, `MAXIMUM_SIDE` or Pillow's own limit, a
-    JPEG file with more than `MAXIMUM_SCANS` scans, and as `image_of_array` does.
+    damaged, without pixels, larger than `maximum_pixels` or `MAXIMUM_SIDE`, a JPEG file with more
+    than `MAXIMUM_SCANS` scans, and as `image_of_array` does.
     """
     name = image_name(source) if name is None else name
     if hasattr(source, "dtype") and not isinstance(source, str):  # NumPy's strings have it too.
@@ -319,9 +319,6 @@ def _orientation(image: Image.Image) -> int:
 
 def _undecodable(name: str, error: Exception) -> UserError:
     reason = _reason(error)
-    if isinstance(error, Image.DecompressionBombError) and Image.MAX_IMAGE_PIXELS:
-        limit = 2 * Image.MAX_IMAGE_PIXELS  # Pillow's own, which it checks on opening.
-        return UserError(f"{name} is too large: it has more than {limit:,} pixels")
     if isinstance(error, EOFError) or _CUT_OFF.search(reason):
         return UserError(f"{name} is cut off: the file ends before the image does")
     if isinstance(error, MemoryError):
