@@ -1,8 +1,8 @@
 """The attention core of captions and translations: score functions, selection, memory."""
 
 from captioner.attention.attention import Attention
+from captioner.attention.decoder_stack import causal_mask
 from captioner.attention.local import LocalAttention, PredictedCentre
-from captioner.attention.masks import causal_mask, window_mask
 from captioner.attention.memory import Memory, checked_mask
 from captioner.attention.multi_head import MultiHeadAttention
 from captioner.attention.scores import (
@@ -18,7 +18,6 @@ from captioner.attention.selection import (
     HardSelection,
     SoftSelection,
     draw,
-    masked_log_softmax,
     masked_softmax,
 )
 
@@ -40,7 +39,5 @@ __all__ = [
     "causal_mask",
     "checked_mask",
     "draw",
-    "masked_log_softmax",
     "masked_softmax",
-    "window_mask",
 ]

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from captioner.attention.masks import causal_mask
 from captioner.attention.memory import Memory
 from captioner.attention.transformer_layers import DecoderLayer, LayerParts
 
@@ -100,3 +99,11 @@ class DecoderStack(nn.ModuleList):
         assert weights is not None
         keys, values = zip(*((cache.keys, cache.values) for cache in caches), strict=True)
         return vectors, weights, state._replace(keys=keys, values=values, row_mask=row_mask)
+
+
+def causal_mask(length: int, device: torch.device | str = "cpu") -> Tensor:
+    """Make the triangle (T, T), boolean: query t attends to the positions up to and with t.
+
+    Vaswani et al. 2017, section 3.2.3: "prevent leftward information flow in the decoder".
+    """
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()  # (T, T)

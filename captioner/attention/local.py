@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from captioner.attention.attention import combined_mask
-from captioner.attention.masks import window_mask
 from captioner.attention.memory import Memory, checked_mask
 from captioner.attention.scores import Score
 from captioner.attention.selection import Attended, masked_softmax
@@ -44,11 +43,11 @@ class LocalAttention(nn.Module):
         """
         lengths = source_lengths(memory).unsqueeze(-1)  # (B, 1)
         inside = centres.detach().clamp(min=0).minimum(lengths.to(centres.dtype))  # (B, Q)
-        window = window_mask(inside, memory.length, self.half_width)  # (B, Q, L)
+        positions = torch.arange(memory.length, device=centres.device)  # (L)
+        window = (positions - inside.unsqueeze(-1)).abs() <= self.half_width  # (B, Q, L)
         scores = self.score.of_memory(query, memory)  # (B, Q, L)
         weights = masked_softmax(scores, combined_mask(memory, window))  # (B, Q, L)
         if self.favour_centre:
-            positions = torch.arange(memory.length, device=centres.device)  # (L)
             distance = (positions - centres.unsqueeze(-1)) / (self.half_width / 2)  # (B, Q, L)
             weights = weights * torch.exp(-distance.square() / 2).to(weights.dtype)
         context = weights.to(memory.values.dtype) @ memory.values  # (B, Q, D)

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from captioner.devices import at_least_float32
-from captioner.errors import UserError
 
 
 class Attended(NamedTuple):
@@ -36,20 +35,19 @@ class Attended(NamedTuple):
         """The log-probability of the drawn position, (B, Q), which REINFORCE differentiates.
 
         Xu et al. 2015, equation 11, the term d log p(s | a) / dW. In float32 at least.
-        Raises `UserError` for soft selection, which draws nothing.
+        Of hard selection only.
         """
-        if self.positions is None or self.log_weights is None:
-            raise UserError("soft attention draws no position, so none has a log-probability")
+        assert self.positions is not None
+        assert self.log_weights is not None
         return self.log_weights.gather(-1, self.positions.unsqueeze(-1)).squeeze(-1)  # (B, Q)
 
     @property
     def entropy(self) -> Tensor:
         """Entropy of the weights, (B, Q), in nats: H[s] of Xu et al. 2015, section 4.1.
 
-        From 0 (one position) to log L. In float32 at least. Raises `UserError` for soft selection.
+        From 0 (one position) to log L. In float32 at least. Of hard selection only.
         """
-        if self.log_weights is None:
-            raise UserError("soft attention draws no position, so no draw has an entropy")
+        assert self.log_weights is not None
         # Masked positions (-inf) add nothing.
         finite = self.log_weights.masked_fill(self.log_weights == float("-inf"), 0.0)
         return -(self.log_weights.exp() * finite).sum(dim=-1)  # (B, Q)
@@ -67,14 +65,6 @@ def draw(probabilities: Tensor, generator: torch.Generator | None = None) -> Ten
     noise = noise.exponential_(generator=generator)  # (..., N)
     noise = noise.to(probabilities.device, non_blocking=True)
     return (probabilities / noise).argmax(dim=-1)  # (...)
-
-
-def masked_log_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Scores (..., L) -> logarithms of the weights (..., L), -inf where the mask is False.
-
-    See `masked_softmax`.
-    """
-    return torch.log_softmax(_masked(scores, mask), dim=-1)  # (..., L)
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -136,7 +126,7 @@ class HardSelection(nn.Module):
             (semi-sampling, section 4.1). They draw as well, unused, so that the other queries'
             draws do not depend on them.
         """
-        log_weights = masked_log_softmax(scores, mask)  # (..., Q, L)
+        log_weights = torch.log_softmax(_masked(scores, mask), dim=-1)  # (..., Q, L)
         weights = log_weights.exp()  # (..., Q, L)
         positions = self.choose(log_weights.detach(), generator)  # (..., Q)
         index = positions.unsqueeze(-1).expand(*positions.shape, values.shape[-1])  # (..., Q, D)

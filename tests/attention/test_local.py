@@ -14,7 +14,6 @@ from captioner.attention import (
     LocalAttention,
     PredictedCentre,
     causal_mask,
-    window_mask,
 )
 
 
@@ -32,7 +31,9 @@ def test_a_triangle_hides_what_comes_later() -> None:
 
 
 def test_windows_around_whole_and_broken_centres() -> None:
-    windows = window_mask(torch.tensor([[0.0, 2.0, 2.5, 4.0]]), length=5, half_width=1)
+    attention = LocalAttention(DotScore(), half_width=1)
+    memory, centres = attention.remember(torch.ones(1, 5, 2)), torch.tensor([[0.0, 2.0, 2.5, 4.0]])
+    windows = attention(torch.ones(1, 4, 2), memory, centres).weights > 0
     assert windows[0].int().tolist() == [
         [1, 1, 0, 0, 0],
         [0, 1, 1, 1, 0],

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from captioner.attention import HardSelection, SoftSelection, draw, masked_softmax
-from captioner.errors import UserError
 
 
 def test_softmax_by_numbers() -> None:
@@ -66,14 +65,6 @@ def test_soft_context_is_the_weighted_sum() -> None:
     torch.testing.assert_close(attended.context, torch.tensor([[[0.25, 0.75], [11 / 3, 11 / 3]]]))
     assert torch.equal(attended.scores, scores)  # as they were before normalisation and masking
     torch.testing.assert_close(attended.weights[0, 0], torch.tensor([0.25, 0.75, 0.0]))
-
-
-def test_soft_attention_has_no_log_probability() -> None:
-    attended = SoftSelection()(torch.zeros(1, 2, 3), torch.zeros(1, 1, 2))
-    with pytest.raises(UserError, match="draws no position"):
-        _ = attended.log_probability
-    with pytest.raises(UserError, match="no draw has an entropy"):
-        _ = attended.entropy
 
 
 VALUES = torch.tensor([[[1.0, 2.0], [3.0, -1.0], [0.5, 4.0], [100.0, 100.0]]], dtype=torch.float64)
