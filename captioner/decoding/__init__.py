@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from captioner.decoding.constraints import Constraints as Constraints
-    from captioner.decoding.likelihood import CrossEntropies as CrossEntropies
     from captioner.decoding.likelihood import cross_entropies as cross_entropies
     from captioner.decoding.loop import decode as decode
     from captioner.decoding.options import SearchOptions as SearchOptions
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "constraints": ("Constraints",),
-    "likelihood": ("CrossEntropies", "cross_entropies"),
+    "likelihood": ("cross_entropies",),
     "loop": ("decode",),
     "options": ("SearchOptions", "TranslationSearch"),
     "protocol": ("Decoder", "Hypothesis", "Step"),

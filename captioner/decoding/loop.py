@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -94,20 +94,14 @@ def decode(
             state, tokens, live, places, totals, history, ended, sources = select_sources(
                 (state, tokens, live, places, totals, history, ended, sources), kept
             )  # (B', ...) each, from here on (B, ...)
-    ranked = record.hypotheses(
+    return record.hypotheses(
         memory,
         strategy.width,
         constraints.maximum_length,
         length_normalisation,
         coverage_penalty,
+        keep_attention,
     )
-    if keep_attention:
-        return ranked
-    return [list(map(_without_attention, each)) for each in ranked]
-
-
-def _without_attention(hypothesis: Hypothesis) -> Hypothesis:
-    return replace(hypothesis, attention=torch.empty(len(hypothesis.tokens), 0))
 
 
 @dataclass
@@ -147,7 +141,13 @@ class _Record:
         return places.view(tokens.shape)
 
     def hypotheses(
-        self, memory: Memory, width: int, maximum_length: int, alpha: float, beta: float
+        self,
+        memory: Memory,
+        width: int,
+        maximum_length: int,
+        alpha: float,
+        beta: float,
+        keep_attention: bool,
     ) -> list[list[Hypothesis]]:
         """Build and rank the hypotheses of each source of the memory."""
         columns = (self.parents, self.tokens, self.sources, self.ending)
@@ -178,7 +178,8 @@ class _Record:
                 log_probability=total,
                 token_log_probabilities=path_terms,
                 score=score,
-                attention=attention[:-1],  # (T, L) or (T, 0), without the end token
+                # (T, L) or (T, 0), without the end token
+                attention=attention[:-1] if keep_attention else torch.empty(len(path) - 1, 0),
                 cut=len(path) > maximum_length and path_terms[-1] < math.log(0.5),
             )
             ranked[sources[last]].append(hypothesis)

@@ -107,10 +107,7 @@ class Sampling:
         kept = min(self.top_k, size) or size  # k
         if kept == size and self.top_p == 1:
             return torch.softmax(logits, dim=-1)
-        if kept < size:
-            ordered, order = logits.topk(kept, dim=-1)  # (..., k)
-        else:
-            ordered, order = logits.sort(dim=-1, descending=True)  # (..., V)
+        ordered, order = logits.topk(kept, dim=-1)  # (..., k)
         probabilities = torch.softmax(ordered, dim=-1)  # (..., k), falling
         if self.top_p < 1:
             before = probabilities.cumsum(dim=-1).roll(1, dims=-1)  # mass ahead of each token

@@ -254,12 +254,6 @@ def test_a_large_vocabulary_has_the_same_distribution_however_it_is_found(
     assert bool((found[..., 17] == 0).all())
 
 
-@pytest.mark.parametrize("fields", [{}, {"top_k": 3}])
-def test_no_vocabulary_is_sorted_without_top_p(fields, monkeypatch) -> None:
-    monkeypatch.setattr(torch.Tensor, "sort", None)
-    seeded(**fields).distribution(torch.zeros(2, 5))
-
-
 def test_widening_draws_from_the_one_row_there_is() -> None:
     steps = torch.tensor([[[0.0, 1.0, 0.0]], [[1.0, 0.0, 0.0]]]).log()  # (B, 1, V)
     totals, live = torch.zeros(2, 1), torch.ones(2, 1, dtype=torch.bool)
