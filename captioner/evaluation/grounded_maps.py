@@ -207,18 +207,13 @@ class GroundedMaps:
         return "\n".join(lines)
 
 
-def grounded_maps(
-    words: Sequence[WordMap], most: int = WORDS_SHOWN, not_annotated: int = 0
-) -> GroundedMaps:
-    """Average over words, each counting once.
-
-    most: the number of words in `by_word`. not_annotated: photos without annotations.
-    """
+def grounded_maps(words: Sequence[WordMap], not_annotated: int = 0) -> GroundedMaps:
+    """Average over words, each counting once. not_annotated: photos without annotations."""
     found = [word for word in words if word.target == "inside"]
     of_word: dict[str, list[WordMap]] = {}
     for word in found:
         of_word.setdefault(word.word, []).append(word)
-    frequent = sorted(of_word, key=lambda word: (-len(of_word[word]), word))[:most]
+    frequent = sorted(of_word, key=lambda word: (-len(of_word[word]), word))
     return GroundedMaps(
         words=len(found),
         photos=len({word.image for word in found}),
@@ -229,7 +224,7 @@ def grounded_maps(
         late=_shift(found, "mass_one_word_late"),
         by_word={
             word: (len(its), _mean(its, MASS), _mean(its, POINTING))
-            for word, its in ((word, of_word[word]) for word in frequent)
+            for word, its in ((word, of_word[word]) for word in frequent[:WORDS_SHOWN])
         },
         not_annotated=not_annotated,
     )

@@ -60,8 +60,8 @@ class Hallucination:
 
     def most_hallucinated(self) -> dict[str, int]:
         """The number of captions that hallucinate each category, the most frequent first."""
-        counts = Counter(name for names in self.hallucinated for name in names)
-        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+        names = sorted(name for names in self.hallucinated for name in names)
+        return dict(Counter(names).most_common())
 
     def as_dict(self) -> dict[str, float | dict[str, int] | list[str] | None]:
         """By name: `CHAIR-i`, `CHAIR-s`, `recall` (fractions of one, None where undefined).

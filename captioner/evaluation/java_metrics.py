@@ -21,9 +21,6 @@ from captioner.errors import UserError
 from captioner.evaluation.metric import Metric
 from captioner.evaluation.ngrams import FloatArray, Tokens
 
-METEOR_TERMS = 23
-"""Counts of METEOR for each caption, against its best reference."""
-
 _SPICE_MODELS = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
 
 _JAVA = ("java", "-Dfile.encoding=UTF-8", "-Duser.language=en", "-Duser.country=US")
@@ -69,7 +66,7 @@ def meteor(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -
     printed = _run("METEOR", command, "\n".join([*requests, ""]))
     try:
         terms = np.array([[float(number) for number in line.split()] for line in printed])
-        if terms.shape != (len(captions), METEOR_TERMS):
+        if terms.shape != (len(captions), 23):  # Against each caption's best reference.
             raise ValueError("its counts are not those of METEOR 1.5")
     except ValueError as error:
         raise _failed("METEOR", str(error)) from None

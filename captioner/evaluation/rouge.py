@@ -5,13 +5,11 @@ Lin 2004, *ROUGE: A Package for Automatic Evaluation of Summaries*, section 3.1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.metric import Metric
-from captioner.evaluation.ngrams import IntArray, Tokens
+from captioner.evaluation.ngrams import IntArray
 
 BETA = 1.2
 """Weight of recall over precision; the COCO evaluation's value."""
@@ -37,32 +35,25 @@ def rouge_l(corpus: Corpus) -> Metric:
     return Metric.mean("ROUGE-L", per_image)
 
 
-def longest_common_subsequences(first: Tokens, others: Sequence[Tokens]) -> list[int]:
-    """Lengths in words of the longest common subsequence of a sentence with each of others.
+def _common_lengths(corpus: Corpus) -> IntArray:
+    """Words of the longest common subsequence of each reference (S,) and its caption; else 0.
 
     Bit-parallel: a row of the dynamic-programming table is one addition.
     Hyyrö 2004, *Bit-parallel LCS-length Computation Revisited*.
     """
-    places: dict[str, int] = {}
-    for index, word in enumerate(first):
-        places[word] = places.get(word, 0) | 1 << index
-    every = (1 << len(first)) - 1
-    lengths = []
-    for other in others:
-        row = every  # a zero bit: the length grows at this word of `first`
-        for word in other:
-            if word in places:
-                matched = row & places[word]
-                row = ((row + matched) | (row - matched)) & every
-        lengths.append(len(first) - row.bit_count())
-    return lengths
-
-
-def _common_lengths(corpus: Corpus) -> IntArray:
-    """The longest common subsequence of each reference (S,) with its image's caption; else 0."""
     common = np.zeros(len(corpus.sentences), dtype=np.int64)
     ends = [*corpus.firsts[1:].tolist(), len(corpus.sentences)]
     for first, end in zip(corpus.firsts.tolist(), ends, strict=True):
-        references = corpus.sentences[first + 1 : end]
-        common[first + 1 : end] = longest_common_subsequences(corpus.sentences[first], references)
+        caption = corpus.sentences[first]
+        places: dict[str, int] = {}
+        for index, word in enumerate(caption):
+            places[word] = places.get(word, 0) | 1 << index
+        every = (1 << len(caption)) - 1
+        for number in range(first + 1, end):
+            row = every  # a zero bit: the length grows at this word of the caption
+            for word in corpus.sentences[number]:
+                if word in places:
+                    matched = row & places[word]
+                    row = ((row + matched) | (row - matched)) & every
+            common[number] = len(caption) - row.bit_count()
     return common

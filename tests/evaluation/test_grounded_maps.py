@@ -47,15 +47,16 @@ def test_a_caption_worked_by_hand() -> None:
     assert shifted == [(0.0, None), (None, 0.0), (0.0, None)]
 
 
-def test_means_and_words() -> None:
+def test_means_and_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("captioner.evaluation.grounded_maps.WORDS_SHOWN", 2)
     words = word_maps("x.jpg", WORDS, MAPS, TARGETS, SIZE, REGION)
     words += word_maps("y.jpg", ["dog"], MAPS[:1], [pixel(0)], SIZE, REGION)
-    found = grounded_maps(words, most=1)
+    found = grounded_maps(words)
     assert (found.words, found.photos, found.outside) == (4, 2, 0)
     expected = [0.8 + 0.2 / 7, 0.7 + 0.3 / 7, 0.9, 1.0]
     assert found.mass.attention == pytest.approx(np.mean(expected))
     assert found.mass.uniform == pytest.approx(np.mean([2 / 8, 2 / 8, 1 / 8, 1 / 8]))
-    assert list(found.by_word) == ["dog"]
+    assert list(found.by_word) == ["dog", "red"]
     count, mass, _ = found.by_word["dog"]
     assert count == 2
     assert mass.attention == pytest.approx((expected[1] + 1) / 2)
