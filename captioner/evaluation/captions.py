@@ -18,9 +18,8 @@ from captioner.evaluation.metric import Metric
 from captioner.evaluation.ngrams import FloatArray
 from captioner.evaluation.rouge import rouge_l
 from captioner.evaluation.significance import Interval
-from captioner.evaluation.texts import CaptionTexts, Tokenizer
+from captioner.evaluation.texts import CaptionTexts
 from captioner.evaluation.word_precision import WITH_NONE, word_precision
-from captioner.text.tokenizer import tokenize_unsplit
 
 Image = TypeVar("Image", bound=ImageId)
 
@@ -139,7 +138,6 @@ class CaptionScores:
 def evaluate_captions(
     hypotheses: Mapping[Image, str] | Sequence[str],
     references: Mapping[Image, Sequence[str]] | Sequence[Sequence[str]],
-    tokenizer: Tokenizer = tokenize_unsplit,
     document_frequency: DocumentFrequency | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
 ) -> CaptionScores:
@@ -148,14 +146,12 @@ def evaluate_captions(
     hypotheses, references: both by image, or both sequences in the same order of images. A caption
         may be empty; an image has at least one reference. By image, references of further images
         are ignored, as in the COCO evaluation.
-    tokenizer: of captions and references; by default `tokenize_unsplit`. A word with white space in
-        it is one word to ROUGE-L and several to the others.
     document_frequency: of CIDEr-D; by default counted over the references of these images.
     metrics: some of `METRICS`.
 
     Raises `UserError`, naming the image, for one without references, and as `score_texts` does.
     """
-    texts = CaptionTexts.of(hypotheses, references, tokenizer)  # type: ignore[arg-type]
+    texts = CaptionTexts.of(hypotheses, references)  # type: ignore[arg-type]
     return score_texts(texts, metrics, document_frequency)
 
 

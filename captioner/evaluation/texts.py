@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
@@ -13,15 +13,14 @@ from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.ngrams import Tokens
 from captioner.text.tokenizer import tokenize_unsplit
 
-Tokenizer = Callable[[str], list[str]]
-
 
 @dataclass(frozen=True)
 class CaptionTexts:
     """A caption and one or more references of each of I images, in one order; made by `of`.
 
     images: (I,) their names. captions, references: as written.
-    words, reference_words: the same, tokenised; a word may have white space in it ("22 3/4").
+    words, reference_words: the same, tokenised; a word may have white space in it ("22 3/4"), and
+        is one word to ROUGE-L and several to the other metrics.
     references_without_caption: the number of further images with references.
     """
 
@@ -37,13 +36,11 @@ class CaptionTexts:
         cls,
         captions: Mapping[ImageId, str] | Sequence[str],
         references: Mapping[ImageId, Sequence[str]] | Sequence[Sequence[str]],
-        tokenizer: Tokenizer = tokenize_unsplit,
     ) -> CaptionTexts:
         """Match captions with references and tokenise each once.
 
         captions, references: both by image, or both sequences in the same order of images. By
             image, the captions' order counts, and further images may have references.
-        tokenizer: by default `tokenize_unsplit`.
 
         Raises `UserError`, naming the image, for one without references and for a caption that is
         not a string; and if there are no images.
@@ -58,7 +55,7 @@ class CaptionTexts:
             every = (text, *of_image)
             if not all(isinstance(one, str) for one in every):
                 raise UserError(f"a caption of image {name!r} is not a string")
-        words = map(tokenizer, [*texts, *chain.from_iterable(candidates)])
+        words = map(tokenize_unsplit, [*texts, *chain.from_iterable(candidates)])
         return cls(
             names,
             texts,

@@ -53,12 +53,6 @@ def test_sequences_score_as_mappings_do() -> None:
     assert in_order.table() == by_image.table()
 
 
-def test_the_tokenizer_is_the_callers() -> None:
-    captions, references = ["a-b", "c-d"], [["a-b"], ["c-x"]]
-    scores = evaluate_captions(captions, references, tokenizer=lambda text: text.split("-"))
-    assert scores.by_name()["BLEU-1"] == pytest.approx(3 / 4)
-
-
 def test_one_image_with_a_document_frequency() -> None:
     frequency = DocumentFrequency.from_references(REFERENCE_WORDS)
     alone = evaluate_captions({7: HYPOTHESES[7]}, {7: REFERENCES[7]}, document_frequency=frequency)

@@ -1,18 +1,22 @@
 from __future__ import annotations
 
+import pytest
+
+from captioner.evaluation import texts as texts_module
 from captioner.evaluation.texts import CaptionTexts
 
 
-def test_each_caption_is_tokenised_once() -> None:
+def test_each_caption_is_tokenised_once(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
     def tokenizer(text: str) -> list[str]:
         seen.append(text)
         return text.split()
 
+    monkeypatch.setattr(texts_module, "tokenize_unsplit", tokenizer)
     references = {1: ["a dog", "the dog"], 2: ["a cat"], 3: ["not scored"]}
     words = [[["a", "cat"]], [["a", "dog"], ["the", "dog"]]]
-    texts = CaptionTexts.of({2: "one cat", 1: "one dog"}, references, tokenizer)
+    texts = CaptionTexts.of({2: "one cat", 1: "one dog"}, references)
     assert sorted(seen) == ["a cat", "a dog", "one cat", "one dog", "the dog"]
     assert texts.reference_words == words
     others = texts.with_captions(["two cats", "two dogs"])
