@@ -14,13 +14,6 @@ def test_sizes() -> None:
     assert (heads.batch_size, heads.length) == (2, 5)
 
 
-def test_keeps_what_it_is_given_without_copying() -> None:
-    values, keys = torch.zeros(1, 2, 3), torch.zeros(1, 2, 4)
-    memory = Memory(values, keys)
-    assert memory.values is values
-    assert memory.keys is keys
-
-
 @pytest.mark.parametrize(
     ("values", "keys"),
     [((2, 5, 3), (2, 4, 3)), ((2, 5, 3), (1, 5, 3)), ((5, 3), (5, 3)), ((2, 5, 3), (2, 1, 5, 3))],

@@ -131,6 +131,7 @@ def test_decoding_by_the_code_for_cpus_gives_the_same_scores(
     with torch.no_grad():
         memory = Memory(values, score.project_keys(values))
         fast = score.of_memory(query, memory)
+        assert memory.key_exponentials is memory.key_exponentials  # Computed once.
         monkeypatch.setenv(cpu.SWITCH, "0")
         plain = score.of_memory(query, memory)
         assert torch.equal(plain, score(query, memory.keys))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from itertools import product
 from typing import NamedTuple
 
 import torch
@@ -157,14 +158,9 @@ def naive_beam_search(
 
 def every_sequence(vocabulary_size: int, maximum_length: int) -> list[list[int]]:
     """All token lists without the end token, up to a length."""
-    longest: list[list[int]] = [[]]
-    sequences = list(longest)
-    for _ in range(maximum_length):
-        longest = [
-            [*tokens, token]
-            for tokens in longest
-            for token in range(vocabulary_size)
-            if token != END
-        ]
-        sequences.extend(longest)
-    return sequences
+    tokens = [token for token in range(vocabulary_size) if token != END]
+    return [
+        list(sequence)
+        for length in range(maximum_length + 1)
+        for sequence in product(tokens, repeat=length)
+    ]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 
 import pytest
@@ -24,25 +23,10 @@ def left(constraints: Constraints, tokens: list[int], vocabulary_size: int = 5) 
     return [token for token in range(vocabulary_size) if values[0, 0, token] > BLOCKED]
 
 
-def test_nothing_is_blocked_by_default() -> None:
-    assert left(Constraints(), []) == [0, 1, 2, 3, 4]
-    assert left(Constraints(), [2] * 49) == [0, 1, 2, 3, 4]
-
-
-def test_minimum_length_blocks_the_end() -> None:
-    constraints = Constraints(minimum_length=2)
-    assert left(constraints, [3]) == [0, 2, 3, 4]
-    assert left(constraints, [3, 3]) == [0, 1, 2, 3, 4]
-
-
 def test_maximum_length_leaves_the_end_alone() -> None:
     constraints = Constraints(maximum_length=2, forbidden=(END,))
     assert left(constraints, [3]) == [0, 2, 3, 4]
     assert left(constraints, [3, 3]) == [END]
-
-
-def test_forbidden_tokens() -> None:
-    assert left(Constraints(forbidden=(0, 4)), []) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -143,61 +127,32 @@ def test_equals_the_rule_written_plainly(
 @pytest.mark.parametrize(
     "constraints",
     [
-        Constraints(minimum_length=3, maximum_length=5),
         Constraints(minimum_length=4, maximum_length=4),
-        Constraints(maximum_length=1),
         Constraints(maximum_length=6, forbidden=(0, 3)),
-        *(Constraints(minimum_length=6, maximum_length=8, block_ngrams=n) for n in (2, 3)),
-        Constraints(minimum_length=2, maximum_length=8, block_ngrams=1),
+        Constraints(minimum_length=6, maximum_length=8, block_ngrams=2),
         Constraints(minimum_length=6, maximum_length=8, repeat_distance=1),
     ],
     ids=str,
 )
 @pytest.mark.parametrize("how", ["beam", "sampling"])
 def test_every_hypothesis_obeys(constraints, how) -> None:
-    decoder = TableDecoder(random_table(11, 5))
     strategy = (
         BeamSearch(6) if how == "beam" else Sampling(torch.Generator().manual_seed(0), width=20)
     )
-    lengths = set()
     for hypotheses in decode(
-        decoder, memory_of(1, 2, 3), start=0, end=END, strategy=strategy, constraints=constraints
+        TableDecoder(random_table(11, 5)),
+        memory_of(1, 2, 3),
+        start=0,
+        end=END,
+        strategy=strategy,
+        constraints=constraints,
     ):
         assert hypotheses
         for hypothesis in hypotheses:
             tokens = hypothesis.tokens
-            lengths.add(len(tokens))
             assert constraints.minimum_length <= len(tokens) <= constraints.maximum_length
-            assert END not in tokens
-            assert not set(tokens) & set(constraints.forbidden)
+            assert not set(tokens) & {END, *constraints.forbidden}
             if constraints.block_ngrams:
                 assert not has_repeat(tokens, constraints.block_ngrams)
             if constraints.repeat_distance:
                 assert all(a != b for a, b in pairwise(tokens))
-    if constraints.block_ngrams:  # free, the same decoder does repeat itself
-        free = Constraints(constraints.minimum_length, constraints.maximum_length)
-        found = decode(
-            decoder, memory_of(1, 2, 3), start=0, end=END, strategy=strategy, constraints=free
-        )
-        assert any(has_repeat(h.tokens, constraints.block_ngrams) for hs in found for h in hs)
-
-
-@pytest.mark.parametrize("width", [1, 4])
-def test_blocking_that_uses_up_the_vocabulary_still_answers(width) -> None:
-    table = random_table(3, 4)
-    table[:, END] = BLOCKED  # never ends of its own accord
-    decoder = TableDecoder(table)
-    constraints = Constraints(minimum_length=6, block_ngrams=1)
-    (hypotheses,) = decode(
-        decoder,
-        memory_of(1),
-        start=0,
-        end=END,
-        strategy=BeamSearch(width),
-        constraints=constraints,
-    )
-    assert len(hypotheses) == width
-    for hypothesis in hypotheses:
-        assert sorted(hypothesis.tokens) == [0, 2, 3]
-        assert hypothesis.token_log_probabilities[-1] == IMPOSSIBLE
-        assert math.isfinite(hypothesis.score)

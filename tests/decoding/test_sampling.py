@@ -102,25 +102,6 @@ def test_top_p_counts_what_top_k_and_temperature_left() -> None:
     assert strategy.distribution(PROBABILITIES.log()).tolist() == near(expected)
 
 
-def test_top_p_of_one_keeps_the_whole_tail() -> None:
-    steps = torch.log_softmax(
-        4 * torch.randn(20_000, generator=torch.Generator().manual_seed(0)), dim=-1
-    )
-    assert bool((seeded().distribution(steps) > 0).all())
-
-
-def test_every_row_has_a_distribution_of_its_own() -> None:
-    steps = torch.log_softmax(
-        torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0)), dim=-1
-    )
-    strategy = seeded(temperature=0.7, top_k=4, top_p=0.8)
-    together = strategy.distribution(steps)
-    for source in range(2):
-        for row in range(3):
-            alone = strategy.distribution(steps[source, row])
-            assert together[source, row].tolist() == near(alone.tolist())
-
-
 def test_sequences_come_as_often_as_they_are_probable() -> None:
     draws = 4000
     decoder = TableDecoder(random_table(1, 3, scale=1.0))
@@ -156,22 +137,6 @@ def test_top_k_and_top_p_hold_for_whole_sequences() -> None:
             assert hypothesis.log_probability == pytest.approx(expected, abs=1e-3)
 
 
-def test_a_sharp_temperature_samples_the_greedy_sequence() -> None:
-    decoder = TableDecoder(random_table(9, 6))
-    constraints = Constraints(maximum_length=8)
-    greedy = decode(
-        decoder,
-        memory_of(1, 2),
-        start=START,
-        end=END,
-        strategy=seeded(top_k=1),
-        constraints=constraints,
-    )
-    sharp = sample(decoder, memory_of(1, 2), seeded(5, temperature=1e-4, width=3), constraints)
-    for one, many in zip(greedy, sharp, strict=True):
-        assert [h.tokens for h in many] == [one[0].tokens] * 3
-
-
 def test_the_seed_decides_the_samples() -> None:
     decoder = TableDecoder(random_table(9, 6, scale=0.5))
 
@@ -203,26 +168,6 @@ def test_samples_that_end_early_keep_their_own_words(width) -> None:
     assert len(lengths) > 1  # some ended early, others went on
 
 
-def test_samples_of_a_source_differ() -> None:
-    decoder = TableDecoder(random_table(12, 5, scale=0.5))
-    (hypotheses,) = sample(decoder, memory_of(3), seeded(width=10), Constraints(4, 10))
-    assert len({tuple(hypothesis.tokens) for hypothesis in hypotheses}) > 5
-
-
-def test_a_model_that_cannot_end_still_answers() -> None:
-    table = random_table(2, 5)
-    table[:, END] = float("-inf")
-    for temperature in (1e-3, 1.0, 1e5):
-        (hypotheses,) = sample(
-            TableDecoder(table),
-            memory_of(7),
-            seeded(width=3, temperature=temperature),
-            Constraints(maximum_length=6),
-        )
-        assert [len(hypothesis.tokens) for hypothesis in hypotheses] == [6, 6, 6]
-        assert all(math.isfinite(hypothesis.score) for hypothesis in hypotheses)
-
-
 def by_sorting(steps: torch.Tensor, temperature: float, top_k: int, top_p: float) -> torch.Tensor:
     """The distribution by its definition: the whole vocabulary is sorted and its tail cut off."""
     ordered, order = torch.softmax(steps.double() / temperature, dim=-1).sort(descending=True)
@@ -252,12 +197,3 @@ def test_a_large_vocabulary_has_the_same_distribution_however_it_is_found(
     assert bool((differs.sum(dim=-1) <= (p < 1)).all())
     torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-6)
     assert bool((found[..., 17] == 0).all())
-
-
-def test_widening_draws_from_the_one_row_there_is() -> None:
-    steps = torch.tensor([[[0.0, 1.0, 0.0]], [[1.0, 0.0, 0.0]]]).log()  # (B, 1, V)
-    totals, live = torch.zeros(2, 1), torch.ones(2, 1, dtype=torch.bool)
-    choice = seeded(width=4).choose(totals, steps, live, torch.zeros(2, dtype=torch.long))
-    assert choice.tokens.tolist() == [[1] * 4, [0] * 4]
-    assert choice.parents.tolist() == [[0] * 4] * 2
-    assert choice.live.shape == (2, 4)

@@ -95,20 +95,6 @@ def test_random_orders_are_maps_moved_elsewhere() -> None:
     assert (again == orders).all()
 
 
-def test_even_maps_are_worth_as_much_as_random_places() -> None:
-    even = np.full((1, 4, 4), 1 / 16)
-    found = []
-    for photo in range(1500):
-        own = generator(photo)
-        place = int(own.integers(16))
-        orders = random_orders(even, 2, own)
-        found.append(curves(even, lambda taken, at=place: one_place(taken, (at,)), orders, own, 8))
-    scores = curve_scores(found)
-    assert scores.deletion.difference == pytest.approx(0, abs=0.03)
-    assert scores.insertion.difference == pytest.approx(0, abs=0.03)
-    assert scores.deletion.better == pytest.approx(0.5, abs=0.04)
-
-
 SHARES = np.array([0.0, 0.5, 1.0])
 
 

@@ -245,15 +245,6 @@ def test_any_photos_can_be_measured(photos: Source, tmp_path: Path) -> None:
     assert "blurring what was attended" in scores.table()
 
 
-def test_batches_change_nothing(photos: Source) -> None:
-    options = CurveOptions(photos=2, steps=3, random_orders=1)
-    alone = score_maps(make_captioner(), photos, batch_size=1, curve_options=options)
-    together = score_maps(make_captioner(), photos, batch_size=4, curve_options=options)
-    assert [word.word for word in alone.words] == [word.word for word in together.words]
-    assert [w.entropy for w in alone.words] == pytest.approx([w.entropy for w in together.words])
-    assert alone.curves.deletion.curve == pytest.approx(together.curves.deletion.curve, abs=1e-4)
-
-
 def test_curves_of_one_photo_are_probabilities_of_its_words() -> None:
     model = make_captioner()
     (caption,) = model.caption([PHOTO])

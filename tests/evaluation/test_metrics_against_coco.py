@@ -62,27 +62,12 @@ def assert_equal_to_coco(hypotheses: list[Tokens], references: list[list[Tokens]
             np.testing.assert_allclose(cider.per_image, per_image, rtol=0, atol=1e-9)
 
 
-def sentence(chance: random.Random, words: list[str], length: int) -> Tokens:
-    return [chance.choice(words) for _ in range(length)]
-
-
-def test_random_sentences() -> None:
-    chance = random.Random(1)
-    words = [f"w{index}" for index in range(15)]
-    hypotheses = [sentence(chance, words, chance.randint(0, 14)) for _ in range(150)]
-    references = [
-        [sentence(chance, words, chance.randint(0, 14)) for _ in range(chance.randint(1, 6))]
-        for _ in range(150)
-    ]
-    assert_equal_to_coco(hypotheses, references)
-
-
 def test_hostile_sentences() -> None:
     chance = random.Random(2)
     hypotheses: list[Tokens] = [
         [],
         ["dog"],
-        sentence(chance, ["a", "dog", "runs", "far"], 10_000),
+        chance.choices(["a", "dog", "runs", "far"], k=10_000),
         ["\N{DOG FACE}", "\N{WOMAN}\N{ZERO WIDTH JOINER}\N{ROCKET}", "\N{DOG FACE}"],
         ["the"] * 7,
         ["a", "dog", "runs"],
@@ -102,15 +87,6 @@ def test_hostile_sentences() -> None:
     assert_equal_to_coco(hypotheses, references)
     for hypothesis, candidates in zip(hypotheses, references, strict=True):
         assert_equal_to_coco([hypothesis], [candidates])
-
-
-def test_every_ngram_in_every_image() -> None:
-    same = [["a", "dog", "runs", "far", "away"]]
-    assert_equal_to_coco([["a", "dog"], ["a", "dog", "runs", "far", "away"]], [same, same])
-
-
-def test_nothing_but_empty_captions() -> None:
-    assert_equal_to_coco([[], []], [[["a", "dog"]], [["a"], []]])
 
 
 captions = st.lists(st.sampled_from(["a", "dog", "runs", "é"]), max_size=9)
