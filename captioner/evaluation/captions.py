@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from captioner.data.records import ImageId
 from captioner.errors import UserError
 from captioner.evaluation.bleu import BLEU_NAMES, Bleu, bleu
 from captioner.evaluation.cider import DocumentFrequency, cider_d
@@ -20,8 +19,6 @@ from captioner.evaluation.rouge import rouge_l
 from captioner.evaluation.significance import Interval
 from captioner.evaluation.texts import CaptionTexts
 from captioner.evaluation.word_precision import WITH_NONE, word_precision
-
-Image = TypeVar("Image", bound=ImageId)
 
 
 @dataclass(frozen=True)
@@ -136,23 +133,21 @@ class CaptionScores:
 
 
 def evaluate_captions(
-    hypotheses: Mapping[Image, str] | Sequence[str],
-    references: Mapping[Image, Sequence[str]] | Sequence[Sequence[str]],
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
     document_frequency: DocumentFrequency | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
 ) -> CaptionScores:
     """Score one caption an image against the image's references.
 
-    hypotheses, references: both by image, or both sequences in the same order of images. A caption
-        may be empty; an image has at least one reference. By image, references of further images
-        are ignored, as in the COCO evaluation.
+    hypotheses, references: in the same order of images. A caption may be empty; an image has at
+        least one reference.
     document_frequency: of CIDEr-D; by default counted over the references of these images.
     metrics: some of `METRICS`.
 
     Raises `UserError`, naming the image, for one without references, and as `score_texts` does.
     """
-    texts = CaptionTexts.of(hypotheses, references)  # type: ignore[arg-type]
-    return score_texts(texts, metrics, document_frequency)
+    return score_texts(CaptionTexts.of(hypotheses, references), metrics, document_frequency)
 
 
 def score_texts(

@@ -56,8 +56,10 @@ def score_results(
         return load_image(scored[row].path)
 
     texts = CaptionTexts.of(
-        {image.image_id: text for image, text in zip(scored, captions.values(), strict=True)},
-        {image.image_id: image.captions for image in found},
+        list(captions.values()),
+        [image.captions for image in scored],
+        [image.image_id for image in scored],
+        len(found) - len(scored),
     )
     return replace(
         scorer.report(texts, str(results)),
@@ -106,9 +108,9 @@ def score_model(
                     raise
                 not_kept.append(str(error))
     scored = source.take(list(captions))
-    texts = CaptionTexts.of(list(captions.values()), scored.captions)
+    texts = CaptionTexts.of(list(captions.values()), scored.captions, scored.image_ids)
     return replace(
-        scorer.report(replace(texts, images=scored.image_ids), name),
+        scorer.report(texts, name),
         names=tuple(scored.names),
         open_photo=scored.open_photo,
         exact=right / len(captions) if exact else None,

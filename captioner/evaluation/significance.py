@@ -24,9 +24,6 @@ from captioner.evaluation.evaluation_options import Resampling
 from captioner.evaluation.metric import Metric
 from captioner.evaluation.ngrams import FloatArray, IntArray
 
-_CELLS = 4_000_000
-"""Drawn images held in memory at once."""
-
 NOTHING = 2e-4
 """A comparison counts scores below this as 0.
 
@@ -91,8 +88,8 @@ def confidence_intervals(
     """The bootstrap interval of every score, by name. Raises `UserError` for a single image."""
     resampling = resampling or Resampling()
     terms = _together(scores)
-    totals = [drawn @ terms for drawn in _drawn_images(len(terms), resampling)]
-    found = _scores(scores, np.concatenate(totals))  # (R, M)
+    totals = np.stack([drawn @ terms for drawn in _drawn_images(len(terms), resampling)])
+    found = _scores(scores, totals)  # (R, M)
     return dict(zip(_names(scores), _intervals(found, resampling), strict=True))
 
 
@@ -117,21 +114,16 @@ def compare(
     counted = _counted(scores)
     observed = counted[0] - counted[1]
 
-    resampled = []
-    for drawn in _drawn_images(images, resampling):
-        totals = drawn @ terms
-        other_totals = totals + drawn @ more
-        resampled.append(_counted(_scores(first, totals)) - _counted(_scores(first, other_totals)))
-    differences = np.concatenate(resampled)  # (R, M)
+    drawn = [(each @ terms, each @ more) for each in _drawn_images(images, resampling)]
+    totals, more_totals = np.stack(drawn, axis=1)  # (R, C) each
+    differences = _counted(_scores(first, totals)) - _counted(_scores(first, totals + more_totals))
     not_better = np.minimum((differences <= _TIE).sum(axis=0), (differences >= -_TIE).sum(axis=0))
     p_bootstrap = np.minimum(1.0, 2 * _share(not_better, resampling))
 
-    as_large = np.zeros(len(observed), dtype=np.int64)
-    for exchanged in _exchanges(images, resampling):
-        moved = exchanged @ more
-        here = _counted(_scores(first, total + moved))
-        there = _counted(_scores(first, total + more.sum(axis=0) - moved))
-        as_large += (np.abs(here - there) >= np.abs(observed) - _TIE).sum(axis=0)
+    moved = np.stack([each @ more for each in _exchanges(images, resampling)])  # (R, C)
+    here = _counted(_scores(first, total + moved))
+    there = _counted(_scores(first, total + more.sum(axis=0) - moved))
+    as_large = (np.abs(here - there) >= np.abs(observed) - _TIE).sum(axis=0)
     p_randomisation = _share(as_large, resampling)
 
     intervals = _intervals(differences, resampling)
@@ -175,27 +167,18 @@ def _counted(scores: FloatArray) -> FloatArray:
     return np.where(np.abs(scores) < NOTHING, 0.0, scores)
 
 
-def _drawn_images(images: int, resampling: Resampling) -> Iterator[FloatArray]:
-    """The number of draws of each image: (R, I) in all, some rows at a time."""
+def _drawn_images(images: int, resampling: Resampling) -> Iterator[IntArray]:
+    """The number of draws of each image (I,), for each resample."""
     generator = np.random.default_rng([resampling.seed, 0])
-    for rows in _chunks(images, resampling.resamples):
-        drawn = generator.integers(images, size=(rows, images))
-        drawn += images * np.arange(rows)[:, None]
-        counts = np.bincount(drawn.ravel(), minlength=rows * images)
-        yield counts.reshape(rows, images).astype(np.float64)
+    for _ in range(resampling.resamples):
+        yield np.bincount(generator.integers(images, size=images), minlength=images)
 
 
-def _exchanges(images: int, resampling: Resampling) -> Iterator[FloatArray]:
-    """1 for images whose captions are exchanged: (R, I) in all, some rows at a time."""
+def _exchanges(images: int, resampling: Resampling) -> Iterator[IntArray]:
+    """1 for images whose captions are exchanged (I,), for each resample."""
     generator = np.random.default_rng([resampling.seed, 1])
-    for rows in _chunks(images, resampling.resamples):
-        yield generator.integers(2, size=(rows, images)).astype(np.float64)
-
-
-def _chunks(images: int, resamples: int) -> Iterator[int]:
-    most = max(1, _CELLS // images)
-    for first in range(0, resamples, most):
-        yield min(most, resamples - first)
+    for _ in range(resampling.resamples):
+        yield generator.integers(2, size=images)
 
 
 def _intervals(samples: FloatArray, resampling: Resampling) -> list[Interval]:

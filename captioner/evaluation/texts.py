@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
@@ -34,35 +34,40 @@ class CaptionTexts:
     @classmethod
     def of(
         cls,
-        captions: Mapping[ImageId, str] | Sequence[str],
-        references: Mapping[ImageId, Sequence[str]] | Sequence[Sequence[str]],
+        captions: Sequence[str],
+        references: Sequence[Sequence[str]],
+        images: Sequence[ImageId] | None = None,
+        references_without_caption: int = 0,
     ) -> CaptionTexts:
-        """Match captions with references and tokenise each once.
+        """Tokenise captions and their references once.
 
-        captions, references: both by image, or both sequences in the same order of images. By
-            image, the captions' order counts, and further images may have references.
+        captions, references, images: of the same images, in one order. images: numbers by default.
 
         Raises `UserError`, naming the image, for one without references and for a caption that is
         not a string; and if there are no images.
         """
-        names, texts, candidates = _aligned(captions, references)
-        if not names:
+        if len(captions) != len(references):
+            raise UserError(
+                f"there are {len(captions)} captions but references for {len(references)} images"
+            )
+        if not captions:
             raise UserError("there are no captions to score")
-        for name, text, of_image in zip(names, texts, candidates, strict=True):
+        names = range(len(captions)) if images is None else images
+        for name, text, of_image in zip(names, captions, references, strict=True):
             listed = isinstance(of_image, Collection) and not isinstance(of_image, str)
             if not listed or len(of_image) == 0:
                 raise UserError(f"image {name!r} has no list of reference captions")
             every = (text, *of_image)
             if not all(isinstance(one, str) for one in every):
                 raise UserError(f"a caption of image {name!r} is not a string")
-        words = map(tokenize_unsplit, [*texts, *chain.from_iterable(candidates)])
+        words = map(tokenize_unsplit, [*captions, *chain.from_iterable(references)])
         return cls(
             names,
-            texts,
-            candidates,
-            list(islice(words, len(texts))),
-            [list(islice(words, len(of_image))) for of_image in candidates],
-            len(references) - len(names),
+            captions,
+            references,
+            list(islice(words, len(captions))),
+            [list(islice(words, len(of_image))) for of_image in references],
+            references_without_caption,
         )
 
     def with_captions(self, captions: Sequence[str]) -> CaptionTexts:
@@ -78,22 +83,3 @@ class CaptionTexts:
     def corpus(self) -> Corpus:
         """The same with words split at white space; all metrics but ROUGE-L take this."""
         return self.unsplit_corpus.split()
-
-
-def _aligned(
-    captions: Mapping[ImageId, str] | Sequence[str],
-    references: Mapping[ImageId, Sequence[str]] | Sequence[Sequence[str]],
-) -> tuple[list[ImageId], list[str], list[Sequence[str]]]:
-    """The names of the images, their captions and their references, in one order."""
-    if isinstance(captions, Mapping) and isinstance(references, Mapping):
-        for image in captions:
-            if image not in references:
-                raise UserError(f"image {image!r} has a caption but no references")
-        return list(captions), list(captions.values()), [references[image] for image in captions]
-    if isinstance(captions, Mapping) or isinstance(references, Mapping):
-        raise UserError("captions and references are not both by image or both in order")
-    if len(captions) != len(references):
-        raise UserError(
-            f"there are {len(captions)} captions but references for {len(references)} images"
-        )
-    return list(range(len(captions))), list(captions), list(references)

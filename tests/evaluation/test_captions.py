@@ -4,17 +4,18 @@ import pytest
 
 from captioner.errors import UserError
 from captioner.evaluation.bleu import bleu
-from captioner.evaluation.captions import evaluate_captions
+from captioner.evaluation.captions import evaluate_captions, score_texts
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.rouge import rouge_l
 from captioner.evaluation.significance import Interval
+from captioner.evaluation.texts import CaptionTexts
 
-HYPOTHESES = {7: "A dog runs.", "b.jpg": "Two cats sleep on a mat"}
-REFERENCES = {
-    "b.jpg": ["Two cats on a mat.", "cats sleeping"],
-    7: ["A brown dog runs!", "The dog, it runs."],
-}
+HYPOTHESES = ["A dog runs.", "Two cats sleep on a mat"]
+REFERENCES = [
+    ["A brown dog runs!", "The dog, it runs."],
+    ["Two cats on a mat.", "cats sleeping"],
+]
 WORDS = [["a", "dog", "runs"], ["two", "cats", "sleep", "on", "a", "mat"]]
 REFERENCE_WORDS = [
     [["a", "brown", "dog", "runs"], ["the", "dog", "it", "runs"]],
@@ -44,23 +45,14 @@ def test_every_metric_by_name() -> None:
     assert scores["brevity_penalty"] == pytest.approx(1.0)
 
 
-def test_sequences_score_as_mappings_do() -> None:
-    by_image = evaluate_captions(HYPOTHESES, REFERENCES)
-    in_order = evaluate_captions(
-        list(HYPOTHESES.values()), [REFERENCES[image] for image in HYPOTHESES]
-    )
-    assert in_order.as_dict() == by_image.as_dict()
-    assert in_order.table() == by_image.table()
-
-
 def test_one_image_with_a_document_frequency() -> None:
     frequency = DocumentFrequency.from_references(REFERENCE_WORDS)
-    alone = evaluate_captions({7: HYPOTHESES[7]}, {7: REFERENCES[7]}, document_frequency=frequency)
+    alone = evaluate_captions(HYPOTHESES[:1], REFERENCES[:1], document_frequency=frequency)
     assert alone.as_dict()["CIDEr-D"] == pytest.approx(cider_d(CORPUS).per_image[0])
     assert alone.as_dict()["document_frequency"] == {"file": "", "images": 2}
     assert alone.table().splitlines()[-1] == "rarity          document frequency of 2 images"
     with pytest.raises(UserError, match=r"single image .*--document-frequency FILE"):
-        evaluate_captions({7: HYPOTHESES[7]}, {7: REFERENCES[7]})
+        evaluate_captions(HYPOTHESES[:1], REFERENCES[:1])
 
 
 def test_without_bleu_there_is_nothing_of_bleu() -> None:
@@ -83,16 +75,15 @@ def test_metrics_that_there_are_not(metrics, sentence) -> None:
 
 
 def test_images_without_a_caption_do_not_count_and_are_told() -> None:
-    more = {**REFERENCES, "c.jpg": ["a dog"], "d.jpg": ["a cat"]}
-    scores = evaluate_captions(HYPOTHESES, more)
-    alone = evaluate_captions(HYPOTHESES, REFERENCES)
-    assert scores.by_name() == alone.by_name()
+    texts = CaptionTexts.of(HYPOTHESES, REFERENCES, references_without_caption=2)
+    scores = score_texts(texts)
+    assert scores.by_name() == evaluate_captions(HYPOTHESES, REFERENCES).by_name()
     assert scores.as_dict()["references_without_caption"] == 2
     assert scores.table().splitlines()[-1] == ("not captioned   2 more images that have references")
 
 
 def test_scores_image_by_image() -> None:
-    scores = evaluate_captions(HYPOTHESES, REFERENCES)
+    scores = score_texts(CaptionTexts.of(HYPOTHESES, REFERENCES, [7, "b.jpg"]))
     first, second = scores.per_image()
     assert list(first) == [
         *("image_id", "caption", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D"),
@@ -122,15 +113,14 @@ def test_the_table_reads_well() -> None:
 @pytest.mark.parametrize(
     ("hypotheses", "references", "sentence"),
     [
-        ({1: "a", 2: "b"}, {1: ["a"]}, "image 2 has a caption but no references"),
-        ({1: "a", 2: None}, {1: ["a"], 2: ["b"]}, "a caption of image 2 is not a string"),
-        (["a"], {1: ["a"]}, "not both by image or both in order"),
+        (["a", None], [["a"], ["b"]], "a caption of image 1 is not a string"),
         (["a"], [["a"], ["b"]], "1 captions but references for 2 images"),
         (["a", "b"], [None, ["b"]], "image 0 has no list of reference captions"),
-        ({"x": "a"}, {"x": 3}, "image 'x' has no list of reference captions"),
-        ({"x": "a"}, {"x": "a dog"}, "image 'x' has no list of reference captions"),
-        ({"x": "a"}, {"x": []}, "image 'x' has no list of reference captions"),
-        ({}, {}, "no captions to score"),
+        (["a"], [3], "image 0 has no list of reference captions"),
+        (["a"], ["a dog"], "image 0 has no list of reference captions"),
+        (["a"], [[]], "image 0 has no list of reference captions"),
+        ({"x": "a"}, {"x": ["a"]}, "image 0 has no list of reference captions"),
+        ([], [], "no captions to score"),
     ],
 )
 def test_what_does_not_belong_together_is_refused(hypotheses, references, sentence) -> None:

@@ -12,7 +12,7 @@ from samples import make_captioner, save_photo
 from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.evaluation.caption_scorer import Scorer
-from captioner.evaluation.captions import evaluate_captions
+from captioner.evaluation.captions import score_texts
 from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.score_captions import score_model, score_results, store_document_frequency
 from captioner.evaluation.significance import NOTHING, Resampling
@@ -88,6 +88,12 @@ REFERENCES = {
 }
 
 
+def reference_texts(captions: dict[int, str]) -> CaptionTexts:
+    references = [REFERENCES[n] for n in captions]
+    further = len(REFERENCES) - len(captions)
+    return CaptionTexts.of(list(captions.values()), references, list(captions), further)
+
+
 def write_results(path: Path, captions: dict[Any, str]) -> Path:
     records = [{"image_id": name, "caption": caption} for name, caption in captions.items()]
     path.write_text(json.dumps(records))
@@ -106,7 +112,7 @@ def results(tmp_path: Path) -> Path:
 
 def test_results_are_scored_as_their_captions_are(results: Path, references: Path) -> None:
     report = score_results(results, references)
-    expected = evaluate_captions(CAPTIONS, REFERENCES)
+    expected = score_texts(reference_texts(CAPTIONS))
     found = report.as_dict()
     diversity = found.pop("diversity")
     assert found == expected.as_dict()
@@ -151,7 +157,7 @@ def test_intervals_and_a_comparison(results: Path, references: Path, tmp_path: P
     assert low < found["ROUGE-L"] < high
     comparison = found["comparison"]
     assert (comparison["first"], comparison["second"]) == (str(results), str(other))
-    second = evaluate_captions(turned, REFERENCES).by_name()
+    second = score_texts(reference_texts(turned)).by_name()
     for name, each in comparison["scores"].items():
         assert each["first"] == pytest.approx(found[name])
         assert each["second"] == pytest.approx(second[name])
@@ -207,7 +213,7 @@ def test_a_word_list_is_judged_by_all_categories(tmp_path: Path) -> None:
     words = tmp_path / "words.txt"
     files = {"instances": [instances], "synonyms": words}
     words.write_text("bench: seat\n")
-    texts = CaptionTexts.of({1: "a puppy", 2: "a kitten"}, {1: ["a park"], 2: ["a park"]})
+    texts = CaptionTexts.of(["a puppy", "a kitten"], [["a park"]] * 2, [1, 2])
     with pytest.raises(UserError, match=r"none of the categories of instance file .*instances"):
         Scorer(**files).report(texts, "the captions")  # type: ignore[arg-type]
     words.write_text("dog: puppy\ncat: kitten\n")  # No dog is annotated, but one could be.
@@ -222,9 +228,7 @@ def test_few_images_are_said_to_be_no_evidence(tmp_path: Path) -> None:
     for images, few in ((4, True), (29, True), (30, False)):
         other = tmp_path / "other.json"
         other.write_text(json.dumps([{"image_id": n, "caption": "a cat"} for n in range(images)]))
-        texts = CaptionTexts.of(
-            {n: f"a dog {n}" for n in range(images)}, {n: ["a dog"] for n in range(images)}
-        )
+        texts = CaptionTexts.of([f"a dog {n}" for n in range(images)], [["a dog"]] * images)
         asked = ({"intervals": True}, {"against": other}, {"intervals": True, "against": other})
         for place, options in enumerate(asked):
             scorer = Scorer(**options)  # type: ignore[arg-type]

@@ -39,15 +39,6 @@ def test_bleu_of_a_resample_is_bleu_of_the_repeated_captions() -> None:
         np.testing.assert_allclose(terms.of_totals(times @ terms.terms), expected, rtol=1e-12)
 
 
-def test_few_draws_at_a_time_are_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    hypotheses, references = corpus(3, 9)
-    terms = [bleu(hypotheses, references), Metric.mean("length", np.arange(9.0))]
-    others = [bleu(hypotheses[::-1], references), Metric.mean("length", np.arange(9.0) ** 2)]
-    at_once = confidence_intervals(terms), compare(terms, others)
-    monkeypatch.setattr(significance, "_CELLS", 90)
-    assert (confidence_intervals(terms), compare(terms, others)) == at_once
-
-
 def test_interval_of_a_mean_by_full_enumeration() -> None:
     values = np.array([0.0, 0.2, 0.3, 1.0])
     means = [np.mean(drawn) for drawn in itertools.product(values, repeat=4)]

@@ -14,14 +14,11 @@ def test_each_caption_is_tokenised_once(monkeypatch: pytest.MonkeyPatch) -> None
         return text.split()
 
     monkeypatch.setattr(texts_module, "tokenize_unsplit", tokenizer)
-    references = {1: ["a dog", "the dog"], 2: ["a cat"], 3: ["not scored"]}
-    words = [[["a", "cat"]], [["a", "dog"], ["the", "dog"]]]
-    texts = CaptionTexts.of({2: "one cat", 1: "one dog"}, references)
+    texts = CaptionTexts.of(["one cat", "one dog"], [["a cat"], ["a dog", "the dog"]], [2, 1], 1)
     assert sorted(seen) == ["a cat", "a dog", "one cat", "one dog", "the dog"]
-    assert texts.reference_words == words
+    assert texts.reference_words == [[["a", "cat"]], [["a", "dog"], ["the", "dog"]]]
     others = texts.with_captions(["two cats", "two dogs"])
     assert others.words == [["two", "cats"], ["two", "dogs"]]
     assert others.reference_words is texts.reference_words
     assert others.images == [2, 1]
     assert others.references_without_caption == 1
-    assert CaptionTexts.of(["a dog"], [["the dog"]]).images == [0]

@@ -39,8 +39,8 @@ def test_no_content_words_at_all_score_zero() -> None:
 
 
 def test_among_the_scores_of_captions() -> None:
-    captions = {n: " ".join(words) for n, words in enumerate(CAPTIONS)}
-    references = {n: [" ".join(words) for words in each] for n, each in enumerate(REFERENCES)}
+    captions = [" ".join(words) for words in CAPTIONS]
+    references = [[" ".join(words) for words in each] for each in REFERENCES]
     scores = evaluate_captions(captions, references, metrics=["word-precision"])
     assert scores.by_name() == {"word-precision": pytest.approx(0.5), "captions with none": 0.5}
     assert [row["word-precision"] for row in scores.per_image()] == [0.75, 0.0, None, 0.75]
