@@ -26,22 +26,15 @@ class MultiHeadAttention(nn.Module):
     Raises `UserError` when N does not divide the query size.
     """
 
-    def __init__(
-        self,
-        query_size: int,
-        memory_size: int,
-        heads: int,
-        bias: bool = True,
-        dropout: float = 0.0,
-    ) -> None:
+    def __init__(self, query_size: int, memory_size: int, heads: int, dropout: float = 0.0) -> None:
         super().__init__()
         if heads < 1 or query_size % heads:
             raise UserError(f"query size {query_size} cannot be divided among {heads} heads")
         self.heads = heads
-        self.query_projection = nn.Linear(query_size, query_size, bias=bias)
-        self.key_projection = nn.Linear(memory_size, query_size, bias=bias)
-        self.value_projection = nn.Linear(memory_size, query_size, bias=bias)
-        self.output_projection = nn.Linear(query_size, query_size, bias=bias)
+        self.query_projection = nn.Linear(query_size, query_size)
+        self.key_projection = nn.Linear(memory_size, query_size)
+        self.value_projection = nn.Linear(memory_size, query_size)
+        self.output_projection = nn.Linear(query_size, query_size)
         self.score = ScaledDotProductScore()
         self.dropout = nn.Dropout(dropout)
 

@@ -69,11 +69,7 @@ class ScoreReport:
     exact: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The scores as `CaptionScores.as_dict`, and `diversity`; then what was asked for.
-
-        `exact match`; `hallucination`; `intervals`, by score; `comparison`; `resampling`, and with
-        it `too_few_images`, whether there are too few for intervals and p values to be evidence.
-        """
+        """The scores as `CaptionScores.as_dict`, and `diversity`; then what was asked for."""
         found = {**self.scores.as_dict(), "diversity": self.diversity.as_dict()}
         if self.exact is not None:
             found["exact match"] = self.exact

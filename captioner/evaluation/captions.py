@@ -41,11 +41,7 @@ class CaptionScores:
         return len(self.texts.images)
 
     def by_name(self) -> dict[str, float]:
-        """The scores alone; all are fractions of one but `CIDEr-D`, which runs from 0 to 10.
-
-        `BLEU-1` to `BLEU-4`, `ROUGE-L`, `CIDEr-D`, `word-precision` with `captions with none`,
-        `METEOR`, `SPICE`.
-        """
+        """The scores alone; all are fractions of one but `CIDEr-D`, which runs from 0 to 10."""
         return {
             name: score
             for metric in self.metrics.values()
@@ -78,12 +74,7 @@ class CaptionScores:
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """The scores of `by_name` with their circumstances.
-
-        With BLEU `brevity_penalty`, `hypothesis_length` and `reference_length` (words); `images`;
-        `references_without_caption`, the number of further images with references; with a stored
-        `document_frequency` its `file` and its number of `images`.
-        """
+        """The scores of `by_name` with their circumstances; lengths are in words."""
         found: dict[str, Any] = dict(self.by_name())
         if bleu := self._bleu:
             found["brevity_penalty"] = bleu.brevity_penalty

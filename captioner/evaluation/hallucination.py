@@ -64,12 +64,7 @@ class Hallucination:
         return dict(Counter(names).most_common())
 
     def as_dict(self) -> dict[str, float | dict[str, int] | list[str] | None]:
-        """By name: `CHAIR-i`, `CHAIR-s`, `recall` (fractions of one, None where undefined).
-
-        Also their counts: `mentions`, `hallucinated_mentions`, `present` (things),
-        `hallucinating_captions`, `captions`; `most_hallucinated`, captions by category;
-        `categories`, their number; and `dropped_categories`, by name.
-        """
+        """The figures by name: fractions of one, None where undefined, and their counts."""
         return {
             "CHAIR-i": self.chair_i,
             "CHAIR-s": self.chair_s,

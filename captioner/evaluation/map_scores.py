@@ -52,11 +52,7 @@ class MapScores:
     without_curves: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures, nested by kind; None for kinds not asked for.
-
-        `photos`, `words` (their number), `exact`, and `spread`, `grounded` and `curves` as in
-        their classes.
-        """
+        """The figures, nested by kind; None for kinds not asked for."""
         return {
             "photos": self.photos,
             "words": len(self.words),
@@ -104,8 +100,8 @@ def score_maps(
 
     grounding: where the things are that words name; None measures only what needs no boxes. At
         least one of the photos must be annotated.
+    search, batch_size, left_out: as for `caption_source`.
     curve_options: measure deletion and insertion curves too.
-    left_out: receives unreadable photos, by name, each with the reason; None refuses them.
     exact: report the share of captions that equal one of the source's.
     Raises `UserError` as `caption_source` does, if no caption has a word, and, before any is
     captioned, if no photo is annotated in `grounding`.

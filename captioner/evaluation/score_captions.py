@@ -82,9 +82,9 @@ def score_model(
 ) -> ScoreReport:
     """Caption the photos of a source by free-running search and score the captions.
 
+    search, batch_size, left_out: as for `caption_source`.
     results: a file for the captions, in COCO's result format; written before they are scored, and
         with the captions so far if an error ends the work early.
-    left_out: receives unreadable photos, by name, each with the reason; None refuses them.
     scorer: by default scores and diversity.
     name: of the model, in a comparison.
     not_kept: receives a sentence if `results` cannot be written; None refuses that.

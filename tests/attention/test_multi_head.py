@@ -14,13 +14,11 @@ def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> to
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
-def pair(memory_size: int, bias: bool) -> tuple[MultiHeadAttention, nn.MultiheadAttention]:
+def pair(memory_size: int) -> tuple[MultiHeadAttention, nn.MultiheadAttention]:
     """Ours and torch's, with the same weights."""
     torch.manual_seed(0)
-    ours = MultiHeadAttention(H, memory_size, heads=N, bias=bias)
-    theirs = nn.MultiheadAttention(
-        H, N, bias=bias, kdim=memory_size, vdim=memory_size, batch_first=True
-    )
+    ours = MultiHeadAttention(H, memory_size, heads=N)
+    theirs = nn.MultiheadAttention(H, N, kdim=memory_size, vdim=memory_size, batch_first=True)
     projections = (ours.query_projection, ours.key_projection, ours.value_projection)
     with torch.no_grad():
         if memory_size == H:
@@ -30,9 +28,8 @@ def pair(memory_size: int, bias: bool) -> tuple[MultiHeadAttention, nn.Multihead
             theirs.k_proj_weight.copy_(ours.key_projection.weight)
             theirs.v_proj_weight.copy_(ours.value_projection.weight)
         theirs.out_proj.weight.copy_(ours.output_projection.weight)
-        if bias:
-            theirs.in_proj_bias.copy_(torch.cat([p.bias for p in projections]))
-            theirs.out_proj.bias.copy_(ours.output_projection.bias)
+        theirs.in_proj_bias.copy_(torch.cat([p.bias for p in projections]))
+        theirs.out_proj.bias.copy_(ours.output_projection.bias)
     return ours, theirs
 
 
@@ -41,11 +38,10 @@ CAUSAL = torch.ones(Q, L, dtype=torch.bool).tril()
 
 
 @pytest.mark.parametrize("memory_size", [H, D])
-@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
 @pytest.mark.parametrize("padding", [None, PADDING], ids=["whole", "padded"])
 @pytest.mark.parametrize("causal", [None, CAUSAL], ids=["all", "causal"])
-def test_equals_torch_multi_head_attention(memory_size, bias, padding, causal) -> None:
-    ours, theirs = pair(memory_size, bias)
+def test_equals_torch_multi_head_attention(memory_size, padding, causal) -> None:
+    ours, theirs = pair(memory_size)
     query, values = random(B, Q, H, seed=1), random(B, L, memory_size, seed=2)
     attended = ours(query, ours.remember(values, padding), causal)
     expected, weights = theirs(
@@ -64,7 +60,7 @@ def test_equals_torch_multi_head_attention(memory_size, bias, padding, causal) -
 
 
 def test_scores_become_the_weights() -> None:
-    ours, _ = pair(D, True)
+    ours, _ = pair(D)
     attended = ours(random(B, Q, H), ours.remember(random(B, L, D), PADDING), CAUSAL)
     hidden = ~(PADDING[:, None, None] & CAUSAL)
     expected = attended.scores.masked_fill(hidden, float("-inf")).softmax(dim=-1)
@@ -72,7 +68,7 @@ def test_scores_become_the_weights() -> None:
 
 
 def test_a_mask_for_each_head() -> None:
-    ours, _ = pair(D, True)
+    ours, _ = pair(D)
     mask = torch.ones(B, N, Q, L, dtype=torch.bool)
     mask[1, 0, 2, 3:] = False
     attended = ours(random(B, Q, H), ours.remember(random(B, L, D)), mask)
