@@ -88,12 +88,10 @@ class Sampling:
         parents = torch.arange(rows, device=steps.device).expand(batch_size, rows)  # (B, K)
         if rows < self.width:
             parents = parents.new_zeros(batch_size, self.width)
-        probabilities = self.distribution(steps)  # (B, K, V)
-        if rows < self.width:
-            probabilities = probabilities[:, :1].expand(-1, self.width, -1)  # (B, width, V)
+            steps = steps.expand(-1, self.width, -1)  # (B, width, V)
         return Choice(
             parents=parents,
-            tokens=draw(probabilities, self.generator),
+            tokens=draw(self.distribution(steps), self.generator),
             live=live.gather(1, parents),
         )
 

@@ -10,38 +10,7 @@ from table_decoder import END, START, TableDecoder, memory_of, random_table
 
 from captioner.attention import Memory
 from captioner.decoding import BeamSearch, Constraints, decode
-from captioner.decoding.ranking import coverage_score, length_normalised
-
-ATTENTION = torch.tensor([[0.7, 0.2, 0.1, 0.0], [0.6, 0.1, 0.3, 0.0]])
-
-
-@pytest.mark.parametrize(
-    ("alpha", "length", "divisor"),
-    [
-        (0.0, 1, 1.0),
-        (0.0, 40, 1.0),
-        (1.0, 1, 1.0),  # (5 + 1) / 6
-        (1.0, 4, 1.5),  # not 4, a power of the length
-        (1.0, 7, 2.0),
-        (2.0, 13, 9.0),
-        (0.5, 19, 2.0),
-        (0.6, 10, 2.5**0.6),
-    ],
-)
-def test_length_normalisation_by_numbers(alpha, length, divisor) -> None:
-    assert length_normalised(-12.0, length, alpha) == pytest.approx(-12.0 / divisor)
-
-
-def test_coverage_by_numbers() -> None:
-    """The first position got 1.3, which counts as 1 and adds nothing."""
-    expected = 0.2 * (math.log(1.0) + math.log(0.3) + math.log(0.4))
-    assert coverage_score(ATTENTION[:, :3], 0.2) == pytest.approx(expected)
-
-
-def test_padding_need_not_be_looked_at() -> None:
-    mask = torch.tensor([True, True, True, False])
-    without = coverage_score(ATTENTION[:, :3], 0.5)
-    assert coverage_score(ATTENTION, 0.5, mask) == pytest.approx(without)
+from captioner.decoding.ranking import coverage_score
 
 
 def test_what_was_never_looked_at_counts_little_but_not_nothing() -> None:

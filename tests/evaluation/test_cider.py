@@ -1,35 +1,14 @@
 from __future__ import annotations
 
 import json
-import math
 
 import pytest
 
 from captioner.errors import UserError
-from captioner.evaluation.cider import DocumentFrequency, cider_d
-from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.cider import DocumentFrequency
 
 HYPOTHESES = [["a", "red", "dog"], ["a", "cat"]]
 REFERENCES = [[["a", "red", "dog"], ["red"]], [["a", "cat"]]]
-
-
-def test_worked_by_hand() -> None:
-    scores = cider_d(Corpus.of(HYPOTHESES, REFERENCES))
-    # "a" is in both images and weighs nothing; every other n-gram weighs log 2.
-    # Image 0, first reference: equal in one, two and three words (no four): 3 of 4.
-    # Second reference: one word of two that weigh; cosine 1 / sqrt 2; lengths 2 and 0 pairs.
-    second = 1 / math.sqrt(2) * math.exp(-(2**2) / (2 * 36)) / 4
-    assert scores.per_image[0] == pytest.approx(10 * (3 / 4 + second) / 2)
-    assert scores.per_image[1] == pytest.approx(10 * 2 / 4)
-    assert scores.score == pytest.approx(scores.per_image.mean())
-
-
-def test_a_single_image_needs_a_document_frequency() -> None:
-    alone = Corpus.of(HYPOTHESES[:1], REFERENCES[:1])
-    with pytest.raises(UserError, match="single image needs a stored document frequency"):
-        cider_d(alone)
-    scores = cider_d(alone, DocumentFrequency.from_references(REFERENCES))
-    assert scores.score == pytest.approx(cider_d(Corpus.of(HYPOTHESES, REFERENCES)).per_image[0])
 
 
 def test_counting_document_frequency() -> None:

@@ -27,19 +27,6 @@ def one_place(taken: NDArray[np.bool_], places: tuple[int, ...]) -> Told:
     return (~taken[:, list(places)]).astype(np.float64)
 
 
-def test_a_word_that_depends_on_one_place_worked_by_hand() -> None:
-    attention = np.array([[[0.1, 0.6], [0.2, 0.1]], [[0.5, 0.3], [0.15, 0.05]]])  # (2, 2, 2)
-    orders = np.array([[1, 0, 2, 3], [3, 2, 0, 1]])
-    # The first word needs the place it attends to most; the second the one it attends to least.
-    found = curves(attention, lambda taken: one_place(taken, (1, 3)), orders, generator(), 4)
-    assert found.shares.tolist() == [0, 0.25, 0.5, 0.75, 1]
-    assert found.deletion.tolist() == [[1, 0, 0, 0, 0], [1, 1, 1, 1, 0]]
-    assert found.insertion.tolist() == [[0, 1, 1, 1, 1], [0, 0, 0, 0, 1]]
-    # Place 1 is first in one order and last in the other; so is place 3.
-    assert found.random_deletion.tolist() == [[1, 0.5, 0.5, 0.5, 0]] * 2
-    assert found.random_insertion.tolist() == [[0, 0.5, 0.5, 0.5, 1]] * 2
-
-
 def test_every_picture_asked_for_is_the_one_meant() -> None:
     """The probability is a number that names the places left, so none can be mistaken."""
     attention = generator(1).dirichlet(np.ones(6), size=3).reshape(3, 2, 3)
@@ -51,12 +38,16 @@ def test_every_picture_asked_for_is_the_one_meant() -> None:
         return np.stack([left, 100 + left, 200 + left], axis=1)
 
     found = curves(attention, probability, orders, generator(), 3)
+    assert found.shares.tolist() == [0, 2 / 6, 4 / 6, 1]
     for word, order in enumerate(np.argsort(-attention.reshape(3, -1), axis=-1)):
         for step, count in enumerate((0, 2, 4, 6)):
             assert found.deletion[word, step] == 100 * word + worth[order[count:]].sum()
             assert found.insertion[word, step] == 100 * word + worth[order[:count]].sum()
             assert found.random_deletion[word, step] == pytest.approx(
                 100 * word + np.mean([worth[each[count:]].sum() for each in orders])
+            )
+            assert found.random_insertion[word, step] == pytest.approx(
+                100 * word + np.mean([worth[each[:count]].sum() for each in orders])
             )
 
 
