@@ -35,21 +35,17 @@ class Attention(nn.Module):
         self,
         query: Tensor,
         memory: Memory,
-        mask: Tensor | None = None,
         generator: torch.Generator | None = None,
         expected: Tensor | None = None,
     ) -> Attended:
         """Queries (B, Q, H) -> contexts (B, Q, D), weights and scores (B, Q, L).
 
-        mask: mask of these queries, boolean, broadcastable to (B, Q, L), combined with the
-            memory's.
         generator: source of hard selection's draws.
         expected: (B, Q) boolean, queries for which hard selection takes the expected value.
-        Raises `UserError` when the combined mask leaves a query nothing to attend.
         """
         scores = self.score.of_memory(query, memory)  # (B, Q, L)
         attended: Attended = self.selection(
-            memory.values, scores, combined_mask(memory, mask), generator, expected
+            memory.values, scores, combined_mask(memory, None), generator, expected
         )
         return attended
 

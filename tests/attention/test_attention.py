@@ -30,21 +30,15 @@ def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> to
 
 
 PADDING = torch.tensor([[True, True, False, True, True], [True, False, False, False, False]])
-CAUSAL = torch.ones(3, 5, dtype=torch.bool).tril()
 
 
 @pytest.mark.parametrize("memory_mask", [None, PADDING], ids=["whole", "padded"])
-@pytest.mark.parametrize("query_mask", [None, CAUSAL], ids=["all", "causal"])
-def test_equals_torch_scaled_dot_product_attention(memory_mask, query_mask) -> None:
+def test_equals_torch_scaled_dot_product_attention(memory_mask) -> None:
     query, keys, values = random(2, 3, 4), random(2, 5, 4, seed=1), random(2, 5, 7, seed=2)
-    attended = Attention(ScaledDotProductScore())(
-        query, Memory(values, keys, memory_mask), query_mask
-    )
+    attended = Attention(ScaledDotProductScore())(query, Memory(values, keys, memory_mask))
     together = torch.ones(2, 3, 5, dtype=torch.bool)  # torch's True also means: may be attended
     if memory_mask is not None:
         together = together & memory_mask[:, None]
-    if query_mask is not None:
-        together = together & query_mask
     expected = functional.scaled_dot_product_attention(query, keys, values, attn_mask=together)
     torch.testing.assert_close(attended.context, expected)
     assert torch.equal(attended.weights > 0, together)  # masked: exactly 0
@@ -101,28 +95,9 @@ def test_nothing_is_held_between_calls(name) -> None:
     assert torch.equal(again.weights, alone.weights)
 
 
-def test_a_query_with_nothing_to_attend_is_refused() -> None:
-    attention = Attention(DotScore())
-    values, query = random(2, 5, 4), random(2, 3, 4)
+def test_a_source_with_nothing_to_attend_is_refused() -> None:
     with pytest.raises(UserError, match=r"row \[1\] has no position"):
-        attention.remember(values, torch.tensor([[True] * 5, [False] * 5]))
-    nothing_for_the_third = torch.ones(2, 3, 5, dtype=torch.bool)
-    nothing_for_the_third[1, 2] = False
-    with pytest.raises(UserError, match=r"row \[1, 2\] has no position"):
-        attention(query, attention.remember(values), nothing_for_the_third)
-    # Each mask leaves something; the two together leave the first query of source 1 nothing.
-    no_first = torch.ones(2, 5, dtype=torch.bool)
-    no_first[1, 0] = False
-    memory = attention.remember(values, no_first)
-    with pytest.raises(UserError, match=r"row \[1, 0\] has no position"):
-        attention(query, memory, CAUSAL)
-
-
-def test_a_further_mask_must_be_boolean() -> None:
-    attention = Attention(DotScore())
-    memory = attention.remember(random(2, 5, 4))
-    with pytest.raises(UserError, match="must be boolean"):
-        attention(random(2, 3, 4), memory, CAUSAL.float())
+        Attention(DotScore()).remember(random(2, 5, 4), torch.tensor([[True] * 5, [False] * 5]))
 
 
 def test_hard_attention_draws_from_the_generator_handed_in() -> None:

@@ -89,6 +89,8 @@ def test_nothing_to_attend_is_refused() -> None:
     late = torch.tensor([[True] * L, [False] + [True] * (L - 1)])
     with pytest.raises(UserError, match=r"row \[1, 0, 0\] has no position"):
         attention(query, attention.remember(values, late), CAUSAL)
+    with pytest.raises(UserError, match="must be boolean"):
+        attention(query, attention.remember(values), CAUSAL.float())
 
 
 def test_keys_and_values_are_projected_once_a_memory() -> None:
