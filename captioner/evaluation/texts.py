@@ -41,7 +41,7 @@ class CaptionTexts:
     ) -> CaptionTexts:
         """Tokenise captions and their references once.
 
-        captions, references, images: of the same images, in one order. images: numbers by default.
+        captions, references, images: in the same order. images: names, by default numbers from 0.
 
         Raises `UserError`, naming the image, for one without references and for a caption that is
         not a string; and if there are no images.
@@ -50,7 +50,7 @@ class CaptionTexts:
             raise UserError(
                 f"there are {len(captions)} captions but references for {len(references)} images"
             )
-        if not captions:
+        if len(captions) == 0:
             raise UserError("there are no captions to score")
         names = range(len(captions)) if images is None else images
         for name, text, of_image in zip(names, captions, references, strict=True):
