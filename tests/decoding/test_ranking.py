@@ -46,7 +46,7 @@ def test_it_ranks_what_has_ended() -> None:
     """Both penalties: s(Y, X) = log P / lp(Y) + cp(X; Y), of every sequence there is."""
     values = memory_of(5, 6).values
     memory = Memory(values, values, torch.tensor([[True, True, True], [True, True, False]]))
-    plain, ranked = found_with(0.0, memory), found_with(2.0, memory)
+    plain, ranked = found_with(0.0, memory), found_with(0.9, memory)
     for source, mask in enumerate(memory.mask.tolist()):
         assert len(plain[source]) == len(ranked[source]) == 40
         scores = {}
@@ -64,7 +64,7 @@ def test_it_ranks_what_has_ended() -> None:
                 if seen
             )
             length = ((5 + len(each.tokens) + 1) / 6) ** 0.7
-            scores[tuple(each.tokens)] = each.log_probability / length + 2.0 * penalty
+            scores[tuple(each.tokens)] = each.log_probability / length + 0.9 * penalty
         cut = {tuple(each.tokens) for each in plain[source] if each.cut}
         expected = sorted(scores, key=lambda tokens: (tokens in cut, -scores[tokens]))
         assert [tuple(each.tokens) for each in ranked[source]] == expected
