@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -231,24 +231,6 @@ def check_writable(what: str, folder: str | os.PathLike[str]) -> None:
         tempfile.TemporaryFile(dir=existing).close()
     except OSError as error:
         raise UserError(f"{refusal}: {_reason(error)}") from None
-
-
-def check_output(
-    option: str,
-    path: str | os.PathLike[str],
-    read: Mapping[str, Iterable[str | os.PathLike[str]]] | None = None,
-) -> None:
-    """Raise `UserError` for an output that is a folder, cannot be written, or would replace input.
-
-    option: the option of the output. read: input files by role, for messages.
-    """
-    if Path(path).is_dir():
-        raise UserError(f"{option} {path} is a folder, not a file")
-    keys = file_keys(path)
-    for what, files in (read or {}).items():
-        if any(keys & file_keys(file) for file in files):
-            raise UserError(f"{option} would replace {path}, which is {what}; give another place")
-    check_writable(f"{option} {path}", Path(path).parent)
 
 
 def try_all(parts: Sequence[Callable[[], object]]) -> None:

@@ -52,11 +52,6 @@ class TranslatorConfig(Config):
     capitals: Capitals = "keep"
 
 
-def model_files(folder: str | Path) -> list[Path]:
-    """List the files that `load_translator` may read, whether or not they exist."""
-    return [Path(folder) / name for name in (WEIGHTS, CONFIG, CARD, JOINT, SOURCE, TARGET)]
-
-
 def is_translator(folder: str | Path) -> bool:
     """Whether the config of a folder names a translation model."""
     return is_of_format(folder, FORMAT)

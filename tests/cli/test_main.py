@@ -210,7 +210,7 @@ def test_n_best_shows_what_it_is_ranked_by(
         (["features", "absent.yaml", "--out", "x"], "absent.yaml"),
         (["caption", "PHOTO", "--top-p", "0.9"], "--top-p has no meaning without --sample"),
         (["caption", "PHOTO", "--seed", "3"], "--seed has no meaning without --sample"),
-        (["caption", "PHOTO", "--overlay", "PHOTO"], "one of the photos to caption"),
+        (["caption", "PHOTO", "--overlay", "PHOTO"], "PATH and --overlay are the same file"),
         (["features", "configs/coco_soft.yaml", "--set", "features.folder=null"], "give --out"),
     ],
 )
