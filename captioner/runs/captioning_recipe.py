@@ -322,24 +322,14 @@ def with_changes(mapping: Any, changes: Sequence[str]) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader with YAML 1.2's floats: in YAML 1.1, 4e-4 is text."""
+    """PyYAML's safe loader with the exponents of YAML 1.2: in YAML 1.1, 4e-4 is text."""
 
 
-_FLOAT = re.compile(
-    r"""(?:[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?
-    |[-+]?[0-9]+[eE][-+]?[0-9]+
-    |[-+]?\.(?:inf|Inf|INF)
-    |\.(?:nan|NaN|NAN))$""",
-    re.VERBOSE,
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$"),
+    list("-+0123456789."),
 )
-"""YAML 1.2.2, section 10.3.2, without integers."""
-
-_FLOAT_TAG = "tag:yaml.org,2002:float"
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _FLOAT_TAG]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(_FLOAT_TAG, _FLOAT, list("-+0123456789."))
 
 
 def _yaml(text: str) -> Any:

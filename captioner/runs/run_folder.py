@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import platform
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy
 import torch
 
 from captioner.errors import UserError
 from captioner.files import folder_lock, read_json, remove_temporaries, write_json
 from captioner.model_folders import MODEL
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.run_record import write_record
 from captioner.runs.task import Recipe
 from captioner.schema import flat, from_mapping, to_mapping
 from captioner.training import CHECKPOINT, Engine, check_checkpoint, summary_writer
 
 CONFIG = "config.json"
 """File in a run's folder: its recipe."""
+
+RECORD = "environment.json"
+"""File in a run's folder: versions, device and processes of each start and resume, in a list."""
 
 CHANGEABLE = (
     "training.epochs",
@@ -53,7 +59,7 @@ def check_run(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> Non
 
 @contextlib.contextmanager
 def locked_run_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> Iterator[None]:
-    """Locks the folder and writes the run's config and environment to it.
+    """Lock the folder and write the run's config and environment to it.
 
     Raises `UserError`, in one process, if another run has locked it, and as `check_folder` does.
     """
@@ -65,9 +71,28 @@ def locked_run_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine
                     remove_temporaries(place, age=0)
                 # Again: another run may have ended since `check_run`.
                 check_folder(recipe, folder, resume, engine.size)
-                write_record(folder, recipe.training.seed, engine, resume)
+                _write_record(folder / RECORD, recipe.training.seed, engine, resume)
                 write_json(folder / CONFIG, to_mapping(recipe))
         yield
+
+
+def _write_record(path: Path, seed: int, engine: Engine, resumed: bool) -> None:
+    before: Any = read_json(path, "record of the run") if resumed and path.exists() else []
+    device = str(engine.device)
+    if engine.device.type == "cuda":
+        device = torch.cuda.get_device_name(engine.device)
+    record = {
+        "captioner": sys.modules[__name__.partition(".")[0]].__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "system": platform.platform(),
+        "device": device,
+        "processes": engine.size,
+        "threads": torch.get_num_threads(),
+        "seed": seed,
+    }
+    write_json(path, [*(before if isinstance(before, list) else []), record])
 
 
 def check_folder(recipe: Recipe, folder: Path, resume: bool, processes: int = 1) -> None:

@@ -37,7 +37,11 @@ def train_run(
     Several processes end as `captioner.training.train` says.
     """
     folder = Path(folder)
-    task = task_of(recipe)
+    task: Task
+    if isinstance(recipe, CaptioningRecipe):
+        task = CaptioningTask(recipe)
+    else:
+        task = TranslationTask(recipe)
     with run_engine(device) as engine, contextlib.ExitStack() as stack:
         with engine.fail_together():
             check_run(recipe, folder, resume, engine)
@@ -63,7 +67,7 @@ def train_run(
                 recipe.validation.score,
                 validator.keep,
                 validator.show,
-                validator.save,
+                prepared.save,
                 prepared.starts_trained,
             ),
             resume,
@@ -72,13 +76,13 @@ def train_run(
         )
         with engine.fail_together():
             if engine.is_main:
-                _report(recipe, folder, position.epoch, prepared.data)
+                write_card(recipe, folder, prepared.data)
+                _report(recipe, folder, position.epoch)
     return folder / MODEL
 
 
-def _report(recipe: Recipe, folder: Path, epochs: int, data: list[str]) -> None:
-    """Write the best model's card; print which epoch it is of and whether the run stopped early."""
-    write_card(recipe, folder, data)
+def _report(recipe: Recipe, folder: Path, epochs: int) -> None:
+    """Print the epoch of the best model, and whether the run stopped early."""
     score, settings = recipe.validation.score, recipe.training
     _, best, _ = validations_of(folder, score)
     if epochs < settings.epochs:
@@ -88,10 +92,3 @@ def _report(recipe: Recipe, folder: Path, epochs: int, data: list[str]) -> None:
         )
     epoch = f"epoch {best['epoch']}" if best["epoch"] else "the start, which no epoch surpassed"
     print(f"the best model, of {epoch} ({score} {best[score]:.4f}), is in {folder / MODEL}")
-
-
-def task_of(recipe: Recipe) -> Task:
-    """The task of a recipe."""
-    if isinstance(recipe, CaptioningRecipe):
-        return CaptioningTask(recipe)
-    return TranslationTask(recipe)

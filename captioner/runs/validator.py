@@ -41,10 +41,6 @@ class Validator:
         write_json(self.folder / MODEL / SCORES_FILE, self.record or scores)
         self.prepared.write_texts(self.folder, self.texts)
 
-    def save(self, folder: Path) -> None:
-        """Save the model alone."""
-        self.prepared.save(folder)
-
     def show(self) -> list[ShownExample]:
         """The first validation examples, for TensorBoard."""
         return self.prepared.show(self.texts)

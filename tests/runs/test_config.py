@@ -150,7 +150,7 @@ def test_numbers_are_read_as_yaml_has_them_now(tmp_path: Path, text: str, number
     assert changed.training.learning_rate == number
 
 
-@pytest.mark.parametrize("text", ["e4", "4e", "4e-", "1:30.5", "0.5.1", ".", "-", "4e-4x"])
+@pytest.mark.parametrize("text", ["e4", "4e", "4e-", "0.5.1", ".", "-", "4e-4x"])
 def test_what_looks_like_a_number_and_is_none_is_refused(tmp_path: Path, text: str) -> None:
     path = write(tmp_path / "a.yaml", "data: {format: shapes}")
     with pytest.raises(UserError, match="learning_rate should be a number"):
