@@ -224,13 +224,10 @@ def check_writable(what: str, folder: str | os.PathLike[str]) -> None:
         existing = existing.parent
     if not existing.is_dir():
         raise UserError(f"{what} needs {existing} to be a folder, but it is a file")
-    refusal = f"{what} cannot write into folder {existing}"
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise UserError(f"{refusal}: permission denied")
     try:  # Some folders, such as /proc, take no files despite their permissions.
         tempfile.TemporaryFile(dir=existing).close()
     except OSError as error:
-        raise UserError(f"{refusal}: {_reason(error)}") from None
+        raise UserError(f"{what} cannot write into folder {existing}: {_reason(error)}") from None
 
 
 def try_all(parts: Sequence[Callable[[], object]]) -> None:

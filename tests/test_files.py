@@ -85,15 +85,6 @@ def test_a_folder_takes_the_place_of_an_empty_one_only(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["empty", "file.txt"]
 
 
-def test_the_old_file_is_there_until_the_block_ends(tmp_path: Path) -> None:
-    path = tmp_path / "file.txt"
-    write_text(path, "old")
-    with atomic_path(path) as temporary:
-        temporary.write_text("new")
-        assert path.read_text() == "old"
-    assert path.read_text() == "new"
-
-
 def test_a_new_file_has_the_permissions_of_any_other(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("x")
     write_text(tmp_path / "atomic", "x")

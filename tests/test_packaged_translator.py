@@ -11,7 +11,6 @@ import torch
 from samples import heavy_imports
 
 import captioner
-from captioner.cli.main import main
 from captioner.evaluation.translations import evaluate_translations
 from captioner.model_folders import model_folder, packaged_models
 from captioner.models import DEFAULT_TRANSLATOR
@@ -91,14 +90,6 @@ def test_capitals_do_not_break_it(model: captioner.Translator) -> None:
     assert loud.text == "EIN MANN SPIELT GITARRE."
     assert loud.by_word().target == ("EIN", "MANN", "SPIELT", "GITARRE", ".")
     assert loud.by_word().source[:3] == ("A", "MAN", "IS")
-
-
-def test_an_option_without_effect_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "text").write_text("A dog.\n")
-    assert main(["translate", str(tmp_path / "text"), "--copy-unknown"]) == 2
-    assert "copy_unknown has no effect on this model" in capsys.readouterr().err
 
 
 def test_loading_and_translating_imports_nothing_heavy_besides_torch() -> None:

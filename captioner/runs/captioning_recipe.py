@@ -115,11 +115,6 @@ class EncoderRecipe(Config):
         "convolutions, for other networks one of ten groups of layers; those before stay as they "
         "are",
     )
-    freeze_batch_norm: bool | None = Field(
-        None,
-        description="freeze batch normalisation in the trained blocks as well; by default where "
-        "the weights are not random",
-    )
 
     @model_validator(mode="before")
     @classmethod
@@ -135,10 +130,8 @@ class EncoderRecipe(Config):
         stages = family_of(self.name).encoder.stages
         if self.train_from > stages:
             raise ValueError(f"train_from {self.train_from} is not at most {stages}")
-        if self.freeze_batch_norm is not None and not self.config.has_batch_norm:
-            raise ValueError(f"freeze_batch_norm has no effect: {self.name} has none")
-        if not self.train and (self.train_from > 1 or self.freeze_batch_norm is not None):
-            raise ValueError("train_from and freeze_batch_norm have no effect without train")
+        if not self.train and self.train_from > 1:
+            raise ValueError("train_from has no effect without train")
         return self
 
     @classmethod
@@ -154,9 +147,7 @@ class EncoderRecipe(Config):
     @property
     def batch_norm_frozen(self) -> bool:
         """Whether batch normalisation stays as it is while the encoder is trained."""
-        if self.freeze_batch_norm is None:
-            return self.weights != RANDOM
-        return self.freeze_batch_norm
+        return self.weights != RANDOM
 
 
 class FeaturesConfig(Config):

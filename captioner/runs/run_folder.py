@@ -49,14 +49,6 @@ def run_engine(device: torch.device | str) -> Iterator[Engine]:
         yield engine
 
 
-def check_run(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> None:
-    """Raise `UserError`, in process 0, as `check_folder` does and for a missing package."""
-    if engine.is_main:
-        if recipe.training.tensorboard:
-            summary_writer()  # Its package may be missing.
-        check_folder(recipe, folder, resume, engine.size)
-
-
 @contextlib.contextmanager
 def locked_run_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> Iterator[None]:
     """Lock the folder and write the run's config and environment to it.
@@ -69,8 +61,8 @@ def locked_run_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine
                 kept.enter_context(folder_lock(folder, "run"))
                 for place in (folder, folder / MODEL):
                     remove_temporaries(place, age=0)
-                # Again: another run may have ended since `check_run`.
-                check_folder(recipe, folder, resume, engine.size)
+                # Again: another run may have ended meanwhile.
+                check_folder(recipe, folder, resume, engine)
                 _write_record(folder / RECORD, recipe.training.seed, engine, resume)
                 write_json(folder / CONFIG, to_mapping(recipe))
         yield
@@ -95,14 +87,16 @@ def _write_record(path: Path, seed: int, engine: Engine, resumed: bool) -> None:
     write_json(path, [*(before if isinstance(before, list) else []), record])
 
 
-def check_folder(recipe: Recipe, folder: Path, resume: bool, processes: int = 1) -> None:
-    """Raise `UserError` if the folder holds a run that cannot be resumed.
+def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> None:
+    """Raise `UserError`, in process 0, if the folder holds a run that cannot be resumed.
 
     Without `resume`, that is any run. With it, a run whose recipe differs in a field that is not
     in `CHANGEABLE`, or in the number of epochs where training follows it, or whose checkpoint is
-    damaged or of another number of processes.
+    damaged or of another number of processes. Raises it also for a missing package.
     """
-    if not (folder / CHECKPOINT).exists():
+    if engine.is_main and recipe.training.tensorboard:
+        summary_writer()  # Its package may be missing.
+    if not engine.is_main or not (folder / CHECKPOINT).exists():
         return
     if not resume:
         raise UserError(f"{folder} holds a run: give --resume to continue it, or another folder")
@@ -121,7 +115,7 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, processes: int = 1)
                 f"cannot resume {folder}: it was made with {name} {before.get(name)!r}, "
                 f"not {now.get(name)!r}{reason}"
             )
-    check_checkpoint(folder / CHECKPOINT, processes)
+    check_checkpoint(folder / CHECKPOINT, engine.size)
 
 
 def _epochs_matter(recipe: Recipe) -> str:

@@ -12,7 +12,7 @@ from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.captioning_task import CaptioningTask
 from captioner.runs.compiled_parts import compile_parts
 from captioner.runs.model_card import validations_of, write_card
-from captioner.runs.run_folder import check_run, locked_run_folder, run_engine
+from captioner.runs.run_folder import check_folder, locked_run_folder, run_engine
 from captioner.runs.task import Recipe, Task
 from captioner.runs.translation_task import TranslationTask
 from captioner.runs.validator import Validator
@@ -44,7 +44,7 @@ def train_run(
         task = TranslationTask(recipe)
     with run_engine(device) as engine, contextlib.ExitStack() as stack:
         with engine.fail_together():
-            check_run(recipe, folder, resume, engine)
+            check_folder(recipe, folder, resume, engine)
             resumed = resume and (folder / CHECKPOINT).exists()
             task.read(folder, engine, resumed)
         stack.enter_context(locked_run_folder(recipe, folder, resume, engine))

@@ -15,7 +15,6 @@ from samples import Patch, make_captioner, save_photo
 from captioner.caption.caption_photos import Captioned, caption_photos, named_photos
 from captioner.cli import caption_outputs as outputs_module
 from captioner.cli.caption_outputs import Outputs
-from captioner.cli.sidecars import Sidecars
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 
@@ -82,17 +81,6 @@ def test_a_large_photo_is_drawn_as_large_as_before(tmp_path: Path) -> None:
         regions.append(item.caption.region)
     assert sizes[0] == sizes[1]
     assert regions[0] == regions[1]
-
-
-def test_one_photo_may_go_to_one_file(tmp_path: Path) -> None:
-    photo = str(save_photo(tmp_path / "a.png"))
-    outputs = Outputs([photo], overlay=str(tmp_path / "o.png"), gif=str(tmp_path / "g.gif"))
-    (item,) = caption_photos(make_captioner(), named_photos([photo]))
-    assert isinstance(item, Captioned)
-    outputs.add(item)
-    outputs.finish()
-    assert (tmp_path / "o.png").is_file()
-    assert (tmp_path / "g.gif").is_file()
 
 
 def test_one_file_for_many_photos_is_refused_before_work_starts(tmp_path: Path) -> None:
@@ -182,13 +170,6 @@ def test_places_that_cannot_be_written_are_refused_before_work_starts(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0.png", "file.txt", "folder"]
 
 
-def test_a_folder_without_permission_is_refused(tmp_path: Path, monkeypatch: Patch) -> None:
-    (tmp_path / "locked").mkdir()
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "locked")
-    with pytest.raises(UserError, match=r"--json cannot write into folder .*locked: permission"):
-        Outputs(["0.png"], json=str(tmp_path / "locked" / "out.json"))
-
-
 def test_a_slash_at_the_end_makes_a_folder_whatever_its_name(tmp_path: Path) -> None:
     paths = [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(2)]
     for given in (paths, paths[:1]):
@@ -252,15 +233,6 @@ def test_one_file_that_fails_does_not_take_the_others_along(tmp_path: Path) -> N
         outputs.finish()
     assert (tmp_path / "out.csv").is_file()
     assert (tmp_path / "out.html").is_file()
-
-
-def test_a_photo_whose_name_is_too_long_for_a_sidecar_fails_alone(tmp_path: Path) -> None:
-    photo = str(save_photo(tmp_path / ("x" * 251 + ".png")))
-    outputs = Outputs([photo], sidecars=Sidecars("digikam", text=True))
-    (item,) = captioned([photo])
-    with pytest.raises(UserError, match=r"cannot write .*png\.xmp: File name too long"):
-        outputs.add(item)
-    assert Path(photo).with_suffix(".txt").is_file()
 
 
 def test_no_photo_is_kept_for_the_page(tmp_path: Path) -> None:

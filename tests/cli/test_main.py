@@ -205,12 +205,9 @@ def test_n_best_shows_what_it_is_ranked_by(
         (["caption", "PHOTO", "--batch-size", "0"], "--batch-size 0"),
         (["caption", "PHOTO", "--device", "tpu7"], "tpu7"),
         (["caption", "PHOTO", "--strength", "3"], "strength 3"),
-        (["caption", "PHOTO", "--sample", "--top-p", "1.5"], "top_p 1.5"),
         (["train", "absent.yaml"], "absent.yaml"),
         (["features", "absent.yaml", "--out", "x"], "absent.yaml"),
         (["caption", "PHOTO", "--top-p", "0.9"], "--top-p has no meaning without --sample"),
-        (["caption", "PHOTO", "--seed", "3"], "--seed has no meaning without --sample"),
-        (["caption", "PHOTO", "--overlay", "PHOTO"], "PATH and --overlay are the same file"),
         (["features", "configs/coco_soft.yaml", "--set", "features.folder=null"], "give --out"),
     ],
 )

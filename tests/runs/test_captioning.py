@@ -209,18 +209,6 @@ def test_mirrored_photos_are_stored_and_used(config: Config, tmp_path: Path) -> 
     assert not torch.allclose(plain.sum(0), flipped.sum(0), atol=1e-3)
 
 
-def test_two_runs_share_a_store(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    encoder = {"weights": save_encoder(tmp_path)}
-    recipe = recipe_of(config, encoder=encoder, features={"folder": str(tmp_path / "store")})
-    train_run(recipe, tmp_path / "one")
-    before = (tmp_path / "store" / "train" / "rows.npy").stat().st_mtime_ns
-    train_run(recipe, tmp_path / "two")
-    assert (tmp_path / "store" / "train" / "rows.npy").stat().st_mtime_ns == before
-    assert FeatureStore(tmp_path / "store" / "train").record.shape == (16, 512)
-
-
 def test_encoder_weights_are_pinned_by_the_digest_that_training_prints(
     config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -408,27 +396,6 @@ def test_results_are_what_the_tools_of_coco_read(tmp_path: Path) -> None:
     loaded = COCO(str(file)).loadRes(str(tmp_path / "results.json"))
     captions = {a["image_id"]: a["caption"] for a in loaded.dataset["annotations"]}
     assert captions == {37777: "a dog", 12: "two dogs"}
-
-
-def test_coco_of_2017_is_read_with_the_defaults_of_the_config(tmp_path: Path) -> None:
-    files = {}
-    for split, numbers in (("train", [1, 2]), ("val", [3, 4])):
-        files[split] = coco_file(tmp_path, f"captions_{split}2017.json", numbers)
-        for number in numbers:
-            save_photo(tmp_path / f"{split}2017" / f"{number:012d}.jpg", number)
-    data = {
-        "format": "coco",
-        "annotations": str(files["train"]),
-        "validation_annotations": str(files["val"]),
-        "images": str(tmp_path),
-    }
-    recipe = recipe_of({**SMALL, "data": data})
-    train, validation = read_sources(recipe.data)
-    assert (list(train.image_ids), list(validation.image_ids)) == ([1, 2], [3, 4])
-    assert validation.names == ["3", "4"]
-    folder = train_run(recipe, tmp_path / "run")
-    found = json.loads((folder.parent / "results.json").read_text())
-    assert [record["image_id"] for record in found] == [3, 4]
 
 
 def test_exact_match_is_of_words_whatever_stands_between_them(tmp_path: Path) -> None:

@@ -71,7 +71,6 @@ def test_every_data_set_has_a_config_for_every_objective(data: str) -> None:
         ("encoder: {weights: ''}", "weights"),
         ("encoder: {train: true, train_from: 6}", "train_from 6"),
         ("encoder: {train_from: 5}", "no effect without train"),
-        ("encoder: {train: true, freeze_batch_norm: true}", "has no effect: vgg19 has none"),
         ("word_vectors: {file: a.txt}\nstart_from: b", "word_vectors have no effect"),
         ("features: {mirror: true}\nencoder: {train: true}", "mirror"),
         ("features: {store: false, folder: a}", "features.folder has no effect: features.store is"),
@@ -182,8 +181,6 @@ def test_a_missing_config_is_named(tmp_path: Path) -> None:
         read_recipe(tmp_path / "absent.yaml")
 
 
-def test_batch_normalisation_that_was_trained_is_frozen_unless_it_is_said() -> None:
+def test_batch_normalisation_that_was_trained_is_frozen() -> None:
     assert EncoderRecipe(name="vgg11_bn", weights="imagenet", train=True).batch_norm_frozen
     assert not EncoderRecipe(name="vgg11_bn", weights="random", train=True).batch_norm_frozen
-    said = EncoderRecipe(name="vgg11_bn", weights="imagenet", train=True, freeze_batch_norm=False)
-    assert not said.batch_norm_frozen

@@ -248,14 +248,6 @@ def test_a_start_that_does_not_fit(
     assert not (tmp_path / "second").exists()
 
 
-def test_a_start_from_something_else(mapping: Config, tmp_path: Path) -> None:
-    photo = tmp_path / "photos" / "1.png"
-    with pytest.raises(UserError, match=r"model .*1\.png' is neither a folder nor one of the"):
-        train_run(recipe_of(mapping, start_from=str(photo)), tmp_path / "run")
-    with pytest.raises(UserError, match="photos"):
-        train_run(recipe_of(mapping, start_from=str(photo.parent)), tmp_path / "run")
-
-
 # What is no number.
 
 LOST = {
