@@ -51,15 +51,6 @@ def test_it_sees_the_cat_in_the_demo_photo(model: captioner.Captioner) -> None:
     assert torch.allclose(caption.attention.sum((1, 2)), torch.ones(len(caption.words)), atol=1e-4)
 
 
-def test_a_batch_equals_the_photos_one_at_a_time(model: captioner.Captioner) -> None:
-    photos = [DEMO_PHOTO, Image.new("RGB", (300, 200), "navy"), Image.new("RGB", (64, 640))]
-    together = model.caption(photos)
-    alone = [model.caption([photo])[0] for photo in photos]
-    assert [caption.text for caption in together] == [caption.text for caption in alone]
-    for one, other in zip(together, alone, strict=True):
-        assert torch.allclose(one.attention, other.attention, atol=1e-4)
-
-
 def test_it_says_how_far_to_trust_its_captions(model: captioner.Captioner) -> None:
     """As it is shipped: its confidence is low, and said to be, of what is no photo."""
     noise = Image.fromarray(

@@ -69,15 +69,6 @@ def test_it_gives_what_the_readme_shows(model: captioner.Translator) -> None:
     assert looked[target.index("Ball")] == "ball"
 
 
-def test_a_batch_equals_the_sentences_one_at_a_time(model: captioner.Translator) -> None:
-    sentences = ["A dog.", "Two men in hats sit on a bench and read the newspaper.", "", "A dog."]
-    together = model.translate(sentences)
-    alone = [model.translate([sentence])[0] for sentence in sentences]
-    assert [each.text for each in together] == [each.text for each in alone]
-    assert together[0].text == together[3].text
-    assert together[2].text == ""
-
-
 def test_capitals_do_not_break_it(model: captioner.Translator) -> None:
     usual, loud, title = model.translate(
         [

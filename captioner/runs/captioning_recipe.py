@@ -78,8 +78,6 @@ class DataConfig(Config):
     def _check(self) -> Self:
         if self.format != "shapes" and self.annotations is None:
             raise ValueError(f"annotations is missing; format {self.format!r} needs it")
-        if self.format in ("coco", "karpathy", "flickr8k") and self.images is None:
-            raise ValueError(f"images is missing; format {self.format!r} needs it")
         return self
 
 
@@ -172,13 +170,6 @@ class FeaturesConfig(Config):
         "float32", description="of the encoder's products; bfloat16 is autocast"
     )
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        for name in ("folder", "mirror"):
-            if not self.store and getattr(self, name):
-                raise ValueError(f"{name} has no effect: features.store is false")
-        return self
-
 
 class ValidationConfig(Config):
     """Validation on generated captions, with the search of `search`."""
@@ -188,12 +179,6 @@ class ValidationConfig(Config):
         0, ge=0, le=COUNT, description="validate on the first N, two or more; 0 for all"
     )
     batch_size: int = Field(50, ge=1, le=SIZE, description="photos at a time")
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.images == 1:
-            raise ValueError("images 1 is neither 0 nor at least 2")
-        return self
 
 
 class WordVectorsConfig(Config):
@@ -244,10 +229,10 @@ class CaptioningRecipe(Config):
             )
         if self.training.encoder_learning_rate is not None and not self.encoder.train:
             raise ValueError("training.encoder_learning_rate has no effect without encoder.train")
-        if self.features.mirror and self.encoder.train:
+        if self.features.mirror and self.photos_in_step:
             raise ValueError(
-                "features.mirror is for stored features; encoder.train stores none, and "
-                "augmentation.mirror is for that"
+                "features.mirror is for stored features; without a store, augmentation.mirror is "
+                "for that"
             )
         if self.augmentation.changes and not self.photos_in_step:
             raise ValueError(

@@ -33,10 +33,9 @@ from captioner.runs.translation_recipe import ParallelData, TextConfig, Translat
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.capitals import as_sentence
 from captioner.text.vocabulary import Vocabulary
-from captioner.text.vocabulary_files import load_text_vocabulary, save_text_vocabulary
 from captioner.training import Engine, ShownExample, check_memory
 from captioner.translate import TranslationLoss, Translator, load_translator, save_translator
-from captioner.translate.translator_folder import JOINT, SOURCE, TARGET
+from captioner.translate.translator_folder import load_vocabularies, save_vocabularies
 from captioner.weight_files import fill
 
 TRANSLATIONS = "translations.txt"
@@ -67,7 +66,7 @@ class TranslationTask:
         training, validation = read_texts(recipe.data)
         self.texts = {"training": training, "validation": validation}
         if resumed:
-            source, target = _saved_vocabularies(folder, recipe.text.joint)
+            source, target = load_vocabularies(folder, recipe.text.joint)
         elif start is not None and recipe.text.kind == "start_from":
             source, target = start.source, start.target
         else:
@@ -94,7 +93,7 @@ class TranslationTask:
         source, target, model = translator.source, translator.target, translator.model
         model.to(engine.device)
         if engine.is_main and not resumed:
-            _save_vocabularies(folder, source, target)
+            save_vocabularies(source, target, folder)
         maximum_length, capitals = recipe.data.maximum_length, recipe.text.capitals
         validated = self.texts["validation"].pairs[: recipe.validation.sentences or None]
         examples, cut = encode_pairs(pairs, source, target, maximum_length)
@@ -260,18 +259,3 @@ def _learn(texts: list[str], text: TextConfig) -> TextVocabulary:
     if text.kind == "words":
         return WordVocabulary.learn(texts, text.minimum_count, text.case)
     return SubwordVocabulary.learn(texts, text.size, text.case, text.method)
-
-
-def _save_vocabularies(folder: Path, source: TextVocabulary, target: TextVocabulary) -> None:
-    if source is target:
-        save_text_vocabulary(source, folder / JOINT)
-        return
-    save_text_vocabulary(source, folder / SOURCE)
-    save_text_vocabulary(target, folder / TARGET)
-
-
-def _saved_vocabularies(folder: Path, joint: bool) -> tuple[TextVocabulary, TextVocabulary]:
-    if joint:
-        both = load_text_vocabulary(folder / JOINT)
-        return both, both
-    return load_text_vocabulary(folder / SOURCE), load_text_vocabulary(folder / TARGET)

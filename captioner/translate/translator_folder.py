@@ -26,6 +26,7 @@ from captioner.model_folders import (
     saving,
 )
 from captioner.schema import COUNT, Config, from_mapping, to_mapping
+from captioner.text import TextVocabulary
 from captioner.text.capitals import Capitals
 from captioner.text.vocabulary_files import load_text_vocabulary, save_text_vocabulary
 from captioner.translate.model_config import TranslationModelConfig
@@ -65,25 +66,37 @@ def save_translator(
     dtype: type of stored floating-point weights; computation is in float32.
     Raises `UserError` if the folder cannot be written.
     """
-    joint = translator.source is translator.target
     config = TranslatorConfig(
         format=FORMAT,
         model=translator.config,
-        joint_vocabulary=joint,
+        joint_vocabulary=translator.source is translator.target,
         maximum_source_length=translator.maximum_source_length,
         search=translator.search,
         capitals=translator.capitals,
     )
     with saving(Path(folder)) as files:
         write_tensors(files / WEIGHTS, named_tensors({"model": translator.model}, dtype))
-        if joint:
-            save_text_vocabulary(translator.source, files / JOINT)
-        else:
-            save_text_vocabulary(translator.source, files / SOURCE)
-            save_text_vocabulary(translator.target, files / TARGET)
+        save_vocabularies(translator.source, translator.target, files)
         write_json(files / CONFIG, to_mapping(config))
         if translator.card:
             write_text(files / CARD, translator.card)
+
+
+def save_vocabularies(source: TextVocabulary, target: TextVocabulary, folder: Path) -> None:
+    """Write the vocabularies of both sides, one file if they are one object."""
+    if source is target:
+        save_text_vocabulary(source, folder / JOINT)
+        return
+    save_text_vocabulary(source, folder / SOURCE)
+    save_text_vocabulary(target, folder / TARGET)
+
+
+def load_vocabularies(folder: Path, joint: bool) -> tuple[TextVocabulary, TextVocabulary]:
+    """Load what `save_vocabularies` wrote. Raises `UserError` naming the file."""
+    if joint:
+        both = load_text_vocabulary(folder / JOINT)
+        return both, both
+    return load_text_vocabulary(folder / SOURCE), load_text_vocabulary(folder / TARGET)
 
 
 def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> Translator:
@@ -98,11 +111,7 @@ def _load(folder: Path) -> Translator:
     path = folder / CONFIG
     mapping = read_model_config(folder, FORMAT, "translation")
     config = from_mapping(TranslatorConfig, mapping, str(path))
-    if config.joint_vocabulary:
-        source = target = load_text_vocabulary(folder / JOINT)
-    else:
-        source = load_text_vocabulary(folder / SOURCE)
-        target = load_text_vocabulary(folder / TARGET)
+    source, target = load_vocabularies(folder, config.joint_vocabulary)
     try:
         # On `meta`: allocates no memory and draws no initial weights.
         with torch.device("meta"):

@@ -167,15 +167,6 @@ def test_termination_keeps_what_is_captioned(tiny_model: Path, tmp_path: Path) -
     assert 1 <= len(json.loads(out.read_text())) < 800
 
 
-def test_sampling_is_drawn_from_its_seed(tiny_model: Path, tmp_path: Path, capsys: Output) -> None:
-    photo = str(save_photo(tmp_path / "photo.jpg"))
-    command = ["caption", photo, "--model", str(tiny_model), "--sample", "--temperature", "3"]
-    for seed in "112":
-        assert main([*command, "--seed", seed]) == 0
-    first, again, other = capsys.readouterr().out.splitlines()
-    assert first == again != other
-
-
 def test_n_best_shows_what_it_is_ranked_by(
     tiny_model: Path, tmp_path: Path, capsys: Output
 ) -> None:

@@ -296,14 +296,6 @@ def test_a_store_made_by_a_run_that_skipped_is_refused_to_one_that_does_not(
     assert not (tmp_path / "two" / "last.safetensors").exists()
 
 
-def test_nothing_is_written_before_the_data_are_read(config: Config, tmp_path: Path) -> None:
-    recipe = recipe_of(config)
-    Path(config["data"]["annotations"]).unlink()
-    with pytest.raises(UserError, match=r"captions\.jsonl does not exist"):
-        train_run(recipe, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
@@ -326,13 +318,6 @@ def test_nothing_is_written_before_all_files_are_read(
     with pytest.raises(UserError, match=sentence):
         train_run(recipe_of(config, **changes), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_validation_on_training_photos_is_refused(config: Config) -> None:
-    same = {"train": None, "validation": None}
-    same["validation_annotations"] = config["data"]["annotations"]
-    with pytest.raises(UserError, match=r"8 photos are in both .*'0\.png' .*_annotations\)"):
-        read_sources(recipe_of(config, data=same).data)
 
 
 def test_one_validation_photo_is_refused_before_any_work(config: Config, tmp_path: Path) -> None:
