@@ -206,12 +206,8 @@ def read_json(path: str | os.PathLike[str], what: str = "file") -> Any:
     """Read a JSON file. Raises `UserError` as `read_text` does, and when it is not JSON."""
     try:
         return json.loads(read_text(path, what))
-    except json.JSONDecodeError as error:
-        raise UserError(
-            f"{what} {path} is not valid JSON (line {error.lineno}: {error.msg})"
-        ) from None
-    except (ValueError, RecursionError) as error:  # A number of 5,000 digits; a thousand brackets.
-        raise UserError(f"{what} {path} is not JSON that can be read ({error})") from None
+    except (ValueError, RecursionError) as error:  # Also a number of 5,000 digits.
+        raise UserError(f"{what} {path} is not valid JSON ({error})") from None
 
 
 def check_writable(what: str, folder: str | os.PathLike[str]) -> None:

@@ -279,14 +279,10 @@ def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Any:
     """The plain values of a YAML config with the changes; raises `UserError` for invalid YAML."""
     try:
         mapping = _yaml(read_text(path, "config"))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # Also an impossible date.
         mark = getattr(error, "problem_mark", None)
-        line = f" (line {mark.line + 1})" if mark is not None else ""
-        raise UserError(f"config {path} is not valid YAML{line}") from None
-    except RecursionError:
-        raise UserError(f"config {path} is nested too deep to be read") from None
-    except ValueError as error:  # An impossible date; a number of 5,000 digits.
-        raise UserError(f"config {path} holds a value that cannot be read ({error})") from None
+        reason = str(error) if mark is None else f"line {mark.line + 1}"
+        raise UserError(f"config {path} is not valid YAML ({reason})") from None
     return with_changes(mapping, changes)
 
 
@@ -318,10 +314,8 @@ def _changed(mapping: Any, change: str) -> Any:
         raise UserError(f"change {change!r} should read section.field=value")
     try:
         value = _yaml(text)
-    except (yaml.YAMLError, ValueError):
+    except (yaml.YAMLError, ValueError, RecursionError):
         value = text
-    except RecursionError:
-        raise UserError(f"the value of change {name!r} is nested too deep to be read") from None
     *sections, last = name.split(".")
     inner = mapping
     for section in sections:

@@ -70,21 +70,11 @@ def test_help_fits_on_a_screen(command: str, monkeypatch: Patch, capsys: Output)
 
 
 @pytest.mark.parametrize("command", ["evaluate", "maps", "evaluate-translator"])
-def test_help_lists_the_search_options_and_names_the_help_that_explains_them(
-    command: str, capsys: Output
-) -> None:
+def test_help_names_the_help_that_lists_the_search_options(command: str, capsys: Output) -> None:
     with pytest.raises(SystemExit):
         main([command, "--help"])
-    text = capsys.readouterr().out
     other = "translate" if command == "evaluate-translator" else "caption"
-    assert f"see captioner {other} --help" in text
-    with pytest.raises(SystemExit):
-        main([other, "--help"])
-    explained = capsys.readouterr().out
-    options = re.findall(r"--[a-z-]+", text.partition("search (")[2].partition("\n\n")[0])
-    assert {"--beam", "--length-normalisation", "--top-p", "--seed"} <= set(options)
-    assert "--n-best" not in options
-    assert all(f"  {option}" in explained for option in options if option != "--help")
+    assert f"see captioner {other} --help" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", COMMANDS)
