@@ -335,6 +335,32 @@ def test_annotation_vectors_leave_the_gpu_before_they_become_float64() -> None:
             Standardisation(6).fit(photos)
 
 
+@pytest.mark.parametrize("length", [2, 9])
+def test_hypotheses_are_fetched_by_two_transfers(
+    length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a CPU: fake tensors have no values to end a search with. Each step makes one too."""
+    calls: list[str] = []
+
+    def count(name: str) -> None:
+        original = getattr(Tensor, name)
+
+        def counted(self: Tensor) -> Any:
+            calls.append(name)
+            return original(self)
+
+        monkeypatch.setattr(Tensor, name, counted)
+
+    for name in ("tolist", "cpu", "nonzero"):
+        count(name)
+    decoder = make_caption_decoder(decoder_config(SIZES), WORDS).eval()
+    options = Constraints(minimum_length=length, maximum_length=length)
+    decode(decoder, decoder.remember(torch.rand(2, 9, 6)), start=1, end=2, constraints=options)
+    # The last makes a list of what is on the CPU.
+    assert calls[-3:] == ["tolist", "cpu", "tolist"]
+    assert len(calls) == length + 1 + 3
+
+
 def test_a_captioner_works_on_the_gpu() -> None:
     """From photos to the first step of the search, and given captions to their maps."""
     model = captioner.load("default", precision="float32")

@@ -30,6 +30,7 @@ from captioner.files import folder_lock
 from captioner.runs import captioning_task
 from captioner.runs.annotation_rows import PixelRows, StoredRows
 from captioner.runs.caption_batches import CaptionBatches
+from captioner.runs.captioning_recipe import DataConfig
 from captioner.runs.captioning_task import scores_of, write_captions
 from captioner.runs.feature_extraction import encoder_of, fill_stores
 from captioner.runs.read_sources import read_sources, read_split
@@ -381,6 +382,20 @@ def test_results_are_what_the_tools_of_coco_read(tmp_path: Path) -> None:
     loaded = COCO(str(file)).loadRes(str(tmp_path / "results.json"))
     captions = {a["image_id"]: a["caption"] for a in loaded.dataset["annotations"]}
     assert captions == {37777: "a dog", 12: "two dogs"}
+
+
+def test_validation_captions_may_be_in_a_file_of_their_own(tmp_path: Path) -> None:
+    """As COCO's are."""
+    files = {}
+    for split, numbers in (("train", [1, 2]), ("val", [3, 4])):
+        files[split] = coco_file(tmp_path, f"captions_{split}2017.json", numbers)
+        for number in numbers:
+            save_photo(tmp_path / f"{split}2017" / f"{number:012d}.jpg", number)
+    annotations = {"annotations": files["train"], "validation_annotations": files["val"]}
+    data = DataConfig(format="coco", images=tmp_path, **annotations)
+    train, validation = read_sources(data)
+    assert (list(train.image_ids), list(validation.image_ids)) == ([1, 2], [3, 4])
+    assert validation.names == ["3", "4"]
 
 
 def test_exact_match_is_of_words_whatever_stands_between_them(tmp_path: Path) -> None:

@@ -37,6 +37,10 @@ def test_there_is_every_model_and_every_direction() -> None:
     english_german = [r.model for r in recipes.values() if pair_of(r.data) == ("en", "de")]
     for family in ("sequence_to_sequence", "bahdanau", "luong", "gnmt", "transformer"):
         assert any(getattr(model, family) for model in english_german), family
+    for recipe in recipes.values():
+        # German nouns have capitals: a sentence of nouns would be taken for a title.
+        german = pair_of(recipe.data)[0] == "de"
+        assert recipe.text.capitals == ("lines" if german else "titles")
     luong = [(model.luong.score, model.luong.attention) for model in english_german if model.luong]
     assert {"dot", "general", "concat"} == {score for score, kind in luong if kind == "global"}
     assert any(kind.startswith("local") for _, kind in luong)
