@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,6 @@ from samples import heavy_imports
 
 import captioner
 from captioner.evaluation.translations import evaluate_translations
-from captioner.model_folders import model_folder, packaged_models
-from captioner.models import DEFAULT_TRANSLATOR
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "multi30k"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the real data are not at hand")
@@ -22,21 +19,6 @@ needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the real data are not
 @pytest.fixture(scope="module")
 def model() -> captioner.Translator:
     return captioner.load_translator(precision="float32")
-
-
-def test_it_is_there_and_small_enough() -> None:
-    assert DEFAULT_TRANSLATOR in packaged_models()
-    size = sum(path.stat().st_size for path in model_folder(DEFAULT_TRANSLATOR).iterdir())
-    assert size <= 15e6
-
-
-def test_its_card_says_what_a_user_must_know() -> None:
-    card = (model_folder(DEFAULT_TRANSLATOR) / "README.md").read_text(encoding="utf-8")
-    assert card.startswith("---\n")  # Fields that model hubs read.
-    assert len(card.splitlines()) <= 120
-    for heading in ("Use", "Data", "Recipe", "Scores", "Limits", "Licence"):
-        assert re.search(rf"^## {heading}", card, flags=re.MULTILINE), heading
-    assert "Multi30k" in card
 
 
 def test_it_translates_and_looks_at_the_word_it_translates(model: captioner.Translator) -> None:

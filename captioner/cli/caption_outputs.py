@@ -38,15 +38,8 @@ _SUFFIXES = {
 class Outputs:
     """The output files; None for those not wanted.
 
-    paths: the photos to caption.
-    json, jsonl, csv: tables of all photos, see `CaptionTables`. html: a page of all photos.
-    overlay: a picture with a panel a word: a file for one photo, else a folder. gif: likewise,
-        animated. words: a folder with a sub-folder a photo, of one PNG a word. A slash at the end
-        marks a folder. Files of photos from several folders are in folders like theirs.
-    strength: of the overlays, in [0, 1].
-    sidecars: the files beside each photo.
-    language: of translated captions. resume: keep what the tables hold, see `CaptionTables.resume`.
-    overwrite: replace tables and a page that exist.
+    paths: the photos to caption. language: of translated captions. Other fields are options of
+        `captioner caption`. Files of photos from several folders are in folders like theirs.
 
     Raises `UserError`, before anything is written, for a file where a folder is needed or the
     reverse, a wrong suffix, a path that cannot be written, two outputs in one file, an output that
