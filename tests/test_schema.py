@@ -104,6 +104,7 @@ def test_defaults_and_nothing() -> None:
         ({"level": 1.0}, "level 1.0 is not below 1$"),
         ({"kind": "three"}, "kind 'three' is not one of one, two$"),
         ({"kind": 1}, "kind 1 is not one of one, two$"),
+        ({"kind": "twoo"}, "kind 'twoo' is not one of one, two; did you mean 'two'\\?$"),
         ({"place": 7}, "place should be a path, found 7"),
         ({"place": ""}, "place should be a path, found ''"),
         ({"place": "a\0b"}, "place should be a path"),
