@@ -38,12 +38,15 @@ class _Bar(tqdm):  # type: ignore[type-arg]
 class _Lines(_Bar):
     """A bar as plain lines, one each `mininterval` seconds and one at the end."""
 
+    _printed: float = 0
+
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, file=io.StringIO(), miniters=1)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
-        """Print the line, except for the empty bar at the start."""
-        if self.n > self.initial:
+        """Print the line, except for the empty bar at the start and a count printed before."""
+        if self.n > max(self.initial, self._printed):
+            self._printed = self.n
             # In one piece: `torchrun` starts several processes, without buffers.
             sys.stderr.write(f"{self}\n")
             sys.stderr.flush()

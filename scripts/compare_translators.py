@@ -24,8 +24,7 @@ from captioner.errors import UserError
 from captioner.evaluation.translation_report import TranslationReport, score_translator
 from captioner.files import write_json
 from captioner.models import load_translator
-from captioner.render.curves import write_figure
-from captioner.render.save import PLOT_SUFFIXES, check_suffix
+from captioner.render.save import PLOT_SUFFIXES, check_suffix, save_figure
 from captioner.translate import TranslationSearch, Translator
 
 BATCH_SIZE = 100
@@ -152,7 +151,7 @@ def draw_lengths(path: Path, compared: list[Comparison]) -> None:
     axis.grid(alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False)
-    write_figure(figure, path, "")
+    save_figure(path, figure)
 
 
 def main() -> None:

@@ -39,6 +39,15 @@ def test_plain_lines_come_at_intervals_and_at_the_end(
     ]
 
 
+def test_the_last_line_is_printed_once(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with progress_bar("features", 2, "images") as progress:
+        clock[0] += 20
+        progress.update(2)
+    assert capsys.readouterr().err.count("2/2 images") == 1
+
+
 def test_on_a_terminal_a_bar_is_redrawn(
     clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -142,6 +142,8 @@ def photo_paths(
         problems: list[str] = []
         if not path:
             problems.append("an empty path names no photo")
+        elif path == "-":  # Standard input; a file of that name is ./-.
+            photos.append(path)
         elif is_address(path) and not os.path.lexists(path):
             problems.append(f"{path} {IS_ADDRESS}")
         else:

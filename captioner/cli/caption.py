@@ -83,7 +83,7 @@ def add_command(commands: Commands) -> None:
         help="replace tables, pages, texts and descriptions that are there already",
     )
     out.add_argument(
-        "--overlay", metavar="PATH", help="draw a panel a word: a .png, or a folder for many"
+        "--overlay", metavar="PATH", help="draw a panel a word: a picture, or a folder for many"
     )
     out.add_argument("--words", metavar="FOLDER", help="draw each word's map as a PNG")
     out.add_argument("--gif", metavar="PATH", help="animate: a .gif, or a folder for many")
@@ -135,6 +135,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.demo:
         from captioner.demo import DEMO_PHOTO
 
+        if arguments.xmp or arguments.text:
+            raise UserError(
+                "--xmp and --text write beside a photo; that of --demo is the package's"
+            )
         paths.append(str(DEMO_PHOTO))
     if not paths and arguments.paths:
         raise UserError("standard input is empty: it should be a photo or a list of names")
@@ -154,13 +158,14 @@ def run(arguments: argparse.Namespace) -> int:
         photos,
         sidecars=Sidecars(arguments.xmp, arguments.text, arguments.overwrite),
         language=language,
+        model=arguments.model,
         **{name: getattr(arguments, name) for name in _OUTPUTS},
     )
     if outputs.tables.takes_standard_output:
         refuse(arguments, ["format"], "with a table on standard output")
     lines = None
     if not (arguments.quiet or outputs.tables.takes_standard_output):
-        is_alone = len(photos) + len(failures) == 1
+        is_alone = len(photos) == 1 and (arguments.demo or photos == arguments.paths)
         lines = CaptionLines(is_alone, arguments.format, arguments.null)
     for failure in failures:
         report(failure.reason)
@@ -244,7 +249,7 @@ def _translation(
     language: str, arguments: argparse.Namespace
 ) -> Callable[[list[Caption]], list[Caption]]:
     """Translates captions into a language."""
-    name = arguments.translator or LANGUAGES.get(language)
+    name = arguments.translator or LANGUAGES.get(language.partition("-")[0])
     if name is None:
         known = ", ".join(LANGUAGES)
         raise UserError(f"--language {language} needs a --translator; the package has {known}")

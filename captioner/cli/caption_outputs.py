@@ -38,8 +38,9 @@ _SUFFIXES = {
 class Outputs:
     """The output files; None for those not wanted.
 
-    paths: the photos to caption. language: of translated captions. Other fields are options of
-        `captioner caption`. Files of photos from several folders are in folders like theirs.
+    paths: the photos to caption. language: of translated captions. model: that writes them, as it
+        was named. Other fields are options of `captioner caption`. Files of photos from several
+        folders are in folders like theirs.
 
     Raises `UserError`, before anything is written, for a file where a folder is needed or the
     reverse, a wrong suffix, a path that cannot be written, two outputs in one file, an output that
@@ -57,6 +58,7 @@ class Outputs:
     strength: float = 0.8
     sidecars: Sidecars = field(default_factory=Sidecars)
     language: str | None = None
+    model: str = ""
     resume: bool = False
     overwrite: bool = False
     _page: list[PageItem] = field(default_factory=list)
@@ -69,7 +71,7 @@ class Outputs:
             self._check_kind(option, getattr(self, option), suffixes)
         if self.resume and self.html:
             raise UserError("--resume cannot add to the page of --html; give one of the two")
-        self.tables = CaptionTables(self.json, self.jsonl, self.csv)
+        self.tables = CaptionTables(self.json, self.jsonl, self.csv, self.model)
         self._names = _output_names(self.paths)
         folders = self._check_places()
         self.sidecars.check(list(self._names))
@@ -165,6 +167,8 @@ class Outputs:
             raise UserError(f"--{option} is empty; it should name a file or folder")
         if path is None or (path == "-" and option in ("json", "jsonl", "csv")):
             return
+        if path == "-":
+            raise UserError(f"--{option} cannot go to standard output; name a file or folder")
         one_a_photo = option in ("overlay", "gif", "words")
         if one_a_photo and not _names_a_file(path):
             return

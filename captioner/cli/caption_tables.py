@@ -18,14 +18,15 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from captioner.csv_tables import csv_rows, csv_text
 from captioner.errors import UserError
 from captioner.files import json_text, read_json, read_text, real_path, try_all, write_text
+from captioner.text.languages import ENGLISH
 
 Record = dict[str, Any]
-"""A photo's `image`, `Caption.as_dict`, `files` by option, `bytes` and `modified`, or `error`."""
+"""A photo's `image`, `Caption.as_dict`, `files`, `model`, `bytes` and `modified`, or `error`."""
 
 _NUMBERS = ("log_probability", "score", "confidence")
 _OF_CAPTION = ("caption", *_NUMBERS, "sure", "familiar", "language")
 _FILES = ("overlay", "gif", "words", "xmp", "text")
-_OF_PHOTO = ("bytes", "modified", "error")
+_OF_PHOTO = ("model", "bytes", "modified", "error")
 _COLUMNS = ("image", "rank", *_OF_CAPTION, *_FILES, *_OF_PHOTO)
 _ALWAYS = _COLUMNS[:5]
 
@@ -37,10 +38,14 @@ class CaptionTables:
     """Collects the record of each photo and writes the tables; None for those not wanted.
 
     json, csv: written as a whole, by `save_so_far` and `finish`. jsonl: a line a record, written as
-    it comes. `-` is standard output, which gets JSON and CSV in the end.
+    it comes. `-` is standard output, which gets JSON and CSV in the end. model: the name that goes
+    into the records.
     """
 
-    def __init__(self, json: str | None, jsonl: str | None, csv: str | None) -> None:
+    def __init__(
+        self, json: str | None, jsonl: str | None, csv: str | None, model: str = ""
+    ) -> None:
+        self._model = model
         self._paths = {"jsonl": jsonl, "json": json, "csv": csv}
         self._records: list[Record] = []
         self._are_lines_begun = False
@@ -68,13 +73,14 @@ class CaptionTables:
     ) -> set[str] | None:
         """Keep the records of an earlier run; return the photos that need no new caption.
 
-        These have a record without an error, of the photo's size and time of change and in the
-        language, and their files. Records of other photos are kept as well. Of several tables all
-        are read; the first that has a photo's caption counts. None if there is no table to read.
+        These have a record without an error, of the photo's size and time of change, and their
+        files. Records of other photos are kept as well. Of several tables all are read; the first
+        that has a photo's caption counts. None if there is no table to read.
 
         files_of: the files of a photo, with their options, which its record has to name and which
             have to exist.
-        Raises `UserError` if no file is given, or it holds anything else.
+        Raises `UserError` if no file is given, or it holds anything else or captions of another
+        model or language.
         """
         given = dict(self.files())
         if not given:
@@ -85,6 +91,7 @@ class CaptionTables:
         records: dict[str, Record] = {}
         for option, path in tables.items():
             for record in _read(option, path):
+                self._check_origin(record, language, f"--{option} {path}")
                 kept = records.setdefault(real_path(record["image"]), record)
                 if "error" in kept and "error" not in record:
                     records[real_path(record["image"])] = record
@@ -101,15 +108,30 @@ class CaptionTables:
                 state = _state(photo)
                 if not state or any(str(record.get(key)) != str(state[key]) for key in state):
                     continue
-                if record.get("language") != language:
-                    continue
                 captioned.add(place)
             self._records.append(record)
         return {photo for photo in photos if real_path(photo) in captioned}
 
+    def _check_origin(self, record: Record, language: str | None, name: str) -> None:
+        """Raise `UserError` for a caption of another model or language. name: of its table."""
+        if "error" in record:
+            return
+        here = {"model": self._model, "language": language or ENGLISH}
+        there = {
+            "model": record.get("model") or self._model,  # Older records do not say.
+            "language": record.get("language") or ENGLISH,
+        }
+        for key, value in here.items():
+            if there[key] != value:
+                raise UserError(
+                    f"{name} has captions of the {key} {there[key]}, not {value}; give another "
+                    "file, or --overwrite in place of --resume"
+                )
+
     def add(self, photo: str, record: Record) -> None:
         """Collect a photo's record, and write its line. Raises `UserError` if that fails."""
-        self._records.append({"image": photo, **record, **_state(photo)})
+        model = {"model": self._model} if self._model else {}
+        self._records.append({"image": photo, **record, **model, **_state(photo)})
         path = self._paths["jsonl"]
         if path == "-":
             sys.stdout.write(_lines(self._records[-1:]))
@@ -164,6 +186,8 @@ def _is_there(named: str | None, path: Path) -> bool:
 
 def _state(photo: str) -> Record:
     """A photo file's size and time of change; empty for standard input and missing files."""
+    if photo == "-":
+        return {}
     try:
         status = os.stat(photo)
     except (OSError, ValueError):

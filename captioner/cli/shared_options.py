@@ -43,6 +43,8 @@ class CommandParser(argparse.ArgumentParser):
         parsed, rest = super().parse_known_args(words, namespace)
         end = rest.index("--") if "--" in rest else len(rest)
         unknown = [word for word in rest[:end] if word.startswith("-") and word != "-"]
+        if unknown and os.path.lexists(unknown[0]):
+            self.error(f"{unknown[0]} is no option; the file of that name is ./{unknown[0]}")
         if rest and (unknown or not hasattr(parsed, "paths")):
             self.error(f"unrecognized arguments: {' '.join(rest)}{self._near(*unknown[:1])}")
         if rest:  # argparse fills PATH ... once.

@@ -18,15 +18,15 @@ from captioner.progress import progress_bar
 
 _OF_MACOS = re.compile(r"^__MACOSX/|(^|/)\.DS_Store$")
 
-_DAMAGED = (
+_UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
     lzma.LZMAError,
     UnicodeDecodeError,
-    NotImplementedError,
     EOFError,
+    RuntimeError,  # It is encrypted, or compressed in an unknown way.
 )
-"""Raised by `zipfile` and its decompressors for an unreadable archive."""
+"""Raised by `zipfile` and its decompressors."""
 
 
 def unpack_missing(archives: Mapping[str, str | os.PathLike[str]]) -> None:
@@ -74,9 +74,7 @@ def _unpack(archive: Path, folder: Path) -> None:
             whole = found[0] if len(found) == 1 and found[0].is_dir() else Path(temporary)
             whole.chmod(0o755)
             whole.rename(folder)
-    except _DAMAGED as error:
+    except _UNREADABLE as error:
         raise UserError(f"archive {archive} cannot be unpacked ({error})") from None
-    except RuntimeError:  # Raised by `zipfile` for an encrypted archive.
-        raise UserError(f"archive {archive} cannot be unpacked: it needs a password") from None
     except OSError as error:
         raise UserError(f"cannot unpack {archive} to {folder}: {error.strerror or error}") from None

@@ -6,14 +6,11 @@ Chen et al. 2015, *Microsoft COCO Captions: Data Collection and Evaluation Serve
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import re
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import FailFast, with_config
 from typing_extensions import TypedDict
@@ -60,8 +57,7 @@ def read_coco(
     images: the folder of the photos, or of `train2014`, `val2017` and so on.
     split: train2014, val2014, train2017 or val2017, or without the year if the file name has it;
         required for a folder of annotations.
-    on_problem: see `Problems`.
-    check_files: whether the photos must exist.
+    on_problem, check_files: see `CaptionCollector`.
 
     `image_id` is COCO's number. Raises `UserError` for a missing or ill-formed file, for a split
     that contradicts the file name, and as `CaptionCollector.finish` does.
@@ -79,10 +75,9 @@ def read_coco(
     for image in document.images:
         path = folder_of(_matched(_FOLDER.search(image["file_name"]))) / image["file_name"]
         collector.add_image(image["id"], path, f"image {image['id']}")
-    for image_id, entries in coco_index(dict(document)).imgToAnns.items():
-        for entry in entries:
-            record = f"annotation {entry['id']}"
-            collector.add_caption(image_id, entry["caption"], record, key=entry["id"])
+    for entry in document.annotations:
+        record = f"annotation {entry['id']}"
+        collector.add_caption(entry["image_id"], entry["caption"], record, key=entry["id"])
     return collector.finish()
 
 
@@ -97,17 +92,6 @@ def _annotation_file(annotations: Path, split: str | None) -> Path:
         if candidate.is_file():
             return candidate
     raise UserError(f"there is neither {candidates[0]} nor {candidates[1]}")
-
-
-def coco_index(document: Mapping[str, Any]) -> Any:
-    """A `pycocotools.coco.COCO` of a checked document."""
-    from pycocotools.coco import COCO  # Imported here: few commands need it.
-
-    index = COCO()
-    index.dataset = document
-    with contextlib.redirect_stdout(io.StringIO()):  # It prints its progress.
-        index.createIndex()
-    return index
 
 
 def _matched(match: re.Match[str] | None) -> str | None:

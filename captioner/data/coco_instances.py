@@ -7,7 +7,7 @@ Lin et al. 2014, *Microsoft COCO: Common Objects in Context*; the files are
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from pydantic import FailFast, Field, with_config
 from typing_extensions import NotRequired, TypedDict
 
-from captioner.data.boxes import Box, area
-from captioner.data.coco import coco_index
+from captioner.data.boxes import Box
 from captioner.data.grounding import Grounding, Target
 from captioner.data.records import ImageId
 from captioner.data.run_lengths import decode_run_lengths
@@ -73,13 +72,14 @@ class CocoInstances:
 
     def __init__(self, document: dict[str, list[Record]], where: str) -> None:
         self._where = where
-        self._index = coco_index(document)
         self._names = _by_number(document)
-        self._numbers: dict[str, int] = {}
-        for image in document["images"]:
-            self._numbers[str(image["id"])] = image["id"]
-            if "file_name" in image:
-                self._numbers[image["file_name"]] = image["id"]
+        self._images: dict[int, Record] = {image["id"]: image for image in document["images"]}
+        self._objects_of: dict[int, list[Record]] = {number: [] for number in self._images}
+        for record in document["annotations"]:
+            self._objects_of[record["image_id"]].append(record)
+        self._numbers = {str(number): number for number in self._images}
+        for number, image in self._images.items():
+            self._numbers[image.get("file_name", str(number))] = number
         self.all_categories: tuple[str, ...] = tuple(dict.fromkeys(self._names.values()))
         """Category names, in file order."""
 
@@ -94,7 +94,8 @@ class CocoInstances:
 
         Raises `UserError` for an image that is not in the files.
         """
-        return frozenset(self._names[record["category_id"]] for record in self._objects(image_id))
+        objects = self._objects_of[self._require(image_id)]
+        return frozenset(self._names[record["category_id"]] for record in objects)
 
     def target(self, image_id: ImageId, category: str) -> Target | None:
         """All objects of a category in an image, crowds included; None if there are none.
@@ -103,21 +104,20 @@ class CocoInstances:
 
         Raises `UserError` for an image that is not in the files, and for an invalid outline.
         """
-        of_category = [
-            record
-            for record in self._objects(image_id)
-            if self._names[record["category_id"]] == category
-        ]
-        image = self._index.imgs[self._number(image_id)]
-        width, height = image["width"], image["height"]
+        number = self._require(image_id)
+        width, height = self._images[number]["width"], self._images[number]["height"]
         union = np.zeros((height, width), dtype=np.bool_)
         boxes: list[Box] = []
-        for record in of_category:
+        for record in self._objects_of[number]:
+            if self._names[record["category_id"]] != category:
+                continue
             mask = self._mask(record, width, height)
             if mask.any():
                 union |= mask
-            elif "bbox" in record and area(_edges(record["bbox"])) > 0:
-                boxes.append(_edges(record["bbox"]))
+                continue
+            left, top, across, down = record.get("bbox", (0, 0, 0, 0))
+            if across > 0 and down > 0:
+                boxes.append((left, top, left + across, top + down))
         if not union.any() and not boxes:
             return None
         return Target((width, height), tuple(boxes), union if union.any() else None)
@@ -141,12 +141,11 @@ class CocoInstances:
         name = str(image_id)
         return self._numbers.get(name, self._numbers.get(Path(name).name))
 
-    def _objects(self, image_id: ImageId) -> list[Record]:
+    def _require(self, image_id: ImageId) -> int:
         number = self._number(image_id)
         if number is None:
             raise UserError(f"image {image_id!r} is not in {self._where}")
-        objects: list[Record] = self._index.imgToAnns.get(number, [])
-        return objects
+        return number
 
     def _mask(self, record: Record, width: int, height: int) -> NDArray[np.bool_]:
         """The mask (height, width) of one object."""
@@ -157,9 +156,12 @@ class CocoInstances:
         if isinstance(segmentation, list):
             for polygon in segmentation:
                 _check_polygon(polygon, width, height, where)
-            drawn = self._index.annToRLE(record)
-            segmentation = {"size": drawn["size"], "counts": drawn["counts"].decode("ascii")}
-        elif not isinstance(segmentation, dict):
+            # Imported here: few commands read masks.
+            from pycocotools import mask
+
+            drawn = mask.merge(mask.frPyObjects(segmentation, height, width))
+            return np.asarray(mask.decode(drawn), dtype=np.bool_)
+        if not isinstance(segmentation, dict):
             raise UserError(f"{where} is neither a list nor an object")
         size = segmentation.get("size")
         if size != [height, width]:
@@ -194,25 +196,22 @@ class _InstanceGrounding:
 
 
 def read_instances(
-    path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
 ) -> CocoInstances:
     """Read one or several instance files with the same categories.
 
     Raises `UserError` for a missing or ill-formed file, differing categories, a duplicate image,
     and an annotation of an unknown image or category.
     """
-    paths = [Path(path)] if isinstance(path, (str, os.PathLike)) else [Path(each) for each in path]
-    if not paths:
-        raise UserError("there is no instance file to read")
+    paths = [path] if isinstance(path, (str, os.PathLike)) else path
     merged: dict[str, list[Record]] = {"images": [], "annotations": [], "categories": []}
-    image_files: dict[int, Path] = {}
+    image_files: dict[int, object] = {}
     for file in paths:
         document = _checked(read_json(file, "instance file"), f"instance file {file}")
         for image in document["images"]:
             if image["id"] in image_files:
                 first = image_files[image["id"]]
-                also = "twice" if first == file else f"in both {first} and"
-                raise UserError(f"image {image['id']} is {also} in instance file {file}")
+                raise UserError(f"image {image['id']} is in instance files {first} and {file}")
             image_files[image["id"]] = file
         if merged["categories"] and _by_number(merged) != _by_number(document):
             raise UserError(f"instance files {paths[0]} and {file} have different categories")
@@ -227,7 +226,7 @@ def _by_number(document: dict[str, list[Record]]) -> dict[int, str]:
 
 
 def _checked(document: Any, where: str) -> dict[str, list[Record]]:
-    """A document as pycocotools takes it, which raises a bare KeyError for a missing field."""
+    """The records of a document, each with its image, its category and its place."""
     file = from_mapping(_InstanceFile, document, where)
     images = {image["id"] for image in file.images}
     categories = {category["id"] for category in file.categories}
@@ -252,8 +251,3 @@ def _check_polygon(polygon: Any, width: int, height: int, where: str) -> None:
     for side, values in ((width, corners[::2]), (height, corners[1::2])):
         if min(values) < -side or max(values) > 2 * side:
             raise UserError(f"a polygon of {where} has a point far outside its image")
-
-
-def _edges(box: Sequence[float]) -> Box:
-    left, top, width, height = box
-    return (left, top, left + width, top + height)

@@ -29,18 +29,13 @@ _NUMBERS = "one two three four five six seven eight nine ten several many few va
 _WITHOUT_BOX = FUNCTION_WORDS | set(_NUMBERS.split())
 
 
-@dataclass(frozen=True)
-class Phrase:
-    """Words `first` to `last` of a sentence, `last` excluded, and the entity they name."""
-
-    first: int
-    last: int
-    entity: str
+Phrase = tuple[str, list[str]]
+"""An entity and the words that name it."""
 
 
 @dataclass(frozen=True)
 class _Photo:
-    sentences: tuple[tuple[tuple[str, ...], tuple[Phrase, ...]], ...]
+    phrases: list[Phrase]
     size: tuple[int, int]
     boxes: dict[str, list[Box]]  # by entity, those with a box
 
@@ -54,7 +49,7 @@ class Entities:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._photos: dict[str, _Photo | None] = {}
+        self._photos: dict[str, _Photo] = {}
 
     def __contains__(self, image_id: ImageId) -> bool:
         """Whether one of an image's two files exists."""
@@ -73,33 +68,24 @@ class Entities:
 
         Raises `UserError` for ill-formed files.
         """
-        photo = self._photo(image_id)
-        if photo is None:
+        if image_id not in self:
             return [None] * len(words)
+        photo = self._photo(_name(image_id))
         heads: dict[str, set[str]] = {}
         others: dict[str, set[str]] = {}
-        for sentence, phrases in photo.sentences:
-            for phrase in phrases:
-                content = [
-                    word
-                    for word in sentence[phrase.first : phrase.last]
-                    if word not in _WITHOUT_BOX
-                ]
-                if phrase.entity in photo.boxes:
-                    for word in content:
-                        others.setdefault(word, set()).add(phrase.entity)
-                    for word in content[-1:]:
-                        heads.setdefault(word, set()).add(phrase.entity)
+        for entity, named in photo.phrases:
+            content = [word for word in named if word not in _WITHOUT_BOX]
+            if entity in photo.boxes:
+                for word in content:
+                    others.setdefault(word, set()).add(entity)
+                for word in content[-1:]:
+                    heads.setdefault(word, set()).add(entity)
         return [_union(photo, heads.get(word) or others.get(word) or set()) for word in words]
 
-    def _photo(self, image_id: ImageId) -> _Photo | None:
-        name = _name(image_id)
+    def _photo(self, name: str) -> _Photo:
         if name not in self._photos:
-            boxes, text = self._files(name)
-            if image_id not in self:
-                self._photos[name] = None
-            else:
-                self._photos[name] = _Photo(_read_sentences(text), *_read_boxes(boxes))
+            boxes, sentences = self._files(name)
+            self._photos[name] = _Photo(_read_phrases(sentences), *_read_boxes(boxes))
         return self._photos[name]
 
     def _files(self, name: str) -> tuple[Path, Path]:
@@ -126,39 +112,17 @@ def read_entities(folder: str | os.PathLike[str]) -> Entities:
     return Entities(Path(folder))
 
 
-def parse_sentence(line: str, where: str) -> tuple[tuple[str, ...], tuple[Phrase, ...]]:
-    """The words and phrases of `[/EN#1/people A man] in [/EN#2/clothing a hat]`.
-
-    Skips phrases without a word. Raises `UserError`, naming `where`, for a phrase that is not
-    closed or has no number.
-    """
-    words: list[str] = []
+def _read_phrases(file: Path) -> list[Phrase]:
+    """The phrases of lines such as `[/EN#1/people A man] in [/EN#2/clothing a hat]`."""
     phrases: list[Phrase] = []
-    end = 0
-    for match in _PHRASE.finditer(line):
-        words += tokenize(_plain(line[end : match.start()], where))
-        inside = tokenize(match[3])
-        if inside:
-            phrases.append(Phrase(len(words), len(words) + len(inside), match[1]))
-        words += inside
-        end = match.end()
-    words += tokenize(_plain(line[end:], where))
-    return tuple(words), tuple(phrases)
-
-
-def _plain(text: str, where: str) -> str:
-    if "[/" in text:
-        raise UserError(f"{where} has a phrase that is not of the form [/EN#1/people A man]")
-    return text
-
-
-def _read_sentences(file: Path) -> tuple[tuple[tuple[str, ...], tuple[Phrase, ...]], ...]:
-    lines = enumerate(read_text(file, "sentence file").splitlines(), start=1)
-    return tuple(
-        parse_sentence(line, f"line {number} of sentence file {file}")
-        for number, line in lines
-        if line.strip()
-    )
+    for number, line in enumerate(read_text(file, "sentence file").splitlines(), start=1):
+        if "[/" in _PHRASE.sub(" ", line):
+            raise UserError(
+                f"line {number} of sentence file {file} has a phrase that is not of the form "
+                "[/EN#1/people A man]"
+            )
+        phrases += [(match[1], tokenize(match[3])) for match in _PHRASE.finditer(line)]
+    return phrases
 
 
 def _read_boxes(file: Path) -> tuple[tuple[int, int], dict[str, list[Box]]]:
@@ -171,7 +135,7 @@ def _read_boxes(file: Path) -> tuple[tuple[int, int], dict[str, list[Box]]]:
         root = ElementTree.fromstring(text)
     except (ElementTree.ParseError, ValueError) as error:
         raise UserError(f"{where} is not valid XML ({error})") from None
-    size = (_whole(root, "size/width", where), _whole(root, "size/height", where))
+    size = (int(_number(root, "size/width", where)), int(_number(root, "size/height", where)))
     boxes: dict[str, list[Box]] = {}
     for number, thing in enumerate(root.findall("object")):
         record = f"object {number} of {where}"
@@ -204,13 +168,6 @@ def _number(element: ElementTree.Element, name: str, where: str) -> float:
     if not math.isfinite(value):
         raise UserError(f"{where} has no number {name}")
     return value
-
-
-def _whole(element: ElementTree.Element, name: str, where: str) -> int:
-    value = _number(element, name, where)
-    if value < 1:
-        raise UserError(f"{where} has a {name} below 1")
-    return int(value)
 
 
 def _union(photo: _Photo, entities: set[str]) -> Target | None:

@@ -37,9 +37,8 @@ def read_flickr8k(
 
     split: a file with one image name a line; or train, val or test, with the list beside the token
         file (`Flickr_8k.trainImages.txt` or `train.txt`); None: every image.
-    on_problem: see `Problems`. The original Flickr8k file has captions of
+    on_problem, check_files: see `CaptionCollector`. The original Flickr8k file has captions of
         `2258277193_586949ec62.jpg.1`, a photo that does not exist and is in no split.
-    check_files: whether the photos must exist.
 
     `image_id` is the file name; images come in the order of the list, else of the token file.
     Raises `UserError` for a missing file, and as `CaptionCollector.finish` does.

@@ -54,8 +54,7 @@ def read_karpathy(
     images: the folder of the photos or, for COCO, of `train2014` and `val2014`.
     split: train, val, test or, for COCO, restval; None: the whole file. "train" includes restval,
         the rest of COCO's validation set: 113,287 photos with it, 82,783 without.
-    on_problem: see `Problems`.
-    check_files: whether the photos must exist.
+    on_problem, check_files: see `CaptionCollector`.
 
     `image_id` is COCO's number, else the file name; the file's own tokens are kept. Raises
     `UserError` for a missing or ill-formed file and an unknown split, and as

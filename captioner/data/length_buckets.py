@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +15,8 @@ from captioner.text.token_batches import collate_sources, decoder_inputs
 
 _BATCHES_SORTED_TOGETHER = 100
 """Sorting within this many batches leaves little padding and stays random."""
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -43,17 +47,10 @@ def length_bucketed_batches(
     Returns one epoch's batches, as indices into `lengths`: shuffled, sorted by length within 100
     batches, cut, and shuffled again.
     """
-    shuffled: list[int] = torch.randperm(len(lengths), generator=generator).tolist()
-    bucket_size = batch_size * _BATCHES_SORTED_TOGETHER
-    batches: list[list[int]] = []
-    for bucket_start in range(0, len(shuffled), bucket_size):
-        bucket = shuffled[bucket_start : bucket_start + bucket_size]
-        bucket.sort(key=lambda example: lengths[example])
-        batches.extend(
-            bucket[start : start + batch_size] for start in range(0, len(bucket), batch_size)
-        )
-    order: list[int] = torch.randperm(len(batches), generator=generator).tolist()
-    return [batches[index] for index in order]
+    buckets = _cut(_shuffled(range(len(lengths)), generator), batch_size * _BATCHES_SORTED_TOGETHER)
+    for bucket in buckets:
+        bucket.sort(key=lengths.__getitem__)
+    return _shuffled(_cut(list(chain(*buckets)), batch_size), generator)
 
 
 def batches_by_photo(
@@ -71,13 +68,9 @@ def batches_by_photo(
     of_photo: dict[int, list[int]] = {}
     for example, row in enumerate(rows):
         of_photo.setdefault(row, []).append(example)
-    photos = list(of_photo.values())
-    places = torch.randperm(len(photos), generator=generator).tolist()
-    shuffled = [example for place in places for example in photos[place]]
-    batches = [shuffled[at : at + batch_size] for at in range(0, len(shuffled), batch_size)]
+    examples = list(chain(*_shuffled(list(of_photo.values()), generator)))
     # Shuffled, so that the smaller, noisier batch is not always the last.
-    order = torch.randperm(len(batches), generator=generator).tolist()
-    return [batches[index] for index in order]
+    return _shuffled(_cut(examples, batch_size), generator)
 
 
 def batches_by_tokens(
@@ -92,23 +85,25 @@ def batches_by_tokens(
     Returns one epoch's batches, as indices into `lengths`: shuffled, sorted by length, cut, and
     shuffled again. The cuts depend on the lengths alone, so every epoch has as many batches.
     """
-    shuffled: list[int] = torch.randperm(len(lengths), generator=generator).tolist()
-    shuffled.sort(key=lambda example: lengths[example])
     batches: list[list[int]] = []
-    for example in shuffled:
+    for example in sorted(_shuffled(range(len(lengths)), generator), key=lengths.__getitem__):
         if batches and (len(batches[-1]) + 1) * lengths[example] <= tokens:
             batches[-1].append(example)
         else:
             batches.append([example])
-    order: list[int] = torch.randperm(len(batches), generator=generator).tolist()
-    return [batches[index] for index in order]
+    return _shuffled(batches, generator)
+
+
+def _shuffled(items: Sequence[Item], generator: torch.Generator) -> list[Item]:
+    return [items[place] for place in torch.randperm(len(items), generator=generator).tolist()]
+
+
+def _cut(items: list[Item], size: int) -> list[list[Item]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 def collate(examples: Sequence[CaptionExample]) -> CaptionBatch:
-    """Batch examples: adds start and end, pads to the longest.
-
-    Raises `ValueError` without examples.
-    """
+    """Batch examples, one or more: adds start and end, pads to the longest."""
     targets, mask = collate_sources([example.tokens for example in examples])
     rows = torch.tensor([example.row for example in examples], dtype=torch.long)  # (B,)
     return CaptionBatch(rows, decoder_inputs(targets, mask), targets, mask)

@@ -82,10 +82,7 @@ def report_cut(what: str, lines: Sequence[int], limit: str) -> str:
 
 
 def collate_pairs(examples: Sequence[PairExample]) -> TranslationBatch:
-    """Batch pairs: adds start and end, pads each side to its longest.
-
-    Raises `ValueError` without examples.
-    """
+    """Batch pairs, one or more: adds start and end, pads each side to its longest."""
     source, source_mask = collate_sources([example.source for example in examples])
     targets, mask = collate_sources([example.target for example in examples])  # (B, T)
     return TranslationBatch(source, source_mask, decoder_inputs(targets, mask), targets, mask)

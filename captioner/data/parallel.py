@@ -73,18 +73,16 @@ def read_lines(path: str | Path) -> list[str]:
     Lines end in LF or CRLF only: Unicode's other line ends may stand inside a sentence. Raises
     `UserError` as `text_bytes` does and for invalid UTF-8.
     """
-    lines = text_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    if lines[-1] == b"":
+    content = text_bytes(path).removeprefix(b"\xef\xbb\xbf")
+    try:
+        lines = content.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        place = error.start - content.rfind(b"\n", 0, error.start)
+        raise UserError(f"{path}, line {line}: byte {place} is not UTF-8 text") from None
+    if lines[-1] == "":
         lines.pop()
-    decoded = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            decoded.append(line.decode("utf-8").removesuffix("\r"))
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"{path}, line {number}: byte {error.start + 1} is not UTF-8 text"
-            ) from None
-    return decoded
+    return [line.removesuffix("\r") for line in lines]
 
 
 def is_gzip(path: str | Path) -> bool:

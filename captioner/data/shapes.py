@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from captioner.data.boxes import Box, area, intersection
+from captioner.data.boxes import Box
 from captioner.errors import UserError
 from captioner.schema import Config
 
@@ -125,17 +125,15 @@ def generate_example(index: int, seed: int, config: ShapesConfig | None = None) 
     for item, outline in drafts:
         _draw(image, item, outline, random)
     objects = tuple(item for item, _ in drafts)
-    words, boxes = describe(objects)
+    words, boxes = _describe(objects)
     return ShapesExample(image, " ".join(words), words, boxes, objects)
 
 
-def describe(objects: Sequence[ShapesObject]) -> tuple[tuple[str, ...], tuple[Box | None, ...]]:
+def _describe(objects: Sequence[ShapesObject]) -> tuple[tuple[str, ...], tuple[Box | None, ...]]:
     """The words of a picture's caption and the box of each, or None.
 
     "a red circle above a blue square": each object but the last is followed by its relation to the
     next, by the larger distance of centres.
-
-    objects: at least one, in the order in which the caption mentions them.
     """
     words: list[str] = []
     boxes: list[Box | None] = []
@@ -167,10 +165,10 @@ def _draft(
 def _is_clear(objects: Sequence[ShapesObject], config: ShapesConfig) -> bool:
     """Whether the objects keep their distance and every relation of the caption is clear."""
     gap = GAP * config.image_size
-    for index, item in enumerate(objects):
-        left, top, right, bottom = item.box
-        around = (left - gap, top - gap, right + gap, bottom + gap)
-        if any(area(intersection(around, other.box)) > 0 for other in objects[index + 1 :]):
+    for first, second in itertools.combinations(objects, 2):
+        (left, top, right, bottom), other = first.box, second.box
+        is_beside = right + gap <= other[0] or other[2] <= left - gap
+        if not is_beside and top - gap < other[3] and other[1] < bottom + gap:
             return False
     for item, following in itertools.pairwise(objects):
         across, down = _distances(item.box, following.box)

@@ -139,7 +139,8 @@ def _with_derived(
     phrases = dict(listed)
     origins: dict[Phrase, Phrase] = {}
     for phrase, category in listed.items():
-        numbers = [phrase, *(plural for plural in _plurals(phrase) if plural not in listed)]
+        derived_plurals = [(*phrase[:-1], plural) for plural in plurals(phrase[-1])]
+        numbers = [phrase, *(plural for plural in derived_plurals if plural not in listed)]
         joined = [(sign.join(words),) for words in numbers for sign in ("", "-")]
         for derived in (*numbers, *joined):
             if derived in listed:
@@ -153,10 +154,6 @@ def _with_derived(
                 )
             phrases[derived] = category
     return phrases
-
-
-def _plurals(phrase: Phrase) -> list[Phrase]:
-    return [(*phrase[:-1], plural) for plural in plurals(phrase[-1])]
 
 
 def plurals(word: str) -> list[str]:

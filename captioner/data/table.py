@@ -57,8 +57,7 @@ def read_table(
         ignored, and the split is optional. Duplicate rows are allowed.
     images: the folder of relative image paths; None: the folder of the table.
     split: None: every row. `train` and `val` of a table without splits are drawn by photo.
-    on_problem: see `Problems`.
-    check_files: whether the photos must exist.
+    on_problem, check_files: see `CaptionCollector`.
 
     `image_id` is the path in the table, with slashes for backslashes. Raises `UserError` for a
     missing or ill-formed file and an unknown split, and as `CaptionCollector.finish` does.
@@ -148,7 +147,8 @@ def _require_split(rows: list[_Row], split: str, file: Path, is_drawn: bool) -> 
 
 
 def _csv_rows(text: str, file: Path, problems: Problems) -> list[_Row]:
-    separator = max(_SEPARATORS, key=lambda each: len(_columns(_header(text, each))))
+    first_line = text.partition("\n")[0].replace('"', "")
+    separator = max(_SEPARATORS, key=lambda each: len(_columns(first_line.split(each))))
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
     rows: list[_Row] = []
     try:
@@ -184,13 +184,6 @@ def _csv_rows(text: str, file: Path, problems: Problems) -> list[_Row]:
             f"table {file} is not valid CSV (line {reader.line_num}: {error})"
         ) from None
     return rows
-
-
-def _header(text: str, separator: str) -> list[str]:
-    try:
-        return next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
-    except csv.Error:
-        return []
 
 
 def _columns(names: Iterable[str]) -> dict[str, str]:

@@ -18,6 +18,8 @@ from captioner.text.tokenizer import tokenize
 from captioner.vision.images import load_image
 
 if TYPE_CHECKING:  # They bring torch, which scoring a file can do without.
+    from PIL import Image
+
     from captioner.caption import Captioner
     from captioner.data.source import Source
     from captioner.decoding import SearchOptions
@@ -35,7 +37,8 @@ def score_results(
 
     references: as the reader of `format` takes its annotations, of the split `split`.
     scorer: by default scores and diversity.
-    images: the folder of the photos, for the page; no photo need be there.
+    images: the folder of the photos, for the page; no photo need be there. By default the page has
+        photos of a table alone, from the table's folder.
 
     Scores the images of the results only, as the COCO evaluation does. Raises `UserError` for
     ill-formed files, for an image without references, by name, and as `Scorer` does.
@@ -48,6 +51,10 @@ def score_results(
         if name not in known:
             raise UserError(f"{results}: image {name} has no references in {references}")
     scored = [known[name] for name in captions]
+
+    def open_photo(row: int) -> Image.Image:
+        return load_image(scored[row].path)
+
     texts = CaptionTexts.of(
         {image.image_id: text for image, text in zip(scored, captions.values(), strict=True)},
         {image.image_id: image.captions for image in found},
@@ -55,7 +62,7 @@ def score_results(
     return replace(
         scorer.report(texts, str(results)),
         names=tuple(image.path.name for image in scored),
-        open_photo=None if images is None else lambda row: load_image(scored[row].path),
+        open_photo=open_photo if images is not None or format == "table" else None,
     )
 
 

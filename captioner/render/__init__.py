@@ -9,23 +9,20 @@ from __future__ import annotations
 from captioner.render.animation import encode_gif, frames, save_gif
 from captioner.render.heat_map import draw_heat_map
 from captioner.render.overlay import overlay
-from captioner.render.page import PageCaption, PageItem, PagePhoto, html_page, save_html
+from captioner.render.page import PageCaption, PageItem, html_page, save_html
 from captioner.render.panels import panels
 from captioner.render.save import save_picture
-from captioner.render.upsample import place
 from captioner.render.word_images import save_word_images
 
 __all__ = [
     "PageCaption",
     "PageItem",
-    "PagePhoto",
     "draw_heat_map",
     "encode_gif",
     "frames",
     "html_page",
     "overlay",
     "panels",
-    "place",
     "save_gif",
     "save_html",
     "save_picture",

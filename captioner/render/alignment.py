@@ -46,13 +46,11 @@ def save_heat_map(path: str | os.PathLike[str], item: AlignmentItem) -> str:
     if not item.target or not item.source:
         raise UserError(f"cannot draw {path}: the translation is empty")
     # Imported here: matplotlib takes half a second. Its pyplot would need a display.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     weights = np.asarray(item.weights, dtype=float)  # (T, S)
     height, width = (min(_LONGEST_INCHES, 2 + _CELL_INCHES * count) for count in weights.shape)
     figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
     axis = figure.subplots()
     draw_heat_map(axis, weights, item.source, item.target)
     families, missing = families_for(printable("".join([*item.source, *item.target])))
@@ -75,18 +73,13 @@ def alignment_page(items: Sequence[AlignmentItem]) -> str:
 
 def _section(number: int, item: AlignmentItem) -> str:
     heads = "".join(f"<th scope=col><span>{escaped(word)}</span></th>" for word in item.source)
-    weights = np.asarray(item.weights, dtype=float)  # (T, S)
-    rows = "".join(
-        f"<tr><th scope=row>{escaped(word)}</th>{_cells(word, item.source, row)}</tr>"
-        for word, row in zip(item.target, weights, strict=True)
-    )
-    table = f"<table><tr><td></td>{heads}</tr>{rows}</table>" if item.target else ""
+    rows = ""
+    for target, row in zip(item.target, np.asarray(item.weights, dtype=float), strict=True):
+        cells = "".join(
+            f'<td style="--w:{min(1.0, weight):.3f}" title="{escaped(target)} - {escaped(word)}: '
+            f'{weight:.3f}"></td>'
+            for word, weight in zip(item.source, row, strict=True)
+        )
+        rows += f"<tr><th scope=row>{escaped(target)}</th>{cells}</tr>"
+    table = f"<table><tr><td></td>{heads}</tr>{rows}</table>" if rows else ""
     return f"<section><h2>{number}. {escaped(item.text)}</h2>{table}</section>"
-
-
-def _cells(target: str, source: Sequence[str], row: npt.NDArray[np.float64]) -> str:
-    return "".join(
-        f'<td style="--w:{min(1.0, weight):.3f}" title="{escaped(target)} - {escaped(word)}: '
-        f'{weight:.3f}"></td>'
-        for word, weight in zip(source, row, strict=True)
-    )

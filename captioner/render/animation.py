@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import io
-import math
 import os
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw
 
@@ -27,11 +25,7 @@ CAPTION_SIZE = 22
 DOUBT_SIZE = 16
 NARROWEST_CAPTION = 320
 
-_SAMPLE_SIDE = 128
-"""Longer side, in pixels, of the thumbnails that the palette is computed from."""
-
-_DITHER_STEP = 7.0
-"""Amplitude of the dither pattern added before rounding to the palette, of 256 levels."""
+_LONGEST_SIDE = 480
 
 
 def frames(
@@ -40,7 +34,6 @@ def frames(
     attention: npt.ArrayLike,
     region: Region,
     strength: float = 0.8,
-    longest_side: int = 480,
     doubt: str = "",
 ) -> list[Image.Image]:
     """Draw one RGB frame a word: the overlay, and the caption with that word highlighted.
@@ -48,12 +41,14 @@ def frames(
     The T frames have the same size. Arguments and errors are those of `encode_gif`.
     """
     maps = check_attention(words, attention)
-    drawn_photo, drawn_region = fit(photo, region, _longest_side(photo, longest_side))
+    drawn_photo, drawn_region = fit(photo, region, _longest_side(photo))
     pictures = [overlay(drawn_photo, weights, drawn_region, strength) for weights in maps]
-    width = _frame_width(pictures[0])
+    width = max(drawn_photo.width, NARROWEST_CAPTION)
     caption = lay_out(words, CAPTION_SIZE, width - 2 * MARGIN, centred=True)
-    note = lay_out(doubt.split(), DOUBT_SIZE, width - 2 * MARGIN, centred=True) if doubt else None
-    return [_frame(picture, caption, note, current) for current, picture in enumerate(pictures)]
+    note = lay_out(doubt.split(), DOUBT_SIZE, width - 2 * MARGIN, centred=True)
+    return [
+        _frame(picture, width, caption, note, current) for current, picture in enumerate(pictures)
+    ]
 
 
 def encode_gif(
@@ -63,38 +58,24 @@ def encode_gif(
     region: Region,
     seconds_a_word: float = 0.8,
     strength: float = 0.8,
-    longest_side: int = 480,
     doubt: str = "",
 ) -> bytes:
     """Encode an endless animated GIF with one frame a word.
 
-    All frames share one palette of 256 colours and one dither pattern, so that static areas do not
-    flicker.
+    All frames share one palette of 256 colours, so that static areas do not flicker.
 
-    words: the T words of the caption.
-    attention: (T, rows, columns), the map of each word.
-    region: the part of the photo the maps cover.
-    seconds_a_word: duration of a frame, rounded to 0.01 s; 0.02 to 600.
-    strength: of the overlay, see `overlay`.
-    longest_side: longer side of the photo, in pixels. That of a panorama is up to twice as long, so
-        that its shorter side is a third of `longest_side`.
-    doubt: a line below the caption, such as "not sure".
-
-    Raises `ValueError` as `check_attention`, `check_region` and `overlay` do, and for a duration
-    out of range.
+    seconds_a_word: duration of a frame, rounded to 0.01 s. Other arguments and errors are those of
+    `panels`.
     """
-    if not 0.02 <= seconds_a_word <= 600:
-        raise ValueError(f"{seconds_a_word} seconds a word is not between 0.02 and 600")
-    drawn = frames(photo, words, attention, region, strength, longest_side, doubt)
+    drawn = frames(photo, words, attention, region, strength, doubt)
     palette = _palette(drawn)
-    size = fit(photo, region, _longest_side(photo, longest_side))[0].size
-    coloured = [_to_palette(frame, palette, size) for frame in drawn]
+    first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in drawn]
     buffer = io.BytesIO()
-    coloured[0].save(
+    first.save(
         buffer,
         format="GIF",
         save_all=True,
-        append_images=coloured[1:],
+        append_images=others,
         duration=round(seconds_a_word * 100) * 10,  # milliseconds
         loop=0,  # endless
         optimize=False,
@@ -114,21 +95,19 @@ def save_gif(path: str | os.PathLike[str], *drawing: Any, **options: Any) -> Non
     write_bytes(path, encode_gif(*drawing, **options))
 
 
-def _longest_side(photo: Image.Image, longest_side: int) -> int:
-    """The longer side of a photo in a frame, in pixels."""
-    of_panorama = round(longest_side / 3 * max(photo.size) / min(photo.size))
-    return max(longest_side, min(of_panorama, 2 * longest_side))
+def _longest_side(photo: Image.Image) -> int:
+    """The longer side of a photo in a frame, in pixels.
 
-
-def _frame_width(picture: Image.Image) -> int:
-    return max(picture.width, NARROWEST_CAPTION)
+    That of a panorama is up to twice as long, so that its shorter side is a third of the usual.
+    """
+    of_panorama = round(_LONGEST_SIDE / 3 * max(photo.size) / min(photo.size))
+    return max(_LONGEST_SIDE, min(of_panorama, 2 * _LONGEST_SIDE))
 
 
 def _frame(
-    picture: Image.Image, caption: Paragraph, note: Paragraph | None, current: int
+    picture: Image.Image, width: int, caption: Paragraph, note: Paragraph, current: int
 ) -> Image.Image:
-    width = _frame_width(picture)
-    height = picture.height + caption.height + (note.height if note else 0) + 2 * MARGIN
+    height = picture.height + caption.height + note.height + 2 * MARGIN
     canvas = Image.new("RGB", (width, height), BACKGROUND)
     canvas.paste(picture, ((width - picture.width) // 2, 0))
     pen = ImageDraw.Draw(canvas)
@@ -138,49 +117,18 @@ def _frame(
         if position == current:
             box = (left - 4, line_top, left + word.width + 4, line_top + caption.line_height - 2)
             pen.rounded_rectangle(box, radius=5, fill=HIGHLIGHT)
-        pen.text(
-            (left, line_top + CAPTION_SIZE),
-            word.text,
-            fill=INK if position <= current else PALE_INK,
-            font=caption.font,
-            anchor="ls",
-        )
-    if note:
-        for word in note.words:
-            place = (MARGIN + word.left, top + caption.height + word.top)
-            pen.text(place, word.text, fill=DOUBT_INK, font=note.font)
+        ink = INK if position <= current else PALE_INK
+        baseline = (left, line_top + CAPTION_SIZE)
+        pen.text(baseline, word.text, fill=ink, font=caption.font, anchor="ls")
+    note.write(pen, MARGIN, top + caption.height, DOUBT_INK)
     return canvas
 
 
-def _to_palette(frame: Image.Image, palette: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """Convert an RGB frame to a palette; only the photo of this width and height is dithered."""
-    width, height = size
-    left = (frame.width - width) // 2
-    values = np.array(frame, dtype=np.float32)  # (frame's height, frame's width, 3)
-    values[:height, left : left + width] += _dither_pattern(width, height)[..., None]
-    rounded = Image.fromarray(values.clip(0, 255).astype(np.uint8))
-    return rounded.quantize(palette=palette, dither=Image.Dither.NONE)
-
-
 def _palette(drawn: list[Image.Image]) -> Image.Image:
-    """Choose 256 colours for all frames together."""
-    samples = [frame.copy() for frame in drawn]
-    for sample in samples:
-        sample.thumbnail((_SAMPLE_SIDE, _SAMPLE_SIDE), Image.Resampling.NEAREST)
-    width, height = samples[0].size
-    columns = math.ceil(math.sqrt(len(samples)))
-    sheet = Image.new("RGB", (columns * width, math.ceil(len(samples) / columns) * height))
-    for position, sample in enumerate(samples):
-        row, column = divmod(position, columns)
-        sheet.paste(sample, (column * width, row * height))
-    return sheet.quantize(colors=256, method=Image.Quantize.MEDIANCUT)
-
-
-def _dither_pattern(width: int, height: int) -> npt.NDArray[np.float32]:
-    """Bayer's 8x8 ordered dither matrix, centred at 0 and tiled to (height, width)."""
-    matrix = np.zeros((1, 1))
-    for _ in range(3):
-        matrix = np.block([[4 * matrix, 4 * matrix + 2], [4 * matrix + 3, 4 * matrix + 1]])
-    centred = ((matrix + 0.5) / matrix.size - 0.5) * _DITHER_STEP  # (8, 8)
-    repeated = np.tile(centred, (height // 8 + 1, width // 8 + 1))
-    return repeated[:height, :width].astype(np.float32)
+    """Choose 256 colours for all frames together, by every fourth row and column."""
+    width, height = (side // 4 for side in drawn[0].size)
+    sheet = Image.new("RGB", (width, height * len(drawn)))
+    for number, frame in enumerate(drawn):
+        sample = frame.resize((width, height), Image.Resampling.NEAREST)
+        sheet.paste(sample, (0, number * height))
+    return sheet.quantize(256)

@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from captioner.render.save import PLOT_SUFFIXES, check_suffix, save_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ATTENDED_COLOUR = "#c2410c"
 RANDOM_COLOUR = "#4b5563"
@@ -35,7 +31,7 @@ class CurvePair:
 
 
 def save_curves(
-    path: str | os.PathLike[str], panels: Sequence[tuple[str, str, CurvePair]], caption: str = ""
+    path: str | os.PathLike[str], panels: Sequence[tuple[str, str, CurvePair]], caption: str
 ) -> None:
     """Draw panels side by side with one scale, and write them to a file.
 
@@ -46,11 +42,9 @@ def save_curves(
     """
     check_suffix(path, PLOT_SUFFIXES)
     # Imported here: matplotlib takes half a second. Its pyplot would need a display.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.6 * len(panels), 4.0), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axis, (title, doing, curves) in zip(axes, panels, strict=True):
         shares = curves.shares * 100
@@ -69,14 +63,5 @@ def save_curves(
         axis.legend(frameon=False, loc="best")
     axes[0].set_ylabel("probability of the word")
     axes[0].set_ylim(bottom=0)
-    write_figure(figure, path, caption)
-
-
-def write_figure(figure: Figure, path: str | os.PathLike[str], caption: str = "") -> None:
-    """Write a figure to a file atomically; `path` ends in one of `PLOT_SUFFIXES`.
-
-    caption: a line below the figure. Raises `UserError` if the file cannot be written.
-    """
-    if caption:
-        figure.supxlabel(caption, fontsize=9, color="#4b5563")
+    figure.supxlabel(caption, fontsize=9, color=RANDOM_COLOUR)
     save_figure(path, figure)

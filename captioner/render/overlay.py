@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from captioner.render.attention_checks import check_map, check_strength
+from captioner.render.attention_checks import check_maps
 from captioner.render.region import Region, check_region, pixels
 from captioner.render.upsample import place
 
@@ -63,11 +63,12 @@ def overlay(
     least `OverlayStyle.flat_peak` times 1 / L, so that a flat map looks flat. A contour line runs
     at half of the peak.
 
-    Raises `ValueError` as `check_map`, `check_region` and `check_strength` do.
+    Raises `ValueError` as `check_maps` and `check_region` do, and for another strength.
     """
-    weights = check_map(attention_map)
+    (weights,) = check_maps(np.asarray(attention_map)[np.newaxis])
     region = check_region(region, photo.size)
-    strength = check_strength(strength)
+    if not 0 <= strength <= 1:
+        raise ValueError(f"strength {strength} is not between 0 and 1")
     pixel_values: Floats = np.array(photo.convert("RGB"), np.float32) / np.float32(255)
     light = brightness(place(weights, photo.size, region), weights.size)  # (height, width)
 

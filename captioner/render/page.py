@@ -6,20 +6,18 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
 from captioner.files import write_text
-from captioner.render.attention_checks import check_attention, check_strength
+from captioner.render.attention_checks import check_attention
 from captioner.render.phrases import Phrases, phrases
 from captioner.render.region import Region, fit
 from captioner.render.save import PAGE_SUFFIXES, check_suffix
 from captioner.render.typography import printable
 from captioner.render.web_page import (
-    encode_jpeg,
     escaped,
     jpeg_address,
     static_file,
@@ -31,7 +29,6 @@ UNIT = 1e-5
 """Value of 1 in the maps of the page, which are whole numbers to keep the page small."""
 
 _LONGEST_SIDE = 1000
-_JPEG_QUALITY = 85
 
 
 @dataclass(frozen=True)
@@ -50,49 +47,21 @@ class PageCaption:
 
 
 @dataclass(frozen=True)
-class PagePhoto:
-    """A photo, resized and encoded for a page. Made by `PagePhoto.of`.
-
-    jpeg: the encoded photo. size: its width and height in pixels.
-    region: left, top, right, bottom of the part the maps cover, as fractions of the photo's sides.
-    """
-
-    jpeg: bytes
-    size: tuple[int, int]
-    region: Region
-
-    @classmethod
-    def of(cls, photo: Image.Image, region: Region) -> PagePhoto:
-        """Resize a photo to at most 1000 pixels a side; `region` is in its original pixels.
-
-        Raises `ValueError` as `check_region` does.
-        """
-        fitted, (left, top, right, bottom) = fit(photo, region, _LONGEST_SIDE, enlarge=False)
-        width, height = fitted.size
-        fractions = (left / width, top / height, right / width, bottom / height)
-        return cls(encode_jpeg(fitted, _JPEG_QUALITY), fitted.size, fractions)
-
-    @property
-    def address(self) -> str:
-        """The photo as a `data:` address."""
-        return jpeg_address(self.jpeg)
-
-
-@dataclass(frozen=True)
 class PageItem:
     """One photo of the page with its captions. Made by `PageItem.of`.
 
-    photo: the encoded photo.
-    map_shape: rows and columns of the maps.
+    address: the photo as a `data:` address. size: its width and height in pixels.
     captions: for each caption its words, the doubt about it and its language.
-    maps: for each caption its maps (T, rows * columns), int32, in units of `UNIT`.
+    viewer_data: JSON that `captionViewer` reads: the region of the maps, as fractions of the
+        photo's sides, their rows and columns, and for each caption its maps (T, rows * columns), in
+        units of `UNIT`.
     name: the line under the photo, such as the name of its file.
     """
 
-    photo: PagePhoto
-    map_shape: tuple[int, int]
+    address: str
+    size: tuple[int, int]
     captions: Sequence[tuple[tuple[str, ...], str, str]]
-    maps: Sequence[npt.NDArray[np.int32]]
+    viewer_data: str
     name: str = ""
 
     @classmethod
@@ -106,40 +75,40 @@ class PageItem:
 
         Raises `ValueError` as `check_attention` and `check_region` do.
         """
+        fitted, (left, top, right, bottom) = fit(photo, region, _LONGEST_SIDE, enlarge=False)
+        width, height = fitted.size
         maps = [check_attention(caption.words, caption.attention) for caption in captions]
         _, rows, columns = maps[0].shape
-        return cls(
-            photo=PagePhoto.of(photo, region),
-            map_shape=(rows, columns),
-            captions=[(tuple(each.words), each.doubt, each.language) for each in captions],
-            maps=[
-                np.rint(weights.reshape(len(weights), -1) / UNIT).astype(np.int32)
+        data = {
+            "region": [left / width, top / height, right / width, bottom / height],
+            "rows": rows,
+            "columns": columns,
+            "captions": [
+                np.rint(weights.reshape(len(weights), -1) / UNIT).astype(int).tolist()
                 for weights in maps
             ],
-            name=name,
-        )
+        }
+        own = [(tuple(each.words), each.doubt, each.language) for each in captions]
+        encoded = json.dumps(data, separators=(",", ":"))
+        return cls(jpeg_address(fitted), fitted.size, own, encoded, name)
 
 
-def html_page(items: Sequence[PageItem], title: str | None = None, strength: float = 0.8) -> str:
+def html_page(items: Sequence[PageItem], strength: float = 0.8) -> str:
     """Return one standalone HTML page for captioned photos, to be stored as UTF-8.
 
     Photos are JPEGs of at most 1000 pixels a side. Pointing at a word, focusing it with the
     keyboard or tapping it shows its map over the photo, drawn as `overlay` draws it.
 
-    title: by default "Where the model looked". strength: initial strength of the overlay; the page
-        has a slider for it.
+    strength: initial strength of the overlay, in [0, 1]; the page has a slider for it.
 
     The page's own words are in the language of the first caption, where `phrases` has it.
-
-    Raises `ValueError` as `check_strength` does.
     """
-    percent = round(100 * check_strength(strength))
-    wording = phrases(items[0].captions[0][2] if items else "en")
-    title = wording.title if title is None else title
+    percent = round(100 * strength)
+    wording = phrases(items[0].captions[0][2])
     articles = "".join(_article(item, position, wording) for position, item in enumerate(items))
-    data = _json({"unit": UNIT, "items": [_viewer_item(item) for item in items]})
+    data = ",".join(item.viewer_data for item in items)
     body = f"""<header>
-<h1>{escaped(title)}</h1>
+<h1>{wording.title}</h1>
 <p>{wording.usage}</p>
 <div class="strength"><label for="strength">{wording.strength}</label>
 <input id="strength" type="range" min="0" max="100" value="{percent}" autocomplete="off">
@@ -150,47 +119,33 @@ def html_page(items: Sequence[PageItem], title: str | None = None, strength: flo
 </header>
 <main>
 {articles}</main>
-<script id="data" type="application/json">{data}</script>
+<script id="data" type="application/json">{{"unit":{UNIT},"items":[{data}]}}</script>
 """
     script = f"{viewer_script()}\n{static_file('overlay_page.js')}"
-    return web_page(title, ("viewer.css", "page.css"), body, script, wording.language)
+    return web_page(wording.title, ("viewer.css", "page.css"), body, script, wording.language)
 
 
 def save_html(
-    path: str | os.PathLike[str],
-    items: Sequence[PageItem],
-    title: str | None = None,
-    strength: float = 0.8,
+    path: str | os.PathLike[str], items: Sequence[PageItem], strength: float = 0.8
 ) -> None:
     """Write `html_page` to a file.
 
-    Raises `ValueError` as `html_page` does, and `UserError` unless the path ends in one of
-    `PAGE_SUFFIXES` and if the file cannot be written.
+    Raises `UserError` unless the path ends in one of `PAGE_SUFFIXES` and if the file cannot be
+    written.
     """
     check_suffix(path, PAGE_SUFFIXES)
-    write_text(path, html_page(items, title, strength))
-
-
-def _viewer_item(item: PageItem) -> dict[str, Any]:
-    """The region, map shape and maps of an item, as `captionViewer` reads them."""
-    rows, columns = item.map_shape
-    return {
-        "region": list(item.photo.region),
-        "rows": rows,
-        "columns": columns,
-        "captions": [weights.tolist() for weights in item.maps],
-    }
+    write_text(path, html_page(items, strength))
 
 
 def _article(item: PageItem, position: int, wording: Phrases) -> str:
     """HTML of one item. wording: of the page."""
-    width, height = item.photo.size
+    width, height = item.size
     alternative = escaped(" ".join(printable(word) for word in item.captions[0][0]))
     captions = "".join(_caption(*caption, wording) for caption in item.captions)
     return f"""<article class="item" id="item-{position}">
 <figure>
 <div class="stage" style="--ratio:{width / height:.4f}">
-<img src="{item.photo.address}" width="{width}" height="{height}" alt="{alternative}">
+<img src="{item.address}" width="{width}" height="{height}" alt="{alternative}">
 <canvas hidden></canvas>
 </div>
 <figcaption>{escaped(item.name)}</figcaption>
@@ -216,9 +171,3 @@ def _button(name: str, label: str, pressed: str) -> str:
     """HTML of a button with another label while it is pressed."""
     labels = f'data-label="{label}" data-pressed="{pressed}"'
     return f'<button class="{name}" type="button" {labels}>{label}</button>'
-
-
-def _json(value: Any) -> str:
-    """JSON without the characters that could end its script element."""
-    text = json.dumps(value, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy.typing as npt
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageOps
 
 from captioner.render.attention_checks import check_attention
 from captioner.render.overlay import overlay
@@ -16,13 +17,12 @@ from captioner.render.typography import (
     DOUBT_INK,
     INK,
     PALE_INK,
+    Colour,
     Font,
-    Paragraph,
     font_for,
     lay_out,
     printable,
     shortened,
-    text_width,
 )
 from captioner.text.function_words import is_function_word
 
@@ -40,12 +40,21 @@ FLATTEST = 0.6
 """Smallest shorter side of a panel, as a fraction of `panel_size`, as far as the sheet allows."""
 
 
+@dataclass(frozen=True)
+class _Cell:
+    """A panel, its width in half panels (1 or 2), its word, and a note below the word."""
+
+    picture: Image.Image
+    units: int
+    word: str = ""
+    note: str = ""
+
+
 def panels(
     photo: Image.Image,
     words: Sequence[str],
     attention: npt.ArrayLike,
     region: Region,
-    caption: str | None = None,
     title: str = "",
     doubt: str = "",
     probabilities: Sequence[float] | None = None,
@@ -58,10 +67,9 @@ def panels(
     Function words have panels of half the size. A sheet is as wide as five panels at most; those of
     a panorama share its width.
 
-    words: the T words of the caption.
+    words: the T words of the caption, which is also the line on top.
     attention: (T, rows, columns), the map of each word.
     region: the part of the photo the maps cover.
-    caption: the line on top; the words by default, "" for none.
     title: a small line above the caption, such as the name of the file.
     doubt: a line below the caption, such as "not sure".
     probabilities: of each word given those before it, shown under the words, with a legend.
@@ -72,66 +80,35 @@ def panels(
     Raises `ValueError` as `check_attention`, `check_region` and `overlay` do.
     """
     maps = check_attention(words, attention)
-    notes = [""] * len(words)
-    if probabilities is not None:
-        notes = [f"{value:.0%}" for value in probabilities]
     side, columns = _panel(photo.size, panel_size)
-    large, large_region = fit(photo, region, side)
-    half = max((large.width - GAP) // 2, NARROWEST_CELL // 2)  # Two of them and a gap: a cell.
-    small, small_region = fit(photo, region, max(1, side * half // (2 * half + GAP)))
-    is_small = [is_function_word(word, language) for word in words]
-    rows = _rows([2, *(1 if each else 2 for each in is_small)], 2 * columns)
-    units = max(sum(width for _, width in row) for row in rows)
+    large = fit(photo, region, side)
+    half = max((large[0].width - GAP) // 2, NARROWEST_CELL // 2)  # Two of them and a gap: a cell.
+    small = fit(photo, region, max(1, side * half // (2 * half + GAP)))
+    cells = [_Cell(large[0], 2)]
+    for position, (word, weights) in enumerate(zip(words, maps, strict=True)):
+        is_small = is_function_word(word, language)
+        drawn, drawn_region = small if is_small else large
+        picture = overlay(drawn, weights, drawn_region, strength)
+        note = "" if probabilities is None else f"{probabilities[position]:.0%}"
+        cells.append(_Cell(picture, 1 if is_small else 2, printable(word), note))
+    rows = _rows(cells, 2 * columns)
+    units = max(sum(cell.units for cell in row) for row in rows)
     width = 2 * MARGIN + units * half + (units - 1) * GAP
-    pictures = [large] + [
-        overlay(small, weights, small_region, strength)
-        if each
-        else overlay(large, weights, large_region, strength)
-        for each, weights in zip(is_small, maps, strict=True)
-    ]
-    labels = list(zip(["", *words], ["", *notes], strict=True))
-
-    text = " ".join(words) if caption is None else caption
-    lines = [
-        *_lines(title, NOTE_SIZE, PALE_INK, width, 4),
-        *_lines(text, CAPTION_SIZE, INK, width, 0),
-        *_lines(doubt, DOUBT_SIZE, DOUBT_INK, width, 0),
-    ]
-    explained = "" if probabilities is None else phrases(language).legend
-    legend = _lines(explained, NOTE_SIZE, PALE_INK, width, 0)
-    label_height = round(WORD_SIZE * 1.5) + (0 if probabilities is None else NOTE_SIZE + 5)
-    heights = [label_height + max(pictures[place].height for place, _ in row) for row in rows]
-    height = 2 * MARGIN + sum(heights) + GAP * (len(rows) - 1)
-    height += sum(each.height + below for each, _, below in [*lines, *legend])
-    height += GAP * (bool(lines) + bool(legend))
-
     sizes = range(WORD_SIZE, SMALLEST_WORD_SIZE - 1, -2)
     fonts = [font_for(printable("".join(words)), size) for size in sizes]  # One for all words.
-    canvas = Image.new("RGB", (width, height), BACKGROUND)
-    pen = ImageDraw.Draw(canvas)
-    top = MARGIN
-    for line in lines:
-        top = _write_paragraph(pen, *line, top)
-    top += GAP * bool(lines)
-    for row, row_height in zip(rows, heights, strict=True):
-        unit = 0
-        for place, cell in row:
-            left = MARGIN + unit * (half + GAP)
-            cell_width = cell * half + (cell - 1) * GAP
-            picture = pictures[place]
-            centre = left + (cell_width - picture.width) // 2
-            canvas.paste(picture, (centre, top + label_height))
-            word, note = labels[place]
-            if word:
-                _write_word(pen, word, fonts, left, top, cell_width)
-                font = font_for(note, NOTE_SIZE)
-                middle = left + (cell_width - text_width(note, font)) / 2
-                pen.text((middle, top + round(WORD_SIZE * 1.35)), note, fill=PALE_INK, font=font)
-            unit += cell
-        top += row_height + GAP
-    for line in legend:
-        top = _write_paragraph(pen, *line, top)
-    return canvas
+    label_height = round(WORD_SIZE * 1.5) + (0 if probabilities is None else NOTE_SIZE + 5)
+    header = [
+        *_lines(title, NOTE_SIZE, PALE_INK, width, below=4),
+        *_lines(" ".join(words), CAPTION_SIZE, INK, width),
+        *_lines(doubt, DOUBT_SIZE, DOUBT_INK, width),
+    ]
+    legend = "" if probabilities is None else phrases(language).legend
+    parts = [
+        *([_stack(header)] if header else []),
+        *(_row(row, half, fonts, label_height, width) for row in rows),
+        *_lines(legend, NOTE_SIZE, PALE_INK, width),
+    ]
+    return ImageOps.expand(_stack(parts, GAP), (0, MARGIN), BACKGROUND)
 
 
 def _panel(size: tuple[int, int], panel_size: int) -> tuple[int, int]:
@@ -148,57 +125,59 @@ def _panel(size: tuple[int, int], panel_size: int) -> tuple[int, int]:
     return sheet // columns - GAP, columns
 
 
-def _rows(widths: Sequence[int], most: int) -> list[list[tuple[int, int]]]:
-    """The places of `widths`, each with its width, in rows that are as even as can be.
+def _rows(cells: Sequence[_Cell], most: int) -> list[list[_Cell]]:
+    """The cells in as few rows as can be, of at most `most` units, and as even as can be."""
 
-    most: the largest sum of the widths in a row.
-    """
-
-    def filled(limit: int) -> list[list[tuple[int, int]]]:
-        rows: list[list[tuple[int, int]]] = [[]]
-        used = 0
-        for place, width in enumerate(widths):
-            if used + width > limit and rows[-1]:
+    def filled(limit: int) -> list[list[_Cell]]:
+        rows: list[list[_Cell]] = [[]]
+        for cell in cells:
+            if rows[-1] and sum(each.units for each in rows[-1]) + cell.units > limit:
                 rows.append([])
-                used = 0
-            rows[-1].append((place, width))
-            used += width
+            rows[-1].append(cell)
         return rows
 
     fewest = len(filled(most))
     return next(rows for limit in range(2, most + 1) if len(rows := filled(limit)) == fewest)
 
 
-Line = tuple[Paragraph, tuple[int, int, int], int]
-"""Text, its colour, and the pixels below it."""
+def _row(
+    cells: Sequence[_Cell], half: int, fonts: Sequence[Font], label_height: int, width: int
+) -> Image.Image:
+    """Draw cells side by side. half: pixels of a unit. fonts: the first that fits a word is its."""
+    height = label_height + max(cell.picture.height for cell in cells)
+    row = Image.new("RGB", (width, height), BACKGROUND)
+    pen = ImageDraw.Draw(row)
+    left = MARGIN
+    for cell in cells:
+        cell_width = cell.units * half + (cell.units - 1) * GAP
+        row.paste(cell.picture, (left + (cell_width - cell.picture.width) // 2, label_height))
+        middle = left + cell_width / 2
+        font = next((each for each in fonts if each.getlength(cell.word) <= cell_width), fonts[-1])
+        word = shortened(cell.word, font, cell_width)
+        pen.text((middle, WORD_SIZE * 1.1), word, fill=INK, font=font, anchor="ms")
+        font = font_for(cell.note, NOTE_SIZE)
+        pen.text((middle, WORD_SIZE * 1.35), cell.note, fill=PALE_INK, font=font, anchor="ma")
+        left += cell_width + GAP
+    return row
 
 
-def _lines(text: str, size: int, ink: tuple[int, int, int], width: int, below: int) -> list[Line]:
-    """The text laid out for a sheet of `width` pixels; empty without text."""
+def _lines(text: str, size: int, ink: Colour, width: int, below: int = 0) -> list[Image.Image]:
+    """The text as a picture with `below` pixels below it; none without text."""
     words = printable(text).split()
-    return [(lay_out(words, size, width - 2 * MARGIN), ink, below)] if words else []
+    if not words:
+        return []
+    paragraph = lay_out(words, size, width - 2 * MARGIN)
+    picture = Image.new("RGB", (width, paragraph.height + below), BACKGROUND)
+    paragraph.write(ImageDraw.Draw(picture), MARGIN, 0, ink)
+    return [picture]
 
 
-def _write_paragraph(
-    pen: ImageDraw.ImageDraw,
-    paragraph: Paragraph,
-    ink: tuple[int, int, int],
-    below: int,
-    top: int,
-) -> int:
-    """Write a `Line` at the left margin; returns where the next one begins."""
-    for word in paragraph.words:
-        place = (MARGIN + word.left, top + word.top)
-        pen.text(place, word.text, fill=ink, font=paragraph.font)
-    return top + paragraph.height + below
-
-
-def _write_word(
-    pen: ImageDraw.ImageDraw, word: str, fonts: Sequence[Font], left: int, top: int, width: int
-) -> None:
-    """Write a word centred in its cell, in the first of the fonts that fits, or shortened."""
-    text = printable(word)
-    font = next((font for font in fonts if text_width(text, font) <= width), fonts[-1])
-    text = shortened(text, font, width)
-    middle = left + (width - text_width(text, font)) / 2
-    pen.text((middle, top + WORD_SIZE * 1.1), text, fill=INK, font=font, anchor="ls")
+def _stack(pictures: Sequence[Image.Image], gap: int = 0) -> Image.Image:
+    """Pictures of one width above each other."""
+    height = sum(picture.height + gap for picture in pictures) - gap
+    canvas = Image.new("RGB", (pictures[0].width, height), BACKGROUND)
+    top = 0
+    for picture in pictures:
+        canvas.paste(picture, (0, top))
+        top += picture.height + gap
+    return canvas

@@ -40,13 +40,8 @@ def pixels(region: Region) -> tuple[int, int, int, int]:
     A region narrower than a pixel (the crop of a very long photo, drawn small) may contain none:
     then first and end are equal.
     """
-    left, top, right, bottom = region
-    return (
-        math.ceil(left - 0.5),
-        math.ceil(top - 0.5),
-        math.ceil(right - 0.5),
-        math.ceil(bottom - 0.5),
-    )
+    left, top, right, bottom = (math.ceil(edge - 0.5) for edge in region)
+    return left, top, right, bottom
 
 
 def fit(

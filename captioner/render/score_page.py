@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from captioner.render.web_page import encode_jpeg, escaped, jpeg_address, web_page
+from captioner.render.web_page import escaped, jpeg_address, web_page
 
 _TITLE = "The best and the worst captions"
 _LONGEST_SIDE = 480
-_JPEG_QUALITY = 80
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class ScoredCaption:
     name: the line under the photo, such as the name of its file.
     caption: the generated caption; may be empty. references: the captions people wrote.
     scores: by the names of the metrics.
-    jpeg: the photo from `small_jpeg`, or None if there is none.
+    jpeg: the photo from `small_jpeg`, a `data:` address; None if there is none.
     without_photo: a sentence in place of a missing photo; "" leaves the place out.
     """
 
@@ -29,15 +28,15 @@ class ScoredCaption:
     caption: str
     references: Sequence[str]
     scores: Mapping[str, float]
-    jpeg: bytes | None = None
+    jpeg: str | None = None
     without_photo: str = ""
 
 
-def small_jpeg(photo: Image.Image) -> bytes:
-    """Encode a photo as a JPEG of at most 480 pixels a side."""
+def small_jpeg(photo: Image.Image) -> str:
+    """The photo with at most 480 pixels a side, as a `data:` address."""
     small = photo.convert("RGB")
     small.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE))
-    return encode_jpeg(small, _JPEG_QUALITY)
+    return jpeg_address(small)
 
 
 def score_page(
@@ -100,7 +99,7 @@ def _card(item: ScoredCaption, by: str) -> str:
 
 def _photo(item: ScoredCaption) -> str:
     if item.jpeg is not None:
-        return f'<img src="{jpeg_address(item.jpeg)}" alt="{escaped(item.name)}">\n'
+        return f'<img src="{item.jpeg}" alt="{escaped(item.name)}">\n'
     if item.without_photo:
         return f'<div class="absent">{escaped(item.without_photo)}</div>\n'
     return ""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from importlib.metadata import distribution
 from typing import TypeAlias
 
-from PIL import ImageFont
+from PIL import ImageDraw, ImageFont
 
 Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
+Colour: TypeAlias = tuple[int, int, int]
 
 BACKGROUND = (255, 255, 255)
 INK = (24, 26, 31)
@@ -39,33 +39,28 @@ def printable(text: str) -> str:
 def font_for(text: str, size: int) -> Font:
     """Return a font of `size` pixels for `text`.
 
-    Prefers Pillow's own font, then the one bundled with matplotlib if that has more of the letters.
-    Letters in neither are drawn as empty boxes.
+    Pillow's own font has the letters of ASCII; DejaVu, bundled with matplotlib, has those of
+    European and many other scripts. Letters in neither are drawn as empty boxes.
     """
-    letters = frozenset(text)
-    default, wide = _pillow_font(size), _matplotlib_font(size)
-    if wide is None or not _missing(default, letters):
-        return default
-    return wide if len(_missing(wide, letters)) < len(_missing(default, letters)) else default
+    return _font(text.isascii(), size)
 
 
-def text_width(text: str, font: Font) -> float:
-    """Return the width of a line of text in pixels."""
-    return float(font.getlength(text))
+@functools.lru_cache(maxsize=32)
+def _font(is_ascii: bool, size: int) -> Font:
+    if is_ascii:
+        return ImageFont.load_default(size=size)
+    # The file alone: importing matplotlib takes half a second.
+    path = distribution("matplotlib").locate_file("matplotlib/mpl-data/fonts/ttf/DejaVuSans.ttf")
+    return ImageFont.truetype(str(path), size)
 
 
 def shortened(text: str, font: Font, width: float) -> str:
     """Return `text`, cut with an ellipsis if it is wider than `width` pixels."""
-    if text_width(text, font) <= width:
+    if font.getlength(text) <= width:
         return text
-    low, high = 0, len(text)  # the longest prefix that fits is in [low, high)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if text_width(text[:middle].rstrip() + _ELLIPSIS, font) <= width:
-            low = middle
-        else:
-            high = middle
-    return text[:low].rstrip() + _ELLIPSIS
+    while text and font.getlength(text + _ELLIPSIS) > width:
+        text = text[:-1].rstrip()
+    return text + _ELLIPSIS
 
 
 @dataclass(frozen=True)
@@ -87,6 +82,12 @@ class Paragraph:
     line_height: int
     height: int
 
+    def write(self, pen: ImageDraw.ImageDraw, left: int, top: int, ink: Colour) -> None:
+        """Write the words on a picture."""
+        for word in self.words:
+            place = (left + word.left, top + word.top)
+            pen.text(place, word.text, fill=ink, font=self.font)
+
 
 def lay_out(words: Sequence[str], size: int, width: int, centred: bool = False) -> Paragraph:
     """Lay out words in lines of at most `width` pixels, in a font of `size` pixels.
@@ -95,46 +96,19 @@ def lay_out(words: Sequence[str], size: int, width: int, centred: bool = False) 
     """
     texts = [printable(word) or "?" for word in words]
     font = font_for("".join(texts), size)
-    space = text_width(" ", font) + size * 0.12
+    space = font.getlength(" ") + size * 0.12
     line_height = round(size * LINE_HEIGHT)
-    lines: list[list[tuple[str, float]]] = [[]]
-    used = 0.0
+    placed: list[PlacedWord] = []
+    left = top = 0.0
     for text in texts:
         text = shortened(text, font, width)
-        advance = text_width(text, font)
-        if lines[-1] and used + space + advance > width:
-            lines.append([])
-        used = advance if not lines[-1] else used + space + advance
-        lines[-1].append((text, advance))
-    placed: list[PlacedWord] = []
-    for number, line in enumerate(lines):
-        total = sum(advance for _, advance in line) + space * (len(line) - 1)
-        left = (width - total) / 2 if centred else 0.0
-        for text, advance in line:
-            placed.append(PlacedWord(text, left, float(number * line_height), advance))
-            left += advance + space
-    return Paragraph(tuple(placed), font, line_height, line_height * len(lines))
-
-
-@functools.lru_cache(maxsize=32)
-def _pillow_font(size: int) -> Font:
-    return ImageFont.load_default(size=size)
-
-
-@functools.lru_cache(maxsize=32)
-def _matplotlib_font(size: int) -> Font | None:
-    """The DejaVu font from matplotlib's files; does not import matplotlib."""
-    package = importlib.util.find_spec("matplotlib")
-    if package is None or package.origin is None:
-        return None
-    path = Path(package.origin).parent / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf"
-    try:
-        return ImageFont.truetype(str(path), size)
-    except OSError:
-        return None
-
-
-def _missing(font: Font, letters: frozenset[str]) -> set[str]:
-    """The letters that a font draws as its missing-letter box."""
-    box = bytes(font.getmask("\U0010fffe"))
-    return {letter for letter in letters if bytes(font.getmask(letter)) == box}
+        advance = font.getlength(text)
+        if left > 0 and left + advance > width:
+            left, top = 0.0, top + line_height
+        placed.append(PlacedWord(text, left, top, advance))
+        left += advance + space
+    if centred:
+        ends = {word.top: word.left + word.width for word in placed}  # Of the line's last word.
+        placed = [replace(word, left=word.left + (width - ends[word.top]) / 2) for word in placed]
+    height = round(top) + line_height if placed else 0
+    return Paragraph(tuple(placed), font, line_height, height)

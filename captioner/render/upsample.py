@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from captioner.render.attention_checks import check_map
-from captioner.render.region import Region, check_region, pixels
+from captioner.render.region import Region, pixels
 
 
 def place(
@@ -22,13 +21,10 @@ def place(
 
     photo_size: width and height of the whole photo in pixels.
     region: the part the encoder saw. A pixel whose centre is outside is 0.
-
-    Raises `ValueError` as `check_map` and `check_region` do.
     """
-    weights = check_map(attention_map)
-    region = check_region(region, photo_size)
     left, top, right, bottom = region
     first_column, first_row, end_column, end_row = pixels(region)
+    weights = np.asarray(attention_map, dtype=np.float64)
     rows, columns = weights.shape
     # Centres of the pixels in the map, in cells from its top left corner.
     down = (np.arange(first_row, end_row) + 0.5 - top) / (bottom - top) * rows
@@ -45,20 +41,11 @@ def _spline_weights(cells: int, positions: npt.NDArray[np.float64]) -> npt.NDArr
 
     positions: in cells from the outer edge of the first cell; the centre of cell i is at i + 0.5.
     """
-    weights = np.zeros((len(positions), cells))
     from_centre = np.clip(positions - 0.5, 0, cells - 1)  # constant beyond the outermost centres
-    nearest = np.floor(from_centre).astype(np.int64)
-    for offset in (-1, 0, 1, 2):
-        index = nearest + offset
-        inside = np.clip(index, 0, cells - 1)  # the outermost cell is repeated beyond the edge
-        share = _cubic_spline(from_centre - index)
-        np.add.at(weights, (np.arange(len(positions)), inside), share)
-    return weights
-
-
-def _cubic_spline(distance: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The cubic B-spline of width 4; its copies at integer distances sum to 1."""
-    size = np.abs(distance)
-    near = 2 / 3 - size**2 + size**3 / 2
-    far = np.clip(2 - size, 0, None) ** 3 / 6
-    return np.where(size < 1, near, far)
+    distance = np.abs(from_centre[:, np.newaxis] - np.arange(-1, cells + 1))
+    near = 2 / 3 - distance**2 + distance**3 / 2
+    far = np.clip(2 - distance, 0, None) ** 3 / 6
+    spline = np.where(distance < 1, near, far)  # cubic B-spline
+    spline[:, 1] += spline[:, 0]  # The outermost cells are repeated beyond the edge.
+    spline[:, -2] += spline[:, -1]
+    return spline[:, 1:-1]

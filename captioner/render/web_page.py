@@ -16,14 +16,11 @@ from PIL import Image
 from captioner.render.overlay import STYLE
 from captioner.render.typography import printable
 
-STATIC = Path(__file__).parent / "static"
-"""The folder of style sheets and scripts."""
-
 
 @cache
 def static_file(name: str) -> str:
-    """Read a style sheet or script of `STATIC`."""
-    return (STATIC / name).read_text(encoding="utf-8")
+    """Read a style sheet or script of the folder `static`."""
+    return (Path(__file__).parent / "static" / name).read_text(encoding="utf-8")
 
 
 def viewer_script() -> str:
@@ -36,7 +33,7 @@ def web_page(
 ) -> str:
     """Return an HTML document, to be stored as UTF-8.
 
-    title: plain text. styles: names of style sheets in `STATIC`. body: HTML. script: a JavaScript
+    title: plain text. styles: names of style sheets. body: HTML. script: a JavaScript
     module that runs after the body. language: its tag.
 
     The document's Content-Security-Policy forbids loading anything and running any other script.
@@ -66,13 +63,8 @@ def escaped(text: str) -> str:
     return html.escape(printable(text))
 
 
-def encode_jpeg(photo: Image.Image, quality: int) -> bytes:
-    """The photo as a JPEG file. quality: Pillow's, 0 to 95."""
+def jpeg_address(photo: Image.Image) -> str:
+    """Return a `data:` address that contains the photo as a JPEG."""
     buffer = io.BytesIO()
-    photo.save(buffer, format="JPEG", quality=quality)
-    return buffer.getvalue()
-
-
-def jpeg_address(jpeg: bytes) -> str:
-    """Return a `data:` address that contains the whole JPEG."""
-    return "data:image/jpeg;base64," + base64.b64encode(jpeg).decode("ascii")
+    photo.save(buffer, format="JPEG", quality=85)
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -21,6 +21,7 @@ WORD_PICTURE = re.compile(r"\d{2,}_[a-z0-9-]+\.png")
 """The file names of `save_word_images`."""
 
 _LONGEST_NAME = 40
+_LONGEST_SIDE = 1024
 
 
 def save_word_images(
@@ -30,24 +31,17 @@ def save_word_images(
     attention: npt.ArrayLike,
     region: Region,
     strength: float = 0.8,
-    longest_side: int = 1024,
 ) -> list[Path]:
     """Write the overlay of each word as a PNG in `folder`; return the paths in order.
 
     File names are the word's number and `safe_name`: `01_a.png`, `02_dog.png`. A missing folder is
     created; the pictures that an earlier caption left there are removed.
 
-    words: the T words of the caption.
-    attention: (T, rows, columns), the map of each word.
-    region: the part of the photo the maps cover.
-    strength: of the overlay, see `overlay`.
-    longest_side: larger photos are scaled down to this many pixels on the longer side.
-
-    Raises `ValueError` as `check_attention`, `check_region` and `overlay` do, and `UserError` if a
-    file cannot be written.
+    Other arguments and errors are those of `panels`. Raises `UserError` if a file cannot be
+    written.
     """
     maps = check_attention(words, attention)
-    drawn_photo, drawn_region = fit(photo, region, longest_side, enlarge=False)
+    drawn_photo, drawn_region = fit(photo, region, _LONGEST_SIDE, enlarge=False)
     digits = max(2, len(str(len(words))))
     paths = []
     for number, (word, weights) in enumerate(zip(words, maps, strict=True), start=1):

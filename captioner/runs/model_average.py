@@ -14,11 +14,9 @@ from captioner.errors import UserError
 from captioner.files import atomic_folder, read_json
 from captioner.model_folders import CONFIG, complete_folder
 from captioner.schema import flat
+from captioner.text.vocabulary_files import VOCABULARIES
 from captioner.translate import Translator, load_translator, save_translator
-from captioner.translate.translator_folder import JOINT, SOURCE, TARGET, is_translator
-
-VOCABULARIES = (JOINT, SOURCE, TARGET)
-"""Files of a model; a captioner's is named as a translator's joint one."""
+from captioner.translate.translator_folder import is_translator
 
 
 def average_models(folders: Sequence[str | Path], out: str | Path) -> None:

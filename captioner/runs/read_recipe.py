@@ -26,11 +26,11 @@ FINE_TUNING: dict[str, Any] = {
     "minimum_count": 3,
     "objective": {"doubly_stochastic": 0.0, "label_smoothing": 0.1},
     "training": {
-        "epochs": 5,
+        "epochs": 20,
         "batch_size": 8,
         "learning_rate": 2e-4,
         "schedule": "cosine",
-        "patience": 3,
+        "patience": 5,
     },
 }
 """Adapts a model to a table of photos, as `configs/own_photos.yaml` does."""

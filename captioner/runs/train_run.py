@@ -92,3 +92,5 @@ def _report(recipe: Recipe, folder: Path, epochs: int) -> None:
         )
     epoch = f"epoch {best['epoch']}" if best["epoch"] else "the start, which no epoch surpassed"
     print(f"the best model, of {epoch} ({score} {best[score]:.4f}), is in {folder / MODEL}")
+    if isinstance(recipe, CaptioningRecipe):
+        print("it has no confidence yet; captioner calibrate fits one")

@@ -33,9 +33,9 @@ from captioner.runs.translation_recipe import ParallelData, TextConfig, Translat
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.capitals import as_sentence
 from captioner.text.vocabulary import Vocabulary
+from captioner.text.vocabulary_files import load_vocabularies, save_vocabularies
 from captioner.training import Engine, ShownExample, check_memory
 from captioner.translate import TranslationLoss, Translator, load_translator, save_translator
-from captioner.translate.translator_folder import load_vocabularies, save_vocabularies
 from captioner.weight_files import fill
 
 TRANSLATIONS = "translations.txt"
@@ -93,7 +93,7 @@ class TranslationTask:
         source, target, model = translator.source, translator.target, translator.model
         model.to(engine.device)
         if engine.is_main and not resumed:
-            save_vocabularies(source, target, folder)
+            save_vocabularies(folder, source, target)
         maximum_length, capitals = recipe.data.maximum_length, recipe.text.capitals
         validated = self.texts["validation"].pairs[: recipe.validation.sentences or None]
         examples, cut = encode_pairs(pairs, source, target, maximum_length)

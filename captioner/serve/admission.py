@@ -21,16 +21,12 @@ from captioner.serve.problems import Problem, answer_problem, busy
 
 
 class Admission:
-    """Counts photos, sentences and bytes that are not yet answered. Not thread-safe.
-
-    seconds: that this work will take, by the rate at which other work was done.
-    """
+    """Counts photos, sentences and bytes that are not yet answered. Not thread-safe."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.waiting = 0
         self.waiting_bytes = 0
-        self.seconds = 0.0
 
     @contextmanager
     def place(self) -> Iterator[Place]:
@@ -45,52 +41,41 @@ class Admission:
         finally:
             self.waiting -= place.items
             self.waiting_bytes -= place.size
-            # Not what rounding leaves of sums.
-            self.seconds = self.seconds - place.seconds if self.waiting else 0.0
 
 
 class Place:
-    """The share of one request: its photos or sentences, its bytes, its expected seconds."""
+    """The share of one request: its photos or sentences, its bytes, its time."""
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
         self._end = time.monotonic() + admission.limits.seconds
         self.items = 0
         self.size = 0
-        self.seconds = 0.0
 
     @property
     def seconds_left(self) -> float:
         """Time left to the request, at least 0."""
         return max(0.0, self._end - time.monotonic())
 
-    def take(self, items: int = 0, size: int = 0, seconds: float = 0.0) -> None:
-        """Count at least so many items in all, and so many more bytes and seconds.
+    def take(self, items: int = 0, size: int = 0) -> None:
+        """Count at least so many items in all, and so many more bytes.
 
-        Raises `Problem` with status 503 where there is no room, and where the work would wait too
-        long behind that of others to be done in time.
+        Raises `Problem` with status 503 where there is no room.
         """
         total, more = self._admission, max(0, items - self.items)
-        others = total.seconds - self.seconds
-        too_much = (
+        if (
             total.waiting + more > total.limits.waiting
             or total.waiting_bytes + size > total.limits.waiting_bytes
-            or (others > 0 and others + self.seconds + seconds > total.limits.seconds)
-        )
-        if too_much:
-            raise busy("too much is waiting already", total.seconds)
+        ):
+            raise busy("too much is waiting already")
         self.items += more
         self.size += size
-        self.seconds += seconds
-        total.seconds += seconds
         total.waiting += more
         total.waiting_bytes += size
 
 
 class AdmissionMiddleware:
     """Reads the content of a POST into memory within the limits, and cancels work nobody awaits.
-
-    Refuses a request that gives the length of its content in two ways.
 
     The route finds its `Place` in `request.state.place`.
     """
@@ -101,40 +86,34 @@ class AdmissionMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one ASGI connection."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
         try:
-            headers = Headers(scope=scope)
-            if "transfer-encoding" in headers and "content-length" in headers:
-                raise Problem(400, "a request has Transfer-Encoding or Content-Length, not both")
-            if scope["method"] != "POST":
-                await self._app(scope, receive, send)
-                return
             with self._admission.place() as place:
-                content = await self._read(headers, receive, place)
+                content = await self._read(scope, receive, place)
                 if content is not None:
                     scope.setdefault("state", {})["place"] = place
                     await self._answer(scope, content, receive, send, place)
         except Problem as problem:
             await answer_problem(problem)(scope, receive, send)
 
-    async def _read(self, headers: Headers, receive: Receive, place: Place) -> deque[bytes] | None:
+    async def _read(self, scope: Scope, receive: Receive, place: Place) -> deque[bytes] | None:
         """The content in pieces; None where the client left.
 
         Raises `Problem`: 408 for content that comes too slowly, 413 for too much, 503 where there
         is no room.
         """
-        maximum, chunks, more = self._admission.limits.upload_bytes, deque[bytes](), True
+        limits, chunks, more = self._admission.limits, deque[bytes](), True
+        maximum = limits.upload_bytes
         too_large = Problem(413, f"the content is larger than {maximum:,} bytes, the limit")
-        if int(headers.get("content-length", 0)) > maximum:
+        if int(Headers(scope=scope).get("content-length", 0)) > maximum:
             raise too_large
         while more:
             try:
                 message = await asyncio.wait_for(receive(), place.seconds_left)
             except asyncio.TimeoutError:
-                seconds = self._admission.limits.seconds
-                sentence = f"the content did not arrive within {seconds:g} seconds"
+                sentence = f"the content did not arrive within {limits.seconds:g} seconds"
                 raise Problem(408, sentence) from None
             if message["type"] == "http.disconnect":
                 return None
@@ -152,7 +131,6 @@ class AdmissionMiddleware:
 
         Raises `Problem` with status 503 when the time is over.
         """
-        has_begun = False
 
         async def replay() -> Message:
             if not content:
@@ -160,22 +138,17 @@ class AdmissionMiddleware:
             chunk = content.popleft()
             return {"type": "http.request", "body": chunk, "more_body": bool(content)}
 
-        async def watch_begin(message: Message) -> None:
-            nonlocal has_begun
-            has_begun = True
-            await send(message)
-
-        work = asyncio.ensure_future(self._app(scope, replay, watch_begin))
+        work = asyncio.ensure_future(self._app(scope, replay, send))
         leaving = asyncio.ensure_future(_leaving(receive))
         try:
             await asyncio.wait(
                 (work, leaving), timeout=place.seconds_left, return_when=asyncio.FIRST_COMPLETED
             )
-            if work.done() or has_begun:
+            if work.done():
                 await work
             elif not leaving.done():
                 seconds = self._admission.limits.seconds
-                raise busy(f"the answer was not ready within {seconds:g} seconds", 5)
+                raise busy(f"the answer was not ready within {seconds:g} seconds")
         finally:
             work.cancel()
             leaving.cancel()

@@ -9,7 +9,6 @@ from pydantic import BaseModel, Field
 from captioner.caption import Caption
 from captioner.decoding import SearchOptions, TranslationSearch
 from captioner.serve.limits import Limits
-from captioner.translate import Translation
 
 _PLACES = 5
 """Decimal places of a weight of a map; 14x14 of them still add up to 1 within 0.001."""
@@ -42,18 +41,17 @@ class CaptionAnswer(BaseModel):
 
     @classmethod
     def all_of(cls, caption: Caption, maps: bool) -> list[CaptionAnswer]:
-        """A caption and its alternatives, best first."""
-        return [cls._of(each, maps) for each in (caption, *caption.alternatives)]
-
-    @classmethod
-    def _of(cls, caption: Caption, maps: bool) -> CaptionAnswer:
-        answer = cls(**caption.as_dict(), confidence_in_words=confidence_in_words(caption))
-        if maps:
-            answer.maps = [
-                [[round(weight, _PLACES) for weight in row] for row in one]
-                for one in caption.attention.tolist()
-            ]
-        return answer
+        """A caption and its alternatives, best first. maps: add those of the words."""
+        answers = []
+        for each in (caption, *caption.alternatives):
+            answer = cls(**each.as_dict(), confidence_in_words=confidence_in_words(each))
+            if maps:
+                answer.maps = [
+                    [[round(weight, _PLACES) for weight in row] for row in one]
+                    for one in each.attention.tolist()
+                ]
+            answers.append(answer)
+        return answers
 
 
 class PhotoAnswer(BaseModel):
@@ -105,12 +103,6 @@ class SentenceAnswer(BaseModel):
     source: str
     translations: list[TranslationAnswer] = Field(description="best first")
 
-    @classmethod
-    def of(cls, source: str, translation: Translation) -> SentenceAnswer:
-        """A sentence with its translation and the alternatives."""
-        found = (translation, *translation.alternatives)
-        return cls(source=source, translations=[TranslationAnswer(**t.as_dict()) for t in found])
-
 
 class TranslationsAnswer(BaseModel):
     """Translations of sentences, in their order."""
@@ -128,8 +120,6 @@ class HealthAnswer(BaseModel):
 class CaptionerAnswer(BaseModel):
     """The captioning model."""
 
-    parameters: int
-    words: int
     map: tuple[int, int]
     confidence: bool
     search: SearchOptions
@@ -138,9 +128,6 @@ class CaptionerAnswer(BaseModel):
 class TranslatorAnswer(BaseModel):
     """A translation model."""
 
-    parameters: int
-    source_tokens: int
-    target_tokens: int
     attends: bool
     maximum_source_length: int
     search: TranslationSearch

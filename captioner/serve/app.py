@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from fastapi import FastAPI, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartParser
 from starlette.middleware import Middleware
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
@@ -19,8 +19,6 @@ from captioner.demo import DEMO_PHOTO
 from captioner.render.web_page import static_file, viewer_script
 from captioner.serve.admission import AdmissionMiddleware
 from captioner.serve.answer_headers import with_headers
-from captioner.serve.connections import quiet_when_full
-from captioner.serve.photos import keep_uploads_in_memory
 from captioner.serve.problems import on_fault, on_invalid_request, on_problem
 from captioner.serve.routes import router
 from captioner.serve.service import Service
@@ -44,12 +42,12 @@ def make_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        asyncio.get_running_loop().set_exception_handler(quiet_when_full())
         on_start()
         yield
         service.close()
 
-    keep_uploads_in_memory()
+    # Photos are private: forms stay in memory, which `AdmissionMiddleware` bounds, however large.
+    MultiPartParser.spool_max_size = 0
     app = FastAPI(
         title="captioner",
         version=version,

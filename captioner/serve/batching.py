@@ -6,11 +6,9 @@ size. So no job waits for a batch to fill, and batches grow with the load.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -25,7 +23,6 @@ class _Job(Generic[Item, Key, Result]):
 
     items: Sequence[Item]
     key: Key
-    alone: bool
     done: Future[list[Result]] = field(default_factory=Future)
 
 
@@ -35,7 +32,7 @@ class Batcher(Generic[Item, Key, Result]):
     work: takes items and their common key; returns one result an item, in order. Called from one
         thread only.
     batch_size: most items of a batch of several jobs; a larger job is not batched with others.
-    seconds_an_item: by the last batches; 0 before the first.
+    jobs: those that wait.
     """
 
     def __init__(
@@ -43,88 +40,45 @@ class Batcher(Generic[Item, Key, Result]):
     ) -> None:
         self._work = work
         self._batch_size = batch_size
-        self._jobs: deque[_Job[Item, Key, Result]] = deque()
-        self._changed = threading.Condition()
-        self._closed = False
-        self.seconds_an_item = 0.0
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._thread = ThreadPoolExecutor(1, name)
+        self.jobs: deque[_Job[Item, Key, Result]] = deque()
 
-    def submit(self, items: Sequence[Item], key: Key, alone: bool = False) -> Future[list[Result]]:
+    def submit(self, items: Sequence[Item], key: Key) -> Future[list[Result]]:
         """Queue items; returns the future of their results, in order.
 
-        key: only jobs of one key share a batch. alone: shares no batch. A future cancelled before
-        its turn is skipped. An error of `work` ends the future of the job that causes it only.
-        Raises `RuntimeError` after `close`.
+        key: only jobs of one key share a batch. A future cancelled before its turn is skipped. An
+        error of `work` ends the futures of its batch.
         """
-        job: _Job[Item, Key, Result] = _Job(items, key, alone)
-        with self._changed:
-            if self._closed:
-                raise RuntimeError("the queue is closed")
-            self._jobs.append(job)
-            self._changed.notify()
+        job: _Job[Item, Key, Result] = _Job(items, key)
+        self.jobs.append(job)
+        self._thread.submit(self._run)  # Finds no job if an earlier call has taken all.
         return job.done
 
-    @property
-    def waiting(self) -> int:
-        """Number of items in the queue."""
-        with self._changed:
-            return sum(len(job.items) for job in self._jobs)
-
     def close(self) -> None:
-        """Finish the queue, refuse more, and end the thread."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-        self._thread.join()
+        """Finish the queue and end the thread."""
+        self._thread.shutdown()
 
     def _run(self) -> None:
-        while batch := self._next_batch():
-            # From here on a future cannot be cancelled.
-            batch = [job for job in batch if job.done.set_running_or_notify_cancel()]
-            if batch:
-                started = time.monotonic()
-                self._answer(batch)
-                count = sum(len(job.items) for job in batch)
-                seconds = (time.monotonic() - started) / max(1, count)
-                share = 0.3 if self.seconds_an_item else 1.0
-                self.seconds_an_item += share * (seconds - self.seconds_an_item)
+        # From here on a future cannot be cancelled.
+        batch = [job for job in self._next_batch() if job.done.set_running_or_notify_cancel()]
+        if not batch:
+            return
+        try:
+            results = iter(self._work([item for job in batch for item in job.items], batch[0].key))
+            for job in batch:
+                job.done.set_result([next(results) for _ in job.items])
+        except Exception as error:
+            for job in batch:
+                job.done.set_exception(error)
 
     def _next_batch(self) -> list[_Job[Item, Key, Result]]:
-        """The oldest job and those that fit with it; empty after `close`."""
-        with self._changed:
-            while not self._jobs and not self._closed:
-                self._changed.wait()
-            if not self._jobs:
-                return []
-            first = self._jobs.popleft()
-            batch = [first]
-            if first.alone:
-                return batch
-            room = self._batch_size - len(first.items)
-            passed: deque[_Job[Item, Key, Result]] = deque()
-            while self._jobs and room > 0:
-                job = self._jobs.popleft()
-                if not job.alone and job.key == first.key and len(job.items) <= room:
-                    batch.append(job)
-                    room -= len(job.items)
-                else:
-                    passed.append(job)
-            self._jobs.extendleft(reversed(passed))
-            return batch
-
-    def _answer(self, batch: list[_Job[Item, Key, Result]]) -> None:
-        items = [item for job in batch for item in job.items]
-        try:
-            results = self._work(items, batch[0].key)
-        except Exception as error:
-            if len(batch) == 1:
-                batch[0].done.set_exception(error)
-                return
-            for job in batch:  # Only the job that causes the error fails.
-                self._answer([job])
-            return
-        place = 0
-        for job in batch:
-            job.done.set_result(results[place : place + len(job.items)])
-            place += len(job.items)
+        """The oldest job and those after it that fit; empty if none waits."""
+        batch: list[_Job[Item, Key, Result]] = []
+        count = 0
+        while self.jobs:
+            job = self.jobs[0]
+            count += len(job.items)
+            if batch and (job.key != batch[0].key or count > self._batch_size):
+                break
+            batch.append(self.jobs.popleft())
+        return batch

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import torch
@@ -74,36 +74,19 @@ class DrawnCaption(BaseModel):
         return replace(best, alternatives=tuple(others))
 
 
-@dataclass(frozen=True)
-class Format:
-    """A kind of file. holds_many: photos, not one only."""
-
-    media_type: str
-    holds_many: bool
-    draw: Callable[[Sequence[Captioned], float], bytes]
+MEDIA_TYPES = {"png": "image/png", "gif": "image/gif", "html": "text/html; charset=utf-8"}
+"""Of files, by the ending of their names."""
 
 
-def _png(drawings: Sequence[Captioned], strength: float) -> bytes:
-    (drawing,) = drawings
-    buffer = io.BytesIO()
-    drawing.caption.panels(drawing.name, strength).save(buffer, format="PNG")
-    return buffer.getvalue()
-
-
-def _gif(drawings: Sequence[Captioned], strength: float) -> bytes:
+def draw(kind: str, drawings: Sequence[Captioned], strength: float) -> bytes:
+    """The content of a file. drawings: several for "html", otherwise one."""
+    if kind == "html":
+        items = [drawing.caption.page_item(drawing.name) for drawing in drawings]
+        return html_page(items, strength).encode("utf-8")
     (drawing,) = drawings
     caption = drawing.caption
-    return encode_gif(*caption.drawn(), strength=strength, doubt=caption.drawn_doubt)
-
-
-def _html(drawings: Sequence[Captioned], strength: float) -> bytes:
-    items = [drawing.caption.page_item(drawing.name) for drawing in drawings]
-    return html_page(items, strength=strength).encode("utf-8")
-
-
-FORMATS = {
-    "png": Format("image/png", False, _png),
-    "gif": Format("image/gif", False, _gif),
-    "html": Format("text/html; charset=utf-8", True, _html),
-}
-"""Kinds of files, by the ending of their names."""
+    if kind == "gif":
+        return encode_gif(*caption.drawn(), strength=strength, doubt=caption.drawn_doubt)
+    buffer = io.BytesIO()
+    caption.panels(drawing.name, strength).save(buffer, format="PNG")
+    return buffer.getvalue()

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from fastapi import HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -14,23 +10,11 @@ from starlette.exceptions import HTTPException as FrameworkError
 
 from captioner.schema import error_sentence
 
-_SENTENCES = {
-    400: "the content cannot be read",
-    404: "there is nothing at this address",
-    405: "this address takes another method",
-}
+Problem = HTTPException
+"""Refuses a request, by a status and a sentence that names the field and says why.
 
-
-class Problem(HTTPException):
-    """Refuses a request.
-
-    status: of the answer. sentence: names the field and says why; nothing about this machine.
-    """
-
-    def __init__(
-        self, status: int, sentence: str, headers: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(status, sentence, dict(headers or {}))
+The sentence says nothing about this machine.
+"""
 
 
 class ProblemAnswer(BaseModel):
@@ -39,10 +23,9 @@ class ProblemAnswer(BaseModel):
     error: str = Field(description="one sentence")
 
 
-def busy(reason: str, seconds: float) -> Problem:
-    """Too much waits; another try is worth it after so many seconds, of 1 to 60."""
-    wait = min(max(1, math.ceil(seconds)), 60)
-    return Problem(503, f"busy: {reason}", {"Retry-After": str(wait)})
+def busy(reason: str) -> Problem:
+    """Too much waits; another try is worth it after a few seconds."""
+    return Problem(503, f"busy: {reason}", {"Retry-After": "2"})
 
 
 def field_problem(field: str, sentence: str) -> Problem:
@@ -50,7 +33,7 @@ def field_problem(field: str, sentence: str) -> Problem:
     return Problem(422, f"field {field!r} {sentence}")
 
 
-def answer_problem(problem: Problem) -> JSONResponse:
+def answer_problem(problem: FrameworkError) -> JSONResponse:
     """The answer that carries a problem."""
     sentence = problem.detail.encode("utf-8", "replace").decode()  # Half a character, in a name.
     return JSONResponse({"error": sentence}, problem.status_code, problem.headers)
@@ -59,33 +42,25 @@ def answer_problem(problem: Problem) -> JSONResponse:
 async def on_problem(request: Request, error: Exception) -> JSONResponse:
     """Answers our refusals and those of the framework, such as 404."""
     assert isinstance(error, FrameworkError)
-    if isinstance(error, Problem):
-        return answer_problem(error)
-    status = error.status_code
-    sentence = _SENTENCES.get(status, "this cannot be answered")
-    reason = f": {error.detail.rstrip('.')}" if status == 400 else ""
-    return answer_problem(Problem(status, sentence + reason, error.headers))
+    return answer_problem(error)
 
 
 async def on_invalid_request(request: Request, error: Exception) -> JSONResponse:
-    """Answers a request whose fields do not fit the declared ones."""
+    """Answers a request whose fields do not fit the declared ones, by the first that does not."""
     assert isinstance(error, RequestValidationError)
-    return answer_problem(_invalid(error.errors()))
+    first = error.errors()[0]
+    place = first["loc"][1:]  # After "body".
+    if first["type"] == "json_invalid":
+        return answer_problem(Problem(400, "the content is not JSON that can be read"))
+    if not place:
+        sentence = "the content should be a JSON object, of fields with values, as application/json"
+    elif first["type"] == "extra_forbidden":
+        sentence = f"unknown field {place[-1]!r}"
+    else:
+        sentence = error_sentence(first, place)
+    return answer_problem(Problem(422, sentence))
 
 
 async def on_fault(request: Request, error: Exception) -> JSONResponse:
     """Answers with no detail where the server failed; the server's own output has the trace."""
     return answer_problem(Problem(500, "the server failed at this; its own output says how"))
-
-
-def _invalid(errors: Sequence[Mapping[str, Any]]) -> Problem:
-    """The first of pydantic's errors as one sentence."""
-    error = errors[0]
-    kind, place = error["type"], error["loc"][1:]  # After "body".
-    if kind == "json_invalid":
-        return Problem(400, "the content is not JSON that can be read")
-    if not place:
-        return Problem(422, "the content should be a JSON object, of fields with values")
-    if kind == "extra_forbidden":
-        return Problem(422, f"unknown field {place[-1]!r}")
-    return Problem(422, error_sentence(error, place))

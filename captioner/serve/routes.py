@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Form, Request, Response, UploadFile
-from PIL import Image
 
 from captioner.caption.caption_photos import Captioned
 from captioner.errors import UserError
-from captioner.render import PagePhoto
-from captioner.render.region import Region
 from captioner.serve.admission import Place
 from captioner.serve.answers import (
     CaptionAnswer,
@@ -23,12 +20,13 @@ from captioner.serve.answers import (
     ModelsAnswer,
     PhotoAnswer,
     SentenceAnswer,
+    TranslationAnswer,
     TranslationsAnswer,
     TranslatorAnswer,
     UnreadablePhoto,
 )
-from captioner.serve.overlays import FORMATS, DrawnCaption
-from captioner.serve.photos import Kept, Prepared, keep_nothing, keep_small, short_name
+from captioner.serve.overlays import MEDIA_TYPES, DrawnCaption
+from captioner.serve.photos import Prepared, short_name
 from captioner.serve.problems import Problem, ProblemAnswer, field_problem
 from captioner.serve.requests import CaptionForm, OverlayForm, TranslationRequest
 from captioner.serve.search import search_with
@@ -36,7 +34,6 @@ from captioner.serve.service import Service
 from captioner.text.languages import ENGLISH
 
 _FORM = "multipart/form-data"
-_JSON = "application/json"
 
 _REFUSED: Any = {"4XX": {"model": ProblemAnswer, "description": "The request is refused."}}
 _BUSY: Any = {
@@ -49,7 +46,7 @@ _BUSY: Any = {
 _FILES: Any = {
     200: {
         "description": "The file.",
-        "content": {file.media_type.partition(";")[0]: {} for file in FORMATS.values()},
+        "content": {kind.partition(";")[0]: {} for kind in MEDIA_TYPES.values()},
     }
 }
 
@@ -70,21 +67,7 @@ OurService = Annotated[Service, Depends(_service)]
 OurPlace = Annotated[Place, Depends(_place)]
 
 
-def _takes(wanted: str) -> Any:
-    async def check(request: Request) -> None:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != wanted:
-            raise Problem(415, f"the content must be {wanted}")
-
-    return Depends(check)
-
-
-@router.post(
-    "/caption",
-    dependencies=[_takes(_FORM)],
-    responses=_BUSY,
-    response_model_exclude_none=True,
-)
+@router.post("/caption", responses=_BUSY, response_model_exclude_none=True)
 async def caption(
     form: Annotated[CaptionForm, Form(media_type=_FORM)], service: OurService, place: OurPlace
 ) -> CaptionsAnswer:
@@ -94,8 +77,7 @@ async def caption(
     """
     search = search_with(form, service.captioner.search, service.limits)
     language = _language(form.language, [ENGLISH, *service.languages])
-    keep = PagePhoto.of if form.preview else keep_nothing
-    read = await _photos(form.photo, service, place, keep)
+    read = await _photos(form.photo, service, place, drawn=form.preview)
     photos = [each for each in read if isinstance(each, Prepared)]
     if not photos:
         raise _unreadable(read)
@@ -110,31 +92,25 @@ async def caption(
                 height=each.size[1],
                 region=each.region,
                 captions=CaptionAnswer.all_of(next(captions), form.maps),
-                preview=each.kept.address if each.kept else None,
+                preview=each.preview,
             )
             for each in read
         ]
     )
 
 
-@router.post(
-    "/overlay",
-    dependencies=[_takes(_FORM)],
-    responses=_BUSY | _FILES,
-    response_class=Response,
-)
+@router.post("/overlay", responses=_BUSY | _FILES, response_class=Response)
 async def overlay(
     form: Annotated[OverlayForm, Form(media_type=_FORM)], service: OurService, place: OurPlace
 ) -> Response:
     """Maps drawn over photos: panels, an animation, or a page."""
-    file = FORMATS[form.format]
-    if len(form.photo) > 1 and not file.holds_many:
+    if len(form.photo) > 1 and form.format != "html":
         raise field_problem("photo", f"is there more than once, but a {form.format} holds one")
     if form.captions and len(form.captions) != len(form.photo):
         raise field_problem("captions", "should be there once for every photo, or not")
     search = search_with(form, service.captioner.search, service.limits)
     language = _language(form.language, [ENGLISH, *service.languages])
-    read = await _photos(form.photo, service, place, keep_small)
+    read = await _photos(form.photo, service, place, drawn=True)
     photos = [each for each in read if isinstance(each, Prepared)]
     if len(photos) < len(read):
         raise _unreadable(read)
@@ -143,20 +119,15 @@ async def overlay(
     if not all(each.words for each in captions):
         raise Problem(422, "the caption has no words to draw")
     drawings = [
-        Captioned(photo.name, written.of_photo(photo.kept, photo.region))
+        Captioned(photo.name, written.of_photo(photo.photo, photo.region))
         for photo, written in zip(photos, captions, strict=True)
     ]
-    content = await service.draw(file, drawings, form.strength)
+    content = await service.draw(form.format, drawings, form.strength)
     headers = {"Content-Disposition": f'attachment; filename="captions.{form.format}"'}
-    return Response(content, 200, headers, file.media_type)
+    return Response(content, 200, headers, MEDIA_TYPES[form.format])
 
 
-@router.post(
-    "/translate",
-    dependencies=[_takes(_JSON)],
-    responses=_BUSY,
-    response_model_exclude_none=True,
-)
+@router.post("/translate", responses=_BUSY, response_model_exclude_none=True)
 async def translate(
     asked: TranslationRequest, service: OurService, place: OurPlace
 ) -> TranslationsAnswer:
@@ -165,16 +136,20 @@ async def translate(
         raise Problem(404, "there is no translation model here")
     language = _language(asked.language, service.translators) or next(iter(service.translators))
     search = search_with(asked, service.translators[language].search, service.limits)
-    count = len(asked.sentences)
-    place.take(items=count, seconds=count * service.translations.seconds_an_item)
+    place.take(items=len(asked.sentences))
     try:
         found = await service.translate(asked.sentences, search, language)
     except UserError as error:  # What this model cannot do, such as copy_unknown.
         raise Problem(422, str(error)) from None
     return TranslationsAnswer(
         translations=[
-            SentenceAnswer.of(sentence, translation)
-            for sentence, translation in zip(asked.sentences, found, strict=True)
+            SentenceAnswer(
+                source=sentence,
+                translations=[
+                    TranslationAnswer(**each.as_dict()) for each in (best, *best.alternatives)
+                ],
+            )
+            for sentence, best in zip(asked.sentences, found, strict=True)
         ]
     )
 
@@ -189,26 +164,16 @@ async def health(service: OurService) -> HealthAnswer:
 async def model(request: Request, service: OurService) -> ModelsAnswer:
     """The models, and what the server accepts."""
     captioner = service.captioner
-    weights = (*captioner.encoder.parameters(), *captioner.decoder.parameters())
     return ModelsAnswer(
         version=request.app.version,
         captioner=CaptionerAnswer(
-            parameters=sum(each.numel() for each in weights),
-            words=len(captioner.vocabulary),
             map=captioner.map_shape,
             confidence=captioner.confidence is not None,
             search=captioner.search,
         ),
         languages=service.languages,
         translators={
-            language: TranslatorAnswer(
-                parameters=sum(each.numel() for each in translator.model.parameters()),
-                source_tokens=len(translator.source),
-                target_tokens=len(translator.target),
-                attends=translator.attends,
-                maximum_source_length=translator.maximum_source_length,
-                search=translator.search,
-            )
+            language: TranslatorAnswer.model_validate(translator, from_attributes=True)
             for language, translator in service.translators.items()
         },
         limits=service.limits,
@@ -226,26 +191,23 @@ def _language(asked: str | None, offered: Collection[str]) -> str | None:
 
 
 async def _photos(
-    files: Sequence[UploadFile],
-    service: Service,
-    place: Place,
-    keep: Callable[[Image.Image, Region], Kept],
-) -> list[Prepared[Kept] | UnreadablePhoto]:
+    files: Sequence[UploadFile], service: Service, place: Place, drawn: bool
+) -> list[Prepared | UnreadablePhoto]:
     most = service.limits.photos
     if len(files) > most:
         raise field_problem("photo", f"is there more than {most} times, the limit")
-    place.take(items=len(files), seconds=len(files) * service.seconds_a_photo)
+    place.take(items=len(files))
 
-    async def prepare(file: UploadFile, number: int) -> Prepared[Kept] | UnreadablePhoto:
+    async def prepare(file: UploadFile, number: int) -> Prepared | UnreadablePhoto:
         name = short_name(file) or f"photo {number}"
         try:
-            return await service.prepare(await file.read(), name, keep)
+            return await service.prepare(await file.read(), name, drawn)
         except UserError as error:
             return UnreadablePhoto(name=name, error=str(error))
 
     return await asyncio.gather(*map(prepare, files, itertools.count(1)))
 
 
-def _unreadable(read: Sequence[Prepared[Kept] | UnreadablePhoto]) -> Problem:
+def _unreadable(read: Sequence[Prepared | UnreadablePhoto]) -> Problem:
     reasons = [each.error for each in read if isinstance(each, UnreadablePhoto)]
     return Problem(422, "; ".join(reasons))

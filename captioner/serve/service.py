@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
-from PIL import Image
 from torch import Tensor
 
 from captioner.caption import Caption, Captioner
 from captioner.caption.caption_photos import Captioned
 from captioner.decoding import SearchOptions, TranslationSearch
-from captioner.errors import UserError
-from captioner.render.region import Region
 from captioner.serve.admission import Admission
 from captioner.serve.batching import Batcher
 from captioner.serve.limits import Limits
-from captioner.serve.overlays import Format
-from captioner.serve.photos import Kept, Prepared, prepare
+from captioner.serve.overlays import draw
+from captioner.serve.photos import Prepared, prepare
 from captioner.text.languages import ENGLISH
 from captioner.translate import Translation, Translator
 from captioner.translate.translated_captions import translate_captions
@@ -37,8 +34,6 @@ class Service:
 
     batch_size: photos or sentences in a batch. `captions` and `translations` are the queues.
     translators: by the tag of the language that each writes, `UNDETERMINED` if it is not known.
-
-    Raises `UserError` for a batch size below 1.
     """
 
     def __init__(
@@ -48,8 +43,6 @@ class Service:
         limits: Limits | None = None,
         batch_size: int = 32,
     ) -> None:
-        if batch_size < 1:
-            raise UserError(f"batch size {batch_size} is not at least 1")
         self.captioner = captioner
         self.translators = dict(translators or {})
         self.limits = limits or Limits()
@@ -60,7 +53,6 @@ class Service:
         self._decoders = DecodingPool(_READERS, self.limits.decoding_seconds)
         self._painter = ThreadPoolExecutor(1, "drawings")
         self.admission = Admission(self.limits)
-        self._warm_up()
 
     def close(self) -> None:
         """Finish the work that waits, and end the threads."""
@@ -70,19 +62,17 @@ class Service:
         self.translations.close()
         self._painter.shutdown()
 
-    async def prepare(
-        self, content: bytes, name: str, keep: Callable[[Image.Image, Region], Kept]
-    ) -> Prepared[Kept]:
+    async def prepare(self, content: bytes, name: str, drawn: bool) -> Prepared:
         """Decode a photo; see `captioner.serve.photos.prepare`."""
         preprocessing, most = self.captioner.preprocessing, self.limits.pixels
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
-            self._readers, prepare, content, name, preprocessing, most, self._decoders, keep
+            self._readers, prepare, content, name, preprocessing, most, self._decoders, drawn
         )
 
     async def caption(
         self,
-        photos: Sequence[Prepared[Kept]],
+        photos: Sequence[Prepared],
         search: SearchOptions,
         language: str | None = None,
     ) -> list[Caption]:
@@ -92,8 +82,8 @@ class Service:
         Sampling runs for these photos alone, so that a seed always gives the same captions.
         """
         pixels = [photo.pixels for photo in photos]
-        key = search, language
-        return await asyncio.wrap_future(self.captions.submit(pixels, key, search.sample))
+        key = search, language, search.sample and object()  # Sampling shares no batch.
+        return await asyncio.wrap_future(self.captions.submit(pixels, key))
 
     async def translate(
         self, sentences: Sequence[str], search: TranslationSearch, language: str
@@ -102,25 +92,13 @@ class Service:
 
         Raises `UserError` where the model cannot search like that.
         """
-        key = search, language
-        return await asyncio.wrap_future(self.translations.submit(sentences, key, search.sample))
+        key = search, language, search.sample and object()  # Sampling shares no batch.
+        return await asyncio.wrap_future(self.translations.submit(sentences, key))
 
-    async def draw(self, file: Format, drawings: Sequence[Captioned], strength: float) -> bytes:
+    async def draw(self, kind: str, drawings: Sequence[Captioned], strength: float) -> bytes:
         """The content of a file with captions drawn over their photos."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._painter, file.draw, drawings, strength)
-
-    def _warm_up(self) -> None:
-        """Measure how fast this machine is, by the second time that it does something."""
-        size = self.captioner.preprocessing.size
-        language = next(iter(self.languages), None)
-        work = [torch.zeros(3, size, size)], (self.captioner.search, language)
-        self._caption(*work)
-        self.captions.submit(*work).result()
-        for tag, translator in self.translators.items():
-            sentence = ["a"], (translator.search, tag)
-            self._translate(*sentence)
-            self.translations.submit(*sentence).result()
+        return await loop.run_in_executor(self._painter, draw, kind, drawings, strength)
 
     @property
     def languages(self) -> list[str]:
@@ -128,19 +106,14 @@ class Service:
         others = (UNDETERMINED, ENGLISH)
         return [tag for tag, each in self.translators.items() if each.attends and tag not in others]
 
-    @property
-    def seconds_a_photo(self) -> float:
-        """Time for a photo of many, by the last ones."""
-        return self.captions.seconds_an_item + self._decoders.seconds_a_photo
-
     def _caption(
-        self, pixels: Sequence[Tensor], key: tuple[SearchOptions, str | None]
+        self, pixels: Sequence[Tensor], key: tuple[SearchOptions, str | None, object]
     ) -> list[Caption]:
         """A batch of photos, in the one thread that runs the captioner.
 
-        key: the search and the language.
+        key: the search, the language, and what keeps apart those that share no batch.
         """
-        search, language = key
+        search, language, _ = key
         generator = search.generator(self.captioner.device)
         captions: list[Caption] = []
         for first in range(0, len(pixels), self._batch_size):
@@ -152,8 +125,8 @@ class Service:
         return translate_captions(captions, self.translators[language], language)
 
     def _translate(
-        self, sentences: Sequence[str], key: tuple[TranslationSearch, str]
+        self, sentences: Sequence[str], key: tuple[TranslationSearch, str, object]
     ) -> list[Translation]:
         """A batch of sentences, in the one thread that translates. key: as for `_caption`."""
-        search, language = key
+        search, language, _ = key
         return self.translators[language].translate(sentences, search, batch_size=self._batch_size)

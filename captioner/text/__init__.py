@@ -4,7 +4,7 @@ from captioner.text.subword_vocabulary import SubwordVocabulary
 from captioner.text.text_vocabulary import TextVocabulary
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
-from captioner.text.vocabulary_files import load_text_vocabulary, save_text_vocabulary
+from captioner.text.vocabulary_files import load_vocabularies, save_vocabularies
 from captioner.text.word_vocabulary import WordVocabulary
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "TextVocabulary",
     "Vocabulary",
     "WordVocabulary",
-    "load_text_vocabulary",
-    "save_text_vocabulary",
+    "load_vocabularies",
+    "save_vocabularies",
     "tokenize",
 ]

@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, ClassVar
 
@@ -24,29 +25,31 @@ SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
 """Marks a space in a piece."""
 
 
+@dataclass
 class SubwordVocabulary:
     """Pieces of words, with letters and bytes as fallback, so that no text is unknown.
 
     `join(split(x))` is `plain_text(x, case)`, also by way of `indices` and `tokens`.
 
     Kudo and Richardson 2018, *SentencePiece*; Kudo 2018 (`unigram`), Sennrich et al. 2016 (`bpe`).
+
+    model: a serialised sentencepiece model. Raises `UserError` if it is damaged, if its special
+    tokens are not those of `Vocabulary`, or if `case` is not `keep` or `lower`.
     """
 
     kind: ClassVar[str] = "subwords"
 
-    def __init__(self, model: bytes, case: str = "keep") -> None:
-        """Load a serialised sentencepiece model.
+    model: bytes = field(repr=False)
+    case: str = "keep"
 
-        Raises `UserError` if it is damaged, if its special tokens are not those of `Vocabulary`,
-        or if `case` is not `keep` or `lower`.
-        """
-        if case not in CASES:
-            raise UserError(f"case {case!r} of subwords is not one of {', '.join(CASES)}")
+    def __post_init__(self) -> None:
+        if self.case not in CASES:
+            raise UserError(f"case {self.case!r} of subwords is not one of {', '.join(CASES)}")
         from sentencepiece import SentencePieceProcessor  # Imported here: it takes time.
 
         processor = SentencePieceProcessor()
         try:
-            processor.LoadFromSerializedProto(model)
+            processor.LoadFromSerializedProto(self.model)
         except (RuntimeError, ValueError, TypeError):
             raise UserError("the subword model is damaged: sentencepiece cannot read it") from None
         special = [processor.IdToPiece(index) for index in range(min(4, len(processor)))]
@@ -55,8 +58,6 @@ class SubwordVocabulary:
                 f"the subword model begins with {', '.join(special)}, "
                 f"not {', '.join(SPECIAL_WORDS)}"
             )
-        self.model = model
-        self.case = case
         self._processor = processor
 
     @classmethod
@@ -110,17 +111,6 @@ class SubwordVocabulary:
     def __len__(self) -> int:
         """V, including special tokens and bytes."""
         return len(self._processor)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SubwordVocabulary) and self.to_json() == other.to_json()
-
-    def __hash__(self) -> int:
-        return hash((self.model, self.case))
-
-    @property
-    def covers_all_text(self) -> bool:
-        """Whether there are pieces for bytes; True for vocabularies from `learn`."""
-        return bool(self._processor.IsByte(self._processor.PieceToId("<0x00>")))
 
     def split(self, text: str) -> list[str]:
         """See `TextVocabulary.split`."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from captioner.errors import UserError
-
 
 class Word(NamedTuple):
     """A word as a person reads it, and the number of its tokens."""
@@ -23,10 +21,6 @@ class TextVocabulary(Protocol):
 
     def __len__(self) -> int:
         """V, including the four special tokens."""
-
-    @property
-    def covers_all_text(self) -> bool:
-        """Whether no text has an unknown token."""
 
     def split(self, text: str) -> list[str]:
         """Split a text into tokens."""
@@ -51,10 +45,5 @@ class TextVocabulary(Protocol):
 
 
 def truncate(tokens: Sequence[str], maximum: int) -> tuple[list[str], int]:
-    """Return the first `maximum` tokens, and how many were cut; callers report the cut.
-
-    Raises `UserError` if the maximum is below 1.
-    """
-    if maximum < 1:
-        raise UserError(f"maximum length {maximum} of a text is not at least 1")
+    """Return the first `maximum` tokens, and how many were cut; callers report the cut."""
     return list(tokens[:maximum]), max(0, len(tokens) - maximum)

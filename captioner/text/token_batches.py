@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from captioner.text.vocabulary import Vocabulary
 
@@ -35,18 +36,14 @@ class TranslationBatch(NamedTuple):
 
 
 def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Append `<end>` to each source and pad: tokens (B, S) and their mask (B, S).
+    """Append `<end>` to each of one or more sources and pad: tokens (B, S) and their mask (B, S).
 
-    The mask is False at `Vocabulary.pad`. Raises `ValueError` if there are no sources.
+    The mask is False at `Vocabulary.pad`.
     """
-    if not sources:
-        raise ValueError("a batch needs at least one example")
-    longest = max(map(len, sources)) + 1
-    tokens = torch.full((len(sources), longest), Vocabulary.pad, dtype=torch.long)  # (B, S)
-    for place, source in enumerate(sources):
-        tokens[place, : len(source) + 1] = torch.tensor([*source, Vocabulary.end])
-    lengths = torch.tensor([len(source) + 1 for source in sources])  # (B,)
-    return tokens, torch.arange(longest) < lengths.unsqueeze(1)  # (B, S) both
+    rows = [torch.tensor([*source, Vocabulary.end]) for source in sources]
+    tokens = pad_sequence(rows, batch_first=True, padding_value=Vocabulary.pad)  # (B, S)
+    lengths = torch.tensor([len(row) for row in rows])  # (B,)
+    return tokens, torch.arange(tokens.shape[1]) < lengths.unsqueeze(1)  # (B, S) both
 
 
 def decoder_inputs(targets: Tensor, mask: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
-"""Saves and loads a vocabulary of words or of subwords."""
+"""Saves and loads the vocabularies of both sides of a translation, of words or subwords."""
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 
 from captioner.errors import UserError
 from captioner.files import read_json, write_json
@@ -10,18 +10,29 @@ from captioner.text.subword_vocabulary import SubwordVocabulary
 from captioner.text.text_vocabulary import TextVocabulary
 from captioner.text.word_vocabulary import WordVocabulary
 
-
-def save_text_vocabulary(vocabulary: TextVocabulary, path: str | os.PathLike[str]) -> None:
-    """Write a vocabulary as JSON, atomically. Raises `UserError` when it cannot be written."""
-    write_json(path, vocabulary.to_json(), indent=None)
+VOCABULARIES = JOINT, SOURCE, TARGET = "vocabulary.json", "source.json", "target.json"
 
 
-def load_text_vocabulary(path: str | os.PathLike[str]) -> TextVocabulary:
-    """Read a vocabulary that `save_text_vocabulary` wrote, of either kind.
+def save_vocabularies(folder: Path, source: TextVocabulary, target: TextVocabulary) -> None:
+    """Write both vocabularies as JSON, atomically; the same object is written once, as `JOINT`.
 
-    Raises `UserError` if the file is absent or ill-formed, or if subwords need a package that is
-    not installed.
+    Raises `UserError` when they cannot be written.
     """
+    sides = {JOINT: source} if source is target else {SOURCE: source, TARGET: target}
+    for name, vocabulary in sides.items():
+        write_json(folder / name, vocabulary.to_json(), indent=None)
+
+
+def load_vocabularies(folder: Path, joint: bool) -> tuple[TextVocabulary, TextVocabulary]:
+    """Read the source's and the target's vocabulary; joint ones are the same object.
+
+    Raises `UserError` if a file is absent or ill-formed.
+    """
+    source, *others = [_load(folder / name) for name in ([JOINT] if joint else [SOURCE, TARGET])]
+    return source, others[0] if others else source
+
+
+def _load(path: Path) -> TextVocabulary:
     value = read_json(path, "vocabulary")
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind == WordVocabulary.kind:

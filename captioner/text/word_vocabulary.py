@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
@@ -70,6 +71,7 @@ def join_words(tokens: Iterable[str]) -> str:
     return "".join(parts)
 
 
+@dataclass
 class WordVocabulary:
     """Words of one or two languages, split by `split_words`.
 
@@ -80,17 +82,18 @@ class WordVocabulary:
 
     `join(split(x))` is `plain_text(x, case)`, capitalised for `sentence`. By way of `indices` and
     `tokens`, unknown words become "<unk>".
+
+    vocabulary: most frequent words first. Raises `UserError` for an unknown case.
     """
 
     kind: ClassVar[str] = "words"
 
-    def __init__(self, vocabulary: Vocabulary, case: str = "sentence") -> None:
-        """Wrap a vocabulary, most frequent words first. Raises `UserError` for an unknown case."""
-        if case not in WORD_CASES:
-            raise UserError(f"case {case!r} of words is not one of {', '.join(WORD_CASES)}")
-        self.vocabulary = vocabulary
-        self.case = case
-        self._ranks = {word: rank for rank, word in enumerate(vocabulary.words)}
+    vocabulary: Vocabulary
+    case: str = "sentence"
+
+    def __post_init__(self) -> None:
+        if self.case not in WORD_CASES:
+            raise UserError(f"case {self.case!r} of words is not one of {', '.join(WORD_CASES)}")
 
     @classmethod
     def learn(
@@ -120,24 +123,14 @@ class WordVocabulary:
         """V, including the four special tokens."""
         return len(self.vocabulary)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, WordVocabulary) and self.to_json() == other.to_json()
-
-    def __hash__(self) -> int:
-        return hash((self.vocabulary, self.case))
-
-    @property
-    def covers_all_text(self) -> bool:
-        """False: a text may have unknown words."""
-        return False
-
     def split(self, text: str) -> list[str]:
         """See `TextVocabulary.split`."""
         words = split_words(plain_text(text, _plain_case(self.case)))
         if self.case == "sentence" and words and _is_capitalised(words[0]):
             small = words[0].lower()
-            lowest = len(self._ranks)
-            if small in self.vocabulary and self._ranks[small] < self._ranks.get(words[0], lowest):
+            small_rank, rank = self.vocabulary.encode([small, words[0]])
+            is_rarer = words[0] not in self.vocabulary or small_rank < rank
+            if small in self.vocabulary and is_rarer:
                 words[0] = small
         return words
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
@@ -23,33 +23,31 @@ class Average:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-        self._parameters = [parameter for _, parameter in named]
-        self._averages = [parameter.detach().clone() for parameter in self._parameters]
-        self._names = [name for name, _ in named]
-
-    @property
-    def tensors(self) -> Mapping[str, Tensor]:
+        self._parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self.tensors = self._weights()
         """The averages, by parameter name."""
-        return dict(zip(self._names, self._averages, strict=True))
 
     def update(self, step: int) -> None:
         """Add the weights after step number `step`, counted from 0."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        weights = [parameter.detach() for parameter in self._parameters]
-        get_ema_multi_avg_fn(decay)(self._averages, weights, step)  # type: ignore[no-untyped-call]
+        weights = [parameter.detach() for parameter in self._parameters.values()]
+        add = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
+        add(list(self.tensors.values()), weights, step)
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
         """Within it, the model's weights are the averages."""
-        weights = [parameter.detach().clone() for parameter in self._parameters]
+        weights = self._weights()
         try:
-            self._fill(self._averages)
+            self._fill(self.tensors)
             yield
         finally:
             self._fill(weights)
 
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
+
     @torch.no_grad()
-    def _fill(self, values: list[Tensor]) -> None:
-        for parameter, value in zip(self._parameters, values, strict=True):
-            parameter.copy_(value)
+    def _fill(self, values: dict[str, Tensor]) -> None:
+        for name, value in values.items():
+            self._parameters[name].copy_(value)

@@ -102,14 +102,17 @@ def load_checkpoint(
     number of processes, which would draw other random numbers.
     """
     position, tensors = _read(path, processes)
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    device = parameters[0].device
     try:
         torch.set_rng_state(tensors[_random_name("cpu", rank)])
+        if (state_of_device := tensors.get(_random_name(device.type, rank))) is not None:
+            _set_device_random_state(device, state_of_device)
     except (KeyError, TypeError, RuntimeError):
         raise _damaged(path) from None
     other_model = f"checkpoint {path} belongs to another model"
     fill(model, tensors, other_model, "model.")
     fill(average or {}, tensors, other_model, "average.")
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for index, parameter in enumerate(parameters):
         prefix = f"optimizer.{index}."
         state: dict[str, Any] = {}
@@ -127,13 +130,6 @@ def load_checkpoint(
             state[name.removeprefix(prefix)] = value
         if state:
             optimizer.state[parameter] = state
-    device = parameters[0].device
-    state_of_device = tensors.get(_random_name(device.type, rank))
-    if state_of_device is not None:
-        try:
-            _set_device_random_state(device, state_of_device)
-        except (TypeError, RuntimeError):
-            raise UserError(f"checkpoint {path} is damaged: its random state is invalid") from None
     return position
 
 

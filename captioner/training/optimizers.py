@@ -25,17 +25,14 @@ def make_optimizer(
     """
     if groups is None:
         groups = [{"params": [p for p in model.parameters() if p.requires_grad]}]
-    optimizer: torch.optim.Optimizer
     if config.optimizer == "rmsprop":
         # Graves adds 1e-4 under the root, torch 1e-2 outside: equal where the variance is 0.
-        optimizer = torch.optim.RMSprop(
+        return torch.optim.RMSprop(
             groups, lr=config.learning_rate, alpha=0.95, eps=1e-2, momentum=0.9, centered=True
         )
-    else:
-        optimizer = torch.optim.AdamW(
-            groups,
-            lr=config.learning_rate,
-            weight_decay=config.weight_decay,
-            fused=groups[0]["params"][0].device.type in ("cpu", "cuda"),
-        )
-    return optimizer
+    return torch.optim.AdamW(
+        groups,
+        lr=config.learning_rate,
+        weight_decay=config.weight_decay,
+        fused=groups[0]["params"][0].device.type in ("cpu", "cuda"),
+    )

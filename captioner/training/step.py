@@ -49,7 +49,7 @@ class Stepper:
     processes they are divided among. On a GPU, and with several processes, a step waits for no
     result: `check` raises its error later, and must be called before anything is saved. From the
     failed step on, gradients are set to zero, so that the weights stay finite. One process on a
-    CPU raises the error in the step, and leaves the weights as they were.
+    CPU raises the error before it changes the weights.
 
     In float16 gradients are scaled, so that small ones do not vanish (Micikevicius et al. 2018,
     *Mixed Precision Training*). A step whose gradient overflows is left out and halves the scale;
@@ -76,8 +76,7 @@ class Stepper:
         self._scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
         self._is_synchronous = device.type == "cpu" and engine.size == 1
         self._last_step = -1
-        self._numbers: dict[str, float] = {}
-        self._sums: dict[tuple[str, ...], Tensor] = {}
+        self._sums: dict[str, Tensor] = {}
         # The first failed step, its loss and gradient norm; step -1 for none.
         self._failure = torch.tensor([-1.0, 0.0, 0.0], dtype=self._dtype, device=device)
 
@@ -122,13 +121,12 @@ class Stepper:
         norm = nn.utils.clip_grad_norm_(self._parameters, clip)
         if has_overflowed is not None:
             norm = norm.masked_fill(has_overflowed, 0.0)
+        self._note_failure(number, norm if loss is None else loss / self.engine.size, norm)
+        has_failed = self._failure[0] >= 0
         if self._is_synchronous:
-            assert loss is not None
-            if not (math.isfinite(float(loss)) and math.isfinite(float(norm))):
-                raise self._loss_error(number, epoch, float(loss), float(norm))
+            if failure := self._noted_failure(epoch):
+                raise failure
         else:
-            self._note_failure(number, norm if loss is None else loss / self.engine.size, norm)
-            has_failed = self._failure[0] >= 0
             for parameter in self._parameters:
                 if parameter.grad is not None:
                     parameter.grad.masked_fill_(has_failed, 0.0)
@@ -168,35 +166,26 @@ class Stepper:
 
     def sums(self) -> dict[str, float]:
         """The sums of the steps' reports over all processes, each step's a mean."""
-        totals = dict(self._numbers)
-        for names, values in self._sums.items():
-            for name, value in zip(names, self.engine.sum(values).tolist(), strict=True):
-                totals[name] = totals.get(name, 0.0) + value
-        return totals
+        if not self._sums:
+            return {}
+        values = self.engine.sum(torch.stack(list(self._sums.values())))
+        return dict(zip(self._sums, values.tolist(), strict=True))
 
     def reset(self, sums: dict[str, float]) -> None:
         """Set the sums, which are those over all processes."""
-        self._numbers, self._sums = {}, {}
-        if self._is_synchronous:
-            self._numbers |= sums
-        elif sums:
-            values = torch.tensor(list(sums.values()), dtype=self._dtype, device=self._device)
-            self._sums[tuple(sums)] = values if self.engine.is_main else torch.zeros_like(values)
+        self._sums = {
+            name: torch.tensor(
+                value if self.engine.is_main else 0.0, dtype=self._dtype, device=self._device
+            )
+            for name, value in sums.items()
+        }
 
     def _add(self, report: dict[str, Tensor], share: float) -> None:
-        if self._is_synchronous:
-            for name, value in report.items():
-                number = float(value.detach()) * share if share > 0 else 0.0
-                self._numbers[name] = self._numbers.get(name, 0.0) + number
-            return
-        values = torch.stack([value.detach().to(self._device) for value in report.values()])
-        values = values.to(self._dtype)
-        if share == 0:  # A dummy example, which may give NaN.
-            values = torch.zeros_like(values)
-        names = tuple(report)
-        if names not in self._sums:
-            self._sums[names] = torch.zeros_like(values)
-        self._sums[names].add_(values, alpha=share)
+        for name, value in report.items():
+            number = value.detach().to(self._device, self._dtype)
+            # A dummy example may give NaN.
+            number = number * share if share > 0 else torch.zeros_like(number)
+            self._sums[name] = self._sums[name] + number if name in self._sums else number
 
     def _has_overflowed(self) -> Tensor:
         """Whether float16 overflowed in the gradient, and a lower scale may do."""
@@ -211,8 +200,6 @@ class Stepper:
         self._failure = torch.where(is_first, values.to(self._dtype), self._failure)
 
     def _noted_failure(self, epoch: int) -> UserError | None:
-        if self._is_synchronous:
-            return None
         number, loss, norm = self._failure.tolist()
         return self._loss_error(round(number), epoch, loss, norm) if number >= 0 else None
 

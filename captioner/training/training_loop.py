@@ -6,8 +6,8 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,7 +101,7 @@ def train(
     engine = engine or Engine(next(model.parameters()).device)
     run = _Run(model, data, config, folder, validation, resume, optimizer, engine)
     interruption = Interruption(exit_on_second=engine.size == 1)
-    with engine.abort_together(), interruption, run.reporting():
+    with engine.abort_together(), interruption, closing(run):
         if validation is not None and validation.before and not run.position.scores:
             run.validate_start(validation)
         while run.position.epoch < config.epochs and not run.is_finished:
@@ -170,14 +170,10 @@ class _Run:
             self.board = TensorBoard(self.folder, recorded)
         self.log = RunLog(self.folder / LOG, recorded if resume else None)
 
-    @contextmanager
-    def reporting(self) -> Iterator[None]:
-        """Closes TensorBoard's file at the end."""
-        try:
-            yield
-        finally:
-            if self.board is not None:
-                self.board.close()
+    def close(self) -> None:
+        """Close TensorBoard's file."""
+        if self.board is not None:
+            self.board.close()
 
     @property
     def is_finished(self) -> bool:
@@ -196,7 +192,14 @@ class _Run:
             position.step_in_epoch,
             position.totals["loss"] if position.step_in_epoch else 0.0,
         )
-        with self._progress() as progress, closing(self._steps()) as steps:
+        shares = self.data.shares(
+            position.epoch,
+            position.step_in_epoch,
+            self.engine.rank,
+            self.engine.size,
+            config.accumulate,
+        )
+        with closing(self._progress()) as progress, closing(shares) as steps:
             while True:
                 step: Step | None = None
                 failure: UserError | None = None
@@ -251,17 +254,6 @@ class _Run:
             if self.board is not None:
                 self.board.write(record)
         self._save()
-
-    def _steps(self) -> Generator[Step, None, None]:
-        """This process's share of each remaining step of the epoch."""
-        position, config = self.position, self.config
-        return self.data.shares(
-            position.epoch,
-            position.step_in_epoch,
-            self.engine.rank,
-            self.engine.size,
-            config.accumulate,
-        )
 
     def _agree(
         self,
@@ -369,20 +361,15 @@ class _Run:
             )
         return scores
 
-    @contextmanager
-    def _progress(self) -> Iterator[StepProgress]:
+    def _progress(self) -> StepProgress:
         position = self.position
-        progress = StepProgress(
+        return StepProgress(
             f"epoch {position.epoch + 1}/{self.config.epochs}",
             self.data.steps(position.epoch),
             position.step_in_epoch,
             self.data.unit,
             self.engine.is_main,
         )
-        try:
-            yield progress
-        finally:
-            progress.close()
 
 
 def _process_seed(seed: int, rank: int) -> int:

@@ -14,20 +14,22 @@ from torch import Tensor, nn
 from captioner.translate.source_memory import RecurrentState
 
 
-def run_recurrent_network(network: nn.GRU | nn.LSTM, inputs: Any, state: Any = None) -> Any:
-    """Call torch's GRU or LSTM in the type of its weights, also under autocast.
+def run_recurrent_network(
+    network: nn.GRU | nn.LSTM, inputs: Any, state: RecurrentState | None = None
+) -> tuple[Any, Any]:
+    """Call torch's GRU or LSTM in the type of its weights; returns outputs and a `RecurrentState`.
 
     inputs: a tensor or a `PackedSequence`. Autocast casts cuDNN's recurrent networks to float16,
     whatever its own type is: without loss scaling their gradients vanish. oneDNN has no LSTM in
     bfloat16 for CPUs without AVX-512, and fails.
     """
     weight = next(network.parameters())
-    if isinstance(state, tuple):
-        state = tuple(each.to(weight.dtype) for each in state)
-    elif state is not None:
-        state = state.to(weight.dtype)
+    before: Any = None if state is None else tuple(each.to(weight.dtype) for each in state)
+    if before is not None and isinstance(network, nn.GRU):
+        (before,) = before
     with torch.autocast(weight.device.type, enabled=False):
-        return network(inputs.to(weight.dtype), state)
+        outputs, after = network(inputs.to(weight.dtype), before)
+    return outputs, after if isinstance(after, tuple) else (after,)
 
 
 class RecurrentStack(nn.Module):
@@ -51,9 +53,8 @@ class RecurrentStack(nn.Module):
             each.flatten(end_dim=1).transpose(0, 1).contiguous() for each in state
         )  # (layers, B * K, H)
         outputs, after = run_recurrent_network(
-            self.network, inputs.flatten(end_dim=1), before[0] if len(before) == 1 else before
+            self.network, inputs.flatten(end_dim=1), before
         )  # (B * K, T, H)
-        after = (after,) if len(before) == 1 else after
         return outputs.unflatten(0, (batch_size, rows)), tuple(  # (B, K, T, H)
             each.transpose(0, 1).unflatten(0, (batch_size, rows))  # (B, K, layers, H)
             for each in after

@@ -5,7 +5,7 @@ Luong et al. 2015, *Effective Approaches to Attention-based Neural Machine Trans
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 import torch
 from pydantic import Field, model_validator
@@ -138,7 +138,8 @@ class Luong(TranslationModel):
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
         if self.config.input_feeding:
             outputs, steps = [], []
-            for gates in self._first_cell.project_input(embedded).unbind(dim=2):  # (B, K, gates)
+            first = cast(FedCell, self.cells[0])
+            for gates in first.project_input(embedded).unbind(dim=2):  # (B, K, gates)
                 state, step_weights = self._step_fed(gates, state)
                 outputs.append(state.attentional)
                 steps.append(step_weights)
@@ -154,12 +155,6 @@ class Luong(TranslationModel):
                 state.memory, recurrent, attentional[:, :, -1], state.time + tokens.shape[2]
             )
         return TeacherForced(self.embeddings.logits(attentional), weights), state
-
-    @property
-    def _first_cell(self) -> FedCell:
-        cell = self.cells[0]
-        assert isinstance(cell, FedCell)
-        return cell
 
     def _step_fed(self, gates: Tensor, state: LuongState) -> tuple[LuongState, Tensor]:
         """The bottom layer's projected embeddings (B, K, gates) -> state and weights."""

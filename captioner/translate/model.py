@@ -36,7 +36,7 @@ class TranslationModel(nn.Module):
 
         The mask is boolean and False at padding, which follows the tokens; None means no padding.
         It may stay on the CPU: recurrent encoders read lengths from it, which waits for a GPU.
-        Raises `UserError` for a source without tokens.
+        A source without tokens is an error.
         """
         raise NotImplementedError
 
@@ -58,33 +58,21 @@ class TranslationModel(nn.Module):
 
     def select(self, state: Any, rows: Tensor) -> Any:
         """Select rows (B, K') of each source's K; the memory is shared."""
-        return type(state)(
-            *(
-                value if name in ("memory", "sources") else _select(value, rows)
-                for name, value in zip(state._fields, state, strict=True)
-            )
-        )
+        if isinstance(state, Memory):
+            return state
+        if isinstance(state, Tensor):
+            return select_rows(state, rows)
+        selected = [self.select(each, rows) for each in state]
+        return type(state)(*selected) if hasattr(state, "_fields") else tuple(selected)
 
     def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
         """Teacher forcing: input tokens (B, K, T), `<start>` first -> `TeacherForced`.
 
         Equal to T calls of `step`.
         """
-        outputs, _ = self.run(tokens, self.start_rows(memory, tokens))
+        state = self.select(self.start(memory), tokens.new_zeros(tokens.shape[:2]))
+        outputs, _ = self.run(tokens, state)
         return outputs
-
-    def start_rows(self, memory: Memory, tokens: Tensor) -> Any:
-        """Return the initial state in K rows for tokens (B, K, T)."""
-        state = self.start(memory)
-        if tokens.shape[1] == 1:
-            return state
-        return self.select(state, tokens.new_zeros(tokens.shape[:2]))
-
-
-def _select(value: Any, rows: Tensor) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_select(each, rows) for each in value)
-    return select_rows(value, rows) if isinstance(value, Tensor) else value
 
 
 def stack_steps(steps: list[Tensor]) -> Tensor:

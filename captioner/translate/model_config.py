@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
@@ -47,14 +49,14 @@ class TranslationModelConfig(Config):
 
         Raises `UserError` where embeddings are to be tied and the sides have different tokens.
         """
-        sizes = source_size, target_size
-        if self.sequence_to_sequence is not None:
-            return SequenceToSequence(self.sequence_to_sequence, *sizes)
-        if self.bahdanau is not None:
-            return Bahdanau(self.bahdanau, *sizes)
-        if self.luong is not None:
-            return Luong(self.luong, *sizes)
-        if self.gnmt is not None:
-            return GNMT(self.gnmt, *sizes)
-        assert self.transformer is not None
-        return Transformer(self.transformer, *sizes)
+        ((name, config),) = [(name, config) for name, config in self if config is not None]
+        return _MODELS[name](config, source_size, target_size)
+
+
+_MODELS: dict[str, Callable[..., TranslationModel]] = {
+    "sequence_to_sequence": SequenceToSequence,
+    "bahdanau": Bahdanau,
+    "luong": Luong,
+    "gnmt": GNMT,
+    "transformer": Transformer,
+}

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from captioner.errors import UserError
 from captioner.translate.cells import run_recurrent_network
 from captioner.translate.source_memory import RecurrentState
 
@@ -47,38 +46,26 @@ class RecurrentEncoder(nn.Module):
 
         Padding follows the tokens and has no effect: the backward direction starts at each
         sentence's last token, final states are those at its ends, and outputs at padding are 0.
-        Raises `UserError` for a source without tokens.
+        Torch raises `RuntimeError` for a source without tokens.
         """
-        length = embedded.shape[1]
-        if length == 0:
-            raise UserError("encoder: the source has no tokens, S is 0")
         if mask is None:
-            outputs, final = self._run(embedded)  # (B, S, D)
+            outputs, final = run_recurrent_network(self.network, embedded)  # (B, S, D)
         else:
-            lengths = mask.sum(dim=1).cpu()  # (B,)
-            if not bool(lengths.all()):
-                row = int(lengths.argmin())
-                raise UserError(f"encoder mask: row {row} has no token")
             # Sorted here: torch's own sorting reads the order back from the GPU.
-            lengths, order = lengths.sort(descending=True, stable=True)  # (B,)
+            lengths, order = mask.sum(dim=1).cpu().sort(descending=True, stable=True)  # (B,)
             there, back = (
                 each.to(embedded.device, non_blocking=True) for each in (order, order.argsort())
             )  # (B,) each
             packed: Any = pack_padded_sequence(
                 embedded.index_select(0, there), lengths, batch_first=True
             )
-            packed_outputs, final = self._run(packed)
+            packed_outputs, final = run_recurrent_network(self.network, packed)
             outputs, _ = pad_packed_sequence(
-                packed_outputs, batch_first=True, total_length=length
+                packed_outputs, batch_first=True, total_length=embedded.shape[1]
             )  # (B, S, D)
             outputs = outputs.index_select(0, back)
-            final = [each.index_select(1, back) for each in final]
+            final = tuple(each.index_select(1, back) for each in final)
         return outputs, tuple(self._by_source(each) for each in final)
-
-    def _run(self, inputs: Any) -> tuple[Any, list[Tensor]]:
-        """Outputs and final states, hidden first."""
-        outputs, final = run_recurrent_network(self.network, inputs)
-        return outputs, list(final) if isinstance(final, tuple) else [final]
 
     def _by_source(self, state: Tensor) -> Tensor:
         """(layers * directions, B, D / directions) -> (B, layers, D)."""

@@ -131,15 +131,11 @@ class Transformer(TranslationModel):
         Keys equal values: each decoder layer projects its own keys in `start`.
         """
         mask = checked_mask(mask, source.device)
-        outputs = self.encode(self._add_positions(self.embeddings.source(source), 0), mask)
-        return Memory(outputs, outputs, mask)
-
-    def encode(self, vectors: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The encoder's stack: vectors (B, S, H), mask (B, S) -> outputs (B, S, H)."""
+        vectors = self._add_positions(self.embeddings.source(source), 0)  # (B, S, H)
         for layer in self.encoder:
             vectors = layer(vectors, mask)
-        outputs: Tensor = self.encoder_norm(vectors)
-        return outputs
+        outputs = self.encoder_norm(vectors)
+        return Memory(outputs, outputs, mask)
 
     def start(self, memory: Memory) -> StackState:
         """Project keys and values of the source for each layer; the cache is empty."""

@@ -16,6 +16,7 @@ from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.outcomes import Failed, shape_as_given
 from captioner.text.capitals import Capitals, as_sentence
+from captioner.text.subword_vocabulary import SubwordVocabulary
 from captioner.text.text_vocabulary import TextVocabulary, Word, truncate
 from captioner.text.token_batches import collate_sources
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
@@ -123,7 +124,8 @@ class Translator:
             raise UserError("copy_unknown needs a model with attention, and this one has none")
         if search.coverage_penalty and not self.attends and not saved.coverage_penalty:
             raise UserError("coverage_penalty needs a model with attention, and this one has none")
-        if search.copy_unknown and self.target.covers_all_text and not saved.copy_unknown:
+        has_unknown = not isinstance(self.target, SubwordVocabulary)
+        if search.copy_unknown and not has_unknown and not saved.copy_unknown:
             raise UserError(
                 "copy_unknown has no effect on this model: no word is unknown to its subwords"
             )

@@ -26,15 +26,13 @@ from captioner.model_folders import (
     saving,
 )
 from captioner.schema import COUNT, Config, from_mapping, to_mapping
-from captioner.text import TextVocabulary
 from captioner.text.capitals import Capitals
-from captioner.text.vocabulary_files import load_text_vocabulary, save_text_vocabulary
+from captioner.text.vocabulary_files import load_vocabularies, save_vocabularies
 from captioner.translate.model_config import TranslationModelConfig
 from captioner.translate.translator import Translator
 from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
 
 FORMAT = "captioner translation model 1"
-JOINT, SOURCE, TARGET = "vocabulary.json", "source.json", "target.json"
 
 
 class TranslatorConfig(Config):
@@ -76,27 +74,10 @@ def save_translator(
     )
     with saving(Path(folder)) as files:
         write_tensors(files / WEIGHTS, named_tensors({"model": translator.model}, dtype))
-        save_vocabularies(translator.source, translator.target, files)
+        save_vocabularies(files, translator.source, translator.target)
         write_json(files / CONFIG, to_mapping(config))
         if translator.card:
             write_text(files / CARD, translator.card)
-
-
-def save_vocabularies(source: TextVocabulary, target: TextVocabulary, folder: Path) -> None:
-    """Write the vocabularies of both sides, one file if they are one object."""
-    if source is target:
-        save_text_vocabulary(source, folder / JOINT)
-        return
-    save_text_vocabulary(source, folder / SOURCE)
-    save_text_vocabulary(target, folder / TARGET)
-
-
-def load_vocabularies(folder: Path, joint: bool) -> tuple[TextVocabulary, TextVocabulary]:
-    """Load what `save_vocabularies` wrote. Raises `UserError` naming the file."""
-    if joint:
-        both = load_text_vocabulary(folder / JOINT)
-        return both, both
-    return load_text_vocabulary(folder / SOURCE), load_text_vocabulary(folder / TARGET)
 
 
 def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> Translator:

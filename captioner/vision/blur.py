@@ -19,16 +19,13 @@ SOFTNESS = 1 / 4
 """Standard deviation of the soft edge of a blurred place, in places: 4 pixels of 224."""
 
 
-def blurred(pixels: Tensor, standard_deviation: float | None = None) -> Tensor:
+def blurred(pixels: Tensor) -> Tensor:
     """Blur photos (..., height, width) by a Gaussian; beyond the edge the photo is mirrored.
 
-    standard_deviation: in pixels; by default `BLUR_SHARE` of the shorter side. The kernel ends
-        after three of them, or where it would reach over a whole photo. 0 changes nothing.
+    The kernel ends after three standard deviations.
     """
     height, width = pixels.shape[-2:]
     deviation = BLUR_SHARE * min(height, width)
-    if standard_deviation is not None:
-        deviation = standard_deviation
     across = _smoothing(width, deviation, pixels)  # (width, width)
     down = _smoothing(height, deviation, pixels)  # (height, height)
     return down @ pixels @ across.T
@@ -55,9 +52,7 @@ def blur_places(pixels: Tensor, content_free: Tensor, places: Tensor) -> Tensor:
 
 def _smoothing(length: int, deviation: float, like: Tensor) -> Tensor:
     """The matrix (length, length) that blurs a line of pixels; each of its rows sums to 1."""
-    radius = min(math.ceil(3 * deviation), length - 1)
-    if radius < 1:
-        return torch.eye(length, dtype=like.dtype, device=like.device)
+    radius = math.ceil(3 * deviation)
     offsets = torch.arange(-radius, radius + 1)  # (2 * radius + 1,)
     kernel = torch.exp(-0.5 * (offsets.double() / deviation).square())
     kernel = kernel / kernel.sum()

@@ -14,7 +14,6 @@ import queue
 import subprocess
 import sys
 import threading
-import time
 
 from PIL import Image
 
@@ -35,7 +34,7 @@ _PROGRAM = f"import sys; sys.path[:] = sys.argv[1:]; from {__name__} import main
 class DecodingPool:
     """Processes that decode photos, each for one thread at a time.
 
-    seconds: limit for a photo. seconds_a_photo: by the last photos, with all processes at work.
+    seconds: limit for a photo.
     """
 
     def __init__(self, processes: int, seconds: float) -> None:
@@ -43,7 +42,6 @@ class DecodingPool:
         self._idle: queue.SimpleQueue[_DecodingProcess] = queue.SimpleQueue()
         for process in self._processes:
             self._idle.put(process)
-        self.seconds_a_photo = 0.0
 
     def load(
         self, content: bytes, name: str, maximum_pixels: int, sufficient_side: int
@@ -54,12 +52,10 @@ class DecodingPool:
         decoder.
         """
         options = {"maximum_pixels": maximum_pixels, "sufficient_side": sufficient_side}
-        process, begun = self._idle.get(), time.monotonic()
+        process = self._idle.get()
         try:
             return process.load(content, name, options)
         finally:
-            taken = (time.monotonic() - begun) / len(self._processes)
-            self.seconds_a_photo += 0.3 * (taken - self.seconds_a_photo)
             self._idle.put(process)
 
     def close(self) -> None:

@@ -239,10 +239,8 @@ def _write_empty(folder: Path, record: StoreRecord) -> None:
         raise UserError(
             f"feature store {folder} takes {size:,} bytes, and the disk has {free:,} left"
         )
-    with atomic_path(folder / ROWS) as path, path.open("wb") as file:
-        header = {"descr": "<f2", "fortran_order": False, "shape": shape}
-        numpy.lib.format.write_array_header_1_0(file, header)
-        file.truncate(file.tell() + size)
+    with atomic_path(folder / ROWS) as path:
+        numpy.lib.format.open_memmap(path, "w+", numpy.float16, shape)
     write_json(folder / RECORD, to_mapping(record), indent=None)
 
 

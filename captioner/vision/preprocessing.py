@@ -12,7 +12,6 @@ from pydantic import Field, model_validator
 from torch import Tensor
 from typing_extensions import Self
 
-from captioner.errors import UserError
 from captioner.schema import Config
 from captioner.vision.images import load_image
 
@@ -99,10 +98,8 @@ class Preprocessing(Config):
     def region(self, width: int, height: int) -> tuple[float, float, float, float]:
         """Left, top, right and bottom of what the encoder sees, in pixels of the upright photo.
 
-        The edges may be fractions of pixels. Raises `UserError` if the photo has no pixels.
+        The edges may be fractions of pixels.
         """
-        if width < 1 or height < 1:
-            raise UserError(f"a photo of {width} x {height} has no pixels")
         if self.resize == "squash":
             return 0.0, 0.0, float(width), float(height)
         side = min(width, height) * self.size / self.resize_shorter

@@ -12,6 +12,8 @@ import threading
 import warnings
 from collections.abc import Iterator
 
+from PIL import Image
+
 _quiet_lock = threading.Lock()
 _quiet_users = 0
 _quiet_changes = contextlib.ExitStack()
@@ -19,9 +21,10 @@ _quiet_changes = contextlib.ExitStack()
 
 @contextlib.contextmanager
 def pillow_silenced() -> Iterator[None]:
-    """Suppress Pillow's warnings and log while any thread is inside.
+    """Suppress Pillow's warnings, log and limit of pixels while any thread is inside.
 
-    Warning filters and loggers are global: the first thread changes them, the last restores them.
+    All three are global: the first thread changes them, the last restores them. Pillow's limit,
+    179 million pixels, is below what telephones take; `load_image` has its own.
     A program that has configured logging still gets Pillow's log.
     """
     global _quiet_users
@@ -33,6 +36,8 @@ def pillow_silenced() -> Iterator[None]:
             handler = logging.NullHandler()
             logging.getLogger("PIL").addHandler(handler)
             _quiet_changes.callback(logging.getLogger("PIL").removeHandler, handler)
+            _quiet_changes.callback(setattr, Image, "MAX_IMAGE_PIXELS", Image.MAX_IMAGE_PIXELS)
+            Image.MAX_IMAGE_PIXELS = None
     try:
         yield
     finally:

@@ -16,17 +16,8 @@ from captioner.vision.encoders import make_encoder
 from captioner.vision.torchvision_weights import damage
 from captioner.weight_files import fill, read_tensors
 
-PRETRAINED = "pretrained"
-"""Instead of a path: the published weights."""
-
-IMAGENET = "imagenet"
-"""The same: those of a VGG are of ImageNet."""
-
-RANDOM = "random"
-"""Instead of a path: random weights."""
-
-NAMED = (PRETRAINED, IMAGENET, RANDOM)
-"""Weights without a path."""
+NAMED = PRETRAINED, IMAGENET, RANDOM = ("pretrained", "imagenet", "random")
+"""Weights without a path. Pretrained and imagenet are the same: the published ones."""
 
 SUFFIXES = (".safetensors", ".pth", ".pt")
 

@@ -117,7 +117,7 @@ def test_nothing_changes_without_a_confidence(folder: Path, capsys: Output) -> N
     (record,) = json.loads((folder / "o.json").read_text())
     assert not {"confidence", "sure", "familiar"} & record.keys()
     header = (folder / "o.csv").read_text().splitlines()[0]
-    assert header == "image,rank,caption,log_probability,score,bytes,modified"
+    assert header == "image,rank,caption,log_probability,score,model,bytes,modified"
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,10 @@ def test_empty_standard_input_is_named(content: bytes, monkeypatch: Patch, capsy
 def test_options_may_stand_between_photos(folder: Path, capsys: Output) -> None:
     command = ["caption", "a.png", "--model", "tiny-model", "b.png", "--beam", "2"]
     save_photo(folder / "c.png")
+    save_photo(folder / "-d.png")
+    with pytest.raises(SystemExit):
+        main(["caption", "-d.png"])
+    assert "-d.png is no option; the file of that name is ./-d.png" in capsys.readouterr().err
     assert main([*command, "--format", "{path}", "c.png", "--", "--b.png"]) == 2
     printed = capsys.readouterr()
     assert printed.out == "a.png\nb.png\nc.png\n"

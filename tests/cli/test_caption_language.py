@@ -64,14 +64,14 @@ def test_a_language_is_read_in_any_case_and_english_is_the_caption_itself(
     folder: Path, capsys: Output
 ) -> None:
     printed = []
-    for options in ([], ["--language", "EN"], ["--language", "FR"], ["--language", "fr"]):
+    for options in ([], *(["--language", tag] for tag in ("EN", "FR", "fr", "fr-ca"))):
         assert caption("a.png", *options, "--json", f"{len(printed)}.json") == 0
         printed.append(capsys.readouterr().out)
-    plain, english, french, again = printed
-    assert plain == english != french == again
-    records = [json.loads(Path(f"{n}.json").read_text(encoding="utf-8")) for n in range(4)]
+    plain, english, french, again, canadian = printed
+    assert plain == english != french == again == canadian
+    records = [json.loads(Path(f"{n}.json").read_text(encoding="utf-8")) for n in range(5)]
     assert records[0] == records[1]
-    assert [each.get("language") for (each,) in records] == [None, None, "fr", "fr"]
+    assert [each.get("language") for (each,) in records] == [None, None, "fr", "fr", "fr-CA"]
 
 
 @pytest.mark.parametrize(

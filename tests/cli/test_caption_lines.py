@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,17 @@ def test_a_photo_has_its_sentence_alone_and_several_their_paths(
     for other in ("bad.png", "missing.png"):
         assert main(["caption", "a.png", other, "--model", "tiny-model"]) == 2
         assert capsys.readouterr().out == f"a.png: {found['a.png']}\n"
+
+
+@pytest.mark.parametrize("path", ["one", "one/*.png", "-"])
+def test_the_only_photo_of_a_folder_or_list_has_its_path(
+    path: str, folder: Path, monkeypatch: Patch, capsys: Output
+) -> None:
+    Path("one").mkdir()
+    Path("a.png").rename("one/a.png")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one/a.png\n")))
+    assert main(["caption", path, "--model", "tiny-model"]) == 0
+    assert capsys.readouterr().out.startswith("one/a.png: ")
 
 
 def test_a_format_takes_fields_and_leaves_those_without_a_value_empty(

@@ -139,6 +139,7 @@ def test_a_photo_may_lie_beside_its_word_pictures(tmp_path: Path) -> None:
         ({"words": "out.png"}, r"--words out\.png must end in a slash for a folder"),
         ({"overlay": "out.bmp"}, r"--overlay out\.bmp must end in \.png or .* or a slash"),
         ({"gif": "out.png"}, r"--gif out\.png must end in \.gif or a slash"),
+        ({"overlay": "-"}, r"--overlay cannot go to standard output; name a file or folder"),
         ({"html": "out.pdf"}, r"--html out\.pdf must end in \.html or \.htm$"),
         ({"json": "out.csv"}, r"--json out\.csv must end in \.json$"),
         ({"csv": "out"}, r"--csv out must end in \.csv$"),
@@ -228,7 +229,7 @@ def test_no_photo_is_kept_for_the_page(tmp_path: Path) -> None:
     outputs.add(item)
     (kept,) = outputs._page
     assert not any(isinstance(value, Image.Image) for value in vars(kept).values())
-    assert len(kept.photo.jpeg) < 300_000 < len(item.photo.tobytes())
+    assert len(kept.address) < 300_000 < len(item.photo.tobytes())
 
 
 def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:

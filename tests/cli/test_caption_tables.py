@@ -127,15 +127,33 @@ def test_records_that_only_one_of_two_tables_has_are_kept(folder: Path) -> None:
         assert {record["image"] for record in read(path)} == {"photos/a.png", "photos/=b.png"}
 
 
-def test_captions_in_another_language_are_not_kept(tmp_path: Path) -> None:
-    photo = str(save_photo(tmp_path / "a.png", 0))
-    for option in OPTIONS:
-        paths = {**dict.fromkeys(OPTIONS), option: str(tmp_path / f"out.{option}")}
-        tables = CaptionTables(**paths)
-        tables.add(photo, {"caption": "ein Hund", "language": "de"})
-        tables.finish()
-        assert CaptionTables(**paths).resume([photo], lambda _: ()) == set()
-        assert CaptionTables(**paths).resume([photo], lambda _: (), "de") == {photo}
+@pytest.mark.parametrize("option", OPTIONS)
+def test_captions_of_another_model_or_language_are_neither_kept_nor_replaced(
+    option: str, tmp_path: Path
+) -> None:
+    photo, file = str(save_photo(tmp_path / "a.png", 0)), tmp_path / f"out.{option}"
+    paths = {**dict.fromkeys(OPTIONS), option: str(file)}
+    tables = CaptionTables(**paths, model="mine")
+    tables.add(photo, {"caption": "ein Hund", "language": "de"})
+    tables.finish()
+    assert CaptionTables(**paths, model="mine").resume([photo], lambda _: (), "de") == {photo}
+    for model, language, difference in (
+        ("mine", None, "language de, not en"),
+        ("default", "de", "model mine, not default"),
+    ):
+        with pytest.raises(UserError) as caught:
+            CaptionTables(**paths, model=model).resume([photo], lambda _: (), language)
+        assert str(caught.value) == (
+            f"--{option} {file} has captions of the {difference}; give another file, or "
+            "--overwrite in place of --resume"
+        )
+
+
+def test_a_record_that_names_no_model_is_kept(tmp_path: Path) -> None:
+    photo, file = str(save_photo(tmp_path / "a.png", 0)), tmp_path / "out.jsonl"
+    CaptionTables(None, str(file), None, "mine").add(photo, {"caption": "a dog"})
+    file.write_text(file.read_text().replace('"model": "mine", ', ""))
+    assert CaptionTables(None, str(file), None, "other").resume([photo], lambda _: ()) == {photo}
 
 
 def test_only_the_photo_s_own_drawing_counts(tmp_path: Path) -> None:

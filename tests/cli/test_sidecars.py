@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from samples import make_captioner, save_photo
+from samples import Refused, make_captioner, save_photo
 
 import captioner
 from captioner.caption.caption_photos import caption_photos, named_photos
@@ -196,6 +196,11 @@ def test_photos_that_share_a_sidecar_are_refused(tmp_path: Path) -> None:
         Outputs(photos, sidecars=Sidecars(text=True))
     Outputs([*photos, photos[0]], sidecars=Sidecars("digikam"))
     assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("option", ["--xmp", "--text"])
+def test_the_demo_photo_has_no_sidecar(option: str, refused: Refused) -> None:
+    assert "that of --demo is the package's" in refused(["caption", "--demo", option])
 
 
 def test_a_photo_on_standard_input_has_no_sidecar() -> None:

@@ -1,8 +1,7 @@
-"""What the formats' tests share: files of JSON, a field of them changed, counts of problems."""
+"""JSON files and counts of problems for the tests of several formats."""
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,6 @@ def write_json(path: Path, value: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value), encoding="utf-8")
     return path
-
-
-def with_field(document: Any, where: str, index: int, name: str, value: Any) -> Any:
-    """The document with another value of a field of a record; None takes the field away."""
-    result = copy.deepcopy(document)
-    result[where][index].pop(name, None)
-    if value is not None:
-        result[where][index][name] = value
-    return result
 
 
 def counts(problems: Problems) -> dict[str, int]:

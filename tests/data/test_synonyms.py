@@ -5,8 +5,6 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from captioner.data.synonyms import COCO_SYNONYMS, Mention, Synonyms, plurals, read_synonyms
 from captioner.errors import UserError
@@ -126,44 +124,6 @@ def test_ill_formed_lists_are_refused_by_line(tmp_path: Path, text: str, message
 def test_a_missing_list_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"word list .*absent.txt does not exist"):
         read_synonyms(tmp_path / "absent.txt")
-
-
-WORDS = st.sampled_from(["dog", "cat", "hot", "house", "toy", "bus", "knife", "man"])
-PHRASES = st.lists(WORDS, min_size=1, max_size=3).map(tuple)
-LISTS = st.dictionaries(PHRASES, st.sampled_from(["animal", "thing", "-"]), min_size=1)
-
-
-@given(LISTS, st.lists(WORDS, max_size=8))
-def test_a_list_says_what_was_written(
-    tmp_path_factory: pytest.TempPathFactory, listed: dict[tuple[str, ...], str], words: list[str]
-) -> None:
-    text = "".join(f"{category}: {' '.join(phrase)}\n" for phrase, category in listed.items())
-    file = write(tmp_path_factory.getbasetemp() / "listed.txt", "animal:\n" + text)
-    synonyms = read_synonyms(file)
-    for phrase, category in listed.items():
-        expected = [] if category == "-" else [Mention(0, len(phrase), category)]
-        assert synonyms.mentions(phrase) == expected
-    mentions = synonyms.mentions(words)
-    ends = [0, *(mention.last for mention in mentions)]
-    assert all(mention.first >= end for mention, end in zip(mentions, ends, strict=False))
-    for mention in mentions:
-        assert listed[tuple(words[mention.first : mention.last])] == mention.category
-
-
-LINES = st.text(alphabet="ab :,-#\n'.\u2028", max_size=40) | st.text(max_size=40)
-
-
-@given(LINES)
-def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
-    file = tmp_path_factory.getbasetemp() / "any_words.txt"
-    file.write_bytes(text.encode("utf-8", "replace"))
-    try:
-        synonyms = read_synonyms(file)
-    except UserError:
-        return
-    assert synonyms.categories
-    mentions = synonyms.mentions(tokenize(text))
-    assert {mention.category for mention in mentions} <= set(synonyms.categories)
 
 
 def test_the_packaged_list_has_the_categories_of_coco() -> None:

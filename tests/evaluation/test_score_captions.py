@@ -315,6 +315,18 @@ def test_a_page_without_photos(results: Path, references: Path, tmp_path: Path) 
         report.write_page(tmp_path / "page.html", count=0)
 
 
+def test_a_page_has_the_photos_of_a_table(tmp_path: Path) -> None:
+    for name in ("a.png", "b.png"):
+        save_photo(tmp_path / "photos" / name)
+    table = tmp_path / "captions.csv"
+    table.write_text("image,caption\nphotos/a.png,a red dog\nphotos/b.png,a blue cat\n")
+    captions = {"photos/a.png": "a dog", "photos/b.png": "a cat"}
+    results = write_results(tmp_path / "results.json", captions)
+    report = score_results(results, table, format="table")
+    assert report.write_page(tmp_path / "page.html") == []
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").count("<img ") == 2
+
+
 def test_a_model_is_compared_and_shown_with_its_photos(source: Source, tmp_path: Path) -> None:
     good = source.take([0, 1, 2, 4])
     other = write_results(tmp_path / "o.json", {f"{n}.png": "a brown dog" for n in (4, 2, 1, 0)})

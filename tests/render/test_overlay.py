@@ -129,3 +129,29 @@ def test_takes_a_photo_of_another_mode(one_hot: OneHot) -> None:
 def test_refuses_a_strength_outside_zero_to_one(photo: Image.Image, strength: float) -> None:
     with pytest.raises(ValueError, match="strength"):
         overlay(photo, EVEN, (0, 0, 90, 60), strength)
+
+
+@pytest.mark.parametrize("region", [(0, 0, 91, 60), (-1, 0, 5, 5), (4, 0, 4, 5), (6, 0, 2, 5)])
+def test_refuses_a_region_outside_the_photo(
+    photo: Image.Image, region: tuple[float, float, float, float]
+) -> None:
+    with pytest.raises(ValueError, match="region"):
+        overlay(photo, EVEN, region)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([[np.nan, 1.0]], "NaN or infinite"),
+        ([[-0.5, 1.5]], "negative"),
+        ([[3.0, 4.0]], "adds up to 7 instead of 1"),
+        ([0.5, 0.5], r"must have shape \(T, rows, columns\)"),
+        (np.zeros((0, 4)), r"must have shape \(T, rows, columns\)"),
+        ([["a", "b"]], "cannot be read as an array of numbers"),
+    ],
+)
+def test_refuses_what_is_no_attention_map(
+    photo: Image.Image, weights: npt.ArrayLike, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        overlay(photo, weights, (0, 0, 90, 60))

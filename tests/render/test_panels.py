@@ -68,13 +68,14 @@ def test_function_words_are_those_of_the_language(photo: Image.Image, attention:
 
 def test_word_is_written_above_its_panel(photo: Image.Image, attention: Attention) -> None:
     maps = attention(3)
-    one = panels(photo, WORDS, maps, REGION, caption="")
-    other = panels(photo, ["a", "cat", "runs"], maps, REGION, caption="")
+    one = panels(photo, WORDS, maps, REGION)
+    other = panels(photo, ["a", "cat", "runs"], maps, REGION)
     changed = np.argwhere((np.asarray(one) != np.asarray(other)).any(axis=2))
     large, region = fit(photo, REGION, 260)
     (left, top), *_ = _find(one, overlay(large, maps[1], region))
     assert (changed[:, 0] < top).all()
-    assert (changed[:, 0] > top - 40).all()
+    changed = changed[changed[:, 0] > top - 40]  # The others are in the caption on top.
+    assert len(changed)
     assert ((changed[:, 1] >= left) & (changed[:, 1] < left + 260)).all()
 
 
@@ -83,7 +84,7 @@ def test_words_are_in_one_font(photo: Image.Image, attention: Attention) -> None
     large, region = fit(photo, REGION, 260)
     names = []
     for other in ("Strasse", "собака", "кошка"):  # Pillow's font has no Cyrillic letters.
-        drawn = panels(photo, ["dog", other], maps, REGION, caption="")
+        drawn = panels(photo, ["dog", other], maps, REGION)
         ((left, top),) = _find(drawn, overlay(large, maps[0], region))
         names.append(drawn.crop((left, top - 40, left + 260, top)).tobytes())
     assert names[0] != names[1] == names[2]
@@ -127,42 +128,33 @@ def test_words_no_font_has_and_very_long_ones_do_not_stop_it(
     words = ["犬", "\u200b", "x" * 200, "naïve\udc80", "two words", "🐕", "\x07bell"]
     drawn = panels(photo, words, attention(7), REGION, title="\udcff\n", panel_size=100)
     assert drawn.width == 4 * 136 + 3 * 16 + 2 * 24  # cells are no narrower than a short word
-    with pytest.raises(ValueError, match="word 1 is"):
-        panels(photo, ["a", " "], attention(2), REGION)
 
 
 def test_long_caption_wraps_and_makes_it_higher(photo: Image.Image, attention: Attention) -> None:
-    short = panels(photo, ["dog"], attention(1), REGION, caption="a dog")
-    long = panels(photo, ["dog"], attention(1), REGION, caption="a very good dog " * 12)
+    short = panels(photo, ["dog"], attention(1), REGION)
+    long = panels(photo, ["dog" * 12 + " dog" * 12], attention(1), REGION)
     assert long.width == short.width
     assert long.height > short.height
 
 
-def test_probabilities_title_and_caption_are_written(
+def test_probabilities_title_and_doubt_are_written(
     photo: Image.Image, attention: Attention
 ) -> None:
-    bare = panels(photo, WORDS, attention(3), REGION, caption="")
-    titled = panels(photo, WORDS, attention(3), REGION, caption="", title="dog.jpg")
-    noted = panels(photo, WORDS, attention(3), REGION, caption="", probabilities=[0.5, 1, 0])
-    captioned = panels(photo, WORDS, attention(3), REGION)
-    doubted = panels(photo, WORDS, attention(3), REGION, caption="", doubt="not sure")
-    heights = [each.height for each in (titled, noted, captioned, doubted)]
-    assert bare.height < min(heights)
+    drawing = photo, WORDS, attention(3), REGION
+    bare = panels(*drawing)
+    titled = panels(*drawing, title="dog.jpg")
+    noted = panels(*drawing, probabilities=[0.5, 1, 0])
+    doubted = panels(*drawing, doubt="not sure")
+    assert bare.height < min(each.height for each in (titled, noted, doubted))
     assert (np.asarray(doubted) == DOUBT_INK).all(axis=2).any()
     legend = np.asarray(noted)[-24 - 20 : -24]  # Below the panels.
     assert (legend != 255).any()
-    probable = {"caption": "", "probabilities": [0.5, 1, 0]}
-    german = panels(photo, ["x"] * 3, attention(3), REGION, **probable, language="de")
-    english = panels(photo, ["x"] * 3, attention(3), REGION, **probable)
-    assert np.asarray(german)[-44:].tolist() != np.asarray(english)[-44:].tolist()
+    german = panels(*drawing, probabilities=[0.5, 1, 0], language="de")
+    assert np.asarray(german)[-44:].tolist() != np.asarray(noted)[-44:].tolist()
 
 
 def test_refuses_what_does_not_fit(photo: Image.Image, attention: Attention) -> None:
     with pytest.raises(ValueError, match="3 words but 2 attention maps"):
         panels(photo, WORDS, attention(2), REGION)
-    with pytest.raises(ValueError, match="at least one word"):
-        panels(photo, [], attention(3), REGION)
-    with pytest.raises(ValueError, match="not one string"):
-        panels(photo, "dog", attention(3), REGION)
     with pytest.raises(ValueError, match=r"shape \(T, rows, columns\)"):
         panels(photo, WORDS, attention(3)[0], REGION)

@@ -3,41 +3,14 @@ from __future__ import annotations
 import base64
 import io
 import re
-from html.parser import HTMLParser
 
+import pytest
+from parsed_page import ParsedPage
 from PIL import Image
 
 from captioner.render.score_page import ScoredCaption, score_page, small_jpeg
 
 NASTY = "</style><script>alert(1)</script>\"'><img src=x onerror=alert(1)> &amp; \ud800 犬"
-
-
-class Page(HTMLParser):
-    """Collects tags and texts, and checks that what is opened is closed."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.texts: list[tuple[str, str]] = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in ("meta", "img"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open and data.strip():
-            self.texts.append((self.open[-1], data.strip()))
-
-    def of(self, tag: str) -> list[str]:
-        return [text for name, text in self.texts if name == tag]
 
 
 def item(name: str = "a.jpg", score: float = 1.5, **named: object) -> ScoredCaption:
@@ -52,15 +25,17 @@ def item(name: str = "a.jpg", score: float = 1.5, **named: object) -> ScoredCapt
 
 
 def test_both_ends_are_shown_in_order() -> None:
-    page = Page(score_page([item("a.jpg"), item("b.jpg", 1)], [item("z.jpg", 0)], "CIDEr-D", 9))
+    page = ParsedPage(
+        score_page([item("a.jpg"), item("b.jpg", 1)], [item("z.jpg", 0)], "CIDEr-D", 9)
+    )
     assert page.of("h2") == ["The best", "The worst"]
     assert page.of("figcaption") == ["a.jpg", "b.jpg", "z.jpg"]
     assert "Of 9 captions, the 2 best and the 1 worst, by CIDEr-D" in page.of("p")[0]
     assert page.of("p")[1:] == ["a dog of a.jpg", "a dog of b.jpg", "a dog of z.jpg"]
     assert page.of("li") == ["the dog", "a wolf"] * 3
     assert page.of("span")[:2] == ["CIDEr-D 1.500", "BLEU-1 0.250"]
-    assert [each["href"] for tag, each in page.tags if tag == "a"] == ["#best", "#worst"]
-    assert not any(tag == "img" for tag, _ in page.tags)
+    assert [each["href"] for each in page.all("a")] == ["#best", "#worst"]
+    assert page.all("img") == []
 
 
 def test_nothing_from_outside_becomes_part_of_the_page() -> None:
@@ -70,32 +45,28 @@ def test_nothing_from_outside_becomes_part_of_the_page() -> None:
         "CIDEr-D",
         1,
     )
-    page = Page(text)
+    page = ParsedPage(text)
     text.encode("utf-8")
     assert not {tag for tag, _ in page.tags} & {"script", "img", "link", "iframe"}
     assert page.of("figcaption")[0].startswith("</style><script>alert(1)</script>")
     assert not re.search(r"https?://|url\(|@import", text)
-    policies = [each["content"] for tag, each in page.tags if each.get("http-equiv") is not None]
+    policies = [each["content"] for each in page.all("meta") if "http-equiv" in each]
     assert policies == ["default-src 'none'; img-src data:; style-src 'unsafe-inline'"]
 
 
-def test_a_photo_is_in_the_page() -> None:
-    jpeg = small_jpeg(Image.new("RGB", (1200, 600), "red"))
-    page = Page(score_page([item(jpeg=jpeg)], [], "CIDEr-D", 1))
-    (source,) = [each["src"] for tag, each in page.tags if tag == "img"]
+@pytest.mark.parametrize(("size", "shown"), [((1200, 600), (480, 240)), ((30, 20), (30, 20))])
+def test_a_photo_is_in_the_page(size: tuple[int, int], shown: tuple[int, int]) -> None:
+    jpeg = small_jpeg(Image.new("L", size))
+    page = ParsedPage(score_page([item(jpeg=jpeg)], [], "CIDEr-D", 1))
+    (source,) = [each["src"] for each in page.all("img")]
     head, data = source.split(",")
     assert head == "data:image/jpeg;base64"
     with Image.open(io.BytesIO(base64.b64decode(data))) as photo:
-        assert photo.size == (480, 240)
+        assert photo.size == shown
     assert "The worst" not in page.of("h2")
 
 
-def test_a_small_photo_is_not_enlarged() -> None:
-    with Image.open(io.BytesIO(small_jpeg(Image.new("L", (30, 20))))) as photo:
-        assert photo.size == (30, 20)
-
-
 def test_a_missing_photo_and_an_empty_caption_are_told() -> None:
-    page = Page(score_page([], [item(caption="", without_photo="not there")], "CIDEr-D", 1))
+    page = ParsedPage(score_page([], [item(caption="", without_photo="not there")], "CIDEr-D", 1))
     assert page.of("em") == ["an empty caption"]
     assert "not there" in page.of("div")

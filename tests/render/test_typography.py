@@ -15,7 +15,6 @@ from captioner.render.typography import (
     lay_out,
     printable,
     shortened,
-    text_width,
 )
 
 
@@ -57,8 +56,8 @@ def test_shortened_is_the_longest_beginning_that_fits() -> None:
         result = shortened(word, font, width)
         kept = len(result) - 1
         assert result == word[:kept] + "…"
-        assert text_width(result, font) <= width
-        assert text_width(word[: kept + 1] + "…", font) > width
+        assert font.getlength(result) <= width
+        assert font.getlength(word[: kept + 1] + "…") > width
     assert shortened(word, font, 1000) == word
 
 

@@ -36,11 +36,16 @@ def test_one_picture_a_word_in_order(
 def test_numbers_have_as_many_digits_as_they_need(
     tmp_path: Path, photo: Image.Image, attention: Attention
 ) -> None:
-    paths = save_word_images(tmp_path, photo, ["a"] * 100, attention(100), REGION, longest_side=8)
+    paths = save_word_images(tmp_path, photo, ["a"] * 100, attention(100), REGION)
     assert paths[0].name == "001_a.png"
     assert paths == sorted(paths)
-    with Image.open(paths[0]) as small:
-        assert small.size == (8, 5)
+
+
+def test_a_large_photo_is_made_smaller(tmp_path: Path, attention: Attention) -> None:
+    large = Image.new("RGB", (2000, 1000))
+    (path,) = save_word_images(tmp_path, large, ["a"], attention(1), (0, 0, 1000, 1000))
+    with Image.open(path) as small:
+        assert small.size == (1024, 512)
 
 
 @pytest.mark.parametrize(

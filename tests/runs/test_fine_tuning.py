@@ -126,7 +126,8 @@ def test_one_command_fine_tunes_a_model_on_a_table(
     assert main(arguments) == 0
     printed = capsys.readouterr().out
     assert "has no splits: 2 of its 10 photos, drawn with seed 0" in printed
-    assert f"words of {run} and 1 new: bello" in printed
+    known = len(load_model(run / "model").vocabulary)
+    assert f"vocabulary: {known} words of {run} and 1 new: bello" in printed
     assert printed.index("before training: ") < printed.index("epoch 1: ")
     assert "stopped early, after epoch" in printed
     log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]

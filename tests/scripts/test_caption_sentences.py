@@ -33,9 +33,9 @@ def test_sentences_are_in_line_in_three_languages(tmp_path: Path) -> None:
         "Ein kleines Auto auf einer Straße.",
         "Une petite voiture dans une rue.",
     )
-    assert pairs["A gray vase in front of a window."] == (
-        "Eine graue Vase vor einem Fenster.",
-        "Un vase gris devant une fenêtre.",
+    assert pairs["A red vase in front of a window."] == (
+        "Eine rote Vase vor einem Fenster.",
+        "Un vase rouge devant une fenêtre.",
     )
     assert pairs["A man standing on a sidewalk next to a small fence."] == (
         "Ein Mann steht auf einem Gehweg neben einem kleinen Zaun.",

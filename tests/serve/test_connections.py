@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import errno
 import socket
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,7 +13,6 @@ from serve_samples import in_thread
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from captioner.serve.connections import QUIET_SECONDS, limited_protocol, quiet_when_full
 from captioner.serve.limits import Limits
 
 LARGE = 50_000_000
@@ -119,11 +115,9 @@ def test_a_request_may_take_longer_than_its_head() -> None:
         assert is_answered(line)
 
 
-@pytest.mark.parametrize("limit", ["connections", "connections_of_address"])
-def test_one_connection_too_many_is_closed_and_others_are_answered(limit: str) -> None:
-    limits = Limits(**{limit: 2})  # type: ignore[arg-type]
+def test_one_connection_too_many_is_closed_and_others_are_answered() -> None:
     with ExitStack() as stack:
-        address = stack.enter_context(in_thread(app, limits))
+        address = stack.enter_context(in_thread(app, Limits(connections=2)))
         first, second = (stack.enter_context(connected(address)) for _ in range(2))
         for line in (first, second):
             line.sendall(REQUEST)
@@ -139,43 +133,3 @@ def test_one_connection_too_many_is_closed_and_others_are_answered(limit: str) -
                 if is_answered(third):
                     return
         pytest.fail("a connection that was closed still counts")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not limit file descriptors")
-def test_connections_are_at_most_half_of_the_file_descriptors(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    import resource
-
-    monkeypatch.setattr(resource, "getrlimit", lambda kind: (2, 2))
-    with ExitStack() as stack:
-        address = stack.enter_context(in_thread(app, Limits()))
-        first = stack.enter_context(connected(address))
-        first.sendall(REQUEST)
-        assert is_answered(first)
-        assert is_closed(stack.enter_context(connected(address)))
-    monkeypatch.setattr(resource, "getrlimit", lambda kind: (resource.RLIM_INFINITY,) * 2)
-    assert limited_protocol(Limits())
-
-
-def test_a_lack_of_file_descriptors_is_told_once_a_minute(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    now = 0.0
-    handle = quiet_when_full(lambda: now)
-    loop = asyncio.new_event_loop()
-    error = OSError(errno.EMFILE, "Too many open files")
-    full = {"message": "socket.accept() out of system resource", "exception": error}
-    for _ in range(3):
-        for _ in range(1_000):
-            handle(loop, full)
-        now += QUIET_SECONDS / 2
-    lines = capsys.readouterr().err.splitlines()
-    assert lines == ["captioner: cannot accept connections: Too many open files"] * 2
-    others = []
-    loop.set_exception_handler(None)
-    loop.default_exception_handler = others.append  # type: ignore[method-assign]
-    other = {"message": "", "exception": OSError(errno.EPIPE, "Broken pipe")}
-    handle(loop, other)
-    assert others == [other]
-    loop.close()

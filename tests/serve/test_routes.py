@@ -156,13 +156,13 @@ def test_a_wrong_field_is_named(client: httpx.Client, fields: dict[str, str], na
 @pytest.mark.parametrize(
     ("content", "kind", "status", "named"),
     [
-        (b"{}", "application/json", 415, "multipart/form-data"),
+        (b"{}", "application/json", 422, "'photo' is missing"),
         (b"", "multipart/form-data", 400, "boundary"),
-        (b"nonsense", "multipart/form-data; boundary=x", 400, "cannot be read"),
-        (b"--x\r\n\r\nvalue\r\n--x--", "multipart/form-data; boundary=x", 400, "cannot be read"),
+        (b"nonsense", "multipart/form-data; boundary=x", 400, "Invalid multipart data"),
+        (b"--x\r\n\r\nvalue\r\n--x--", "multipart/form-data; boundary=x", 400, "must be provided"),
         (b"--x--\r\n", "multipart/form-data; boundary=x", 422, "'photo' is missing"),
-        (b"--x\r\n" + b"a" * 70_000, "multipart/form-data; boundary=x", 400, "cannot be read"),
-        (b"", "multipart/form-data; boundary=" + "x" * 5000, 400, "cannot be read"),
+        (b"--x\r\n" + b"a" * 70_000, "multipart/form-data; boundary=x", 400, "Invalid"),
+        (b"", "multipart/form-data; boundary=" + "x" * 5000, 400, "Invalid multipart data"),
         (b"--x", "multipart/form-data; boundary=x; charset=nonsense", 422, "'photo' is missing"),
     ],
 )
@@ -250,8 +250,8 @@ def test_a_sentence_that_is_cut_says_so(client: httpx.Client) -> None:
     [
         (b"", 422, "a JSON object"),
         (b"{", 400, "not JSON"),
-        (b"[" * 5000, 400, "cannot be read"),
-        (b'{"sentences": [1' + b"0" * 5000 + b"]}", 400, "cannot be read"),
+        (b"[" * 5000, 400, "error parsing the body"),
+        (b'{"sentences": [1' + b"0" * 5000 + b"]}", 400, "error parsing the body"),
         (b"[]", 422, "a JSON object"),
         (b"{}", 422, "'sentences' is missing"),
         (b'{"sentences": []}', 422, "sentences should have at least 1 item"),
@@ -281,6 +281,8 @@ def test_invalid_translation_requests_are_refused(
     headers = {"Content-Type": "application/json"}
     answer = client.post("/api/translate", content=content, headers=headers)
     assert named in problem(answer, status)
+    answer = client.post("/api/translate", content=content)
+    assert "as application/json" in problem(answer, 422)
 
 
 def test_copy_unknown_needs_attention() -> None:

@@ -43,7 +43,7 @@ class Held:
         first = Sending(client, [files(0)])
         self.begun.wait()
         others = Sending(client, [files(seed) for seed in range(count)], **fields)
-        until(lambda: service.captions.waiting == count)
+        until(lambda: len(service.captions.jobs) == count)
         self.go.set()
         return first.ended() + others.ended()
 
@@ -135,7 +135,7 @@ def test_photos_of_clients_that_left_are_skipped(
         lines = [f"{name}: {value}" for name, value in request.headers.items()]
         head = "\r\n".join(["POST /api/caption HTTP/1.1", *lines, "", ""])
         line.sendall(head.encode() + request.read())
-        until(lambda: service.captions.waiting == 1)
+        until(lambda: len(service.captions.jobs) == 1)
     until(lambda: service.admission.waiting == 1)
     held.go.set()
     first.ended()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import unicodedata
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -16,9 +14,6 @@ from captioner.text.tokenizer import (
     tokenize_unsplit,
     words_by_rules,
 )
-
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-COCO = DATA / "coco" / "captions_val2017_subset.json"
 
 RECORDED = {
     "plain": [
@@ -183,12 +178,3 @@ def test_long_captions() -> None:
     assert tokenize("a dog's " * 10_000) == ["a", "dog", "'s"] * 10_000
     assert tokenize("x" * 100_000) == ["x" * 100_000]
     assert tokenize("!" * 10_000) == ["!" * 10_000]
-
-
-@pytest.mark.data
-@pytest.mark.skipif(not COCO.exists(), reason="needs the real data, captions of COCO")
-def test_real_captions_by_the_short_way_are_what_the_rules_give() -> None:
-    annotations = json.loads(COCO.read_text(encoding="utf-8"))["annotations"]
-    captions = [annotation["caption"] for annotation in annotations]
-    assert len(captions) == 24_169
-    assert [tokenize(caption) for caption in captions] == list(map(words_by_rules, captions))

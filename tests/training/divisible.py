@@ -80,7 +80,8 @@ class Model(nn.Module):
         error = (self.layers(inputs) - batch.targets.nan_to_num()).square().mean()
         if self.spoiled:
             error = error * torch.nan
-        return {"loss": error, "doubled": 2 * error.detach()}
+        known = batch.inputs.isfinite().sum()  # 0 for a dummy, whose report is NaN.
+        return {"loss": error, "doubled": 2 * error.detach() * known / known}
 
 
 def settings(**options: Any) -> TrainingConfig:
@@ -95,8 +96,8 @@ def settings(**options: Any) -> TrainingConfig:
     )
 
 
-class Judge:
-    """A score from the weights; a second process would judge otherwise, and is not heard."""
+class Validator:
+    """A score from the weights; a second process would validator otherwise, and is not heard."""
 
     def __init__(self, model: Model, rank: int) -> None:
         self.model, self.rank = model, rank
@@ -117,11 +118,11 @@ def run(
     dropout: float = 0.0,
     resume: bool = False,
     **options: Any,
-) -> tuple[Model, Judge, str]:
-    """Train a new model; gives the model, its judge, and how the run ended for this process."""
+) -> tuple[Model, Validator, str]:
+    """Train a new model; gives the model, its validator, and how the run ended for this process."""
     torch.manual_seed(0)
     model = Model(dropout)
-    judge = Judge(model, 0 if engine is None else engine.rank)
+    validator = Validator(model, 0 if engine is None else engine.rank)
     config = settings(**options)
     ended = "done"
     try:
@@ -130,7 +131,7 @@ def run(
             Divisible() if data is None else data,
             config,
             folder,
-            judge.validation(),
+            validator.validation(),
             resume,
             engine=engine,
         )
@@ -138,7 +139,7 @@ def run(
         ended = f"{type(error).__name__}: {error}"
     except SystemExit as error:
         ended = f"exit {error.code}"
-    return model, judge, ended
+    return model, validator, ended
 
 
 def baseline(rank: int) -> float:
@@ -174,9 +175,9 @@ def main(folder: Path) -> None:
             ("dropout", {"dropout": 0.4}),
             ("averaged", {"average": 0.9}),
         ):
-            model, judge, ended = run(folder / name, engine, **options)
+            model, validator, ended = run(folder / name, engine, **options)
             weights = [parameter.flatten().tolist() for parameter in model.parameters()]
-            seen[name] = {"ended": ended, "kept": len(judge.kept), "weights": weights}
+            seen[name] = {"ended": ended, "kept": len(validator.kept), "weights": weights}
 
         data = Divisible(signalled)
         _, _, ended = run(folder / "stopped", engine, data, dropout=0.4)

@@ -74,10 +74,3 @@ def test_small_gradients_do_not_vanish() -> None:
     stepper = stepper_of(model)
     stepper.make(BATCH, 0, 0)
     assert stepper.sums()["gradient_norm"] == pytest.approx(1e-9 * 3**0.5, rel=0.01)
-
-
-def test_the_scale_is_restored() -> None:
-    first, second = stepper_of(Model(slope=1.0)), stepper_of(Model(slope=1.0))
-    first.make(BATCH, 0, 0)
-    second.restore_scaling(first.scaling)
-    assert second.scaling["scale"] == 32_768

@@ -30,9 +30,8 @@ def test_the_last_few_are_kept_and_nothing_else_is_touched(tmp_path: Path) -> No
 def test_a_run_that_went_back_writes_over_what_it_had(tmp_path: Path) -> None:
     for epoch in (8, 9, 10):
         keep_model(tmp_path, epoch, 2, save)
-    keep_model(tmp_path, 9, 2, save)
-    assert names(tmp_path) == ["epoch-009", "epoch-010"]
-    keep_model(tmp_path, 10, 2, save)
+    keep_model(tmp_path, 8, 2, save)
+    assert names(tmp_path) == ["epoch-008", "epoch-009", "epoch-010"]
     keep_model(tmp_path, 1000, 2, save)
     assert names(tmp_path) == ["epoch-010", "epoch-1000"]
 

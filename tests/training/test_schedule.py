@@ -57,20 +57,6 @@ def test_plateau_by_hand(scores: list[float], factor: float) -> None:
     assert learning_rate_factor(config, 5, 10, scores) == pytest.approx(factor)
 
 
-@given(SCORES, st.integers(1, 4))
-def test_plateau_never_rises_and_falls_only_after_a_score_that_is_not_better(
-    scores: list[float], patience: int
-) -> None:
-    config = TrainingConfig(schedule="plateau", decay_factor=0.5, decay_patience=patience)
-    previous = 1.0
-    for count in range(1, len(scores) + 1):
-        factor = learning_rate_factor(config, 5, 10, scores[:count])
-        assert factor in (previous, previous / 2)
-        if scores[count - 1] > max(scores[: count - 1], default=-math.inf):
-            assert factor == previous
-        previous = factor
-
-
 @given(SCORES)
 def test_validations_since_best(scores: list[float]) -> None:
     found = validations_since_best(scores)
@@ -95,6 +81,12 @@ def test_validations_since_best(scores: list[float]) -> None:
         ({"decay_factor": 1.0}, "decay_factor 1.0 is not below 1"),
         ({"schedule": "step"}, "schedule 'step' is not one of constant, cosine, plateau"),
         ({"precision": "float64"}, "precision 'float64' is not one of"),
+        ({"optimizer": "sgd"}, "optimizer 'sgd' is not one of adam, rmsprop"),
+        ({"optimizer": "rmsprop", "weight_decay": 0.1}, "weight_decay is of the optimizer adam"),
+        ({"accumulate": 0}, "accumulate 0 is not at least 1"),
+        ({"average": 1.0}, "average 1.0 is not below 1"),
+        ({"average": -0.1}, "average -0.1 is not at least 0"),
+        ({"checkpoint_seconds": -1.0}, "checkpoint_seconds -1.0 is not at least 0"),
     ],
 )
 def test_settings_out_of_range_are_refused(options: dict[str, Any], sentence: str) -> None:

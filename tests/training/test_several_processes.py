@@ -21,7 +21,6 @@ from safetensors.torch import load_file
 import captioner
 from captioner.errors import UserError
 from captioner.training import Engine
-from captioner.training.checkpoint import load_checkpoint
 from captioner.training.engine import _place
 
 
@@ -53,7 +52,7 @@ def log_of(folder: Path) -> list[dict[str, Any]]:
 def test_two_processes_train_to_the_weights_of_one(
     two: Path, tmp_path: Path, name: str, options: dict[str, Any]
 ) -> None:
-    model, judge, _ = run(tmp_path, average=options.get("average", 0.0))
+    model, validator, _ = run(tmp_path, average=options.get("average", 0.0))
     first, second = seen(two, name)
     assert first["ended"] == second["ended"] == "done"
     assert first["weights"] == second["weights"]
@@ -61,7 +60,7 @@ def test_two_processes_train_to_the_weights_of_one(
         torch.testing.assert_close(torch.tensor(found), parameter.detach().flatten())
     for ours, expected in zip(log_of(two / name), log_of(tmp_path), strict=True):
         assert ours == pytest.approx(expected, rel=1e-4)
-    assert (first["kept"], second["kept"]) == (len(judge.kept), 0)
+    assert (first["kept"], second["kept"]) == (len(validator.kept), 0)
 
 
 def test_parts_of_a_step_are_one_step(tmp_path: Path) -> None:
@@ -127,13 +126,6 @@ def test_the_baseline_of_hard_attention_is_of_all_processes(two: Path) -> None:
     words = 2 + 3 + 2  # The fourth caption was not drawn.
     expected = 0.9 * -1.0 + 0.1 * (-4 - 6 - 9) / words
     assert seen(two, "baseline") == [pytest.approx(expected)] * 2
-
-
-def test_a_checkpoint_of_two_processes_is_not_resumed_by_one(two: Path) -> None:
-    model = divisible.Model()
-    optimizer = torch.optim.AdamW(model.parameters())
-    with pytest.raises(UserError, match="is of a run of 2 processes, not of 1: resume it with"):
-        load_checkpoint(two / "plain" / "last.safetensors", model, optimizer)
 
 
 # Alone.

@@ -146,14 +146,10 @@ def test_a_photo_without_a_caption_stays_in_its_place() -> None:
 
 
 def test_the_photo_of_a_translation_stays_its_own() -> None:
-    (french,) = translate_captions(
-        [caption()], load_translator(LANGUAGES["fr"], precision="float32"), "fr"
-    )
-    french = french.of_photo("photo.jpg", (0, 0, 4, 4))
+    translator = load_translator(LANGUAGES["fr"], precision="float32")
+    french = translate_captions(caption(), translator, "fr").of_photo("photo.jpg", (0, 0, 4, 4))
     for language in ("fr", "en"):
-        (again,) = translate_captions(
-            [french], load_translator(LANGUAGES["fr"], precision="float32"), language
-        )
+        again = translate_captions(french, translator, language)
         assert (again.photo, again.region) == ("photo.jpg", (0, 0, 4, 4))
 
 

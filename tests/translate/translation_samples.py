@@ -78,14 +78,14 @@ CONFIGS: dict[str, TranslationModelConfig] = {
 }
 
 
-def make(name: str, seed: int = 0) -> TranslationModel:
+def make(name: str, source_size: int = SIZE, target_size: int = SIZE) -> TranslationModel:
     """The model, with weights far enough from zero for everything to matter."""
-    torch.manual_seed(seed)
-    model = CONFIGS[name].make(SIZE, SIZE)
+    torch.manual_seed(0)
+    model = CONFIGS[name].make(source_size, target_size)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
-                parameter.mul_(1.5)
+                parameter.mul_(3.0)
     return model.eval()
 
 

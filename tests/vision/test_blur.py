@@ -11,17 +11,17 @@ def photos(*shape: int) -> torch.Tensor:
 
 
 def test_a_blur_is_a_gaussian_mean_with_the_edges_mirrored() -> None:
-    photo = photos(3, 9, 12)
-    found = blurred(photo, 1.5)
+    photo = photos(3, 6, 12)
+    found = blurred(photo)
     offsets = torch.arange(-5, 6)
-    kernel = torch.exp(-0.5 * (offsets / 1.5) ** 2)
+    kernel = torch.exp(-0.5 * (offsets / (6 * BLUR_SHARE)) ** 2)
     kernel /= kernel.sum()
-    for row, column in ((0, 0), (4, 6), (8, 3), (2, 11)):
+    for row, column in ((0, 0), (4, 6), (5, 3), (2, 11)):
         expected = torch.zeros(3)
         for down, weight in zip(offsets.tolist(), kernel, strict=True):
             for across, other in zip(offsets.tolist(), kernel, strict=True):
                 y, x = row + down, column + across
-                y = -1 - y if y < 0 else 17 - y if y > 8 else y
+                y = -1 - y if y < 0 else 11 - y if y > 5 else y
                 x = -1 - x if x < 0 else 23 - x if x > 11 else x
                 expected += weight * other * photo[:, y, x]
         torch.testing.assert_close(found[:, row, column], expected)
@@ -35,9 +35,7 @@ def test_the_mean_colour_stays_and_content_goes() -> None:
         found.mean(dim=(-2, -1)), photo.mean(dim=(-2, -1)), atol=2e-3, rtol=0
     )
     assert found.std(dim=(-2, -1)).max() < 0.05 * photo.std(dim=(-2, -1)).min()
-    torch.testing.assert_close(found, blurred(photo, BLUR_SHARE * 64))
-    torch.testing.assert_close(blurred(photo, 0), photo)
-    torch.testing.assert_close(blurred(torch.ones(3, 5, 7), 100), torch.ones(3, 5, 7))
+    torch.testing.assert_close(blurred(torch.ones(3, 1, 7)), torch.ones(3, 1, 7))
 
 
 def test_no_place_leaves_the_photo_and_all_leave_nothing_of_it() -> None:

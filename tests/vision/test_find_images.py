@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from PIL import Image
 
 from captioner.errors import UserError
@@ -62,11 +60,9 @@ def test_the_order_given_is_kept_and_nothing_is_merged(here: Path) -> None:
     ]
 
 
-def test_nothing_given_finds_nothing() -> None:
-    assert find_images([]) == []
-
-
-@pytest.mark.parametrize("path", ["missing.jpg", "missing/*.jpg", "photos/[z].jpg", "a\0*.jpg", ""])
+@pytest.mark.parametrize(
+    "path", ["missing.jpg", "missing/*.jpg", "photos/[z-a].jpg", "photos/[", "a\0/*.jpg", ""]
+)
 def test_what_names_nothing_comes_back_as_it_is(here: Path, path: str) -> None:
     assert find_images(["photos/b.jpg", path]) == [Path("photos/b.jpg"), Path(path)]
 
@@ -128,18 +124,6 @@ def test_patterns(here: Path) -> None:
 def test_a_file_whose_name_looks_like_a_pattern_is_that_file(here: Path) -> None:
     Path("photos/[b].jpg").write_bytes(b"x")
     assert names("photos/[b].jpg") == ["photos/[b].jpg"]
-
-
-@given(st.text(max_size=40))
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_text_is_found_returned_or_refused(here: Path, text: str) -> None:
-    # Kept below one folder, so that no text walks through the whole disk.
-    path = "documents/" + text.replace("..", "").replace("**", "")
-    try:
-        found = str(find_images([path])[0])
-    except UserError as error:
-        found = str(error)
-    assert "documents" in found
 
 
 def test_pictures_that_captioner_drew_are_no_photos(here: Path) -> None:

@@ -1,0 +1,28 @@
+"""Photos and photo files for the tests of several formats."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy
+from PIL import Image
+
+
+def smooth_photo(width: int = 24, height: int = 16) -> Image.Image:
+    """Smooth colours, different in every corner."""
+    rows, columns = numpy.mgrid[0:height, 0:width]
+    channels = (rows * 255 // height, columns * 255 // width, (rows + columns) // 3 % 256)
+    return Image.fromarray(numpy.stack(channels, axis=2).astype(numpy.uint8))
+
+
+def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def turned(orientation: int) -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return exif
