@@ -38,7 +38,7 @@ class _Bar(tqdm):  # type: ignore[type-arg]
 class _Lines(_Bar):
     """A bar as plain lines, one each `mininterval` seconds and one at the end."""
 
-    _printed = 0
+    _printed: float = 0
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, file=io.StringIO(), miniters=1)

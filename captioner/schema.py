@@ -194,25 +194,12 @@ def _sentence(kind: type[Config], error: ValidationError) -> str:
     place, code = first["loc"], first["type"]
     if _is_unknown(code):
         return _unknown(kind, place)
-    if code == "literal_error":
-        section = _section_at(kind, place[:-1])
-        known = _choices_of(section, str(place[-1])) if section else ()
-        names = [str(each) for each in known]
-        near = did_you_mean(near_names(first["input"], names))
-        return f"{_dotted(place)} {_show(first['input'])} is not one of {', '.join(names)}{near}"
     if code == "value_error" and place:
         message, section = str(first["ctx"]["error"]), _section_at(kind, place)
         starts = message.partition(" ")[0].partition(".")[0]
         if section is not None and starts in section.field_names():
             return f"{_dotted(place)}.{message}"
     return error_sentence(first, place)
-
-
-def _choices_of(section: type[Config], name: str) -> tuple[Any, ...]:
-    """The values of a field of a section, or of a kind below it."""
-    kinds = (section, *section.__subclasses__())
-    fields = (kind.model_fields[name] for kind in kinds if name in kind.model_fields)
-    return next((choices(field.annotation) for field in fields), ())
 
 
 def error_sentence(error: Mapping[str, Any], place: tuple[int | str, ...]) -> str:
@@ -230,7 +217,9 @@ def error_sentence(error: Mapping[str, Any], place: tuple[int | str, ...]) -> st
         count = context[name]
         return f"{path} should have {words} {count:,} {noun}{'s' * (count != 1)}"
     if code == "literal_error":
-        return f"{path} should be {context['expected']}, found {_show(value)}"
+        names = context["expected"].replace("'", "").replace(" or ", ", ")
+        near = did_you_mean(near_names(value, names.split(", ")))
+        return f"{path} {_show(value)} is not one of {names}{near}"
     if code == "value_error":
         return f"{path}: {context['error']}" if path else str(context["error"])
     if code in ("model_type", "model_attributes_type"):

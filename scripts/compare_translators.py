@@ -15,18 +15,17 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from captioner.cli.output_files import check_outputs
 from captioner.cli.program import run_program
 from captioner.cli.shared_options import add_device
 from captioner.data.parallel import read_parallel
 from captioner.devices import choose_device
 from captioner.errors import UserError
 from captioner.evaluation.translation_report import TranslationReport, score_translator
-from captioner.files import check_output, write_json
-from captioner.model_folders import model_folder
+from captioner.files import write_json
 from captioner.models import load_translator
 from captioner.render.save import PLOT_SUFFIXES, check_suffix, save_figure
 from captioner.translate import TranslationSearch, Translator
-from captioner.translate.translator_folder import model_files
 
 BATCH_SIZE = 100
 MODEL = "model"
@@ -95,21 +94,6 @@ def compare(
     best = max(exponents, key=lambda exponent: bleu[exponent])
     parameters = sum(weight.numel() for weight in translator.model.parameters())
     return Comparison(name, parameters, best, bleu, reports[best])
-
-
-def check_outputs(arguments: argparse.Namespace) -> None:
-    """Raise `UserError` for a file to write that is a folder, or one that is read or written."""
-    folders = map(model_folder, arguments.models)
-    read = {
-        "--source": [arguments.source],
-        "--references": [arguments.references],
-        "a file of a model": [file for folder in folders for file in model_files(folder)],
-    }
-    if arguments.json:
-        check_output("--json", arguments.json, read)
-        read["--json"] = [arguments.json]
-    if arguments.picture:
-        check_output("--picture", arguments.picture, read)
 
 
 def scores_row(each: Comparison) -> str:
@@ -203,7 +187,7 @@ def main() -> None:
         check_suffix(arguments.picture, PLOT_SUFFIXES)
         if len(names) > len(LINES):
             raise UserError(f"--picture can tell {len(LINES)} models apart, not {len(names)}")
-    check_outputs(arguments)
+    check_outputs(arguments, ("--source", "--references"), ("--json", "--picture"))
     device = choose_device(arguments.device)
     translators = []
     for folder in arguments.models:  # All of them, before the first is put to work.

@@ -47,10 +47,11 @@ import torch
 from benchmark_machine import Machine, described
 from PIL import Image
 
+from captioner.cli.output_files import check_outputs
 from captioner.cli.program import run_program
 from captioner.devices import choose_device, has_bfloat16
 from captioner.errors import UserError
-from captioner.files import check_output, write_json
+from captioner.files import write_json
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.feature_extraction import fill_stores
 from captioner.runs.read_recipe import read_any_recipe
@@ -323,8 +324,7 @@ def main() -> int:
         flickr8k = FLICKR8K
     if flickr8k is not None and not flickr8k.is_dir():
         raise UserError(f"--flickr8k {flickr8k} is not a folder")
-    if arguments.json is not None:
-        check_output("--json", arguments.json)
+    check_outputs(arguments, (), ("--json",))
     begin = time.perf_counter()
     device = choose_device(arguments.device)
     if device.type != "cuda" and not arguments.small:

@@ -85,15 +85,6 @@ def test_a_folder_takes_the_place_of_an_empty_one_only(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["empty", "file.txt"]
 
 
-def test_the_old_file_is_there_until_the_block_ends(tmp_path: Path) -> None:
-    path = tmp_path / "file.txt"
-    write_text(path, "old")
-    with atomic_path(path) as temporary:
-        temporary.write_text("new")
-        assert path.read_text() == "old"
-    assert path.read_text() == "new"
-
-
 def test_a_new_file_has_the_permissions_of_any_other(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("x")
     write_text(tmp_path / "atomic", "x")
@@ -147,10 +138,10 @@ def test_places_that_cannot_be_written_are_named(tmp_path: Path) -> None:
     [
         (None, "model config .* does not exist"),
         (b"\xff\xfe", r"model config .* is not UTF-8 text \(byte 0\): save it as"),
-        (b"", r"model config .* is not valid JSON \(line 1"),
-        (b'{"a": 1,\n"b" 2}', r"model config .* is not valid JSON \(line 2"),
+        (b"", r"model config .* is not valid JSON \(.*: line 1 "),
+        (b'{"a": 1,\n"b" 2}', r"model config .* is not valid JSON \(.*: line 2 "),
         (b"[" * 100_000, "model config .* is not"),
-        (b"1" * 5000, "model config .* is not JSON that can be read"),
+        (b"1" * 5000, "model config .* is not valid JSON"),
     ],
 )
 def test_unreadable_json_is_named(tmp_path: Path, content: bytes | None, sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""The model in the package: there, small enough, described, and looking at the photo."""
+"""The models in the package: small enough and described; the captioner looks at the photo."""
 
 from __future__ import annotations
 
@@ -28,19 +28,24 @@ def model() -> captioner.Captioner:
     return captioner.load()
 
 
-def test_it_is_there_and_small_enough() -> None:
-    assert "default" in packaged_models()
-    size = sum(path.stat().st_size for path in model_folder().iterdir())
-    assert size <= 40e6
+SOURCES = {
+    "default": ("Flickr8k", "COCO", "PASCAL", "EfficientNet"),
+    **dict.fromkeys(("english_german", "english_french"), ("Multi30k",)),
+}
+"""What the card of each packaged model names."""
 
 
-def test_its_card_says_what_a_user_must_know() -> None:
-    card = (model_folder() / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", SOURCES)
+def test_each_is_small_enough_and_its_card_says_what_a_user_must_know(name: str) -> None:
+    assert sorted(SOURCES) == packaged_models()
+    size = sum(path.stat().st_size for path in model_folder(name).iterdir())
+    assert size <= (40e6 if name == "default" else 15e6)
+    card = (model_folder(name) / "README.md").read_text(encoding="utf-8")
     assert card.startswith("---\n")  # Fields that model hubs read.
     assert len(card.splitlines()) <= 120
     for heading in ("Use", "Data", "Recipe", "Scores", "Limits", "Licence"):
         assert re.search(rf"^## {heading}", card, flags=re.MULTILINE), heading
-    for source in ("Flickr8k", "COCO", "PASCAL", "EfficientNet"):
+    for source in SOURCES[name]:
         assert source in card
 
 
@@ -49,24 +54,6 @@ def test_it_sees_the_cat_in_the_demo_photo(model: captioner.Captioner) -> None:
     assert "cat" in caption.words
     assert caption.attention.shape == (len(caption.words), 14, 14)
     assert torch.allclose(caption.attention.sum((1, 2)), torch.ones(len(caption.words)), atol=1e-4)
-
-
-def test_other_photos_get_other_captions(model: captioner.Captioner) -> None:
-    black = Image.new("RGB", (300, 200))
-    noise = Image.fromarray(
-        numpy.random.default_rng(0).integers(0, 255, (200, 300, 3), dtype=numpy.uint8)
-    )
-    captions = model.caption([DEMO_PHOTO, black, noise])
-    assert len({caption.text for caption in captions}) >= 2
-
-
-def test_a_batch_equals_the_photos_one_at_a_time(model: captioner.Captioner) -> None:
-    photos = [DEMO_PHOTO, Image.new("RGB", (300, 200), "navy"), Image.new("RGB", (64, 640))]
-    together = model.caption(photos)
-    alone = [model.caption([photo])[0] for photo in photos]
-    assert [caption.text for caption in together] == [caption.text for caption in alone]
-    for one, other in zip(together, alone, strict=True):
-        assert torch.allclose(one.attention, other.attention, atol=1e-4)
 
 
 def test_it_says_how_far_to_trust_its_captions(model: captioner.Captioner) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,7 @@ import torch
 from samples import heavy_imports
 
 import captioner
-from captioner.cli.main import main
 from captioner.evaluation.translations import evaluate_translations
-from captioner.model_folders import model_folder, packaged_models
-from captioner.models import DEFAULT_TRANSLATOR
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "multi30k"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the real data are not at hand")
@@ -23,21 +19,6 @@ needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the real data are not
 @pytest.fixture(scope="module")
 def model() -> captioner.Translator:
     return captioner.load_translator(precision="float32")
-
-
-def test_it_is_there_and_small_enough() -> None:
-    assert DEFAULT_TRANSLATOR in packaged_models()
-    size = sum(path.stat().st_size for path in model_folder(DEFAULT_TRANSLATOR).iterdir())
-    assert size <= 15e6
-
-
-def test_its_card_says_what_a_user_must_know() -> None:
-    card = (model_folder(DEFAULT_TRANSLATOR) / "README.md").read_text(encoding="utf-8")
-    assert card.startswith("---\n")  # Fields that model hubs read.
-    assert len(card.splitlines()) <= 120
-    for heading in ("Use", "Data", "Recipe", "Scores", "Limits", "Licence"):
-        assert re.search(rf"^## {heading}", card, flags=re.MULTILINE), heading
-    assert "Multi30k" in card
 
 
 def test_it_translates_and_looks_at_the_word_it_translates(model: captioner.Translator) -> None:
@@ -70,15 +51,6 @@ def test_it_gives_what_the_readme_shows(model: captioner.Translator) -> None:
     assert looked[target.index("Ball")] == "ball"
 
 
-def test_a_batch_equals_the_sentences_one_at_a_time(model: captioner.Translator) -> None:
-    sentences = ["A dog.", "Two men in hats sit on a bench and read the newspaper.", "", "A dog."]
-    together = model.translate(sentences)
-    alone = [model.translate([sentence])[0] for sentence in sentences]
-    assert [each.text for each in together] == [each.text for each in alone]
-    assert together[0].text == together[3].text
-    assert together[2].text == ""
-
-
 def test_capitals_do_not_break_it(model: captioner.Translator) -> None:
     usual, loud, title = model.translate(
         [
@@ -91,14 +63,6 @@ def test_capitals_do_not_break_it(model: captioner.Translator) -> None:
     assert loud.text == "EIN MANN SPIELT GITARRE."
     assert loud.by_word().target == ("EIN", "MANN", "SPIELT", "GITARRE", ".")
     assert loud.by_word().source[:3] == ("A", "MAN", "IS")
-
-
-def test_an_option_without_effect_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "text").write_text("A dog.\n")
-    assert main(["translate", str(tmp_path / "text"), "--copy-unknown"]) == 2
-    assert "copy_unknown has no effect on this model" in capsys.readouterr().err
 
 
 def test_loading_and_translating_imports_nothing_heavy_besides_torch() -> None:

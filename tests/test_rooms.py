@@ -148,14 +148,6 @@ def test_asking_the_command_line_for_help_brings_nothing_heavy() -> None:
     assert loaded(code, "torch", "numpy", "PIL", "starlette", "uvicorn") == []
 
 
-def test_the_module_can_be_run_for_help() -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "captioner.cli.main", "--help"], capture_output=True, text=True
-    )
-    assert run.returncode == 0
-    assert "captioner caption --demo" in run.stdout
-
-
 @pytest.mark.slow
 def test_captioning_brings_no_library_that_only_training_or_scoring_needs() -> None:
     heavy = ("torchvision", "timm", "nltk", "matplotlib", "pycocotools")

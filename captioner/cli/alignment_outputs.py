@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from captioner.cli.output_files import refuse_to_replace_a_photo
 from captioner.errors import UserError
-from captioner.files import check_output, write_json, write_text
+from captioner.files import write_json, write_text
 from captioner.render.alignment import AlignmentItem, alignment_page, save_heat_map
 from captioner.render.save import PAGE_SUFFIXES, PLOT_SUFFIXES
 from captioner.translate import Translation
@@ -24,37 +24,28 @@ class AlignmentFile:
 
     Each sentence has its own picture, numbered from the second: "map.png", "map-2.png", ...
     pieces: show subwords instead of words; JSON has both.
-    read: the input files, by their names in messages; none is overwritten.
 
-    Raises `UserError`, before anything is written, for an unknown suffix, for a file or numbered
-    picture that is an input or a folder, and for a path that cannot be written.
+    Raises `UserError`, before anything is written, for an unknown suffix, and for a photo with the
+    name of a numbered picture.
     """
 
     path: Path
     pieces: bool = False
-    read: InitVar[Mapping[str, Iterable[Path]] | None] = None
     _records: list[dict[str, Any]] = field(default_factory=list)
     _items: list[AlignmentItem] = field(default_factory=list)
 
-    def __post_init__(self, read: Mapping[str, Iterable[Path]] | None) -> None:
+    def __post_init__(self) -> None:
         known = (".json", *PAGE_SUFFIXES, *PLOT_SUFFIXES)
         if self._suffix not in known:
             raise UserError(f"--alignment {self.path} must end in {', '.join(known)}")
-        check_output("--alignment", self.path, read)
-        for picture in self._numbered():
-            check_output("--alignment", picture, read)
+        numbered = re.compile(re.escape(self.path.stem) + r"-\d+" + re.escape(self.path.suffix))
+        for other in self.path.parent.glob(f"*{self.path.suffix}"):
+            if numbered.fullmatch(other.name):
+                refuse_to_replace_a_photo("--alignment", other)
 
     @property
     def _suffix(self) -> str:
         return self.path.suffix.lower()
-
-    def _numbered(self) -> Iterator[Path]:
-        """Existing files with the names of numbered pictures."""
-        if self._suffix not in PLOT_SUFFIXES or not self.path.parent.is_dir():
-            return
-        stem, suffix = map(re.escape, (self.path.stem, self.path.suffix))
-        name = re.compile(f"{stem}-[1-9][0-9]*{suffix}")
-        yield from (path for path in self.path.parent.iterdir() if name.fullmatch(path.name))
 
     def add(self, sentence: str, translation: Translation) -> str:
         """Add a sentence with its translation; draws its picture.

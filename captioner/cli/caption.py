@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -129,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
     given = None
     if "-" in paths:
         given = _standard_input()
-        if arguments.null or not _is_photo(given):
+        if arguments.null or b"\0" not in given:  # A name holds no NUL, unlike a photo.
             place = paths.index("-")
             paths[place : place + 1] = _names(given, "\0" if arguments.null else "\n")
             given = None
@@ -137,7 +136,9 @@ def run(arguments: argparse.Namespace) -> int:
         from captioner.demo import DEMO_PHOTO
 
         if arguments.xmp or arguments.text:
-            raise UserError("--xmp and --text write beside a photo; that of --demo is the package's")
+            raise UserError(
+                "--xmp and --text write beside a photo; that of --demo is the package's"
+            )
         paths.append(str(DEMO_PHOTO))
     if not paths and arguments.paths:
         raise UserError("standard input is empty: it should be a photo or a list of names")
@@ -265,14 +266,6 @@ def _standard_input() -> bytes:
     if sys.stdin is None:
         raise UserError("standard input is closed: there is nothing to read for -")
     return sys.stdin.buffer.read()
-
-
-def _is_photo(content: bytes) -> bool:
-    """Whether it is a photo, not a list of names: no name holds a NUL, which nearly all photos do.
-
-    The rest are Netpbm's, with width and height at their start.
-    """
-    return b"\0" in content or re.match(rb"P[1-6]\s+\d+\s+\d+\s", content) is not None
 
 
 def _names(content: bytes, separator: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -13,17 +13,14 @@ from pathlib import Path
 from captioner.caption.caption_photos import Captioned
 from captioner.caption.written_caption import DRAWN_SIDE
 from captioner.cli.caption_tables import CaptionTables
-from captioner.cli.output_files import refuse_to_replace_a_photo
+from captioner.cli.output_files import check_places, keys_of, refuse_to_replace_a_photo
 from captioner.cli.sidecars import Sidecars
 from captioner.errors import UserError
-from captioner.files import check_writable, file_keys, real_path, remove_temporaries, try_all
+from captioner.files import remove_temporaries, try_all
 from captioner.outcomes import Failed
 from captioner.render import PageItem, save_html, save_word_images
 from captioner.render.save import PAGE_SUFFIXES, PICTURE_SUFFIXES
 from captioner.render.word_images import WORD_PICTURE
-
-_LONGEST_NAME = 200
-"""Bytes of a file name before additions; file systems allow 255."""
 
 _SUFFIXES = {
     "json": (".json",),
@@ -41,15 +38,9 @@ _SUFFIXES = {
 class Outputs:
     """The output files; None for those not wanted.
 
-    paths: the photos to caption.
-    json, jsonl, csv: tables of all photos, see `CaptionTables`. html: a page of all photos.
-    overlay: a picture with a panel a word: a file for one photo, else a folder. gif: likewise,
-        animated. words: a folder with a sub-folder a photo, of one PNG a word. A slash at the end
-        marks a folder. Files of photos from several folders are in folders like theirs.
-    strength: of the overlays, in [0, 1].
-    sidecars: the files beside each photo.
-    language: of translated captions. model: that writes them, as it was named. resume: keep what the tables hold, see `CaptionTables.resume`.
-    overwrite: replace tables and a page that exist.
+    paths: the photos to caption. language: of translated captions. model: that writes them, as it
+        was named. Other fields are options of `captioner caption`. Files of photos from several
+        folders are in folders like theirs.
 
     Raises `UserError`, before anything is written, for a file where a folder is needed or the
     reverse, a wrong suffix, a path that cannot be written, two outputs in one file, an output that
@@ -196,38 +187,16 @@ class Outputs:
         if self.html:
             yield "html", Path(self.html)
 
-    def _check_places(self) -> Collection[Path]:
+    def _check_places(self) -> list[Path]:
         """The folders that are written to. Raises `UserError` for files that cannot be."""
-        photos = {key for path in self.paths for key in file_keys(path)}
-        taken: dict[object, str] = {}
-        folders: dict[Path, str] = {}
-        for option, path in chain(self._common_files(), *map(self._files_of, self._names)):
-            if option == "words":
-                folders[path] = option
-                for old in path.glob("*.png"):
-                    if WORD_PICTURE.fullmatch(old.name):
-                        refuse_to_replace_a_photo("--words", old)
-                continue
-            if os.path.isdir(path):
-                raise UserError(f"--{option} {path} is a folder, not a file")
-            if photos & file_keys(path):
-                raise UserError(
-                    f"--{option} would replace {path}, which is one of the photos to caption; "
-                    "give another place"
-                )
-            refuse_to_replace_a_photo(f"--{option}", path)
-            other = taken.setdefault(real_path(path), option)
-            if other != option:
-                raise UserError(f"--{other} and --{option} are the same file, {path}")
-            folders.setdefault(path.parent, option)
-        for folder, option in folders.items():
-            real = Path(real_path(folder))
-            for above in (real, *real.parents):
-                if os.fspath(above) in taken:
-                    other = taken[os.fspath(above)]
-                    raise UserError(f"--{other} {above} is a file, but --{option} needs a folder")
-            check_writable(f"--{option}", folder)
-        return folders
+        outputs = list(chain(self._common_files(), *map(self._files_of, self._names)))
+        files = [(f"--{option}", path) for option, path in outputs if option != "words"]
+        folders = [("--words", path) for option, path in outputs if option == "words"]
+        for option, folder in folders:
+            for old in folder.glob("*.png"):
+                if WORD_PICTURE.fullmatch(old.name):
+                    refuse_to_replace_a_photo(option, old)
+        return check_places(files, keys_of(("PATH", path) for path in self.paths), folders)
 
 
 def _title(item: Captioned) -> str:
@@ -255,8 +224,6 @@ def _output_names(paths: Sequence[str]) -> dict[str, str]:
     plain: dict[str, str] = {}
     for path in paths:
         stem = "standard_input" if path == "-" else Path(path).stem
-        while len(stem.encode("utf-8", "surrogatepass")) > _LONGEST_NAME:
-            stem = stem[:-1]
         plain[path] = os.path.join(*folders.get(path, ())[top:], stem)
     shared = Counter(name.casefold() for name in plain.values())
     taken: set[str] = set()

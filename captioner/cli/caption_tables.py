@@ -21,7 +21,7 @@ from captioner.files import json_text, read_json, read_text, real_path, try_all,
 from captioner.text.languages import ENGLISH
 
 Record = dict[str, Any]
-"""A photo's `image`, `Caption.as_dict`, `files` by option, `model`, `bytes`, `modified`; `error`."""
+"""A photo's `image`, `Caption.as_dict`, `files`, `model`, `bytes` and `modified`, or `error`."""
 
 _NUMBERS = ("log_probability", "score", "confidence")
 _OF_CAPTION = ("caption", *_NUMBERS, "sure", "familiar", "language")

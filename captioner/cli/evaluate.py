@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from captioner.cli.caption_scores import add_scores
 from captioner.cli.output_files import check_outputs
-from captioner.cli.photo_data import add_photos, check_photos, load_with_photos
+from captioner.cli.photo_data import add_photos, add_scores, check_photos, load_with_photos
 from captioner.cli.report import report, report_left_out, report_scores
 from captioner.cli.shared_options import (
     Commands,
@@ -64,8 +63,6 @@ def run(arguments: argparse.Namespace) -> int:
         resampling=resampling,
     )
     model, source, _ = load_with_photos(arguments)
-    if source.report:
-        report(source.report)
     left_out: dict[str, str] | None = {} if arguments.on_problem == "skip" else None
     unsaved: list[str] = []
     try:

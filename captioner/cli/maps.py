@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from captioner.cli.output_files import check_outputs
 from captioner.cli.photo_data import add_photos, check_photos, load_with_photos
-from captioner.cli.report import report, report_left_out, report_scores
+from captioner.cli.report import report_left_out, report_scores
 from captioner.cli.shared_options import (
     Commands,
     add_fields,
@@ -86,8 +86,6 @@ def run(arguments: argparse.Namespace) -> int:
         from captioner.data.shapes_grounding import ShapesGrounding
 
         grounding = ShapesGrounding(dict(zip(source.image_ids, examples, strict=True)))
-    if source.report:
-        report(source.report)
     left_out: dict[str, str] | None = {} if arguments.on_problem == "skip" else None
     try:
         scores = score_maps(

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
 from captioner.errors import UserError
-from captioner.files import check_output, file_keys, real_path
+from captioner.files import check_writable, file_keys, real_path
 
 _CAPTION_FILES = ("captions_*.json", "annotations/captions_*.json")
+_MODEL_FILES = (
+    *("model.safetensors", "config.json", "README.md"),
+    *("vocabulary.json", "source.json", "target.json"),
+)
 
 READ_IN_FOLDERS = {
     "--annotations": _CAPTION_FILES,
     "REFERENCES": _CAPTION_FILES,
     "--training-captions": _CAPTION_FILES,
     "--entities": ("Annotations/*.xml", "Sentences/*.txt"),
-    "MODEL": (
-        *("model.safetensors", "config.json", "README.md"),
-        *("vocabulary.json", "source.json", "target.json"),
-    ),
+    "MODEL": _MODEL_FILES,
+    "MODELS": _MODEL_FILES,
 }
 """Patterns of the files, besides photos, that a command reads from a folder."""
 
@@ -33,23 +35,14 @@ def check_outputs(
 
     inputs, outputs: arguments that name files, as the user sees them: `MODEL`, `--json`.
     """
-    taken: dict[object, str] = {}
-    for argument, path in _paths(arguments, inputs):
-        taken.update(dict.fromkeys(file_keys(path), argument))
-    written = list(_paths(arguments, outputs))
-    places: dict[str, str] = {}
+    written = [(argument, Path(path)) for argument, path in _paths(arguments, outputs)]
+    check_places(written, keys_of(_paths(arguments, inputs)))
     for argument, path in written:
-        check_output(argument, path)
-        for key in file_keys(path):
-            if taken.setdefault(key, argument) != argument:
-                raise UserError(f"{taken[key]} and {argument} are the same file, {path}")
-        if os.path.lexists(path):
-            _refuse_to_replace_an_input(arguments, argument, path)
-        places[real_path(path)] = argument
-    for argument, path in written:
-        for above in map(os.fspath, Path(real_path(path)).parents):
-            if above in places:
-                raise UserError(f"{places[above]} {above} is a file, but {argument} needs a folder")
+        for name, patterns in READ_IN_FOLDERS.items():
+            for source, folder in _paths(arguments, (name,)):
+                inside = _path_inside(folder, path)
+                if os.path.lexists(path) and any(fnmatch(inside, each) for each in patterns):
+                    raise UserError(f"{argument} would replace {path}, which {source} reads")
 
 
 def _paths(arguments: argparse.Namespace, names: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -63,28 +56,56 @@ def _paths(arguments: argparse.Namespace, names: Sequence[str]) -> Iterator[tupl
                 yield name, path
 
 
-def _refuse_to_replace_an_input(arguments: argparse.Namespace, output: str, path: str) -> None:
-    """Raise `UserError` if an existing file is a photo, or read from a folder of the inputs."""
-    for name, patterns in READ_IN_FOLDERS.items():
-        for source, folder in _paths(arguments, (name,)):
-            inside = _path_inside(folder, path)
-            if any(inside and fnmatch(inside, pattern) for pattern in patterns):
-                raise UserError(f"{output} would replace {path}, which {source} reads")
-    refuse_to_replace_a_photo(output, path)
+def keys_of(inputs: Iterable[tuple[str, str]]) -> dict[object, str]:
+    """The argument of each input by its `file_keys`; `-` is standard input."""
+    files = ((argument, "/dev/stdin" if path == "-" else path) for argument, path in inputs)
+    return {key: argument for argument, path in files for key in file_keys(path)}
 
 
-def refuse_to_replace_a_photo(output: str, path: str | os.PathLike[str]) -> None:
+def check_places(
+    files: Sequence[tuple[str, Path]],
+    inputs: Mapping[object, str],
+    folders: Sequence[tuple[str, Path]] = (),
+) -> list[Path]:
+    """The folders of outputs, given with their arguments.
+
+    inputs: of `keys_of`. Raises `UserError` for an output that is a folder, or another file of the
+    command, or a photo, or cannot be written.
+    """
+    taken = dict(inputs)
+    places: dict[str, str] = {}
+    needed = {path: argument for argument, path in folders}
+    for argument, path in files:
+        if os.path.isdir(path):
+            raise UserError(f"{argument} {path} is a folder, not a file")
+        for key in file_keys(path):
+            if taken.setdefault(key, argument) != argument:
+                raise UserError(f"{taken[key]} and {argument} are the same file, {path}")
+        refuse_to_replace_a_photo(argument, path)
+        places[real_path(path)] = argument
+        needed.setdefault(path.parent, argument)
+    for folder, argument in needed.items():
+        real = Path(real_path(folder))
+        for above in map(os.fspath, (real, *real.parents)):
+            if above in places:
+                raise UserError(f"{places[above]} {above} is a file, but {argument} needs a folder")
+        check_writable(argument, folder)
+    return list(needed)
+
+
+def refuse_to_replace_a_photo(output: str, path: Path) -> None:
     """Raise `UserError` if a picture that captioner did not draw is there."""
+    if not os.path.isfile(path) or not os.path.getsize(path):
+        return
     # Imported here: needed only if an output exists.
     from captioner.vision.drawn import is_drawn
     from captioner.vision.images import IMAGE_SUFFIXES
 
-    is_picture = Path(real_path(path)).suffix.lower() in IMAGE_SUFFIXES
-    if is_picture and os.path.isfile(path) and os.path.getsize(path) and not is_drawn(path):
+    if Path(real_path(path)).suffix.lower() in IMAGE_SUFFIXES and not is_drawn(path):
         raise UserError(f"{output} would replace {path}, which is a photo; give another place")
 
 
-def _path_inside(folder: str, path: str) -> str:
+def _path_inside(folder: str, path: Path) -> str:
     """The path relative to a folder; empty if it lies elsewhere."""
     real, base = Path(real_path(path)), Path(real_path(folder))
     return real.relative_to(base).as_posix() if real.is_relative_to(base) else ""

@@ -1,4 +1,4 @@
-"""The photos of `captioner evaluate` and `captioner maps`: a data set's, or generated."""
+"""Options of data sets and scores, and the photos of `captioner evaluate` and `captioner maps`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from captioner.cli.report import report
 from captioner.cli.shared_options import Group, refuse
 from captioner.errors import UserError
+from captioner.evaluation.evaluation_options import DEFAULT_METRICS, METRICS
 
 if TYPE_CHECKING:
     from captioner.caption import Captioner
@@ -62,6 +63,30 @@ def add_on_problem(group: Group, what: str) -> None:
     )
 
 
+def add_scores(parser: argparse.ArgumentParser) -> Group:
+    """Add the choice of scores and the files they are written to."""
+    group = parser.add_argument_group("scores")
+    group.add_argument(
+        "--metrics",
+        nargs="+",
+        choices=METRICS,
+        default=DEFAULT_METRICS,
+        metavar="METRIC",
+        help=f"{', '.join(DEFAULT_METRICS)} (default: these), METEOR, SPICE (need captioner[java])",
+    )
+    group.add_argument(
+        "--confidence",
+        nargs="?",
+        type=float,
+        const=0.95,
+        metavar="SHARE",
+        help="bootstrap confidence intervals (default: 0.95)",
+    )
+    group.add_argument("--json", metavar="FILE", help="write the scores")
+    group.add_argument("--csv", metavar="FILE", help="write the scores of every image")
+    return group
+
+
 def check_photos(arguments: argparse.Namespace) -> None:
     """Raise `UserError` for options of `add_photos` out of range or without meaning."""
     if arguments.count is not None and arguments.count < 1:
@@ -93,7 +118,7 @@ def load_with_photos(
             arguments.split,
             arguments.on_problem or "refuse",
         )
-    if source.note:
-        report(source.note)
+    for sentence in filter(None, (source.note, source.report)):
+        report(sentence)
     source = source.first(arguments.count or 0)
     return load(arguments.model, arguments.device, arguments.precision), source, []

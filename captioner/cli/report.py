@@ -6,7 +6,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 _TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 """Bidirectional classes of the characters that turn the direction of writing."""
@@ -56,22 +56,13 @@ def report_left_out(left_out: Mapping[str, str] | None, total: int) -> None:
         report(f"{len(left_out):,} of {total:,} photos could not be read and do not count")
 
 
-class Scores(Protocol):
-    """Scores as lines of text, and by name."""
-
-    def table(self) -> str:
-        """Lines of text."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-
-
 def report_scores(
-    scores: Scores, json: str | None, *files: tuple[str | None, Callable[[str], object]]
+    scores: Any, json: str | None, *files: tuple[str | None, Callable[[str], object]]
 ) -> None:
     """Print the table, write the JSON and the files that are wanted.
 
-    files: paths, each with what writes to it. One that fails does not stop the rest.
+    scores: have `table()` and `as_dict()`. files: paths, each with what writes to it. One that
+        fails does not stop the rest.
     """
     from captioner.files import try_all, write_json
 

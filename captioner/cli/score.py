@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from captioner.cli.caption_scores import add_scores
 from captioner.cli.output_files import check_outputs
-from captioner.cli.photo_data import add_format
+from captioner.cli.photo_data import add_format, add_scores
 from captioner.cli.report import report, report_scores
 from captioner.cli.shared_options import (
     Commands,

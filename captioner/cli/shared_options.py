@@ -6,7 +6,6 @@ import argparse
 import os
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -148,12 +147,11 @@ def add_search(
 ) -> None:
     """Add an option, by default None, for every field of a search.
 
-    explained_in: the command whose help explains the options; this help lists them only, and
-        --n-best is left out.
+    explained_in: the command whose help lists the options; --n-best is left out.
     """
-    see = f"; see captioner {explained_in} --help" if explained_in else ""
-    group = parser.add_argument_group(f"search (defaults: the model's own{see})")
-    listed = []
+    group = parser.add_argument_group("search (defaults: the model's own)")
+    if explained_in:
+        group.description = f"--beam, --sample and more: see captioner {explained_in} --help"
     for name, field in kind.model_fields.items():
         if name == "n_best" and explained_in:
             continue
@@ -161,13 +159,8 @@ def add_search(
         about = argparse.SUPPRESS if explained_in else field.description
         if field.annotation is bool:
             group.add_argument(flag, action="store_true", default=None, help=about)
-            listed.append(flag)
         else:
-            letter = _add_field(group, flag, field, about)
-            listed.append(f"{flag}\0{letter}")
-    if explained_in:
-        lines = textwrap.fill(" ".join(listed), 76, break_on_hyphens=False)
-        group.description = lines.replace("\0", " ")
+            _add_field(group, flag, field, about)
 
 
 def add_fields(group: Group, kind: type[Config], options: Mapping[str, str]) -> None:
@@ -177,11 +170,10 @@ def add_fields(group: Group, kind: type[Config], options: Mapping[str, str]) -> 
         _add_field(group, option, field, f"{field.description} (default: {field.default})")
 
 
-def _add_field(group: Group, option: str, field: FieldInfo, about: str | None) -> str:
-    """Add the option of a number; returns its letter."""
+def _add_field(group: Group, option: str, field: FieldInfo, about: str | None) -> None:
+    """Add the option of a number."""
     number, letter = (int, "N") if field.annotation is int else (float, "X")
     group.add_argument(option, type=number, metavar=letter, help=about)
-    return letter
 
 
 def read_fields(

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from captioner.cli.output_files import check_outputs
 from captioner.cli.report import report, report_cut, report_too_long
 from captioner.cli.shared_options import (
     Commands,
@@ -88,11 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Translate all lines; 2 if one could not be read."""
     from captioner.cli.alignment_outputs import AlignmentFile
     from captioner.cli.caption_lines import split_line
-    from captioner.model_folders import model_folder
     from captioner.models import load_translator
-    from captioner.translate.translator_folder import model_files
 
-    model = arguments.model
     if arguments.language is not None:
         language = language_tag(arguments.language, "--language")
         if language not in LANGUAGES:
@@ -101,20 +99,16 @@ def run(arguments: argparse.Namespace) -> int:
                 f"--language {language} is not one of the package's, {known}; name another "
                 "translator by --model"
             )
-        model = LANGUAGES[language]
+        arguments.model = LANGUAGES[language]
     shown = "standard input" if arguments.file == "-" else arguments.file
     file = _open(arguments.file)
     alignment = None
     if arguments.alignment is None:
         refuse(arguments, ("layer", "head", "pieces"), "without --alignment")
     else:
-        text = "/dev/stdin" if arguments.file == "-" else arguments.file
-        read = {
-            "the text to translate": [Path(text)],
-            "a file of the model": model_files(model_folder(model)),
-        }
-        alignment = AlignmentFile(Path(arguments.alignment), bool(arguments.pieces), read)
-    translator = load_translator(model, arguments.device, arguments.precision)
+        check_outputs(arguments, ("FILE",), ("--alignment",))
+        alignment = AlignmentFile(Path(arguments.alignment), bool(arguments.pieces))
+    translator = load_translator(arguments.model, arguments.device, arguments.precision)
     translator.choose_alignment(arguments.layer, arguments.head)
     search = search_options(arguments, translator.search)
     translator.check_search(search)

@@ -15,7 +15,6 @@ from captioner.cli.shared_options import (
     search_options,
 )
 from captioner.decoding.options import TranslationSearch
-from captioner.errors import UserError
 
 DESCRIPTION = """\
 Translates a text and scores the translations line by line: sacrebleu's BLEU and
@@ -65,12 +64,6 @@ def _add_references(group: Group) -> None:
 def _add_scores(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("scores")
     group.add_argument("--lower-case", action="store_true", help="score without case")
-    group.add_argument(
-        "--length-width",
-        type=int,
-        metavar="WORDS",
-        help="lengths of the source in one group (default: 5)",
-    )
     group.add_argument("--json", metavar="FILE", help="write the scores")
 
 
@@ -78,7 +71,7 @@ def run_model(arguments: argparse.Namespace) -> int:
     """Translate, score, print the table, write the file."""
     check_outputs(arguments, ("MODEL", "SOURCE", "REFERENCES"), ("--json",))
 
-    from captioner.evaluation.translation_report import WIDTH, score_translator
+    from captioner.evaluation.translation_report import score_translator
     from captioner.models import load_translator
 
     translator = load_translator(arguments.model, arguments.device, arguments.precision)
@@ -90,7 +83,6 @@ def run_model(arguments: argparse.Namespace) -> int:
         search,
         arguments.batch_size,
         arguments.lower_case,
-        WIDTH if arguments.length_width is None else arguments.length_width,
     )
     for line, lost in scores.truncated.items():
         report_too_long(arguments.source, line, lost, translator.maximum_source_length)
@@ -103,17 +95,14 @@ def run_model(arguments: argparse.Namespace) -> int:
 def run_files(arguments: argparse.Namespace) -> int:
     """Score, print the table, write the file."""
     check_outputs(arguments, ("TRANSLATIONS", "REFERENCES", "--source"), ("--json",))
-    if arguments.length_width is not None and arguments.source is None:
-        raise UserError("--length-width has no meaning without --source")
 
-    from captioner.evaluation.translation_report import WIDTH, score_hypotheses
+    from captioner.evaluation.translation_report import score_hypotheses
 
     scores = score_hypotheses(
         arguments.translations,
         arguments.references,
         arguments.source,
         arguments.lower_case,
-        WIDTH if arguments.length_width is None else arguments.length_width,
     )
     report_scores(scores, arguments.json)
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -27,14 +28,16 @@ def readable(source: Source, store: FeatureStore) -> list[int]:
     return [row for row in range(len(source)) if row not in store.unreadable]
 
 
+@dataclass(frozen=True)
 class StoredRows:
-    """Annotation vectors from a feature store, mirrored at random if it has mirrored photos."""
+    """Annotation vectors from a feature store, mirrored at random if it has mirrored photos.
 
-    def __init__(
-        self, store: FeatureStore, dtype: torch.dtype = torch.float32, workers: int = 0
-    ) -> None:
-        """dtype: of the result; float16 needs no conversion. workers: see `load_ahead`."""
-        self.store, self.dtype, self.workers = store, dtype, workers
+    dtype: of the result; float16 needs no conversion. workers: see `load_ahead`.
+    """
+
+    store: FeatureStore
+    dtype: torch.dtype = torch.float32
+    workers: int = 0
 
     def read(
         self, rows: Tensor, generator: torch.Generator | None = None, part: slice = slice(None)
@@ -53,25 +56,20 @@ class StoredRows:
         return annotations
 
 
+@dataclass(frozen=True)
 class PixelRows:
-    """Photos for an encoder, trained or frozen, that reads them in every step."""
+    """Photos for an encoder, trained or frozen, that reads them in every step.
 
-    def __init__(
-        self,
-        source: Source,
-        preprocessing: Preprocessing,
-        encoder: Encoder | None = None,
-        augmentation: Augmentation | None = None,
-        precision: str = "float32",
-        workers: int = 0,
-    ) -> None:
-        """encoder, precision: for `encode`. augmentation: of photos read with a generator.
+    encoder, precision: for `encode`. augmentation: of photos read with a generator. workers: see
+        `load_ahead`.
+    """
 
-        workers: see `load_ahead`.
-        """
-        self.augmentation = augmentation or Augmentation()
-        self.source, self.preprocessing, self.encoder = source, preprocessing, encoder
-        self.precision, self.workers = precision, workers
+    source: Source
+    preprocessing: Preprocessing
+    encoder: Encoder | None = None
+    augmentation: Augmentation = field(default_factory=Augmentation)
+    precision: str = "float32"
+    workers: int = 0
 
     def read(
         self, rows: Tensor, generator: torch.Generator | None = None, part: slice = slice(None)

@@ -136,8 +136,6 @@ class CaptionBatches:
             if len(distinct) < len(photos):
                 return self.rows.read(distinct, generator), photos
             return self.rows.read(rows[part], generator), None
-        if len(rows[part]) == len(rows):
-            return self.rows.read(rows, generator), None
         return self.rows.read(rows, generator, part), None
 
 

@@ -53,13 +53,6 @@ def encoder_of(recipe: CaptioningRecipe) -> Encoder:
     return encoder.to(memory_format=torch.channels_last)
 
 
-def seeded_encoder_of(recipe: CaptioningRecipe) -> Encoder:
-    """As `encoder_of`, with the random weights that training would draw."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.training.seed)
-        return encoder_of(recipe)
-
-
 def sources_to_store(recipe: CaptioningRecipe) -> dict[str, Source]:
     """The photos of `train` and `validation`, whose features are to be stored.
 
@@ -274,6 +267,7 @@ def fill_stores(recipe: CaptioningRecipe, engine: Engine) -> dict[str, FeatureSt
     """
     with engine.fail_together():
         sources = sources_to_store(recipe)
-        encoder = seeded_encoder_of(recipe).to(engine.device)
+        torch.manual_seed(recipe.training.seed)  # Random weights are those of training.
+        encoder = encoder_of(recipe).to(engine.device)
     with engine.abort_together():
         return stored_features(recipe, encoder, sources, Path(), engine)

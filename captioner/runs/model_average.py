@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from captioner.caption import Captioner, load_model, save_model
 from captioner.errors import UserError
-from captioner.files import atomic_folder, file_keys
-from captioner.schema import flat, to_mapping
+from captioner.files import atomic_folder, read_json
+from captioner.model_folders import CONFIG, complete_folder
+from captioner.schema import flat
+from captioner.text.vocabulary_files import VOCABULARIES
 from captioner.translate import Translator, load_translator, save_translator
 from captioner.translate.translator_folder import is_translator
 
@@ -30,24 +31,22 @@ def average_models(folders: Sequence[str | Path], out: str | Path) -> None:
         card are the first one's. A confidence is dropped: it was fitted to other weights.
     out: written whole or not at all.
 
-    Raises `UserError` for fewer than two models, one given twice or not loadable, models that
-    differ in more than their weights, and a folder that cannot be written.
+    Raises `UserError` for fewer than two models, one that is not loadable, models that differ in
+    more than their weights, and a folder that cannot be written.
     """
     if len(folders) < 2:
         raise UserError(f"an average needs two models or more, not {len(folders)}")
-    _check_distinct(folders)
     with atomic_folder(out) as temporary:
         first = _load(folders[0])
-        sums = {name: _wide(tensor) for name, tensor in _tensors(first).items()}
+        weights = _weights(first)
+        sums = {name: tensor.double() for name, tensor in weights.items()}
         for folder in folders[1:]:
             model = _load(folder)
-            _check_same(first, folders[0], model, folder)
-            for name, tensor in _tensors(model).items():
-                if tensor.is_floating_point():
-                    sums[name] += tensor
-        for name, tensor in _tensors(first).items():
-            if tensor.is_floating_point():
-                tensor.copy_(sums[name] / len(folders))
+            _check_same(folders[0], folder)
+            for name, tensor in _weights(model).items():
+                sums[name] += tensor
+        for name, tensor in weights.items():
+            tensor.copy_(sums[name] / len(folders))
         line = f"The mean of the weights of {len(folders)} models."
         card = f"{line}\n\n{first.card}" if first.card else f"{line}\n"
         if isinstance(first, Translator):
@@ -56,65 +55,33 @@ def average_models(folders: Sequence[str | Path], out: str | Path) -> None:
             save_model(replace(first, card=card, confidence=None), temporary)
 
 
-def _check_distinct(folders: Sequence[str | Path]) -> None:
-    seen: set[object] = set()
-    for folder in folders:
-        keys = file_keys(folder)
-        if keys & seen:
-            raise UserError(f"model {folder} is given twice")
-        seen |= keys
-
-
 def _load(folder: str | Path) -> Captioner | Translator:
     return load_translator(folder) if is_translator(folder) else load_model(folder)
 
 
-def _tensors(model: Captioner | Translator) -> dict[str, Tensor]:
-    """The weights and buffers, not copies, by part and name."""
-    parts: dict[str, nn.Module] = {}
+def _weights(model: Captioner | Translator) -> dict[str, Tensor]:
+    """The floating-point weights and buffers, not copies, by name."""
     if isinstance(model, Translator):
-        parts["model"] = model.model
+        parts = nn.ModuleDict({"model": model.model})
     else:
-        parts |= {"encoder": model.encoder, "decoder": model.decoder}
-    return {f"{part}.{n}": t for part, m in parts.items() for n, t in m.state_dict().items()}
+        parts = nn.ModuleDict({"encoder": model.encoder, "decoder": model.decoder})
+    return {name: t for name, t in parts.state_dict().items() if t.is_floating_point()}
 
 
-def _wide(tensor: Tensor) -> Tensor:
-    return tensor.to(torch.float64, copy=True) if tensor.is_floating_point() else tensor
-
-
-def _check_same(
-    first: Captioner | Translator, path: str | Path, other: Captioner | Translator, own: str | Path
-) -> None:
+def _check_same(first: str | Path, other: str | Path) -> None:
     """Raise `UserError` for the first difference of two models besides their weights."""
-    refusal = f"{own} cannot be averaged with {path}"
-    if isinstance(first, Translator) != isinstance(other, Translator):
-        raise UserError(f"{refusal}: one is a captioner and one a translator")
     one, two = _settings(first), _settings(other)
-    for name in sorted(one.keys() | two.keys()):
+    for name in ["format", *sorted(one.keys() | two.keys())]:
         if one.get(name) != two.get(name):
-            raise UserError(f"{refusal}: its {name} is {two.get(name)!r}, not {one.get(name)!r}")
-    vocabularies = _vocabularies(other)
-    for side, vocabulary in _vocabularies(first).items():
-        if vocabulary != vocabularies[side]:
-            raise UserError(f"{refusal}: its {side} differs")
+            values = f" is {two.get(name)!r}, not {one.get(name)!r}"
+            shown = " differs" if name in VOCABULARIES else values
+            raise UserError(f"{other} cannot be averaged with {first}: its {name}{shown}")
 
 
-def _settings(model: Captioner | Translator) -> dict[str, Any]:
-    """The config fields that the weights depend on, by name."""
-    if isinstance(model, Translator):
-        return {
-            "maximum_source_length": model.maximum_source_length,
-            **flat(to_mapping(model.config), "model."),
-        }
-    return {
-        **flat(to_mapping(model.encoder.config), "encoder."),
-        **flat(to_mapping(model.decoder.config), "decoder."),
-        **flat(to_mapping(model.preprocessing), "preprocessing."),
-    }
-
-
-def _vocabularies(model: Captioner | Translator) -> dict[str, object]:
-    if isinstance(model, Translator):
-        return {"source vocabulary": model.source, "target vocabulary": model.target}
-    return {"vocabulary": model.vocabulary}
+def _settings(folder: str | Path) -> dict[str, Any]:
+    """The config fields that the weights depend on, and the vocabularies, by name."""
+    files = complete_folder(folder)
+    config = read_json(files / CONFIG, "model config")
+    fields = {name: config[name] for name in config if name not in ("search", "confidence")}
+    words = [files / name for name in VOCABULARIES if (files / name).exists()]
+    return {**flat(fields), **{path.name: read_json(path) for path in words}}

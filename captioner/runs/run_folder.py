@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import platform
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy
 import torch
 
 from captioner.errors import UserError
 from captioner.files import folder_lock, read_json, remove_temporaries, write_json
 from captioner.model_folders import MODEL
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.run_record import write_record
 from captioner.runs.task import Recipe
 from captioner.schema import flat, from_mapping, to_mapping
 from captioner.training import CHECKPOINT, Engine, check_checkpoint, summary_writer
 
 CONFIG = "config.json"
 """File in a run's folder: its recipe."""
+
+RECORD = "environment.json"
+"""File in a run's folder: versions, device and processes of each start and resume, in a list."""
 
 CHANGEABLE = (
     "training.epochs",
@@ -43,17 +49,9 @@ def run_engine(device: torch.device | str) -> Iterator[Engine]:
         yield engine
 
 
-def check_run(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> None:
-    """Raise `UserError`, in process 0, as `check_folder` does and for a missing package."""
-    if engine.is_main:
-        if recipe.training.tensorboard:
-            summary_writer()  # Its package may be missing.
-        check_folder(recipe, folder, resume, engine.size)
-
-
 @contextlib.contextmanager
 def locked_run_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> Iterator[None]:
-    """Locks the folder and writes the run's config and environment to it.
+    """Lock the folder and write the run's config and environment to it.
 
     Raises `UserError`, in one process, if another run has locked it, and as `check_folder` does.
     """
@@ -63,21 +61,42 @@ def locked_run_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine
                 kept.enter_context(folder_lock(folder, "run"))
                 for place in (folder, folder / MODEL):
                     remove_temporaries(place, age=0)
-                # Again: another run may have ended since `check_run`.
-                check_folder(recipe, folder, resume, engine.size)
-                write_record(folder, recipe.training.seed, engine, resume)
+                # Again: another run may have ended meanwhile.
+                check_folder(recipe, folder, resume, engine)
+                _write_record(folder / RECORD, recipe.training.seed, engine, resume)
                 write_json(folder / CONFIG, to_mapping(recipe))
         yield
 
 
-def check_folder(recipe: Recipe, folder: Path, resume: bool, processes: int = 1) -> None:
-    """Raise `UserError` if the folder holds a run that cannot be resumed.
+def _write_record(path: Path, seed: int, engine: Engine, resumed: bool) -> None:
+    before: Any = read_json(path, "record of the run") if resumed and path.exists() else []
+    device = str(engine.device)
+    if engine.device.type == "cuda":
+        device = torch.cuda.get_device_name(engine.device)
+    record = {
+        "captioner": sys.modules[__name__.partition(".")[0]].__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "system": platform.platform(),
+        "device": device,
+        "processes": engine.size,
+        "threads": torch.get_num_threads(),
+        "seed": seed,
+    }
+    write_json(path, [*(before if isinstance(before, list) else []), record])
+
+
+def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> None:
+    """Raise `UserError`, in process 0, if the folder holds a run that cannot be resumed.
 
     Without `resume`, that is any run. With it, a run whose recipe differs in a field that is not
     in `CHANGEABLE`, or in the number of epochs where training follows it, or whose checkpoint is
-    damaged or of another number of processes.
+    damaged or of another number of processes. Raises it also for a missing package.
     """
-    if not (folder / CHECKPOINT).exists():
+    if engine.is_main and recipe.training.tensorboard:
+        summary_writer()  # Its package may be missing.
+    if not engine.is_main or not (folder / CHECKPOINT).exists():
         return
     if not resume:
         raise UserError(f"{folder} holds a run: give --resume to continue it, or another folder")
@@ -96,7 +115,7 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, processes: int = 1)
                 f"cannot resume {folder}: it was made with {name} {before.get(name)!r}, "
                 f"not {now.get(name)!r}{reason}"
             )
-    check_checkpoint(folder / CHECKPOINT, processes)
+    check_checkpoint(folder / CHECKPOINT, engine.size)
 
 
 def _epochs_matter(recipe: Recipe) -> str:

@@ -12,7 +12,7 @@ from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.captioning_task import CaptioningTask
 from captioner.runs.compiled_parts import compile_parts
 from captioner.runs.model_card import validations_of, write_card
-from captioner.runs.run_folder import check_run, locked_run_folder, run_engine
+from captioner.runs.run_folder import check_folder, locked_run_folder, run_engine
 from captioner.runs.task import Recipe, Task
 from captioner.runs.translation_task import TranslationTask
 from captioner.runs.validator import Validator
@@ -37,10 +37,14 @@ def train_run(
     Several processes end as `captioner.training.train` says.
     """
     folder = Path(folder)
-    task = task_of(recipe)
+    task: Task
+    if isinstance(recipe, CaptioningRecipe):
+        task = CaptioningTask(recipe)
+    else:
+        task = TranslationTask(recipe)
     with run_engine(device) as engine, contextlib.ExitStack() as stack:
         with engine.fail_together():
-            check_run(recipe, folder, resume, engine)
+            check_folder(recipe, folder, resume, engine)
             resumed = resume and (folder / CHECKPOINT).exists()
             task.read(folder, engine, resumed)
         stack.enter_context(locked_run_folder(recipe, folder, resume, engine))
@@ -63,7 +67,7 @@ def train_run(
                 recipe.validation.score,
                 validator.keep,
                 validator.show,
-                validator.save,
+                prepared.save,
                 prepared.starts_trained,
             ),
             resume,
@@ -72,13 +76,13 @@ def train_run(
         )
         with engine.fail_together():
             if engine.is_main:
-                _report(recipe, folder, position.epoch, prepared.data)
+                write_card(recipe, folder, prepared.data)
+                _report(recipe, folder, position.epoch)
     return folder / MODEL
 
 
-def _report(recipe: Recipe, folder: Path, epochs: int, data: list[str]) -> None:
-    """Write the best model's card; print which epoch it is of and whether the run stopped early."""
-    write_card(recipe, folder, data)
+def _report(recipe: Recipe, folder: Path, epochs: int) -> None:
+    """Print the epoch of the best model, and whether the run stopped early."""
     score, settings = recipe.validation.score, recipe.training
     _, best, _ = validations_of(folder, score)
     if epochs < settings.epochs:
@@ -90,10 +94,3 @@ def _report(recipe: Recipe, folder: Path, epochs: int, data: list[str]) -> None:
     print(f"the best model, of {epoch} ({score} {best[score]:.4f}), is in {folder / MODEL}")
     if isinstance(recipe, CaptioningRecipe):
         print("it has no confidence yet; captioner calibrate fits one")
-
-
-def task_of(recipe: Recipe) -> Task:
-    """The task of a recipe."""
-    if isinstance(recipe, CaptioningRecipe):
-        return CaptioningTask(recipe)
-    return TranslationTask(recipe)

@@ -37,7 +37,7 @@ class TranslationBatches:
 
     def steps(self, epoch: int) -> int:
         """The number of batches of an epoch, the same for every epoch."""
-        return self._count
+        return self._steps
 
     def shares(
         self, epoch: int, first: int, rank: int, processes: int, parts: int
@@ -60,17 +60,14 @@ class TranslationBatches:
         return Step([self._part(chosen, cut, all_cuts) for cut in cuts], _tokens(chosen))
 
     @cached_property
-    def _count(self) -> int:
+    def _steps(self) -> int:
         return len(self._plan(0))
 
     def _plan(self, epoch: int) -> list[list[int]]:
         seed = numpy.random.SeedSequence((self.seed, epoch)).generate_state(1, numpy.uint64)[0]
         generator = torch.Generator().manual_seed(int(seed))
-        return batches_by_tokens(self._lengths, self.tokens, generator)
-
-    @cached_property
-    def _lengths(self) -> list[int]:
-        return [example.length for example in self.examples]
+        lengths = [example.length for example in self.examples]
+        return batches_by_tokens(lengths, self.tokens, generator)
 
     def _part(self, examples: list[PairExample], cut: int, cuts: int) -> Part:
         """Part number `cut` of the pairs; a fully masked dummy pair if it has none."""

@@ -27,7 +27,7 @@ from captioner.model_folders import (
 )
 from captioner.schema import COUNT, Config, from_mapping, to_mapping
 from captioner.text.capitals import Capitals
-from captioner.text.vocabulary_files import VOCABULARIES, load_vocabularies, save_vocabularies
+from captioner.text.vocabulary_files import load_vocabularies, save_vocabularies
 from captioner.translate.model_config import TranslationModelConfig
 from captioner.translate.translator import Translator
 from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
@@ -49,11 +49,6 @@ class TranslatorConfig(Config):
     maximum_source_length: int = Field(ge=1, le=COUNT)
     search: TranslationSearch
     capitals: Capitals = "keep"
-
-
-def model_files(folder: str | Path) -> list[Path]:
-    """List the files that `load_translator` may read, whether or not they exist."""
-    return [Path(folder) / name for name in (WEIGHTS, CONFIG, CARD, *VOCABULARIES)]
 
 
 def is_translator(folder: str | Path) -> bool:

@@ -29,11 +29,6 @@ class EncoderConfig(Config):
         """Its fields and those of the families below it."""
         return sorted({name for kind in (cls, *cls.__subclasses__()) for name in kind.model_fields})
 
-    @property
-    def has_batch_norm(self) -> bool:
-        """Whether it has batch normalisation."""
-        return False
-
 
 class Encoder(nn.Module, ABC):
     """Turns photos into annotation vectors; the base of every family of encoders.

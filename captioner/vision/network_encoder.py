@@ -26,11 +26,6 @@ class NetworkConfig(EncoderConfig):
         """Its name in the library."""
         return self.name.partition("/")[2]
 
-    @property
-    def has_batch_norm(self) -> bool:
-        """True: whether it has any is known to the library only."""
-        return True
-
 
 class NetworkEncoder(Encoder):
     """A network cut behind its last feature map.

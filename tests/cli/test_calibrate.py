@@ -123,13 +123,10 @@ def test_nothing_changes_without_a_confidence(folder: Path, capsys: Output) -> N
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["--model", "absent"], "model 'absent' is neither a folder"),
         (["--annotations", "absent.csv"], "absent.csv"),
         (["--split", "test"], "has no split 'test'"),
         (["--split", "train"], "40 photos of train are training photos"),
         (["--training-photos", "3"], "--training-photos 3 is not at least 8"),
-        (["--unsure-below", "7"], "--unsure-below 7.0 is not at most 1"),
-        (["--seed", "-1"], "--seed -1"),
         (["--json", "captions.csv"], "--annotations and --json are the same file"),
         (["--json", "tiny-model/config.json"], "--json would replace tiny-model/config.json"),
         (["--format", "coco"], "needs the folder of the photos"),

@@ -46,12 +46,6 @@ def test_the_maps_of_any_photos(
         assert picture.width > picture.height
 
 
-def test_one_photo_and_no_curves(tiny_model: Path, photos: Path, capsys: Output) -> None:
-    photo = str(photos / "1.png")
-    assert main(["maps", str(tiny_model), "--images", photo]) == 0
-    assert "area under curve" not in capsys.readouterr().out
-
-
 def test_what_is_below_the_curves_of_one_photo(
     tiny_model: Path, photos: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
@@ -156,13 +150,8 @@ def test_a_bad_photo_is_refused_or_passed_over(
         (["M", "--images", "P", "--curve-photos", "3"], "without --deletion or"),
         (["M", "--images", "P", "--curves", "c.gif"], "c.gif: its name must end"),
         (["M", "--images", "P", "--deletion", "--curve-steps", "0"], "steps 0"),
-        (["M", "--images", "P", "--deletion", "--curve-photos", "0"], "photos 0"),
-        (["M", "--images", "P", "--deletion", "--random-orders", "0"], "--random-orders 0"),
         (["M", "--images", "P", "--count", "0"], "--count 0"),
-        (["M", "--images", "P", "--batch-size", "0"], "--batch-size 0"),
-        (["M", "--images", "P", "--seed", "3"], "--seed has no meaning"),
         (["M", "--format", "shapes", "--images", "P"], "--images has no meaning"),
-        (["M", "--format", "coco", "--images", "P"], "needs --annotations"),
         (["M", "--format", "coco", "--instances", "i", "--entities", "e"], "not both"),
     ],
 )
@@ -176,12 +165,3 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     places = {"M": str(tiny_model), "P": str(photos)}
     given = [places.get(word, word) for word in arguments]
     assert named in refused(["maps", *given])
-
-
-def test_the_help_tells_what_curves_cost(capsys: Output) -> None:
-    with pytest.raises(SystemExit):
-        main(["maps", "--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert "the exit code is 2" in text
-    assert "2 x (steps - 1) x (words + random orders) passes of the encoder" in text
-    assert "own maps moved at random" in text

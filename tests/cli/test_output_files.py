@@ -13,10 +13,8 @@ from samples import Patch, Refused, save_photo
 from captioner.cli.main import main
 
 FILES = ["score", "results.json", "references.json"]
-OF_TABLE = ["evaluate", "M", "--format", "table", "--annotations", "captions.csv"]
 OF_FOLDER = ["maps", "M", "--images", "photos"]
 OF_PHOTO = ["maps", "M", "--images", "photos/0.png"]
-OF_PATTERN = ["maps", "M", "--images", "photos/*.png"]
 OF_COCO = ["maps", "M", "--format", "coco", "--annotations", "references.json"]
 OF_COCO += ["--images", "photos"]
 OF_SPLIT = ["maps", "M", "--format", "coco", "--annotations", "coco"]
@@ -28,15 +26,12 @@ def folder(tiny_model: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     """A working folder with every kind of input, and a model `M`."""
     for n in range(3):
         save_photo(tmp_path / "photos" / f"{n}.png", n)
-    save_photo(tmp_path / "photos" / "below" / "0.png", 0)
-    save_photo(tmp_path / "elsewhere.png", 4)
     (tmp_path / "link.png").symlink_to("photos/1.png")
     (tmp_path / "coco").mkdir()
     for name in ("references.json", "coco/captions_val2014.json"):
         write_captions(tmp_path / name, {n: [f"dog {n}"] for n in range(3)})
     records = [{"image_id": n, "caption": "a dog"} for n in range(3)]
     (tmp_path / "results.json").write_text(json.dumps(records))
-    (tmp_path / "captions.csv").write_text("image,caption\nelsewhere.png,a dog\n")
     (tmp_path / "entities" / "Annotations").mkdir(parents=True)
     (tmp_path / "entities" / "Sentences").mkdir()
     (tmp_path / "entities" / "Sentences" / "0.txt").write_text("[/EN#1/animals A dog] .\n")
@@ -59,7 +54,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     [
         ([*OF_COCO, "--json", "references.json"], "--annotations and --json are the same file"),
         ([*OF_COCO, "--csv", "photos/1.png"], "--csv would replace photos/1.png, which is a photo"),
-        ([*OF_COCO, "--csv", "photos/below/0.png"], "which is a photo"),
         ([*OF_COCO, "--csv", "link.png"], "--csv would replace link.png, which is a photo"),
         ([*OF_COCO, "--entities", "entities", "--json", "entities"], "--json entities is a folder"),
         (
@@ -68,18 +62,12 @@ def contents(folder: Path) -> dict[str, bytes]:
         ),
         ([*OF_SPLIT, "--json", "coco/captions_val2014.json"], "which --annotations reads"),
         ([*OF_FOLDER, "--csv", "x", "--json", "./x"], "--json and --csv are the same file, x"),
-        ([*OF_FOLDER, "--json", "c.png", "--curves", "c.png"], "--json and --curves are the same"),
         ([*OF_FOLDER, "--curves", "photos/2.png"], "--curves would replace photos/2.png"),
         ([*OF_FOLDER, "--json", "M/config.json"], "would replace M/config.json, which MODEL"),
-        ([*OF_FOLDER, "--json", "photos"], "--json photos is a folder"),
         ([*OF_PHOTO, "--curves", "photos/0.png"], "--images and --curves are the same file"),
-        ([*OF_PATTERN, "--curves", "photos/2.png"], "which is a photo"),
-        ([*OF_TABLE, "--json", "elsewhere.png"], "--json would replace elsewhere.png, which is"),
-        (["maps", *OF_TABLE[1:], "--curves", "elsewhere.png"], "which is a photo"),
         ([*FILES, "--images", "photos", "--page", "photos/0.png"], "is a photo"),
         ([*FILES, "--json", "new", "--csv", "new/x.csv"], "new is a file, but --csv needs a folde"),
-        ([*FILES, "--json", "/proc/a.json", "--csv", "a.csv"], "--json /proc/a.json cannot write"),
-        ([*OF_FOLDER, "--curves", "/proc/new/c.png"], "--curves /proc/new/c.png cannot write"),
+        ([*FILES, "--json", "/proc/a.json", "--csv", "a.csv"], "--json cannot write into"),
     ],
 )
 def test_what_cannot_be_written_is_refused_before_anything_is_read(

@@ -114,26 +114,10 @@ def test_a_terminal_keeps_its_encoding_and_a_file_gets_utf_8(monkeypatch: Patch)
         assert written.getvalue() == expected
 
 
-def of_a_script(*arguments: str) -> object:
-    return pytest.param([f"{ROOT}/scripts/{arguments[0]}", *arguments[1:]], marks=pytest.mark.slow)
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
-        of_a_script("caption_baselines.py", "absent.yaml", "--out", "x"),
-        of_a_script(
-            *("default_model/teacher_features.py", "absent.yaml"),
-            *("--teachers", "x", "--scales", "x"),
-        ),
-        of_a_script("benchmark.py", "--only", "absent"),
-        of_a_script("benchmark_translation.py", "absent.yaml"),
-        of_a_script("gpu_acceptance.py", "--flickr8k", "absent"),
-        of_a_script(
-            *("default_model/distill.py", "--flickr", "absent", "--everyday", "x"),
-            *("--boxes", "x", "--words", "x", "--captions", "x"),
-            *("--teachers", "x", "--start-from", "random", "--out", "x"),
-        ),
+        [f"{ROOT}/scripts/caption_baselines.py", "absent.yaml", "--out", "x"],
         ["-m", "captioner", "info", "absent"],
     ],
 )

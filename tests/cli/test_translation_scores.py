@@ -61,15 +61,13 @@ def test_a_file_of_translations(folder: Path, capsys: Output) -> None:
     assert "words of the source" not in printed.out
 
 
-def test_widths_and_small_letters_and_gzip(folder: Path, capsys: Output) -> None:
+def test_small_letters_and_gzip(folder: Path, capsys: Output) -> None:
     (folder / "upper.gz").write_bytes(gzip.compress("\n".join(REFERENCES).upper().encode()))
     files = ("score-translations", "upper.gz", "references", "--source", "source")
-    assert main([*files, "--lower-case", "--length-width", "3", "--json", "scores.json"]) == 0
+    assert main([*files, "--lower-case", "--json", "scores.json"]) == 0
     scores = json.loads((folder / "scores.json").read_text())
     assert scores["BLEU"] == pytest.approx(100)
     assert "case:lc" in scores["signatures"]["BLEU"]
-    assert [each["words"] for each in scores["lengths"]] == [[1, 3], [4, 6], [10, 12]]
-    assert [each["BLEU"] for each in scores["lengths"]] == pytest.approx([100] * 3)
 
 
 def test_a_model_is_scored_on_what_a_user_would_get(folder: Path, capsys: Output) -> None:
@@ -106,20 +104,13 @@ def test_translations_that_are_cut_are_counted(folder: Path, capsys: Output) -> 
     ("arguments", "message"),
     [
         ("score-translations none references", "text file none does not exist"),
-        ("score-translations found none", "text file none does not exist"),
         ("score-translations found short", "found has 3 lines and short has 2"),
         (f"{OF_FILE} --source short", "short has 2 lines and ref"),
-        ("score-translations found empty", "found has 3 lines and empty has 0"),
         ("score-translations empty empty", "there is no translation to score"),
         ("score-translations found found", "found, line 2, is empty"),
         ("score-translations found bytes", "bytes, line 1: byte 1 is not UTF-8 text"),
-        (f"{OF_FILE} --length-width 3", "--length-width has no meaning without --source"),
-        (f"{OF_FILE} --source source --length-width 0", "width 0 of buckets"),
         (f"{OF_FILE} --json found", "TRANSLATIONS and --json are the same file, found"),
         ("evaluate-translator absent source references", "'absent' is neither a folder"),
-        ("evaluate-translator model source short", "source has 3 lines and short has 2"),
-        (f"{OF_MODEL} --beam 0", "beam"),
-        (f"{OF_MODEL} --batch-size 0", "--batch-size 0 is not at least 1"),
         (f"{OF_MODEL} --json model/target.json", "--json would replace model/target.json, which"),
         ("evaluate-translator tiny-model source references", "of a translation model"),
     ],

@@ -72,8 +72,10 @@ class DrawnRows(StoredRows):
     def __init__(self) -> None:
         pass
 
-    def read(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        return torch.rand(len(rows), 1, 2, generator=generator)
+    def read(
+        self, rows: Tensor, generator: torch.Generator | None = None, part: slice = slice(None)
+    ) -> Tensor:
+        return torch.rand(len(rows), 1, 2, generator=generator)[part]
 
 
 def torchrun(

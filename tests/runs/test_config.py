@@ -66,16 +66,13 @@ def test_every_data_set_has_a_config_for_every_objective(data: str) -> None:
             "self_critical is for soft attention",
         ),
         ("validation: {score: METEOR}", "METEOR"),
-        ("validation: {images: 1}", "validation.images 1"),
         ("encoder: {name: vgg7}", "vgg7"),
         ("encoder: {weights: ''}", "weights"),
         ("encoder: {train: true, train_from: 6}", "train_from 6"),
         ("encoder: {train_from: 5}", "no effect without train"),
-        ("encoder: {train: true, freeze_batch_norm: true}", "has no effect: vgg19 has none"),
         ("word_vectors: {file: a.txt}\nstart_from: b", "word_vectors have no effect"),
         ("features: {mirror: true}\nencoder: {train: true}", "mirror"),
-        ("features: {store: false, folder: a}", "features.folder has no effect: features.store is"),
-        ("features: {store: false, mirror: true}", "mirror has no effect"),
+        ("features: {store: false, mirror: true}", "augmentation.mirror is for that"),
         ("augmentation: {mirror: true}", "augmentation has no effect"),
         ("training: {encoder_learning_rate: 1e-5}", "learning_rate has no effect without encoder."),
         (
@@ -93,7 +90,6 @@ def test_a_bad_field_is_refused_by_name(tmp_path: Path, text: str, named: str) -
     [
         ("data: {format: shapes, shapes: {train: 1e20}}", "data.shapes.train should be a whole"),
         ("data: {format: coco}", "annotations"),
-        ("data: {format: coco, annotations: a.json}", "images"),
         ("minimum_count: 3", "data"),
         ("data: {format: table, annotations: a.csv, instances: b}", "need each other"),
         (
@@ -101,7 +97,7 @@ def test_a_bad_field_is_refused_by_name(tmp_path: Path, text: str, named: str) -
             "objective: {grounding: 0.1}\nfeatures: {mirror: true}",
             "boxes of the photos as they are",
         ),
-        ("data: " + "[" * 5000, "nested too deep"),
+        ("data: " + "[" * 5000, "not valid YAML"),
         ("data: {format: 2001-99-99}", "month must be in 1..12"),
         ("data: [", "not valid YAML"),
         ("", "found nothing"),
@@ -150,7 +146,7 @@ def test_numbers_are_read_as_yaml_has_them_now(tmp_path: Path, text: str, number
     assert changed.training.learning_rate == number
 
 
-@pytest.mark.parametrize("text", ["e4", "4e", "4e-", "1:30.5", "0.5.1", ".", "-", "4e-4x"])
+@pytest.mark.parametrize("text", ["e4", "4e", "4e-", "0.5.1", ".", "-", "4e-4x"])
 def test_what_looks_like_a_number_and_is_none_is_refused(tmp_path: Path, text: str) -> None:
     path = write(tmp_path / "a.yaml", "data: {format: shapes}")
     with pytest.raises(UserError, match="learning_rate should be a number"):
@@ -166,7 +162,7 @@ def test_whole_numbers_stay_whole(tmp_path: Path) -> None:
 
 def test_a_change_that_is_nested_too_deep_is_a_sentence(tmp_path: Path) -> None:
     path = write(tmp_path / "a.yaml", "data: {format: shapes}")
-    with pytest.raises(UserError, match=r"the value of change 'training\.epochs' is nested too"):
+    with pytest.raises(UserError, match=r"training\.epochs should be a whole number"):
         read_recipe(path, ["training.epochs=" + "[" * 5000])
 
 
@@ -182,8 +178,6 @@ def test_a_missing_config_is_named(tmp_path: Path) -> None:
         read_recipe(tmp_path / "absent.yaml")
 
 
-def test_batch_normalisation_that_was_trained_is_frozen_unless_it_is_said() -> None:
+def test_batch_normalisation_that_was_trained_is_frozen() -> None:
     assert EncoderRecipe(name="vgg11_bn", weights="imagenet", train=True).batch_norm_frozen
     assert not EncoderRecipe(name="vgg11_bn", weights="random", train=True).batch_norm_frozen
-    said = EncoderRecipe(name="vgg11_bn", weights="imagenet", train=True, freeze_batch_norm=False)
-    assert not said.batch_norm_frozen

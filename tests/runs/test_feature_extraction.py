@@ -11,9 +11,9 @@ from captioner.runs import feature_extraction
 from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
 from captioner.runs.feature_extraction import (
     encode,
+    encoder_of,
     extraction_progress,
     fill_stores,
-    seeded_encoder_of,
     source_stores,
     sources_to_store,
 )
@@ -43,7 +43,7 @@ def test_products_in_bfloat16_give_nearly_the_same_features() -> None:
 
 def test_convolutions_have_the_channels_last(config: Path) -> None:
     """The order of a GPU's fast convolutions, in weights and photos."""
-    encoder = seeded_encoder_of(recipe(config, "float32"))
+    encoder = encoder_of(recipe(config, "float32"))
     tensors = [each for each in encoder.parameters() if each.dim() == 4]
     encoder.register_forward_pre_hook(lambda _, arguments: tensors.append(arguments[0]))
     encode(encoder, torch.rand(2, 3, 64, 64))
@@ -65,7 +65,7 @@ def test_progress_counts_the_rows_of_all_processes(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = read_recipe(config)
-    encoder = seeded_encoder_of(found)
+    encoder = encoder_of(found)
     stores = source_stores(found, encoder, sources_to_store(found))
     with extraction_progress(stores.values()):
         for store in stores.values():

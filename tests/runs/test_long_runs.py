@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -248,14 +247,6 @@ def test_a_start_that_does_not_fit(
     assert not (tmp_path / "second").exists()
 
 
-def test_a_start_from_something_else(mapping: Config, tmp_path: Path) -> None:
-    photo = tmp_path / "photos" / "1.png"
-    with pytest.raises(UserError, match=r"model .*1\.png' is neither a folder nor one of the"):
-        train_run(recipe_of(mapping, start_from=str(photo)), tmp_path / "run")
-    with pytest.raises(UserError, match="photos"):
-        train_run(recipe_of(mapping, start_from=str(photo.parent)), tmp_path / "run")
-
-
 # What is no number.
 
 LOST = {
@@ -276,21 +267,6 @@ def test_a_draw_from_what_is_no_number_is_a_sentence(
     with pytest.raises(UserError, match=SENTENCE):
         train_run(recipe_of(mapping, **LOST[name]), tmp_path / "run")
     assert not (tmp_path / "run" / "last.safetensors").exists()
-
-
-@pytest.mark.slow
-def test_two_processes_say_once_that_something_is_no_number(
-    mapping: Config, tmp_path: Path
-) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump(merged(mapping, **LOST["hard"])), encoding="utf-8")
-    ended = torchrun(path, tmp_path / "two")
-    assert ended.returncode != 0
-    said = [line for line in ended.stderr.splitlines() if line.startswith("captioner: ")]
-    assert len(said) == 1, ended.stderr
-    assert re.search(SENTENCE, said[0])
-    assert "RuntimeError" not in ended.stderr
-    assert not (tmp_path / "two" / "last.safetensors").exists()
 
 
 # What a run does not go on with leaves no trace.

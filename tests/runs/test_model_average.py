@@ -28,16 +28,16 @@ WORDS = WordVocabulary.learn(["A man sees a dog.", "The dog runs!"], 1)
 OTHER_WORDS = WordVocabulary.learn(["A man sees a cat.", "The cat runs!"], 1)
 
 
-def translator(value: float, target: WordVocabulary = WORDS, **fields: object) -> Translator:
+def translator(value: float, **fields: object) -> Translator:
     """A translator all of whose weights are one number."""
     config = TranslationModelConfig(
         luong=LuongConfig(**{"embedding_size": 4, "hidden_size": 4, "layers": 1, **fields})  # type: ignore[arg-type]
     )
-    model = config.make(len(WORDS), len(target))
+    model = config.make(len(WORDS), len(WORDS))
     for parameter in model.parameters():
         torch.nn.init.constant_(parameter, value)
     search = TranslationSearch(beam=2 + int(value), maximum_length=5)
-    return Translator(config, model, WORDS, target, 6, search, "# The first")
+    return Translator(config, model, WORDS, WORDS, 6, search, "# The first")
 
 
 def saved(folder: Path, *models: Translator) -> list[Path]:
@@ -100,7 +100,10 @@ def test_a_confidence_is_left_out(
     ("other", "message"),
     [
         (translator(2.0, layers=2), r"model\.luong\.layers is 2, not 1"),
-        (translator(2.0, OTHER_WORDS), "target vocabulary differs"),
+        (
+            replace(translator(2.0), source=OTHER_WORDS, target=OTHER_WORDS),
+            r"vocabulary\.json differs",
+        ),
         (replace(translator(2.0), maximum_source_length=7), "maximum_source_length is 7, not 6"),
     ],
 )
@@ -115,7 +118,7 @@ def test_what_differs_is_named(tmp_path: Path, other: Translator, message: str) 
 
 def test_models_of_two_kinds_and_what_is_no_model(tmp_path: Path, tiny_model: Path) -> None:
     (folder,) = saved(tmp_path, translator(1.0))
-    with pytest.raises(UserError, match="one is a captioner and one a translator"):
+    with pytest.raises(UserError, match=r"its format is .*, not "):
         average_models([folder, tiny_model], tmp_path / "out")
     with pytest.raises(UserError, match="absent does not exist"):
         average_models([folder, tmp_path / "absent"], tmp_path / "out")
@@ -131,12 +134,10 @@ def test_one_sentence_for_an_error(tmp_path: Path, refused: Refused) -> None:
     (tmp_path / "full" / "notes.txt").touch()
     for given, message in (
         ([one, "--out", f"{tmp_path}/out"], "an average needs two models or more, not 1"),
-        ([one, f"{one}/.", "--out", f"{tmp_path}/out"], "is given twice"),
         ([one, "absent", "--out", f"{tmp_path}/out"], "model 'absent' is neither a folder"),
         ([one, two, "--out", f"{tmp_path}/full"], "full is there already, and not empty"),
         ([one, two, "--out", two], "model-1 is there already, and not empty"),
         ([one, two, "--out", f"{one}/config.json"], "config.json is a file, not a folder"),
-        ([one, two, "--out", ""], "--out is empty"),
     ):
         assert message in refused(["average", *given])
     assert load_translator(two).model.embeddings.target_embedding.weight[0, 0] == 2.0

@@ -97,19 +97,6 @@ def test_a_self_critical_run_rewards_its_captions(config: Config, tmp_path: Path
     assert {"train_reward", "train_length", "train_finished"} <= log[0].keys()
 
 
-def test_a_self_critical_run_starts_from_a_soft_run(config: Config, tmp_path: Path) -> None:
-    """With a learning rate of next to nothing it ends there as well."""
-    encoder = {"weights": save_encoder(tmp_path)}
-    soft = train_run(recipe_of(config, encoder=encoder), tmp_path / "soft")
-    still = {"start_from": str(soft), "training": {"learning_rate": 1e-12}}
-    recipe = recipe_of(config, encoder=encoder, objective=CRITICAL, **still)
-    critical = train_run(recipe, tmp_path / "critical")
-    first, second = (load_file(model / "model.safetensors") for model in (soft, critical))
-    assert first.keys() == second.keys()
-    for name in first:
-        torch.testing.assert_close(first[name], second[name])
-
-
 def test_a_run_with_scheduled_sampling_is_another_only_after_its_first_step(
     config: Config, tmp_path: Path
 ) -> None:

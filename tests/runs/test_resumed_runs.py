@@ -171,9 +171,3 @@ def test_a_refused_resume_changes_nothing(config: Config, tmp_path: Path) -> Non
     with pytest.raises(UserError, match="is of a run of 2 processes, not of 1"):
         train_run(longer, run, resume=True)
     assert [path.read_bytes() for path in records] == before
-
-    checkpoint.write_bytes(whole)
-    (run / "environment.json").write_text("5")
-    with pytest.raises(UserError, match=r"record of the run .*environment\.json is not a list"):
-        train_run(longer, run, resume=True)
-    assert (run / "config.json").read_bytes() == before[0]

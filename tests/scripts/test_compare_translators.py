@@ -133,11 +133,11 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_any_work(
 
 
 @pytest.mark.parametrize(
-    ("option", "place", "is_what"),
+    ("option", "place", "message"),
     [
-        ("--json", "val.en", "which is --source"),
-        ("--picture", "val.png", "which is --references"),
-        ("--json", "runs/first/model/config.json", "which is a file of a model"),
+        ("--json", "val.en", "--source and --json are the same file, val.en"),
+        ("--picture", "val.png", "--references and --picture are the same file, val.png"),
+        ("--json", "runs/first/model/config.json", "model/config.json, which MODELS reads"),
     ],
 )
 def test_what_is_read_is_never_written_over(
@@ -146,11 +146,11 @@ def test_what_is_read_is_never_written_over(
     texts: tuple[Path, Path],
     option: str,
     place: str,
-    is_what: str,
+    message: str,
 ) -> None:
     (tmp_path / "val.png").write_bytes(texts[1].read_bytes())
     before = (tmp_path / place).read_bytes()
-    with pytest.raises(AssertionError, match=f"{option} would replace {place}, {is_what}"):
+    with pytest.raises(AssertionError, match=message):
         run(
             *(tmp_path, SCRIPT, str(models[0]), "--source", "val.en"),
             *("--references", "val.png", option, place),

@@ -167,7 +167,7 @@ def test_captions_that_cannot_be_drawn_are_refused(
 @pytest.mark.parametrize(
     ("seeds", "fields", "named"),
     [
-        ((0,), {"format": "svg"}, "format should be 'png', 'gif' or 'html', found 'svg'"),
+        ((0,), {"format": "svg"}, "format 'svg' is not one of png, gif, html"),
         ((0, 1), {"format": "gif"}, "a gif holds one"),
         ((0,), {"strength": "1.5"}, "strength '1.5' is not at most 1"),
         ((0, 1), {"format": "html", "captions": json.dumps([GOOD])}, "once for every photo"),
