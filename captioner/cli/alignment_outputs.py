@@ -25,8 +25,8 @@ class AlignmentFile:
     Each sentence has its own picture, numbered from the second: "map.png", "map-2.png", ...
     pieces: show subwords instead of words; JSON has both.
 
-    Raises `UserError`, before anything is written, for an unknown suffix, and for a photo with the
-    name of a numbered picture.
+    Raises `UserError`, before anything is written, for an unknown suffix, and for a photo or folder
+    with the name of a numbered picture.
     """
 
     path: Path
@@ -41,6 +41,8 @@ class AlignmentFile:
         numbered = re.compile(re.escape(self.path.stem) + r"-\d+" + re.escape(self.path.suffix))
         for other in self.path.parent.glob(f"*{self.path.suffix}"):
             if numbered.fullmatch(other.name):
+                if other.is_dir():
+                    raise UserError(f"--alignment would write {other}, which is a folder")
                 refuse_to_replace_a_photo("--alignment", other)
 
     @property

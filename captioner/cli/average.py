@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from captioner.cli.shared_options import Commands, add_parser
+from captioner.errors import UserError
 
 DESCRIPTION = """\
 Averages the weights of several models with one configuration and vocabulary:
@@ -29,6 +30,9 @@ def add_command(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Average the models into a new folder."""
+    if not arguments.out:
+        raise UserError("--out is empty; it should name a folder")
+
     from captioner.model_folders import model_folder
     from captioner.runs.model_average import average_models
 

@@ -121,6 +121,8 @@ class CaptionTables:
             "model": record.get("model") or self._model,  # Older records do not say.
             "language": record.get("language") or ENGLISH,
         }
+        if real_path(there["model"]) == real_path(self._model):
+            there["model"] = self._model
         for key, value in here.items():
             if there[key] != value:
                 raise UserError(

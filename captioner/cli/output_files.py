@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
@@ -39,8 +40,8 @@ def check_outputs(
     check_places(written, keys_of(_paths(arguments, inputs)))
     for argument, path in written:
         for name, patterns in READ_IN_FOLDERS.items():
-            for source, folder in _paths(arguments, (name,)):
-                inside = _path_inside(folder, path)
+            for source, given in _paths(arguments, (name,)):
+                inside = _path_inside(_folder_of(source, given), path)
                 if os.path.lexists(path) and any(fnmatch(inside, each) for each in patterns):
                     raise UserError(f"{argument} would replace {path}, which {source} reads")
 
@@ -103,6 +104,16 @@ def refuse_to_replace_a_photo(output: str, path: Path) -> None:
 
     if Path(real_path(path)).suffix.lower() in IMAGE_SUFFIXES and not is_drawn(path):
         raise UserError(f"{output} would replace {path}, which is a photo; give another place")
+
+
+def _folder_of(source: str, given: str) -> str:
+    """The folder of an argument: of a model also by its name or its run's."""
+    if source in ("MODEL", "MODELS"):
+        from captioner.model_folders import model_folder
+
+        with contextlib.suppress(UserError):  # The command says what is wrong with it.
+            return os.fspath(model_folder(given))
+    return given
 
 
 def _path_inside(folder: str, path: Path) -> str:

@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.models import load_translator
 
     if arguments.language is not None:
-        language = language_tag(arguments.language, "--language")
+        language = language_tag(arguments.language, "--language").partition("-")[0]
         if language not in LANGUAGES:
             known = ", ".join(LANGUAGES)
             raise UserError(

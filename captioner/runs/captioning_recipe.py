@@ -170,6 +170,13 @@ class FeaturesConfig(Config):
         "float32", description="of the encoder's products; bfloat16 is autocast"
     )
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for name in ("folder", "mirror"):
+            if not self.store and getattr(self, name):
+                raise ValueError(f"{name} has no effect: features.store is false")
+        return self
+
 
 class ValidationConfig(Config):
     """Validation on generated captions, with the search of `search`."""
@@ -281,7 +288,7 @@ def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Any:
         mapping = _yaml(read_text(path, "config"))
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # Also an impossible date.
         mark = getattr(error, "problem_mark", None)
-        reason = str(error) if mark is None else f"line {mark.line + 1}"
+        reason = str(error).partition("\n")[0] if mark is None else f"line {mark.line + 1}"
         raise UserError(f"config {path} is not valid YAML ({reason})") from None
     return with_changes(mapping, changes)
 

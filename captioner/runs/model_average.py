@@ -11,10 +11,8 @@ from torch import Tensor, nn
 
 from captioner.caption import Captioner, load_model, save_model
 from captioner.errors import UserError
-from captioner.files import atomic_folder, read_json
-from captioner.model_folders import CONFIG, complete_folder
-from captioner.schema import flat
-from captioner.text.vocabulary_files import VOCABULARIES
+from captioner.files import atomic_folder
+from captioner.schema import flat, to_mapping
 from captioner.translate import Translator, load_translator, save_translator
 from captioner.translate.translator_folder import is_translator
 
@@ -42,7 +40,7 @@ def average_models(folders: Sequence[str | Path], out: str | Path) -> None:
         sums = {name: tensor.double() for name, tensor in weights.items()}
         for folder in folders[1:]:
             model = _load(folder)
-            _check_same(folders[0], folder)
+            _check_same(first, folders[0], model, folder)
             for name, tensor in _weights(model).items():
                 sums[name] += tensor
         for name, tensor in weights.items():
@@ -68,20 +66,34 @@ def _weights(model: Captioner | Translator) -> dict[str, Tensor]:
     return {name: t for name, t in parts.state_dict().items() if t.is_floating_point()}
 
 
-def _check_same(first: str | Path, other: str | Path) -> None:
+def _check_same(
+    first: Captioner | Translator, path: str | Path, other: Captioner | Translator, own: str | Path
+) -> None:
     """Raise `UserError` for the first difference of two models besides their weights."""
+    refusal = f"{own} cannot be averaged with {path}"
+    if isinstance(first, Translator) != isinstance(other, Translator):
+        raise UserError(f"{refusal}: one is a captioner and one a translator")
     one, two = _settings(first), _settings(other)
-    for name in ["format", *sorted(one.keys() | two.keys())]:
+    for name in sorted(one.keys() | two.keys()):
         if one.get(name) != two.get(name):
-            values = f" is {two.get(name)!r}, not {one.get(name)!r}"
-            shown = " differs" if name in VOCABULARIES else values
-            raise UserError(f"{other} cannot be averaged with {first}: its {name}{shown}")
+            values = f"is {two.get(name)!r}, not {one.get(name)!r}"
+            raise UserError(
+                f"{refusal}: its {name} {'differs' if 'vocabulary' in name else values}"
+            )
 
 
-def _settings(folder: str | Path) -> dict[str, Any]:
+def _settings(model: Captioner | Translator) -> dict[str, Any]:
     """The config fields that the weights depend on, and the vocabularies, by name."""
-    files = complete_folder(folder)
-    config = read_json(files / CONFIG, "model config")
-    fields = {name: config[name] for name in config if name not in ("search", "confidence")}
-    words = [files / name for name in VOCABULARIES if (files / name).exists()]
-    return {**flat(fields), **{path.name: read_json(path) for path in words}}
+    if isinstance(model, Translator):
+        return {
+            "source vocabulary": model.source,
+            "target vocabulary": model.target,
+            "maximum_source_length": model.maximum_source_length,
+            **flat(to_mapping(model.config), "model."),
+        }
+    return {
+        "vocabulary": model.vocabulary,
+        **flat(to_mapping(model.encoder.config), "encoder."),
+        **flat(to_mapping(model.decoder.config), "decoder."),
+        **flat(to_mapping(model.preprocessing), "preprocessing."),
+    }

@@ -162,10 +162,27 @@ class TranslationRecipe(Config):
     def _without_effect(self) -> Iterator[tuple[str, Config, tuple[str, ...], str]]:
         """Name and config of each section, its fields without effect, and the reason."""
         yield "training", self.training, ("batch_size",), "data.batch_tokens is for that"
-        if self.text.kind == "words":
-            yield "text", self.text, ("size", "method", "sampling"), "text.kind is words"
+        yield "training", self.training, ("encoder_learning_rate",), "there is no such encoder"
+        names: tuple[str, ...] = ("numbers",)
+        if self.data.format == "numbers":
+            names = ("source", "target", "validation_source", "validation_target", "on_problem")
+        yield "data", self.data, names, f"data.format is {self.data.format}"
+        names = {
+            "words": ("size", "method", "sampling"),
+            "subwords": ("minimum_count",),
+            "start_from": ("case",),  # A change of kind alone takes the other fields along.
+        }[self.text.kind]
+        yield "text", self.text, names, f"text.kind is {self.text.kind}"
         if self.text.kind == "subwords":
             yield "search", self.search, ("copy_unknown",), "no word is unknown to text of subwords"
         if self.model.sequence_to_sequence is not None:
             names = ("copy_unknown", "coverage_penalty")
             yield "search", self.search, names, "it needs a model with attention"
+        luong = self.model.luong
+        if luong is not None and luong.score != "concat":
+            yield "model.luong", luong, ("attention_size",), f"model.luong.score is {luong.score}"
+        if luong is not None and luong.attention == "global":
+            yield "model.luong", luong, ("window",), "model.luong.attention is global"
+        gnmt = self.model.gnmt
+        if gnmt is not None and gnmt.residual_from > gnmt.layers:
+            yield "model.gnmt", gnmt, ("residual_from",), f"model.gnmt.layers is {gnmt.layers}"

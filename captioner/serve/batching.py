@@ -64,12 +64,14 @@ class Batcher(Generic[Item, Key, Result]):
         if not batch:
             return
         try:
-            results = iter(self._work([item for job in batch for item in job.items], batch[0].key))
-            for job in batch:
-                job.done.set_result([next(results) for _ in job.items])
+            results = self._work([item for job in batch for item in job.items], batch[0].key)
         except Exception as error:
             for job in batch:
                 job.done.set_exception(error)
+            return
+        for job in batch:
+            job.done.set_result(results[: len(job.items)])
+            results = results[len(job.items) :]
 
     def _next_batch(self) -> list[_Job[Item, Key, Result]]:
         """The oldest job and those after it that fit; empty if none waits."""

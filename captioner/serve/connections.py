@@ -14,10 +14,8 @@ from captioner.serve.limits import Limits
 
 
 def limited_protocol(limits: Limits) -> type[H11Protocol]:
-    """The HTTP protocol, which closes connections beyond the limits.
-
-    uvicorn itself closes idle ones after a first answer only.
-    """
+    """The HTTP protocol, which closes connections beyond the limits."""
+    most = _most_connections(limits)
 
     class LimitedProtocol(H11Protocol):
         _overdue: asyncio.TimerHandle | None = None
@@ -25,13 +23,18 @@ def limited_protocol(limits: Limits) -> type[H11Protocol]:
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            if len(self.connections) > limits.connections:
+            of_host = [other for other in self.connections if _host(other) == _host(self)]
+            if len(self.connections) > most or len(of_host) > limits.connections_of_address:
                 transport.abort()
             else:
                 self._await_request()
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
+            self._await_request()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
             self._await_request()
 
         def pause_writing(self) -> None:
@@ -41,15 +44,19 @@ def limited_protocol(limits: Limits) -> type[H11Protocol]:
         def resume_writing(self) -> None:
             super().resume_writing()
             _cancel(self._unread)
+            self._unread = None
 
         def connection_lost(self, exc: Exception | None) -> None:
             _cancel(self._overdue)
+            self._overdue = None
             _cancel(self._unread)
+            self._unread = None
             super().connection_lost(exc)
 
         def _await_request(self) -> None:
             """Limit the time without a request that is being read or answered."""
-            if self.cycle is not None and not self.cycle.response_complete:
+            is_answering = self.cycle is not None and not self.cycle.response_complete
+            if is_answering:
                 _cancel(self._overdue)
                 self._overdue = None
             elif self._overdue is None:
@@ -61,3 +68,31 @@ def limited_protocol(limits: Limits) -> type[H11Protocol]:
 def _cancel(timer: asyncio.TimerHandle | None) -> None:
     if timer is not None:
         timer.cancel()
+
+
+def _host(protocol: object) -> str | None:
+    """The address that a connection comes from, without its port."""
+    client: tuple[str, int] | None = getattr(protocol, "client", None)
+    return client[0] if client else None
+
+
+def _most_connections(limits: Limits) -> int:
+    """The limit of connections, at most half of the file descriptors that the process may open.
+
+    Raises the process's own limit as far as that is needed and allowed.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows
+        return limits.connections
+    wanted = 2 * limits.connections
+    descriptors, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if descriptors == resource.RLIM_INFINITY or descriptors >= wanted:
+        return limits.connections
+    raised = wanted if allowed == resource.RLIM_INFINITY else min(wanted, allowed)
+    if raised > descriptors:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, allowed))
+        except (OSError, ValueError):  # macOS has a lower limit than it says.
+            raised = descriptors
+    return max(1, raised // 2)

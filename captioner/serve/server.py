@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import warnings
 from dataclasses import dataclass
 
 import uvicorn
@@ -75,8 +76,11 @@ def configuration(app: ASGIApp, limits: Limits, access_log: bool = False) -> uvi
 def serve(app: ASGIApp, listener: Listener, limits: Limits, access_log: bool = False) -> None:
     """Answer requests until Ctrl-C or SIGTERM, then the open ones.
 
-    A second Ctrl-C ends it immediately. access_log: a line on standard error for each request.
+    A second Ctrl-C ends it after the batch at work. access_log: a line on standard error for each
+        request.
     """
+    # The answer itself says that a sentence was too long.
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"captioner\.serve\.")
     with contextlib.suppress(KeyboardInterrupt):  # The signal, raised again at the end.
         uvicorn.Server(configuration(app, limits, access_log)).run(sockets=[listener.socket])
 

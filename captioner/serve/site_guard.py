@@ -29,7 +29,8 @@ class SiteGuard:
     ) -> None:
         self._app = app
         public = urlsplit((public_url or "").lower())
-        self._public_origin = f"{public.scheme}://{public.netloc}"
+        port = "" if public.port in (None, 80, 443) else f":{public.port}"
+        self._public_origin = f"{public.scheme}://{public.hostname}{port}"
         self._names = {"localhost", public.hostname, *(name.lower() for name in names)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -63,7 +63,7 @@ _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")
 _START_OF_SCAN, _END_OF_IMAGE = 0xDA, 0xD9
 
 _LONGEST_JPEG = 2**28
-"""Bytes in which scans are counted: those of 100 million pixels have room in them."""
+"""Bytes in which scans are counted; photos of 250 million pixels have fewer."""
 
 _ORIENTATION_TAG = 0x0112  # EXIF 2.32, table 4: how the camera was held
 _UPRIGHT = {

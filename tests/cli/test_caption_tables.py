@@ -136,7 +136,8 @@ def test_captions_of_another_model_or_language_are_neither_kept_nor_replaced(
     tables = CaptionTables(**paths, model="mine")
     tables.add(photo, {"caption": "ein Hund", "language": "de"})
     tables.finish()
-    assert CaptionTables(**paths, model="mine").resume([photo], lambda _: (), "de") == {photo}
+    for same in ("mine", "./mine", "mine/"):
+        assert CaptionTables(**paths, model=same).resume([photo], lambda _: (), "de") == {photo}
     for model, language, difference in (
         ("mine", None, "language de, not en"),
         ("default", "de", "model mine, not default"),

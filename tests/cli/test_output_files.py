@@ -36,6 +36,9 @@ def folder(tiny_model: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     (tmp_path / "entities" / "Sentences").mkdir()
     (tmp_path / "entities" / "Sentences" / "0.txt").write_text("[/EN#1/animals A dog] .\n")
     (tmp_path / "M").symlink_to(tiny_model)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "model").symlink_to(tiny_model)
+    (tmp_path / "x").write_text("a dog")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -61,9 +64,13 @@ def contents(folder: Path) -> dict[str, bytes]:
             "--csv would replace entities/Sentences/0.txt, which --entities reads",
         ),
         ([*OF_SPLIT, "--json", "coco/captions_val2014.json"], "which --annotations reads"),
-        ([*OF_FOLDER, "--csv", "x", "--json", "./x"], "--json and --csv are the same file, x"),
+        ([*OF_FOLDER, "--csv", "n", "--json", "./n"], "--json and --csv are the same file, n"),
         ([*OF_FOLDER, "--curves", "photos/2.png"], "--curves would replace photos/2.png"),
         ([*OF_FOLDER, "--json", "M/config.json"], "would replace M/config.json, which MODEL"),
+        (
+            ["translate", "x", "--model", "run", "--alignment", "run/model/config.json"],
+            "--alignment would replace run/model/config.json, which MODEL reads",
+        ),
         ([*OF_PHOTO, "--curves", "photos/0.png"], "--images and --curves are the same file"),
         ([*FILES, "--images", "photos", "--page", "photos/0.png"], "is a photo"),
         ([*FILES, "--json", "new", "--csv", "new/x.csv"], "new is a file, but --csv needs a folde"),

@@ -72,7 +72,8 @@ def test_every_data_set_has_a_config_for_every_objective(data: str) -> None:
         ("encoder: {train_from: 5}", "no effect without train"),
         ("word_vectors: {file: a.txt}\nstart_from: b", "word_vectors have no effect"),
         ("features: {mirror: true}\nencoder: {train: true}", "mirror"),
-        ("features: {store: false, mirror: true}", "augmentation.mirror is for that"),
+        ("features: {store: false, mirror: true}", "features.mirror has no effect"),
+        ("features: {store: false, folder: f}", "features.folder has no effect"),
         ("augmentation: {mirror: true}", "augmentation has no effect"),
         ("training: {encoder_learning_rate: 1e-5}", "learning_rate has no effect without encoder."),
         (

@@ -254,6 +254,8 @@ def test_a_published_config_keeps_a_vocabulary_by_one_change() -> None:
     changes = ["start_from=english_german", "text.kind=start_from"]
     text = read_any_recipe(path, changes).text
     assert (text.kind, text.joint, text.capitals) == ("start_from", True, "titles")
+    with pytest.raises(UserError, match=r"text\.case has no effect: text\.kind is start_from"):
+        read_any_recipe(path, [*changes, "text.case=lower"])
 
 
 @pytest.mark.parametrize(
@@ -268,16 +270,54 @@ def test_a_published_config_keeps_a_vocabulary_by_one_change() -> None:
         ({"text": {"kind": "subwords", "case": "sentence"}}, "text.case 'sentence' is of words"),
         ({"model": {}}, "one model of sequence_to_sequence"),
         ({"training": {"batch_size": 32}}, "batch_size has no effect: data.batch_tokens"),
+        ({"training": {"encoder_learning_rate": 0.1}}, "encoder_learning_rate has no effect"),
         ({"task": "sing"}, "task 'sing' is not 'translate'"),
         (
             {"model": {"sequence_to_sequence": {}}, "search": {"copy_unknown": True}},
             "search.copy_unknown has no effect: it needs a model with attention",
         ),
         (
+            {"model": {"sequence_to_sequence": {}}, "search": {"coverage_penalty": 0.2}},
+            "search.coverage_penalty has no effect: it needs a model with attention",
+        ),
+        (
             {"text": {"kind": "subwords"}, "search": {"copy_unknown": True}},
             "search.copy_unknown has no effect: no word is unknown",
         ),
         ({"text": {"size": 9000}}, "text.size has no effect: text.kind is words"),
+        ({"text": {"method": "bpe"}}, "text.method has no effect: text.kind is words"),
+        (
+            {"text": {"kind": "subwords", "minimum_count": 1}},
+            "text.minimum_count has no effect: text.kind is subwords",
+        ),
+        (
+            {"data": {"format": "numbers", "source": "a.en"}},
+            "data.source has no effect: data.format is numbers",
+        ),
+        (
+            {"data": {"format": "numbers", "on_problem": "skip"}},
+            "data.on_problem has no effect: data.format is numbers",
+        ),
+        (
+            {"data": {**dict.fromkeys(FILES, "a"), "numbers": {"seed": 1}}},
+            "data.numbers has no effect: data.format is parallel",
+        ),
+        (
+            {"model": {"luong": {"score": "dot", "attention_size": 256}}},
+            "model.luong.attention_size has no effect: model.luong.score is dot",
+        ),
+        (
+            {"model": {"luong": {"attention_size": 256}}},
+            "model.luong.attention_size has no effect: model.luong.score is general",
+        ),
+        (
+            {"model": {"luong": {"window": 5}}},
+            "model.luong.window has no effect: model.luong.attention is global",
+        ),
+        (
+            {"model": {"gnmt": {"layers": 3, "residual_from": 4}}},
+            "model.gnmt.residual_from has no effect: model.gnmt.layers is 3",
+        ),
         (
             {"model": {"gnmt": {"tie_embeddings": "all"}}},
             "model.gnmt.tie_embeddings 'all' needs text.joint to be true",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -13,6 +14,7 @@ from serve_samples import in_thread
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
+from captioner.serve.connections import limited_protocol
 from captioner.serve.limits import Limits
 
 LARGE = 50_000_000
@@ -115,9 +117,11 @@ def test_a_request_may_take_longer_than_its_head() -> None:
         assert is_answered(line)
 
 
-def test_one_connection_too_many_is_closed_and_others_are_answered() -> None:
+@pytest.mark.parametrize("limit", ["connections", "connections_of_address"])
+def test_one_connection_too_many_is_closed_and_others_are_answered(limit: str) -> None:
+    limits = Limits(**{limit: 2})  # type: ignore[arg-type]
     with ExitStack() as stack:
-        address = stack.enter_context(in_thread(app, Limits(connections=2)))
+        address = stack.enter_context(in_thread(app, limits))
         first, second = (stack.enter_context(connected(address)) for _ in range(2))
         for line in (first, second):
             line.sendall(REQUEST)
@@ -133,3 +137,20 @@ def test_one_connection_too_many_is_closed_and_others_are_answered() -> None:
                 if is_answered(third):
                     return
         pytest.fail("a connection that was closed still counts")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not limit file descriptors")
+def test_connections_are_at_most_half_of_the_file_descriptors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import resource
+
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (2, 2))
+    with ExitStack() as stack:
+        address = stack.enter_context(in_thread(app, Limits()))
+        first = stack.enter_context(connected(address))
+        first.sendall(REQUEST)
+        assert is_answered(first)
+        assert is_closed(stack.enter_context(connected(address)))
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (resource.RLIM_INFINITY,) * 2)
+    assert limited_protocol(Limits())

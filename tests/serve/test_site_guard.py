@@ -60,7 +60,7 @@ def test_other_sites_cannot_use_it(
 
 def test_the_public_page_may_use_it_through_a_proxy() -> None:
     """The proxy sends its own name for this server; the browser says from which page it comes."""
-    app = make_app(Service(make_captioner()), public_url="https://photos.example/captions/")
+    app = make_app(Service(make_captioner()), public_url="https://photos.example:443/captions/")
     own = ["https://photos.example", "http://127.0.0.1:8765"]
     foreign = [
         *("http://photos.example", "https://photos.example:444", "https://[", "null"),
@@ -74,4 +74,4 @@ def test_the_public_page_may_use_it_through_a_proxy() -> None:
         # A proxy may also keep the name that the browser asked for.
         assert client.get("/", headers={"Host": "photos.example"}).status_code == 200
         described = client.get("/api/openapi.json").json()
-        assert described["servers"] == [{"url": "https://photos.example/captions/"}]
+        assert described["servers"] == [{"url": "https://photos.example:443/captions/"}]
