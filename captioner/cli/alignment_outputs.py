@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from captioner.cli.output_files import refuse_to_replace_a_photo
+from captioner.cli.output_files import check_places
 from captioner.errors import UserError
 from captioner.files import write_json, write_text
 from captioner.render.alignment import AlignmentItem, alignment_page, save_heat_map
@@ -38,12 +38,11 @@ class AlignmentFile:
         known = (".json", *PAGE_SUFFIXES, *PLOT_SUFFIXES)
         if self._suffix not in known:
             raise UserError(f"--alignment {self.path} must end in {', '.join(known)}")
-        numbered = re.compile(re.escape(self.path.stem) + r"-\d+" + re.escape(self.path.suffix))
-        for other in self.path.parent.glob(f"*{self.path.suffix}"):
-            if numbered.fullmatch(other.name):
-                if other.is_dir():
-                    raise UserError(f"--alignment would write {other}, which is a folder")
-                refuse_to_replace_a_photo("--alignment", other)
+        if self._suffix in PLOT_SUFFIXES:
+            numbered = re.compile(re.escape(self.path.stem) + r"-\d+" + re.escape(self.path.suffix))
+            others = self.path.parent.glob(f"*{self.path.suffix}")
+            taken = [other for other in others if numbered.fullmatch(other.name)]
+            check_places([("--alignment", other) for other in taken], {})
 
     @property
     def _suffix(self) -> str:

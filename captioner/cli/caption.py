@@ -135,10 +135,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.demo:
         from captioner.demo import DEMO_PHOTO
 
-        if arguments.xmp or arguments.text:
-            raise UserError(
-                "--xmp and --text write beside a photo; that of --demo is the package's"
-            )
         paths.append(str(DEMO_PHOTO))
     if not paths and arguments.paths:
         raise UserError("standard input is empty: it should be a photo or a list of names")

@@ -116,19 +116,18 @@ class CaptionTables:
         """Raise `UserError` for a caption of another model or language. name: of its table."""
         if "error" in record:
             return
-        here = {"model": self._model, "language": language or ENGLISH}
-        there = {
-            "model": record.get("model") or self._model,  # Older records do not say.
-            "language": record.get("language") or ENGLISH,
-        }
-        if real_path(there["model"]) == real_path(self._model):
-            there["model"] = self._model
-        for key, value in here.items():
-            if there[key] != value:
-                raise UserError(
-                    f"{name} has captions of the {key} {there[key]}, not {value}; give another "
-                    "file, or --overwrite in place of --resume"
-                )
+        model = record.get("model") or self._model  # Older records do not say.
+        is_same_model = model == self._model or real_path(model) == real_path(self._model)
+        here, there = language or ENGLISH, record.get("language") or ENGLISH
+        if is_same_model and here == there:
+            return
+        difference = f"language {there}, not {here}"
+        if not is_same_model:
+            difference = f"model {model}, not {self._model}"
+        raise UserError(
+            f"{name} has captions of the {difference}; give another file, or --overwrite in place "
+            "of --resume"
+        )
 
     def add(self, photo: str, record: Record) -> None:
         """Collect a photo's record, and write its line. Raises `UserError` if that fails."""

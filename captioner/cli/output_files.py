@@ -38,11 +38,12 @@ def check_outputs(
     """
     written = [(argument, Path(path)) for argument, path in _paths(arguments, outputs)]
     check_places(written, keys_of(_paths(arguments, inputs)))
-    for argument, path in written:
+    replaced = [(argument, path) for argument, path in written if os.path.lexists(path)]
+    for argument, path in replaced:
         for name, patterns in READ_IN_FOLDERS.items():
             for source, given in _paths(arguments, (name,)):
                 inside = _path_inside(_folder_of(source, given), path)
-                if os.path.lexists(path) and any(fnmatch(inside, each) for each in patterns):
+                if any(fnmatch(inside, each) for each in patterns):
                     raise UserError(f"{argument} would replace {path}, which {source} reads")
 
 

@@ -15,6 +15,7 @@ from lxml import etree
 from captioner import __version__
 from captioner.caption import Caption
 from captioner.cli.report import on_a_line
+from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
 from captioner.files import read_text, real_path, write_bytes, write_text
 from captioner.text.nouns import nouns
@@ -28,6 +29,12 @@ _NAMESPACES = {
 _RDF, _DC, _XMP, _OWN = (f"{{{uri}}}" for uri in _NAMESPACES.values())
 """Prefixes of names. `_OWN` holds copies of what captioner wrote, to know it again."""
 _ITEM = f"{_RDF}li"
+
+_WITHOUT_SIDECAR = {
+    "-": "the photo given to - is none",
+    str(DEMO_PHOTO): "that of --demo is the package's",
+}
+"""Photos beside which nothing is written, and why."""
 
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
@@ -65,9 +72,11 @@ class Sidecars:
             yield "text", path.with_suffix(".txt")
 
     def check(self, photos: Sequence[str]) -> None:
-        """Raise `UserError` if two photos share a file, or one is from standard input."""
-        if "-" in photos and (self.xmp or self.text):
-            raise UserError("--xmp and --text write beside a file; the photo given to - is none")
+        """Raise `UserError` if two photos share a file, or there should be none beside one."""
+        if self.xmp or self.text:
+            for photo, reason in _WITHOUT_SIDECAR.items():
+                if photo in photos:
+                    raise UserError(f"--xmp and --text write beside a file; {reason}")
         owners: dict[str, str] = {}
         for photo in photos:
             for option, path in self.paths(photo):

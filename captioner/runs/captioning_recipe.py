@@ -236,10 +236,10 @@ class CaptioningRecipe(Config):
             )
         if self.training.encoder_learning_rate is not None and not self.encoder.train:
             raise ValueError("training.encoder_learning_rate has no effect without encoder.train")
-        if self.features.mirror and self.photos_in_step:
+        if self.features.mirror and self.encoder.train:
             raise ValueError(
-                "features.mirror is for stored features; without a store, augmentation.mirror is "
-                "for that"
+                "features.mirror is for stored features; encoder.train stores none, and "
+                "augmentation.mirror is for that"
             )
         if self.augmentation.changes and not self.photos_in_step:
             raise ValueError(

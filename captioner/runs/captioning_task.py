@@ -172,14 +172,14 @@ class CaptioningTask:
             captions = sum(map(len, source.captions))
             sentences.append(f"{name}: {len(source):,} photos, {captions:,} captions")
         sentences += dict.fromkeys(s.report for s in self.sources.values() if s.report)
-        known, origin = len(vocabulary), f"seen {recipe.minimum_count} times or more"
+        known = vocabulary if start is None else start.vocabulary
+        origin = f"seen {recipe.minimum_count} times or more"
         if recipe.start_from is not None:
             origin = "of the run" if start is None else f"of {recipe.start_from}"
         if start is not None and (new := vocabulary.words[len(start.vocabulary) :]):
-            known -= len(new)
             listed = ", ".join(new[:LISTED]) + ", ..." * (len(new) > LISTED)
             origin += f" and {len(new):,} new: {listed}"
-        sentences.append(f"vocabulary: {known:,} words {origin}")
+        sentences.append(f"vocabulary: {len(known):,} words {origin}")
         examples = encode_captions(train.words, vocabulary, recipe.data.maximum_length)
         if examples.truncated:
             sentences.append(

@@ -79,9 +79,10 @@ def serve(app: ASGIApp, listener: Listener, limits: Limits, access_log: bool = F
     A second Ctrl-C ends it after the batch at work. access_log: a line on standard error for each
         request.
     """
-    # The answer itself says that a sentence was too long.
-    warnings.filterwarnings("ignore", category=UserWarning, module=r"captioner\.serve\.")
-    with contextlib.suppress(KeyboardInterrupt):  # The signal, raised again at the end.
+    # Ctrl-C is raised again at the end.
+    with warnings.catch_warnings(), contextlib.suppress(KeyboardInterrupt):
+        # The answer itself says that a sentence was too long.
+        warnings.filterwarnings("ignore", category=UserWarning, module=r"captioner\.serve\.")
         uvicorn.Server(configuration(app, limits, access_log)).run(sockets=[listener.socket])
 
 
