@@ -98,7 +98,6 @@ def score_hypotheses(
     references: str | Path,
     source: str | Path | None = None,
     lower_case: bool = False,
-    width: int = WIDTH,
 ) -> TranslationReport:
     """Score the lines of a file against those of another.
 
@@ -118,7 +117,7 @@ def score_hypotheses(
         sources, wanted = [pair.source for pair in pairs], [pair.target for pair in pairs]
     found = read_lines(hypotheses)
     check_line_by_line(hypotheses, found, references, wanted)
-    return _report(found, wanted, sources, lower_case, width)
+    return _report(found, wanted, sources, lower_case)
 
 
 def score_translator(
@@ -128,7 +127,6 @@ def score_translator(
     search: TranslationSearch | None = None,
     batch_size: int = 32,
     lower_case: bool = False,
-    width: int = WIDTH,
 ) -> TranslationReport:
     """Translate the lines of a file and score them against those of another.
 
@@ -143,7 +141,7 @@ def score_translator(
         found = translator.translate(sources, search, batch_size=batch_size)
     texts = [translation.text for translation in found]
     lost = {n: each.truncated for n, each in enumerate(found, start=1) if each.truncated}
-    report = _report(texts, wanted, sources, lower_case, width)
+    report = _report(texts, wanted, sources, lower_case)
     cut = [number for number, each in enumerate(found, start=1) if each.cut]
     return replace(report, truncated=lost, cut=cut)
 
@@ -183,12 +181,11 @@ def _report(
     references: Sequence[str],
     sources: Sequence[str] | None,
     lower_case: bool,
-    width: int,
 ) -> TranslationReport:
     found = [text.strip() for text in found]
     references = [text.strip() for text in references]
     lengths = []
     if sources is not None:
-        lengths = bleu_by_length(found, references, sources, width, lower_case)
+        lengths = bleu_by_length(found, references, sources, lower_case=lower_case)
     scores = evaluate_translations(found, references, lower_case)
     return TranslationReport(scores, len(references), lengths)

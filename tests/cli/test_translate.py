@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 import pytest
 import torch
-from samples import Output, Patch
+from samples import Output, Patch, Refused
 from small_translators import make_translator
 
 import captioner
@@ -253,6 +253,16 @@ def test_pictures_that_are_not_drawn_are_named(
     assert f"no picture {tmp_path / 'map-2.png'} of line 2: its translation is empty\n" in said
     assert f"no picture {tmp_path / 'map-3.png'} of line 3: byte 1 is not UTF-8 text\n" in said
     assert {path.name for path in tmp_path.glob("*.png")} == {"map.png", "map-4.png"}
+
+
+def test_a_folder_named_as_a_numbered_picture_is_refused_at_once(
+    tmp_path: Path, refused: Refused
+) -> None:
+    (tmp_path / "text").write_text("A dog.\nThe dog runs!\n")
+    (tmp_path / "map-2.png").mkdir()
+    arguments = ["translate", str(tmp_path / "text"), "--model", "absent"]
+    said = refused([*arguments, "--alignment", str(tmp_path / "map.png")])
+    assert f"--alignment {tmp_path / 'map-2.png'} is a folder, not a file" in said
 
 
 def test_letters_that_no_font_has_are_said(
