@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
 from captioner.cli.output_files import check_places
 from captioner.errors import UserError
 from captioner.files import write_json, write_text
@@ -48,37 +45,31 @@ class AlignmentFile:
     def _suffix(self) -> str:
         return self.path.suffix.lower()
 
-    def add(self, sentence: str, translation: Translation) -> str:
+    def add(self, sentence: str, translation: Translation, error: str = "") -> str:
         """Add a sentence with its translation; draws its picture.
+
+        error: why the line could not be read; both are empty then. JSON has it as `error` and no
+            scores, a page as the heading; there is no picture.
 
         Returns a sentence about a missing picture or letters missing in it, else an empty one.
         Raises `UserError` if it cannot be written.
         """
         if self._suffix == ".json":
-            self._records.append({"source": sentence, **translation.as_dict()})
+            unread = {"score": None, "log_probability": None, "error": error} if error else {}
+            self._records.append({"source": sentence, **translation.as_dict(), **unread})
             return ""
         shown = translation.by_token() if self.pieces else translation.by_word()
-        item = AlignmentItem(shown.source, shown.target, shown.weights.numpy(), translation.text)
+        heading = f"({error})" if error else translation.text
+        item = AlignmentItem(shown.source, shown.target, shown.weights.numpy(), heading)
         self._items.append(item)
         if self._suffix in PAGE_SUFFIXES:
             return ""
         if not translation.tokens:
-            return self._without_picture("its translation is empty")
+            return self._without_picture(error or "its translation is empty")
         if missing := save_heat_map(self._picture, item):
             letters = " ".join(missing)
             return f"{self._picture} has boxes in place of letters that no font here has: {letters}"
         return ""
-
-    def add_unreadable(self, error: str) -> str:
-        """Add an unreadable line with the reason; returns as `add` does.
-
-        JSON has the reason as `error` and no scores, a page as the heading; there is no picture.
-        """
-        nothing = Translation("", (), (), 0.0, (), torch.empty(0, 0), (), ())
-        unknown = {"score": None, "log_probability": None}
-        self._records.append({"source": "", **nothing.as_dict(), **unknown, "error": error})
-        self._items.append(AlignmentItem([], [], np.empty((0, 0)), f"({error})"))
-        return self._without_picture(error) if self._suffix in PLOT_SUFFIXES else ""
 
     @property
     def _picture(self) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import string
 import sys
 from typing import Any
@@ -10,26 +9,12 @@ from typing import Any
 from captioner.caption import Caption
 from captioner.cli.report import on_a_line, report
 from captioner.errors import UserError
-from captioner.vision.images import IMAGE_SUFFIXES
 
 FIELDS: dict[str, str | int | float] = {
     **{"path": "", "caption": "", "rank": 1},
     **{"score": 0.0, "log_probability": 0.0, "confidence": 0.0, "doubt": ""},
 }
 """The fields of a line's format, with a value of their type."""
-
-
-_SUFFIXES = "|".join(map(re.escape, sorted(IMAGE_SUFFIXES)))
-_LINE = re.compile(
-    rf"(.+?(?:{_SUFFIXES}): )?(.*?)(  \((?:score -?\d.*|not sure.*)\))?", re.DOTALL | re.IGNORECASE
-)
-
-
-def split_line(line: str) -> tuple[str, str, str]:
-    """The path of a line of captions, its sentence and its notes; another line is all sentence."""
-    match = _LINE.fullmatch(line)
-    assert match is not None  # All its parts may be empty.
-    return match[1] or "", match[2], match[3] or ""
 
 
 class CaptionLines:
@@ -97,7 +82,6 @@ def _checked(line_format: str) -> str:
             if conversion or (form and "{" in form):
                 raise ValueError("a field takes a width or precision only, as {score:.2f}")
         replaced.format_map(FIELDS)
-    except (ValueError, MemoryError) as error:
-        reason = str(error) or "a width is too large"
-        raise UserError(f"{shown} is not understood: {reason}") from None
+    except ValueError as error:
+        raise UserError(f"{shown} is not understood: {error}") from None
     return replaced

@@ -103,8 +103,6 @@ class Outputs:
                 try_all(parts)
             except UserError as error:
                 record["error"] = str(error)
-            except MemoryError:
-                record["error"] = f"the maps of {item.name} need more memory than there is"
         if files:
             record["files"] = files
         self.tables.add(item.name, record)

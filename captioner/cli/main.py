@@ -94,7 +94,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
 
     return run_program(run)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -38,22 +38,19 @@ def check_outputs(
     """
     written = [(argument, Path(path)) for argument, path in _paths(arguments, outputs)]
     check_places(written, keys_of(_paths(arguments, inputs)))
-    replaced = [(argument, path) for argument, path in written if os.path.lexists(path)]
-    for argument, path in replaced:
-        for name, patterns in READ_IN_FOLDERS.items():
-            for source, given in _paths(arguments, (name,)):
+    for argument, path in written:
+        if os.path.lexists(path):
+            for source, given in _paths(arguments, READ_IN_FOLDERS):
                 inside = _path_inside(_folder_of(source, given), path)
-                if any(fnmatch(inside, each) for each in patterns):
+                if any(fnmatch(inside, each) for each in READ_IN_FOLDERS[source]):
                     raise UserError(f"{argument} would replace {path}, which {source} reads")
 
 
-def _paths(arguments: argparse.Namespace, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _paths(arguments: argparse.Namespace, names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Each path of the arguments, with the argument's name."""
     for name in names:
         given = getattr(arguments, name.lstrip("-").replace("-", "_").lower(), None)
         for path in given if isinstance(given, list) else [given]:
-            if path == "":
-                raise UserError(f"{name} is empty; it should name a file or folder")
             if path is not None:
                 yield name, path
 

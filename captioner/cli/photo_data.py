@@ -20,9 +20,6 @@ FILES = ("coco", "karpathy", "flickr8k", "table")
 FORMATS = (*FILES, "shapes")
 """Formats of data sets: in files, and all."""
 
-GENERATED = ("annotations", "images", "split", "on_problem")
-"""Options without meaning for generated pictures."""
-
 
 def add_format(
     group: Group, formats: Sequence[str] = FILES, default: str | None = None, required: bool = False
@@ -92,7 +89,8 @@ def check_photos(arguments: argparse.Namespace) -> None:
     if arguments.count is not None and arguments.count < 1:
         raise UserError(f"--count {arguments.count} is not at least 1")
     if arguments.format == "shapes":
-        refuse(arguments, GENERATED, "with --format shapes, which are generated")
+        of_files = ("annotations", "images", "split", "on_problem")
+        refuse(arguments, of_files, "with --format shapes, which are generated")
     elif arguments.format and not arguments.annotations:
         raise UserError(f"--format {arguments.format} needs --annotations")
 

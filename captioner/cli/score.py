@@ -120,13 +120,11 @@ def run(arguments: argparse.Namespace) -> int:
         count = 20 if arguments.page_count is None else arguments.page_count
         unread.extend(scores.write_page(path, arguments.page_by, count))
 
-    try:
-        report_scores(
-            scores, arguments.json, (arguments.csv, scores.write_csv), (arguments.page, write_page)
-        )
-    finally:
-        for sentence in unread:
-            report(sentence)
+    report_scores(
+        scores, arguments.json, (arguments.csv, scores.write_csv), (arguments.page, write_page)
+    )
+    for sentence in unread:
+        report(sentence)
     return 2 if unread else 0
 
 

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from captioner.cli.output_files import check_outputs
 from captioner.cli.report import report, report_cut, report_too_long
@@ -38,7 +38,6 @@ Translates text line by line, from standard input or a file.
 --n-best prints tab-separated rows: number of the line, rank, score, which ranks
 them, log-probability, text. A line that is not UTF-8 yields an empty one, and
 exit code 2. Too long lines and translations are cut and reported, exit code 0.
-Of the lines that captioner caption prints, only the sentence is translated.
 """
 
 
@@ -88,7 +87,6 @@ def add_command(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Translate all lines; 2 if one could not be read."""
     from captioner.cli.alignment_outputs import AlignmentFile
-    from captioner.cli.caption_lines import split_line
     from captioner.models import load_translator
 
     if arguments.language is not None:
@@ -122,45 +120,35 @@ def run(arguments: argparse.Namespace) -> int:
     done = 0
     try:
         while batch := list(islice(lines, batch_size)):
-            parts = [split_line("" if isinstance(line, _Unreadable) else line) for line in batch]
-            sentences = [sentence for _, sentence, _ in parts]
+            sentences = [sentence for sentence, _ in batch]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # Reported below, with the line.
                 translations = translator.translate(
                     sentences, search, batch_size=batch_size, generator=generator
                 )
-            for line, (path, sentence, notes), translation in zip(
-                batch, parts, translations, strict=True
-            ):
+            for (sentence, error), translation in zip(batch, translations, strict=True):
                 done += 1
-                if isinstance(line, _Unreadable):
+                versions = (translation, *translation.alternatives)
+                if error:
                     failed = True
-                    report(f"{shown}, line {done}: {line.error}")
+                    report(f"{shown}, line {done}: {error}")
                     print(f"{done}\t1\t\t\t" if search.n_best > 1 else "")
-                    if alignment is not None and (lacking := alignment.add_unreadable(line.error)):
-                        report(lacking)
-                    continue
+                    versions = ()
                 if translation.truncated:
                     reads = translator.maximum_source_length
                     report_too_long(shown, done, translation.truncated, reads)
-                for rank, each in enumerate((translation, *translation.alternatives), start=1):
+                for rank, each in enumerate(versions, start=1):
                     if each.cut:
                         report_cut(shown, done, search.maximum_length, rank)
                     numbers = f"{done}\t{rank}\t{each.score:.4f}\t{each.log_probability:.4f}\t"
-                    print(f"{numbers if search.n_best > 1 else ''}{path}{each.text}{notes}")
-                if alignment is not None and (lacking := alignment.add(sentence, translation)):
+                    print(f"{numbers if search.n_best > 1 else ''}{each.text}")
+                if alignment and (lacking := alignment.add(sentence, translation, error)):
                     report(lacking)
             sys.stdout.flush()
     finally:  # Also when interrupted.
         if alignment is not None:
             alignment.finish()
     return 2 if failed else 0
-
-
-class _Unreadable(NamedTuple):
-    """A line that cannot be read."""
-
-    error: str
 
 
 def _open(path: str) -> BinaryIO:
@@ -183,10 +171,10 @@ def _open(path: str) -> BinaryIO:
     raise UserError(f"{path} is not UTF-8 text: it has null bytes")
 
 
-def _lines(file: BinaryIO) -> Iterator[str | _Unreadable]:
-    """The lines, without their ends."""
+def _lines(file: BinaryIO) -> Iterator[tuple[str, str]]:
+    """The lines, without their ends, each with the reason why it cannot be read, if so."""
     for number, line in enumerate(file, start=1):
         try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n"), ""
         except UnicodeDecodeError as error:
-            yield _Unreadable(f"byte {error.start + 1} is not UTF-8 text")
+            yield "", f"byte {error.start + 1} is not UTF-8 text"

@@ -64,11 +64,9 @@ def encode_gif(
 
     All frames share one palette of 256 colours, so that static areas do not flicker.
 
-    seconds_a_word: duration of a frame, rounded to 0.01 s; 0.02 to 600, or `ValueError` is raised.
-        Other arguments and errors are those of `panels`.
+    seconds_a_word: duration of a frame, rounded to 0.01 s. Other arguments and errors are those of
+        `panels`.
     """
-    if not 0.02 <= seconds_a_word <= 600:
-        raise ValueError(f"{seconds_a_word} seconds a word is not between 0.02 and 600")
     drawn = frames(photo, words, attention, region, strength, doubt)
     palette = _palette(drawn)
     first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in drawn]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from power_loss import Disk
-from samples import Output, Patch, save_photo
+from samples import Output, Patch, Refused, save_photo
 
 from captioner.cli.caption_tables import CaptionTables
 from captioner.cli.main import main
@@ -88,8 +88,7 @@ def test_only_what_is_missing_or_changed_is_captioned(
     assert caption(f"--{option}", f"again.{option}", "--n-best", "2") == 0
     again = Path(f"again.{option}").read_text()
     if option == "json":
-        key = str
-        assert sorted(json.loads(once), key=key) == sorted(json.loads(again), key=key)
+        assert sorted(json.loads(once), key=str) == sorted(json.loads(again), key=str)
     else:
         assert sorted(once.splitlines()) == sorted(again.splitlines())
 
@@ -99,7 +98,7 @@ def test_only_what_is_missing_or_changed_is_captioned(
     assert Path(f"out.{option}").read_text() == once
 
 
-def test_records_of_other_photos_are_kept(folder: Path) -> None:
+def test_records_of_other_photos_and_of_only_one_of_two_tables_are_kept(folder: Path) -> None:
     assert caption("--jsonl", "out.jsonl") == 0
     photo = str(save_photo(Path("other.png"), 5))
     command = ["caption", photo, "--model", "tiny-model", "--resume", "--json", "out.json"]
@@ -117,16 +116,6 @@ def test_the_error_of_a_folder_is_kept_once(folder: Path) -> None:
     assert read("out.json") == read("out.jsonl")
 
 
-def test_records_that_only_one_of_two_tables_has_are_kept(folder: Path) -> None:
-    command = ["caption", "--model", "tiny-model", "--quiet"]
-    assert main([*command, "photos/a.png", "--jsonl", "o.jsonl", "--json", "o.json"]) == 0
-    assert main([*command, "photos", "--json", "o.json", "--resume"]) == 0
-    both = ["--jsonl", "o.jsonl", "--json", "o.json", "--resume"]
-    assert main([*command, "photos/a.png", *both]) == 0
-    for path in ("o.json", "o.jsonl"):
-        assert {record["image"] for record in read(path)} == {"photos/a.png", "photos/=b.png"}
-
-
 @pytest.mark.parametrize("option", OPTIONS)
 def test_captions_of_another_model_or_language_are_neither_kept_nor_replaced(
     option: str, tmp_path: Path
@@ -142,12 +131,8 @@ def test_captions_of_another_model_or_language_are_neither_kept_nor_replaced(
         ("mine", None, "language de, not en"),
         ("default", "de", "model mine, not default"),
     ):
-        with pytest.raises(UserError) as caught:
+        with pytest.raises(UserError, match=f"out.{option} has captions of the {difference};"):
             CaptionTables(**paths, model=model).resume([photo], lambda _: (), language)
-        assert str(caught.value) == (
-            f"--{option} {file} has captions of the {difference}; give another file, or "
-            "--overwrite in place of --resume"
-        )
 
 
 def test_a_record_that_names_no_model_is_kept(tmp_path: Path) -> None:
@@ -162,17 +147,14 @@ def test_only_the_photo_s_own_drawing_counts(tmp_path: Path) -> None:
     table = {**dict.fromkeys(OPTIONS), "jsonl": str(tmp_path / "out.jsonl")}
     tables = CaptionTables(**table)
     tables.add(photo, {"caption": "a dog", "files": {"overlay": str(drawing)}})
-    tables.finish()
-    of_another = save_photo(tmp_path / "b.png")
-    too_long = tmp_path / ("x" * 255 + ".png")
-    for wanted in (drawing, of_another, too_long):
-        found = CaptionTables(**table).resume([photo], lambda _, p=wanted: [("overlay", p)])
-        assert found == set()
+
+    def finished(wanted: Path) -> set[str] | None:
+        return CaptionTables(**table).resume([photo], lambda _: [("overlay", wanted)])
+
+    of_another, too_long = save_photo(tmp_path / "b.png"), tmp_path / ("x" * 255 + ".png")
+    assert finished(drawing) == finished(of_another) == finished(too_long) == set()
     save_photo(drawing)
-    beside = tmp_path / "maps" / ".." / "maps" / "a.png"
-    for wanted in (drawing, beside):
-        found = CaptionTables(**table).resume([photo], lambda _, p=wanted: [("overlay", p)])
-        assert found == {photo}
+    assert finished(drawing) == finished(tmp_path / "maps/../maps/a.png") == {photo}
 
 
 def test_a_line_that_a_killed_run_left_is_made_whole(folder: Path, capsys: Output) -> None:
@@ -193,17 +175,15 @@ def test_a_photo_without_the_drawing_that_is_wanted_is_captioned_again(
     files = [record["files"] for record in read("out.json")]
     assert files == [{"overlay": f"maps/{name}.png"} for name in ("=b", "a")]
     capsys.readouterr()
-    assert caption(*table, "--overlay", "maps/", "--resume") == 0
-    assert capsys.readouterr().out == ""
-    assert caption(*table, "--overlay", "maps/", "--gif", "maps/", "--resume") == 0
+    drawn = [*table, "--overlay", "maps/", "--gif", "maps/", "--resume"]
+    assert caption(*drawn) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
     assert read("out.json")[0]["files"] == {"overlay": "maps/=b.png", "gif": "maps/=b.gif"}
     Path("maps/a.gif").unlink()
-    capsys.readouterr()
-    assert caption(*table, "--overlay", "maps/", "--gif", "maps/", "--resume") == 0
+    assert caption(*drawn) == 0
     assert capsys.readouterr().out == "photos/a.png\n"
-    assert caption(*table, "--overlay", "elsewhere/", "--resume") == 0
-    assert len(list(Path("elsewhere").iterdir())) == 2
+    assert caption(*drawn) == 0
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("option", [*OPTIONS, "html"])
@@ -234,13 +214,12 @@ def test_results_are_not_replaced_in_silence(option: str, folder: Path, capsys: 
         ("csv", "image,rank\na.png,1,2,3\n", "holds no results of `captioner"),
     ],
 )
-def test_another_file_is_not_resumed(
-    option: str, content: str, said: str, folder: Path, capsys: Output
-) -> None:
-    Path(f"out.{option}").write_text(content)
-    assert caption(f"--{option}", f"out.{option}", "--resume") == 2
-    assert said in capsys.readouterr().err
-    assert Path(f"out.{option}").read_text() == content
+def test_another_file_is_not_resumed(option: str, content: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / f"out.{option}"
+    file.write_text(content)
+    with pytest.raises(UserError, match=said):
+        CaptionTables(**{**dict.fromkeys(OPTIONS), option: str(file)}).resume([], lambda _: ())
+    assert file.read_text() == content
 
 
 @pytest.mark.parametrize(
@@ -251,21 +230,9 @@ def test_another_file_is_not_resumed(
     ],
 )
 def test_what_cannot_be_resumed_is_refused(
-    options: list[str], said: str, folder: Path, capsys: Output
+    options: list[str], said: str, folder: Path, refused: Refused
 ) -> None:
-    assert caption(*options, "--resume") == 2
-    assert said in capsys.readouterr().err
-
-
-def test_lines_on_standard_output(folder: Path, capsys: Output) -> None:
-    (folder / "photos/bad.png").write_bytes(b"none")
-    command = ["caption", "photos", "--model", "tiny-model", "--jsonl", "-"]
-    assert main(command) == 2
-    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [record["image"] for record in printed] == [
-        *("photos/=b.png", "photos/a.png", "photos/bad.png")
-    ]
-    assert ["error" in record for record in printed] == [False, False, True]
+    assert said in refused(["caption", "photos", "--resume", *options])
 
 
 def test_progress_of_several_batches_goes_to_standard_error(folder: Path, capsys: Output) -> None:

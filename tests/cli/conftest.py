@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from samples import save_photo
+
+
+@pytest.fixture
+def folder(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with the model `tiny-model` and the photos a.png and b.png."""
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(("a.png", "b.png")):
+        save_photo(tmp_path / name, number)
+    return tmp_path
+
+
+@pytest.fixture
+def give(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
+    """Puts bytes on standard input."""
+
+    def put(content: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf-8"))
+
+    return put
