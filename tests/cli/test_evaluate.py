@@ -30,43 +30,38 @@ def folder(tiny_model: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     return tmp_path
 
 
-def test_scores_and_kept_captions(folder: Path, capsys: Output) -> None:
-    arguments = [*VAL, "--save-results", "kept.json", "--json", "s.json", "--csv", "s.csv"]
+def test_the_first_photos_are_scored(folder: Path) -> None:
+    arguments = [*VAL, "--json", "s.json", "--csv", "s.csv", "--count", "2"]
     assert main([*arguments, "--confidence", "0.8"]) == 0
-    scores = json.loads((folder / "s.json").read_text())
-    assert scores["images"] == 3
+    scores = json.loads(Path("s.json").read_text())
+    assert scores["images"] == 2
     assert scores["resampling"]["confidence"] == 0.8
     assert "exact match" not in scores
-    kept = json.loads((folder / "kept.json").read_text())
-    assert [record["image_id"] for record in kept] == ["0.png", "1.png", "2.png"]
-    with (folder / "s.csv").open() as file:
-        assert [row["image_id"] for row in csv.DictReader(file)] == ["0.png", "1.png", "2.png"]
+    rows = csv.DictReader(Path("s.csv").read_text().splitlines())
+    assert [row["image_id"] for row in rows] == ["0.png", "1.png"]
 
 
 def test_kept_captions_score_the_same(folder: Path, capsys: Output) -> None:
     assert main([*VAL, "--save-results", "kept.json", "--json", "of_model.json"]) == 0
+    kept = json.loads(Path("kept.json").read_text())
+    assert [record["image_id"] for record in kept] == ["0.png", "1.png", "2.png"]
     of_table = ["captions.csv", "--format", "table", "--split", "val", "--images", "."]
     of_table += ["--training-captions", "captions.csv", "--page", "s.html", "--json", "s.json"]
     assert main(["score", "kept.json", *of_table, "--against", "kept.json"]) == 0
-    first, second = (json.loads((folder / f"{n}.json").read_text()) for n in ("of_model", "s"))
+    first, second = (json.loads(Path(f"{n}.json").read_text()) for n in ("of_model", "s"))
     assert first.keys() < second.keys()
     assert all(second[name] == first[name] for name in first if name != "diversity")
     assert second["diversity"]["seen_in_training"] == 0
-    assert (folder / "s.html").read_text().count("<img ") == 3
+    assert Path("s.html").read_text().count("<img ") == 3
     last = capsys.readouterr().out.splitlines()[-3].split()
     assert (last[0], last[3:]) == ("CIDEr-D", ["+0.0000", "[+0.0000,", "+0.0000]", *["1.0000"] * 2])
-
-
-def test_the_first_photos_only(folder: Path) -> None:
-    assert main([*VAL, "--count", "2", "--json", "s.json"]) == 0
-    assert json.loads((folder / "s.json").read_text())["images"] == 2
 
 
 def test_generated_shapes(folder: Path, capsys: Output) -> None:
     shapes = ["evaluate", "tiny-model", "--format", "shapes", "--count", "4", "--json", "s.json"]
     assert main(shapes) == 0
     assert "exact match     0.0000" in capsys.readouterr().out
-    scores = json.loads((folder / "s.json").read_text())
+    scores = json.loads(Path("s.json").read_text())
     assert (scores["images"], scores["exact match"]) == (4, 0)
 
 
@@ -88,22 +83,19 @@ def test_a_mistake_is_one_sentence(
     assert {path.name for path in folder.iterdir()} == before
 
 
-def test_an_unreadable_photo_is_refused_or_left_out(folder: Path, capsys: Output) -> None:
-    (folder / "1.png").write_bytes(b"not a photo")
-    assert main(VAL) == 2
-    assert "1.png is not an image" in capsys.readouterr().err
-    assert main([*VAL, "--on-problem", "skip", "--json", "s.json"]) == 2
+def test_what_cannot_be_read_is_left_out_on_request(folder: Path, capsys: Output) -> None:
+    Path("1.png").write_bytes(b"not a photo")
+    skip = [*VAL, "--on-problem", "skip", "--json", "s.json"]
+    assert main(skip) == 2
     printed = capsys.readouterr()
     assert "1.png is not an image" in printed.err
     assert "1 of 3 photos could not be read and do not count" in printed.err
     assert "BLEU-1" in printed.out
-    assert json.loads((folder / "s.json").read_text())["images"] == 2
-
-
-def test_a_record_that_is_left_out_gives_exit_code_2(folder: Path, capsys: Output) -> None:
-    with (folder / "captions.csv").open("a") as file:
+    assert json.loads(Path("s.json").read_text())["images"] == 2
+    save_photo(Path("1.png"))
+    with Path("captions.csv").open("a") as file:
         file.write("\nonly one cell")
-    assert main([*VAL, "--on-problem", "skip"]) == 2
+    assert main(skip) == 2
     printed = capsys.readouterr()
     assert "line 9 has 1 cells" in printed.err
     assert "BLEU-1" in printed.out
@@ -119,9 +111,5 @@ def test_captions_that_cannot_be_kept_are_scored(
     assert len((folder / "s.csv").read_text().splitlines()) == 4
 
 
-def test_the_formats_are_those_of_training(capsys: Output) -> None:
+def test_the_formats_are_those_of_training() -> None:
     assert get_args(DataConfig.model_fields["format"].annotation) == FORMATS
-    with pytest.raises(SystemExit) as stop:
-        main(["evaluate", "M", "--format", "csv", "--annotations", "a"])
-    assert stop.value.code == 2
-    assert "'csv' is not one of coco" in capsys.readouterr().err

@@ -27,23 +27,26 @@ def photos(tmp_path: Path) -> Path:
 def test_the_maps_of_any_photos(
     tiny_model: Path, photos: Path, tmp_path: Path, capsys: Output
 ) -> None:
-    files = {name: tmp_path / name for name in ("scores.json", "words.csv", "curves.png")}
+    scores, words, picture = (tmp_path / name for name in ("s.json", "words.csv", "curves.png"))
     arguments = ["maps", str(tiny_model), "--images", str(photos)]
-    arguments += ["--json", str(files["scores.json"]), "--csv", str(files["words.csv"])]
-    arguments += ["--curves", str(files["curves.png"]), "--curve-photos", "2"]
-    assert main([*arguments, "--curve-steps", "3", "--random-orders", "1"]) == 0
+    arguments += ["--json", str(scores), "--csv", str(words), "--curves", str(picture)]
+    curves = ["--curve-photos", "2", "--curve-steps", "3", "--random-orders", "1"]
+    assert main([*arguments, *curves]) == 0
     printed = capsys.readouterr().out
-    assert "divergence" in printed
     assert "of 2 photos" in printed
     assert "with a target" not in printed
-    scores = json.loads(files["scores.json"].read_text())
-    assert scores["photos"] == 3
-    assert scores["grounded"] is None
-    assert len(scores["curves"]["insertion"]["shares"]) == 4
-    with files["words.csv"].open(newline="") as file:
-        assert len(list(csv.DictReader(file))) == scores["words"]
-    with Image.open(files["curves.png"]) as picture:
-        assert picture.width > picture.height
+    found = json.loads(scores.read_text())
+    assert found["photos"] == 3
+    assert found["grounded"] is None
+    assert len(found["curves"]["insertion"]["shares"]) == 4
+    assert len(list(csv.DictReader(words.read_text().splitlines()))) == found["words"]
+    with Image.open(picture) as drawn:
+        assert drawn.width > drawn.height
+
+
+class Everything:
+    def __contains__(self, word: str) -> bool:
+        return True
 
 
 def test_what_is_below_the_curves_of_one_photo(
@@ -51,21 +54,15 @@ def test_what_is_below_the_curves_of_one_photo(
 ) -> None:
     """No bands, of a single photo; and nothing is drawn where no word is one of content."""
     path = tmp_path / "curves.svg"
-    arguments = ["maps", str(tiny_model), "--images", str(photos)]
-    options = ["--curve-photos", "1", "--curve-steps", "2", "--random-orders", "1"]
-    assert main([*arguments, *options, "--curves", str(path)]) == 0
-    comments = re.findall("<!-- (mean of .*) -->", path.read_text(encoding="utf-8"))
-    assert len(comments) == 1
-    assert re.fullmatch(r"mean of \d+ content words of 1 photos", comments[0])
+    arguments = ["maps", str(tiny_model), "--images", str(photos), "--curves", str(path)]
+    arguments += ["--curve-photos", "1", "--curve-steps", "2", "--random-orders", "1"]
+    assert main(arguments) == 0
+    (comment,) = re.findall("<!-- (mean of .*) -->", path.read_text(encoding="utf-8"))
+    assert re.fullmatch(r"mean of \d+ content words of 1 photos", comment)
     path.unlink()
     monkeypatch.setattr(map_scores, "FUNCTION_WORDS", Everything())
-    assert main([*arguments, *options, "--curves", str(path)]) == 2
+    assert main(arguments) == 2
     assert not path.exists()
-
-
-class Everything:
-    def __contains__(self, word: str) -> bool:
-        return True
 
 
 def test_the_maps_of_generated_shapes(tiny_model: Path, tmp_path: Path, capsys: Output) -> None:
@@ -78,6 +75,10 @@ def test_the_maps_of_generated_shapes(tiny_model: Path, tmp_path: Path, capsys: 
     assert scores["grounded"]["words"] == 0  # The model knows not one of the shapes' words.
 
 
+SAMPLES = ["--minimum-length", "8", "--maximum-length", "8"]
+SAMPLES += ["--sample", "--temperature", "5", "--seed", "4"]  # So that dogs and men are named.
+
+
 def test_the_maps_of_a_data_set_with_instances(
     tiny_model: Path, photos: Path, tmp_path: Path, capsys: Output
 ) -> None:
@@ -86,42 +87,36 @@ def test_the_maps_of_a_data_set_with_instances(
     things = {0: ["person", "dog"], 1: []}
     instances = write_instances(tmp_path / "i.json", things, ["person", "dog"], size=(120, 90))
     out = tmp_path / "scores.json"
-    arguments = ["maps", str(tiny_model), "--format", "coco"]
-    arguments += ["--annotations", str(captions), "--images", str(photos), "--json", str(out)]
-    search = ["--minimum-length", "8", "--maximum-length", "8"]
-    search += ["--sample", "--temperature", "5", "--seed", "4"]  # so that dogs and men are named
-    assert main([*arguments, *search, "--instances", str(instances)]) == 0
+    arguments = ["maps", str(tiny_model), "--format", "coco", "--annotations", str(captions)]
+    arguments += ["--images", str(photos), "--json", str(out)]
+    assert main([*arguments, *SAMPLES, "--instances", str(instances)]) == 0
     grounded = json.loads(out.read_text())["grounded"]
     assert grounded["photos"] == 1
     assert grounded["mass_inside"]["attention"] == pytest.approx(1.0)
     assert grounded["mass_inside"]["uniform"] == pytest.approx(1.0)
     assert set(grounded["by_word"]) <= {"dog", "man"}
     assert "even attention" in capsys.readouterr().out
-    assert main(arguments) == 0
-    assert json.loads(out.read_text())["grounded"] is None
 
 
-def test_the_maps_of_a_data_set_with_entities(tiny_model: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "entities"
-    (folder / "Annotations").mkdir(parents=True)
-    (folder / "Sentences").mkdir()
-    (folder / "Sentences" / "0.txt").write_text(
+def test_the_maps_of_a_data_set_with_entities(
+    tiny_model: Path, photos: Path, tmp_path: Path
+) -> None:
+    for name in ("Annotations", "Sentences"):
+        (tmp_path / "entities" / name).mkdir(parents=True)
+    (tmp_path / "entities" / "Sentences" / "0.txt").write_text(
         "[/EN#1/people A man] and [/EN#1/animals a brown dog] on [/EN#1/scene the water] .\n"
     )
-    (folder / "Annotations" / "0.xml").write_text(
+    (tmp_path / "entities" / "Annotations" / "0.xml").write_text(
         "<annotation><filename>0.jpg</filename><size><width>120</width><height>90</height>"
         "<depth>3</depth></size><object><name>1</name><bndbox><xmin>1</xmin><ymin>1</ymin>"
         "<xmax>120</xmax><ymax>90</ymax></bndbox></object></annotation>"
     )
-    captions = tmp_path / "captions.csv"
-    for number in range(3):
-        save_photo(tmp_path / f"{number}.jpg", number)
-    captions.write_text("image,caption\n" + "".join(f"{n}.jpg,a dog\n" for n in range(3)))
+    save_photo(photos / "0.jpg")
+    (photos / "captions.csv").write_text("image,caption\n0.jpg,a dog\n1.png,a dog\n")
     out = tmp_path / "scores.json"
-    arguments = ["maps", str(tiny_model), "--format", "table"]
-    arguments += ["--annotations", str(captions), "--entities", str(folder), "--json", str(out)]
-    search = ["--minimum-length", "8", "--maximum-length", "8"]
-    assert main([*arguments, *search, "--sample", "--temperature", "5", "--seed", "4"]) == 0
+    arguments = ["maps", str(tiny_model), "--format", "table", "--json", str(out)]
+    arguments += ["--annotations", str(photos / "captions.csv"), *SAMPLES]
+    assert main([*arguments, "--entities", str(tmp_path / "entities")]) == 0
     grounded = json.loads(out.read_text())["grounded"]
     assert grounded["photos"] == 1
     assert grounded["mass_inside"]["attention"] == pytest.approx(1.0, abs=0.02)
@@ -143,25 +138,20 @@ def test_a_bad_photo_is_refused_or_passed_over(
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["M"], "a data set (--format), or photos (--images)"),
-        (["M", "--images", "absent"], "absent"),
-        (["M", "--images", "P", "--instances", "i"], "--instances has no meaning"),
-        (["M", "--images", "P", "--synonyms", "i"], "--synonyms has no meaning"),
-        (["M", "--images", "P", "--curve-photos", "3"], "without --deletion or"),
-        (["M", "--images", "P", "--curves", "c.gif"], "c.gif: its name must end"),
-        (["M", "--images", "P", "--deletion", "--curve-steps", "0"], "steps 0"),
-        (["M", "--images", "P", "--count", "0"], "--count 0"),
-        (["M", "--format", "shapes", "--images", "P"], "--images has no meaning"),
-        (["M", "--format", "coco", "--instances", "i", "--entities", "e"], "not both"),
+        ("", "a data set (--format), or photos (--images)"),
+        ("--images absent", "absent"),
+        ("--images . --instances i", "--instances has no meaning"),
+        ("--images . --synonyms i", "--synonyms has no meaning"),
+        ("--images . --curve-photos 3", "without --deletion or"),
+        ("--images . --curves c.gif", "c.gif: its name must end"),
+        ("--images . --deletion --curve-steps 0", "--curve-steps 0"),
+        ("--images . --count 0", "--count 0"),
+        ("--format shapes --images .", "--images has no meaning"),
+        ("--format coco --instances i --entities e", "not both"),
     ],
 )
+@pytest.mark.usefixtures("folder")
 def test_a_mistake_is_one_sentence_and_exit_code_2(
-    arguments: list[str],
-    named: str,
-    tiny_model: Path,
-    photos: Path,
-    refused: Refused,
+    arguments: str, named: str, refused: Refused
 ) -> None:
-    places = {"M": str(tiny_model), "P": str(photos)}
-    given = [places.get(word, word) for word in arguments]
-    assert named in refused(["maps", *given])
+    assert named in refused(["maps", "tiny-model", *arguments.split()])

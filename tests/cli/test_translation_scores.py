@@ -12,7 +12,7 @@ from samples import Output, Patch, Refused
 from small_translators import make_translator
 
 from captioner.cli.main import main
-from captioner.translate import TranslationSearch, Translator, load_translator, save_translator
+from captioner.translate import Translator, load_translator, save_translator
 
 sacrebleu = pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
 
@@ -41,21 +41,14 @@ def test_a_file_of_translations(folder: Path, capsys: Output) -> None:
     printed = capsys.readouterr()
     assert printed.err == ""
     bleu = sacrebleu.corpus_bleu(FOUND, [REFERENCES])
-    chrf = sacrebleu.corpus_chrf(FOUND, [REFERENCES])
     scores = json.loads((folder / "scores.json").read_text())
     assert scores["BLEU"] == pytest.approx(bleu.score)
-    assert scores["chrF"] == pytest.approx(chrf.score)
-    assert scores["exact match"] == pytest.approx(1 / 3)
     assert scores["sentences"] == 3
-    version = f"version:{sacrebleu.__version__}"
-    for name, signature in scores["signatures"].items():
-        assert version in signature
-        assert signature in printed.out, name
+    for signature in scores["signatures"].values():
+        assert signature in printed.out
     assert [each["words"] for each in scores["lengths"]] == [[1, 5], [11, 15]]
-    assert [each["sentences"] for each in scores["lengths"]] == [2, 1]
-    assert scores["lengths"][1]["BLEU"] == pytest.approx(100)
     assert "11 to 15" in printed.out
-    assert main([*files]) == 0
+    assert main(files) == 0
     printed = capsys.readouterr()
     assert f"{bleu.score:.2f}" in printed.out
     assert "words of the source" not in printed.out
@@ -63,22 +56,17 @@ def test_a_file_of_translations(folder: Path, capsys: Output) -> None:
 
 def test_small_letters_and_gzip(folder: Path, capsys: Output) -> None:
     (folder / "upper.gz").write_bytes(gzip.compress("\n".join(REFERENCES).upper().encode()))
-    files = ("score-translations", "upper.gz", "references", "--source", "source")
+    files = ["score-translations", "upper.gz", "references"]
     assert main([*files, "--lower-case", "--json", "scores.json"]) == 0
-    scores = json.loads((folder / "scores.json").read_text())
-    assert scores["BLEU"] == pytest.approx(100)
-    assert "case:lc" in scores["signatures"]["BLEU"]
+    assert json.loads((folder / "scores.json").read_text())["BLEU"] == pytest.approx(100)
 
 
 def test_a_model_is_scored_on_what_a_user_would_get(folder: Path, capsys: Output) -> None:
-    assert (
-        main([*OF_MODEL.split(), "--beam", "2", "--batch-size", "2", "--json", "scores.json"]) == 0
-    )
+    options = ["--beam", "2", "--batch-size", "2", "--json", "scores.json"]
+    assert main([*OF_MODEL.split(), *options]) == 0
     printed = capsys.readouterr()
     with pytest.warns(UserWarning, match="sentence 3 has 12 tokens"):
-        found = load_translator("model").translate(
-            SOURCE, TranslationSearch(beam=2, maximum_length=5)
-        )
+        found = load_translator("model").translate(SOURCE, beam=2)
     assert printed.err == (
         "captioner: source, line 3, is too long: its last 6 tokens are not read, since the model "
         "reads 6\n"
@@ -106,7 +94,6 @@ def test_translations_that_are_cut_are_counted(folder: Path, capsys: Output) -> 
         ("score-translations none references", "text file none does not exist"),
         ("score-translations found short", "found has 3 lines and short has 2"),
         (f"{OF_FILE} --source short", "short has 2 lines and ref"),
-        ("score-translations empty empty", "there is no translation to score"),
         ("score-translations found found", "found, line 2, is empty"),
         ("score-translations found bytes", "bytes, line 1: byte 1 is not UTF-8 text"),
         (f"{OF_FILE} --json found", "TRANSLATIONS and --json are the same file, found"),
@@ -116,14 +103,9 @@ def test_translations_that_are_cut_are_counted(folder: Path, capsys: Output) -> 
     ],
 )
 def test_one_sentence_for_an_error(
-    folder: Path,
-    tiny_model: Path,
-    arguments: str,
-    message: str,
-    refused: Refused,
+    folder: Path, tiny_model: Path, arguments: str, message: str, refused: Refused
 ) -> None:
     (folder / "short").write_text("A dog.\nA man.\n")
-    (folder / "empty").write_text("")
     (folder / "bytes").write_bytes(b"\xff\n")
     (folder / "model" / "target.json").write_text("{}")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
