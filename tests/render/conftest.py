@@ -1,13 +1,9 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-import numpy.typing as npt
 import pytest
 from PIL import Image
-
-Floats = npt.NDArray[np.float64]
+from render_samples import Attention, Floats, OneHot
 
 
 @pytest.fixture
@@ -18,7 +14,7 @@ def photo() -> Image.Image:
 
 
 @pytest.fixture
-def one_hot() -> Callable[[int, int, int, int], Floats]:
+def one_hot() -> OneHot:
     """Gives a map (rows, columns) with all its weight in one cell."""
 
     def build(rows: int, columns: int, row: int, column: int) -> Floats:
@@ -30,7 +26,7 @@ def one_hot() -> Callable[[int, int, int, int], Floats]:
 
 
 @pytest.fixture
-def attention() -> Callable[[int], Floats]:
+def attention() -> Attention:
     """Gives the maps (T, 14, 14) of T words."""
 
     def build(words: int) -> Floats:

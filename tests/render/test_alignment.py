@@ -8,12 +8,7 @@ import pytest
 from PIL import Image
 
 from captioner.errors import UserError
-from captioner.render import families
-from captioner.render.alignment import (
-    AlignmentItem,
-    alignment_page,
-    save_heat_map,
-)
+from captioner.render.alignment import AlignmentItem, alignment_page, save_heat_map
 from captioner.render.families import BUNDLED, families_for
 
 ITEM = AlignmentItem(
@@ -46,16 +41,6 @@ def test_letters_are_drawn_with_whatever_font_has_them(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert save_heat_map(tmp_path / "map.png", item) == ""
-
-
-def test_letters_without_a_font_are_given_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(families, "_installed", tuple)
-    item = AlignmentItem(["\u72ac\u2312"], ["a \u2312"], [[1.0]])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert save_heat_map(tmp_path / "map.png", item) == "\u2312\u72ac"
 
 
 def test_what_cannot_be_drawn(tmp_path: Path) -> None:

@@ -5,24 +5,20 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from parsed_page import ParsedPage
 from PIL import Image
+from render_samples import REGION, Attention
 
 from captioner.errors import UserError
 from captioner.render.page import PageCaption, PageItem, html_page, save_html
 from captioner.render.phrases import Phrases, phrases
 
-Attention = Callable[[int], npt.NDArray[np.float64]]
-
-REGION = (15.0, 0.0, 75.0, 60.0)
 NASTY = ["</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "'", "&amp;", "犬"]
 
 
@@ -37,15 +33,14 @@ def _item(photo: Image.Image, attention: Attention, words: list[str], name: str 
 
 def test_holds_photo_words_maps_and_region(photo: Image.Image, attention: Attention) -> None:
     words, maps = ["a", "dog", "runs"], attention(3)
-    page = ParsedPage(
-        html_page([PageItem.of(photo, REGION, [PageCaption(words, maps)], "dog.jpg")])
-    )
+    item = PageItem.of(photo, REGION, [PageCaption(words, maps)], "dog.jpg")
+    page = ParsedPage(html_page([item]))
     assert page.of("word") == words
     assert page.of("figcaption")[0] == "dog.jpg"
-    (item,) = _data(page)["items"]
-    assert (item["rows"], item["columns"]) == (14, 14)
-    assert item["region"] == pytest.approx([15 / 90, 0, 75 / 90, 1])
-    found = np.array(item["captions"][0]) * _data(page)["unit"]
+    (shown,) = _data(page)["items"]
+    assert (shown["rows"], shown["columns"]) == (14, 14)
+    assert shown["region"] == pytest.approx([15 / 90, 0, 75 / 90, 1])
+    found = np.array(shown["captions"][0]) * _data(page)["unit"]
     np.testing.assert_allclose(found.reshape(3, 14, 14), maps, atol=_data(page)["unit"])
     (image,) = page.all("img")
     head, _, encoded = (image["src"] or "").partition(",")
@@ -151,7 +146,6 @@ def test_written_to_a_file(tmp_path: Path, photo: Image.Image, attention: Attent
         save_html(tmp_path / "page.pdf", items)
     save_html(tmp_path / "page.html", items)
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == html_page(items)
-    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_refuses_what_does_not_fit(photo: Image.Image, attention: Attention) -> None:

@@ -1,21 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-import numpy.typing as npt
 import pytest
 from PIL import Image
+from render_samples import REGION, Attention
 
 from captioner.render.overlay import overlay
 from captioner.render.panels import panels
 from captioner.render.region import fit
 from captioner.render.typography import DOUBT_INK
 
-Attention = Callable[[int], npt.NDArray[np.float64]]
-
 WORDS = ["a", "dog", "runs"]
-REGION = (15.0, 0.0, 75.0, 60.0)
 
 
 def _find(picture: Image.Image, part: Image.Image) -> list[tuple[int, int]]:

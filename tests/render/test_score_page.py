@@ -25,9 +25,8 @@ def item(name: str = "a.jpg", score: float = 1.5, **named: object) -> ScoredCapt
 
 
 def test_both_ends_are_shown_in_order() -> None:
-    page = ParsedPage(
-        score_page([item("a.jpg"), item("b.jpg", 1)], [item("z.jpg", 0)], "CIDEr-D", 9)
-    )
+    best, worst = [item("a.jpg"), item("b.jpg", 1)], [item("z.jpg", 0)]
+    page = ParsedPage(score_page(best, worst, "CIDEr-D", 9))
     assert page.of("h2") == ["The best", "The worst"]
     assert page.of("figcaption") == ["a.jpg", "b.jpg", "z.jpg"]
     assert "Of 9 captions, the 2 best and the 1 worst, by CIDEr-D" in page.of("p")[0]
@@ -39,12 +38,8 @@ def test_both_ends_are_shown_in_order() -> None:
 
 
 def test_nothing_from_outside_becomes_part_of_the_page() -> None:
-    text = score_page(
-        [item(NASTY, caption=NASTY, references=[NASTY], without_photo=NASTY)],
-        [],
-        "CIDEr-D",
-        1,
-    )
+    nasty = item(NASTY, caption=NASTY, references=[NASTY], without_photo=NASTY)
+    text = score_page([nasty], [], "CIDEr-D", 1)
     page = ParsedPage(text)
     text.encode("utf-8")
     assert not {tag for tag, _ in page.tags} & {"script", "img", "link", "iframe"}

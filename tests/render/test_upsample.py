@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from render_samples import Floats, OneHot
 
 from captioner.render.upsample import place
-
-Floats = npt.NDArray[np.float64]
-OneHot = Callable[[int, int, int, int], Floats]
 
 
 def upsample(weights: npt.ArrayLike, width: int, height: int) -> Floats:

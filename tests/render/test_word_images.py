@@ -1,22 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from render_samples import REGION, Attention
 
-from captioner.errors import UserError
 from captioner.render.overlay import overlay
 from captioner.render.word_images import safe_name, save_word_images
-
-Attention = Callable[[int], npt.NDArray[np.float64]]
-
-REGION = (15.0, 0.0, 75.0, 60.0)
 
 
 def test_one_picture_a_word_in_order(
@@ -31,6 +25,18 @@ def test_one_picture_a_word_in_order(
         with Image.open(path) as written:
             expected = overlay(photo, weights, REGION)
             assert (np.asarray(written) == np.asarray(expected)).all()
+
+
+def test_pictures_of_an_earlier_caption_are_removed_and_nothing_else(
+    tmp_path: Path, photo: Image.Image, attention: Attention
+) -> None:
+    save_word_images(tmp_path, photo, ["a", "dog"], attention(2), REGION)
+    for name in ("01_holiday.png", "notes.png"):
+        photo.save(tmp_path / name)
+    save_word_images(tmp_path, photo, ["man"], attention(1), REGION)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("01_man.png", "01_holiday.png", "notes.png")
+    }
 
 
 def test_numbers_have_as_many_digits_as_they_need(
@@ -70,11 +76,3 @@ def test_every_name_is_safe(word: str) -> None:
     name = safe_name(word)
     assert 1 <= len(name) <= 40
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
-
-
-def test_a_folder_that_is_a_file_is_refused(
-    tmp_path: Path, photo: Image.Image, attention: Attention
-) -> None:
-    (tmp_path / "taken").write_text("")
-    with pytest.raises(UserError, match="taken"):
-        save_word_images(tmp_path / "taken", photo, ["a"], attention(1), REGION)
