@@ -46,25 +46,19 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
     except UserError as error:
         report(str(error), name)
         return 2
-    except KeyboardInterrupt:
-        report("interrupted", name)
+    except KeyboardInterrupt as error:  # Of training, it says how to resume.
+        report(str(error) or "interrupted", name)
         return 128 + signal.SIGINT
     except BrokenPipeError:
         _discard_output()
         return 128 + 13
-    except Exception as error:
+    except OSError as error:
         # Without a file name: other files are named in a `UserError`.
-        if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
-            report(f"cannot write standard output: {error.strerror}", name)
-            _discard_output()
-            return 2
-        # Imported here: it imports torch.
-        from captioner.training import Interrupted
-
-        if not isinstance(error, Interrupted):
+        if error.errno not in _FULL or error.filename is not None:
             raise
-        report(str(error), name)
-        return 128 + signal.SIGINT
+        report(f"cannot write standard output: {error.strerror}", name)
+        _discard_output()
+        return 2
 
 
 def _discard_output() -> None:

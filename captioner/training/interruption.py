@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 
-class Interrupted(Exception):  # noqa: N818 - control flow, not an error
+class Interrupted(KeyboardInterrupt):
     """A run stopped on request, with its checkpoint saved. The message says how to resume."""
 
 
