@@ -108,6 +108,25 @@ def test_records_of_other_photos_and_of_only_one_of_two_tables_are_kept(folder: 
     assert read("out.json") == read("out.jsonl")
 
 
+def test_of_two_tables_either_may_have_a_photo_s_caption(tmp_path: Path) -> None:
+    first, second, third = photos = [str(save_photo(tmp_path / f"{n}.png", n)) for n in range(3)]
+    places = {"json": str(tmp_path / "o.json"), "jsonl": str(tmp_path / "o.jsonl"), "csv": None}
+    found = {
+        "jsonl": {first: "caption", second: "error"},
+        "json": dict.fromkeys(photos[1:], "caption"),
+    }
+    for option, records in found.items():
+        table = CaptionTables(**{**dict.fromkeys(OPTIONS), option: places[option]})
+        for photo, kind in records.items():
+            table.add(photo, {kind: "a dog"})
+        table.finish()
+    tables = CaptionTables(**places)
+    assert tables.resume(photos, lambda _: ()) == {first, second, third}
+    tables.finish()
+    for option in found:
+        assert {record["image"] for record in read(places[option])} == set(photos)
+
+
 def test_the_error_of_a_folder_is_kept_once(folder: Path) -> None:
     Path("photos/link").symlink_to(folder)
     for _ in range(3):
