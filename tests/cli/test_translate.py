@@ -206,7 +206,7 @@ def test_letters_that_no_font_has_are_said(monkeypatch: Patch, capsys: Output) -
 
 @pytest.mark.parametrize("name", ["luong", "transformer"])
 def test_alignments(name: str) -> None:
-    Path("text").write_text("A dog.\nThe man runs!\n")
+    Path("text").write_text("\ufeffA dog.\nThe man runs!\n", encoding="utf-8")
     for file in ("a.json", "a.html", "a.png"):
         assert translate("text", "--alignment", file, model=make_model(name)) == 0
     first, second = read("a.json")
