@@ -370,10 +370,11 @@ def test_a_captioner_works_on_the_gpu() -> None:
         with pytest.raises(EndOfAnswers):
             model.caption([photo, photo])
         gpu.answers, gpu.allowed = [0.0] * 4, ["copies"]
-        (caption,) = model.teacher_forced([photo], ["a dog"])
+        annotations = model.annotations([photo])
+        (caption,) = model.teacher_forced(annotations, [["a", "dog"]])
         assert caption.attention.device.type == "cpu"
         assert model.confidence is not None
-        assert len(model.confidence.unusualness(model.annotations([photo]))) == 1
+        assert len(model.confidence.unusualness(annotations)) == 1
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
