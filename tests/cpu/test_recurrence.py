@@ -143,20 +143,10 @@ def test_an_autocast_region_rounds_nothing_of_float32() -> None:
     def random(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator).requires_grad_()
 
-    hidden, size = 6, 7
-    keys = random(2, PLACES, size)
-    given = [
-        random(2, 3, 4, 4 * hidden),
-        random(2, 3, hidden),
-        random(2, 3, hidden),
-        random(2, PLACES, MEMORY),
-        keys,
-        random(size, hidden),
-        random(size),
-        random(4 * hidden, MEMORY + hidden),
-        random(1, hidden),
-        random(1),
-    ]
+    states = [random(2, 3, 4, 24), random(2, 3, 6), random(2, 3, 6)]  # H = 6
+    memory = [random(2, PLACES, MEMORY), random(2, PLACES, 7)]
+    weights = [random(7, 6), random(7), random(24, MEMORY + 6), random(1, 6), random(1)]
+    given = [*states, *memory, *weights]
     inputs = cpu.RecurrenceInputs(None, None)
 
     def computed() -> list[Tensor]:
