@@ -14,6 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import coco_samples
 import pytest
 from PIL import Image, ImageChops, ImageStat
 from samples import save_photo
@@ -100,18 +101,15 @@ def write_table(folder: Path) -> None:
 
 def write_captions(folder: Path) -> None:
     """The captions that are scored, those of another system, of one photo; and the references."""
-    annotations = [
-        {"id": n, "image_id": n, "caption": f"a dog with number {n} runs"} for n in range(2)
-    ]
-    images = [{"id": n, "file_name": f"{n}.jpg"} for n in range(2)]
-    (folder / "references.json").write_text(
-        json.dumps({"images": images, "annotations": annotations})
-    )
-    results = [{"image_id": n, "caption": f"a dog with number {n} sits"} for n in range(2)]
-    (folder / "results.json").write_text(json.dumps(results))
-    (folder / "one.json").write_text(json.dumps(results[:1]))
-    others = [{"image_id": n, "caption": f"number {n} is a dog"} for n in range(2)]
-    (folder / "other.json").write_text(json.dumps(others))
+    references = {n: [f"a dog with number {n} runs"] for n in range(2)}
+    coco_samples.write_captions(folder / "references.json", references, "{}.jpg")
+    for name, text, count in (
+        ("results", "a dog with number {} sits", 2),
+        ("one", "a dog with number {} sits", 1),
+        ("other", "number {} is a dog", 2),
+    ):
+        results = [{"image_id": n, "caption": text.format(n)} for n in range(count)]
+        (folder / f"{name}.json").write_text(json.dumps(results))
 
 
 def write_sentences(folder: Path) -> None:

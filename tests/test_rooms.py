@@ -138,10 +138,3 @@ def test_asking_the_command_line_for_help_brings_nothing_heavy() -> None:
         "runpy.run_module('captioner.cli.main', run_name='__main__')"
     )
     assert loaded(code, "torch", "numpy", "PIL", "starlette", "uvicorn") == []
-
-
-@pytest.mark.slow
-def test_captioning_brings_no_library_that_only_training_or_scoring_needs() -> None:
-    heavy = ("torchvision", "timm", "nltk", "matplotlib", "pycocotools")
-    assert loaded("import captioner.caption", *heavy) == []
-    assert loaded("import captioner.caption, torchvision", "torchvision") == ["torchvision"]

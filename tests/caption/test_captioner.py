@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -40,37 +41,18 @@ def test_a_batch_is_the_photos_one_at_a_time_in_order(
     assert_same_captions(tiny_captioner.caption(photos[::-1]), alone[::-1])
 
 
-def test_a_text_is_a_sentence_and_words_are_the_vocabulary_s(
-    tiny_captioner: Captioner, photos: list[Image.Image]
-) -> None:
-    words = [word if word != "dog" else "'s" for word in tiny_captioner.vocabulary.words[4:]]
-    tiny_captioner.vocabulary = Vocabulary(words)
-    token = tiny_captioner.vocabulary.encode(["'s"])[0]
-    with torch.no_grad():
-        tiny_captioner.decoder.output.bias[token] += 3
-    caption = tiny_captioner.caption(photos[0], minimum_length=6, maximum_length=6, block_ngrams=2)
-    assert "'s" in caption.words[1:]
-    assert "'s" in caption.text.replace(" 's", "")
-
-
 def test_content_words_are_not_said_again_so_soon_and_function_words_may_be(
     tiny_captioner: Captioner, photos: list[Image.Image]
 ) -> None:
     with torch.no_grad():
         for word in ("a", "runs"):
             tiny_captioner.decoder.output.bias[tiny_captioner.vocabulary.encode([word])] += 6
-    said = {}
-    for distance in (0, 2):
-        said[distance] = tiny_captioner.caption(
-            photos[0], minimum_length=8, maximum_length=8, repeat_distance=distance
-        ).words
-    assert any(
-        "runs" in said[0][place + 1 : place + 3] for place in range(7) if said[0][place] == "runs"
-    )
-    assert said[2].count("runs") >= 2
-    for place, word in enumerate(said[2]):
-        assert word == "a" or word not in said[2][place + 1 : place + 3]
-    assert any(pair == ("a", "a") for pair in zip(said[2], said[2][1:], strict=False))
+    lengths = {"minimum_length": 8, "maximum_length": 8}
+    said = tiny_captioner.caption(photos[0], **lengths, repeat_distance=2).words
+    assert said.count("runs") >= 2
+    for place, word in enumerate(said):
+        assert word == "a" or word not in said[place + 1 : place + 3]
+    assert ("a", "a") in itertools.pairwise(said)
 
 
 @pytest.mark.parametrize("selection", ["soft", "hard"])
@@ -100,12 +82,12 @@ def test_forced_words_are_read_as_they_stand(
     tiny_captioner: Captioner, photos: list[Image.Image]
 ) -> None:
     """Against the decoder's own teacher forcing, one sentence at a time."""
-    sentences = ["a brown dog runs on the red water", "two", "man man", "a zebra runs", ""]
+    sentences = ["a brown dog runs on the red water", "two", "man man", "a zebra 's man", ""]
     annotations = tiny_captioner.annotations(photos)
     forced = tiny_captioner.teacher_forced(annotations, [text.split() for text in sentences])
     vocabulary = tiny_captioner.vocabulary
     for row, (text, caption) in enumerate(zip(sentences, forced, strict=True)):
-        assert caption.text == text
+        assert (caption.text, caption.words) == (text.replace(" 's", "'s"), tuple(text.split()))
         tokens = vocabulary.encode(text.split())
         with torch.no_grad():
             memory = tiny_captioner.decoder.remember(annotations[row : row + 1])
