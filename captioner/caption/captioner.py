@@ -181,7 +181,7 @@ class Captioner:
     ) -> list[Caption]:
         """Annotation vectors (B, L, D) -> captions, in order.
 
-        search: in place of the model's own. generator: as for `caption_photos`.
+        search: in place of the model's own. generator: draws samples, by default a new one.
         """
         options = self.search if search is None else search
         vocabulary = self.vocabulary
