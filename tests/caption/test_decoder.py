@@ -200,15 +200,3 @@ def test_memory_dropout_blanks_whole_channels_in_training_only() -> None:
     assert 0.4 < (channels == 0).float().mean() < 0.6
     assert len(channels.unique(dim=0)) > 30  # each photo has its own
     assert torch.equal(make().train().remember(a).values, a)
-
-
-def test_decoding_under_bfloat16_autocast() -> None:
-    decoder, words = make(), captions()
-    with torch.no_grad():
-        memory = decoder.remember(photos())
-        exact = decoder(memory, words[:, :, :1]).logits[:, :, 0]
-        with torch.autocast("cpu", torch.bfloat16):
-            for _ in range(2):
-                memory = decoder.remember(photos())
-                found = decoder.step(words[:, :, 0], decoder.start(memory)).logits
-    torch.testing.assert_close(found.float(), exact, rtol=0.05, atol=0.1)
