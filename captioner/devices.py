@@ -19,17 +19,13 @@ def choose_device(name: str = "auto") -> torch.device:
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    mps = int(torch.backends.mps.is_available())
+    counts = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": mps}
     try:
         device = torch.device(name)
-    except RuntimeError:
+        count = counts[device.type]
+    except (RuntimeError, KeyError):
         raise UserError(f"device {name!r} is not one of auto, cpu, cuda, cuda:N, mps") from None
-    count = {
-        "cpu": 1,
-        "cuda": torch.cuda.device_count(),
-        "mps": int(torch.backends.mps.is_available()),
-    }.get(device.type)
-    if count is None:
-        raise UserError(f"device {name!r} is not one of auto, cpu, cuda, cuda:N, mps")
     if (device.index or 0) >= count:
         raise UserError(f"device {name!r} is not on this machine")
     return device

@@ -257,16 +257,11 @@ def _unknown(kind: type[Config], place: tuple[int | str, ...]) -> str:
 
 
 def _section_at(kind: type[Config], place: tuple[int | str, ...]) -> type[Config] | None:
-    """The section that a place of pydantic's names; items of lists and dicts are passed over."""
+    """The section that a place of pydantic's names; lists hold none."""
     section: type[Config] | None = kind
-    inner: Any = kind
     for step in place:
-        if section is not None and step in section.model_fields:
-            inner = plain_type(section.model_fields[str(step)].annotation)
-        else:
-            arguments = [each for each in typing.get_args(inner) if each is not Ellipsis]
-            inner = plain_type(arguments[-1]) if arguments else None
-        section = section_of(inner)
+        field = section.model_fields.get(str(step)) if section is not None else None
+        section = section_of(field.annotation) if field is not None else None
     return section
 
 

@@ -33,7 +33,6 @@ from captioner.caption import (
     ObjectiveConfig,
     SelfCriticalConfig,
     SelfCriticalLoss,
-    ShowAttendTellDecoder,
 )
 from captioner.caption.decoder import DecoderState
 from captioner.caption.decoders import decoder_config
@@ -61,14 +60,9 @@ SIZES = {"embedding_size": 8, "hidden_size": 12, "attention_size": 8, "memory_si
 
 precisions = pytest.mark.parametrize("in_bfloat16", [False, True], ids=["float32", "bfloat16"])
 
-
 TRANSFORMER = {
-    "kind": "transformer",
-    "embedding_size": 8,
-    "heads": 2,
-    "inner_size": 12,
-    "layers": 2,
-    "memory_size": 6,
+    **{"kind": "transformer", "embedding_size": 8, "heads": 2},
+    **{"inner_size": 12, "layers": 2, "memory_size": 6},
 }
 
 
@@ -76,6 +70,16 @@ def make_decoder(**fields: Any) -> CaptionDecoder:
     sizes = {} if fields.get("kind") == "transformer" else SIZES
     with torch.device(DEVICE):
         return make_caption_decoder(decoder_config({**sizes, **fields}), WORDS)
+
+
+def make_encoder() -> VGGEncoder:
+    with torch.device(DEVICE):
+        return VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05))
+
+
+def make_translation_model(name: str) -> Any:
+    with torch.device(DEVICE):
+        return CONFIGS[name].make(SIZE, SIZE)
 
 
 def caption_batch(**fields: Any) -> CaptioningBatch:
@@ -143,14 +147,11 @@ def test_a_captioner_is_trained(
 ) -> None:
     with fake_gpu(in_bfloat16) as gpu:
         model = make_decoder(**decoder)
-        loss: nn.Module
-        if model.config.selection == "soft":
-            loss = CaptioningLoss(model, ObjectiveConfig(**objective))
-        else:
-            assert isinstance(model, ShowAttendTellDecoder)
-            with torch.device(DEVICE):
-                config = ObjectiveConfig(doubly_stochastic=0, **objective)
-                loss = HardAttentionLoss(model, config)
+        with torch.device(DEVICE):
+            if model.config.selection == "soft":
+                loss = CaptioningLoss(model, ObjectiveConfig(**objective))
+            else:
+                loss = HardAttentionLoss(model, ObjectiveConfig(doubly_stochastic=0, **objective))
         make_step(gpu, loss, caption_batch(**batch), "adam", monkeypatch)
 
 
@@ -160,15 +161,12 @@ def test_an_encoder_is_trained_with_a_captioner(
 ) -> None:
     """Three captions of two photos."""
     with fake_gpu(in_bfloat16) as gpu:
-        with torch.device(DEVICE):
-            encoder = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05))
+        encoder = make_encoder()
         encoder.freeze(1, batch_norm=True)
-        decoder = make_decoder(memory_size=512)
+        loss = CaptioningLoss(make_decoder(memory_size=512), ObjectiveConfig(), encoder)
         batch = caption_batch(photos=torch.tensor([0, 0, 1]))
         batch = batch._replace(source=torch.rand(2, 3, 64, 64))
-        make_step(
-            gpu, CaptioningLoss(decoder, ObjectiveConfig(), encoder), batch, "adam", monkeypatch
-        )
+        make_step(gpu, loss, batch, "adam", monkeypatch)
 
 
 @precisions
@@ -197,9 +195,8 @@ def test_a_translator_is_trained(
     name: str, in_bfloat16: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with fake_gpu(in_bfloat16) as gpu:
-        with torch.device(DEVICE):
-            model = CONFIGS[name].make(SIZE, SIZE)
-        loss = TranslationLoss(model, TranslationObjective(label_smoothing=0.1))
+        objective = TranslationObjective(label_smoothing=0.1)
+        loss = TranslationLoss(make_translation_model(name), objective)
         make_step(gpu, loss, translation_batch(), "adam", monkeypatch)
 
 
@@ -265,8 +262,7 @@ def test_a_caption_is_decoded(strategy: Any, fields: dict[str, Any], in_bfloat16
 def test_a_translation_is_decoded(name: str, in_bfloat16: bool) -> None:
     for strategy in STRATEGIES[::2]:
         with fake_gpu(in_bfloat16, READ_OF_THREE) as gpu, torch.no_grad():
-            with torch.device(DEVICE):
-                model = CONFIGS[name].make(SIZE, SIZE).eval()
+            model = make_translation_model(name).eval()
             batch = translation_batch()
             memory = model.remember(batch.source.to(DEVICE), batch.source_mask)
             decode_three_steps(gpu, model, memory, strategy())
@@ -294,8 +290,7 @@ def test_sums_over_words_are_in_float32_under_autocast(fields: dict[str, Any]) -
 @pytest.mark.parametrize("name", CONFIGS)
 def test_states_of_translators_are_in_float32_under_autocast(name: str) -> None:
     with fake_gpu(in_bfloat16=True):
-        with torch.device(DEVICE):
-            model = CONFIGS[name].make(SIZE, SIZE)
+        model = make_translation_model(name)
         batch = translation_batch()
         memory = model.remember(batch.source.to(DEVICE), batch.source_mask)
         state = model.start(memory)
@@ -311,8 +306,7 @@ def test_states_of_translators_are_in_float32_under_autocast(name: str) -> None:
 
 def test_photos_are_encoded() -> None:
     with fake_gpu() as gpu:
-        with torch.device(DEVICE):
-            encoder = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05))
+        encoder = make_encoder()
         encoder.freeze(2, batch_norm=True)
         gpu.is_busy = True
         for _ in (encoder.train(), encoder.eval()):
@@ -323,9 +317,7 @@ def test_photos_are_encoded() -> None:
         places = torch.rand(4, 8, 8).to(DEVICE) < 0.5
         assert blur_places(pixels, pixels.flip(0), places).shape == (4, 3, 64, 64)
     with fake_gpu(in_bfloat16=True):
-        with torch.device(DEVICE):
-            encoder = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05))
-        assert encoder(torch.rand(2, 3, 64, 64).to(DEVICE)).dtype == torch.bfloat16
+        assert make_encoder()(torch.rand(2, 3, 64, 64).to(DEVICE)).dtype == torch.bfloat16
 
 
 def test_annotation_vectors_leave_the_gpu_before_they_become_float64() -> None:
@@ -370,10 +362,11 @@ def test_a_captioner_works_on_the_gpu() -> None:
         with pytest.raises(EndOfAnswers):
             model.caption([photo, photo])
         gpu.answers, gpu.allowed = [0.0] * 4, ["copies"]
-        (caption,) = model.teacher_forced([photo], ["a dog"])
+        annotations = model.annotations([photo])
+        (caption,) = model.teacher_forced(annotations, [["a", "dog"]])
         assert caption.attention.device.type == "cpu"
         assert model.confidence is not None
-        assert len(model.confidence.unusualness(model.annotations([photo]))) == 1
+        assert len(model.confidence.unusualness(annotations)) == 1
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

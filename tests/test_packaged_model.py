@@ -72,11 +72,11 @@ def test_it_says_how_far_to_trust_its_captions(model: captioner.Captioner) -> No
         assert caption.doubt.startswith("not sure")
 
 
-def test_loading_it_and_captioning_imports_nothing_heavy_besides_torch() -> None:
-    code = (
-        "import captioner; from captioner.demo import DEMO_PHOTO; "
-        "captioner.load().caption([DEMO_PHOTO])"
-    )
+@pytest.mark.parametrize(
+    "use", ["load().caption([DEMO_PHOTO])", "load_translator().translate(['A dog runs.'])"]
+)
+def test_using_a_model_imports_nothing_heavy_besides_torch(use: str) -> None:
+    code = f"import captioner; from captioner.demo import DEMO_PHOTO; captioner.{use}"
     assert heavy_imports(code) == "[]"
 
 

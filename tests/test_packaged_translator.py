@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from samples import heavy_imports
 
 import captioner
 from captioner.evaluation.translations import evaluate_translations
@@ -63,11 +62,6 @@ def test_capitals_do_not_break_it(model: captioner.Translator) -> None:
     assert loud.text == "EIN MANN SPIELT GITARRE."
     assert loud.by_word().target == ("EIN", "MANN", "SPIELT", "GITARRE", ".")
     assert loud.by_word().source[:3] == ("A", "MAN", "IS")
-
-
-def test_loading_and_translating_imports_nothing_heavy_besides_torch() -> None:
-    code = "import captioner; captioner.load_translator().translate(['A dog runs.'])"
-    assert heavy_imports(code) == "[]"
 
 
 @pytest.mark.slow

@@ -43,7 +43,6 @@ class Outer(Config):
     words: tuple[str, ...] = Field((), strict=False)
     triple: tuple[float, float, float] = Field((0.0, 0.0, 0.0), strict=False)
     scores: dict[str, float] = Field(default_factory=dict)
-    inners: list[Inner] = Field(default_factory=list)
 
 
 FULL = {
@@ -59,7 +58,6 @@ FULL = {
     "words": ["a", "b"],
     "triple": [1, 2, 3.5],
     "scores": {"a": 1},
-    "inners": [{"size": 1}, {"size": 2}],
 }
 
 
@@ -76,7 +74,6 @@ def test_every_kind_of_field_is_built() -> None:
         words=("a", "b"),
         triple=(1.0, 2.0, 3.5),
         scores={"a": 1.0},
-        inners=[Inner(size=1), Inner(size=2)],
     )
 
 
@@ -121,7 +118,6 @@ def test_defaults_and_nothing() -> None:
         ({"triple": [1, 2, 3, 4]}, "triple should have at most 3 items"),
         ({"scores": [1]}, "scores should be names with values"),
         ({"scores": {1: 1}}, "scores should be names with values"),
-        ({"inners": [{"size": 1}, {"size": -1}]}, r"inners\[1\].size -1 is not at least 1"),
         ({"name": ["long"] * 50}, "name should be text, found .{57}\\.\\.\\.$"),
     ],
 )
@@ -202,7 +198,6 @@ INNERS = st.builds(Inner, size=st.integers(1, 12), share=FINITE.filter(lambda sh
         words=st.lists(PLAIN_TEXT, max_size=3).map(tuple),
         triple=st.tuples(FINITE, FINITE, FINITE),
         scores=st.dictionaries(PLAIN_TEXT, FINITE, max_size=3),
-        inners=st.lists(INNERS, max_size=2),
     )
 )
 def test_a_section_written_as_yaml_comes_back(outer: Outer) -> None:

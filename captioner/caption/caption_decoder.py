@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar, Literal, NamedTuple
@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from captioner.attention import Memory
 from captioner.caption.standardisation import Standardisation
-from captioner.decoding import Step
+from captioner.decoding.protocol import Decoder
 from captioner.schema import SIZE, Config
 
 
@@ -55,8 +55,8 @@ class TeacherForced(NamedTuple):
     entropy: Tensor | None = None
 
 
-class CaptionDecoder(nn.Module, ABC):
-    """Annotation vectors to words; implements `captioner.decoding.Decoder`.
+class CaptionDecoder(nn.Module, Decoder):
+    """Annotation vectors to words.
 
     Each kind is a subclass in a separate module, and a row of `captioner.caption.decoders`.
     """
@@ -72,18 +72,6 @@ class CaptionDecoder(nn.Module, ABC):
     @abstractmethod
     def remember(self, annotations: Tensor) -> Memory:
         """Annotation vectors (B, L, D) -> the memory for `start` and `forward`."""
-
-    @abstractmethod
-    def start(self, memory: Memory) -> object:
-        """A memory of B sources -> the state before the first word, (B, 1, ...)."""
-
-    @abstractmethod
-    def step(self, tokens: Tensor, state: object) -> Step:
-        """Last words (B, K) and the state before them -> `Step` for the next words."""
-
-    @abstractmethod
-    def select(self, state: object, rows: Tensor) -> object:
-        """Select rows (B, K') among each source's K; the memory stays shared."""
 
     @abstractmethod
     def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:

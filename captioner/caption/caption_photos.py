@@ -52,15 +52,13 @@ def caption_photos(
     photos: Iterable[NamedPhoto],
     search: SearchOptions | None = None,
     batch_size: int = 16,
-    generator: torch.Generator | None = None,
     drawn_side: int | None = None,
     translate: Callable[[list[Caption]], list[Caption]] | None = None,
     workers: int = 0,
 ) -> Iterator[Captioned | Failed]:
     """Caption photos in order, as many batches in memory as there are workers, and one more.
 
-    search: the captioner's own by default. generator: draws samples; by default one generator with
-        the search's seed for all batches.
+    search: the captioner's own by default.
     drawn_side: pixels of the longer side that are needed of the photos in the results, whose pixels
         are otherwise in memory for a whole batch; None: all.
     translate: applied to the captions of each batch, such as `translate_captions`.
@@ -70,7 +68,7 @@ def caption_photos(
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} is not at least 1")
     search = search or captioner.search
-    generator = generator or search.generator(captioner.device)
+    generator = search.generator(captioner.device)  # Of all batches.
 
     def write(batch: _Batch) -> list[Captioned | Failed]:
         loaded, pixels = batch

@@ -25,10 +25,9 @@ from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.outcomes import Failed, shape_as_given
 from captioner.text.function_words import FUNCTION_WORDS
-from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import Encoder
-from captioner.vision.images import ImageSource, image_name, load_image, original_size
+from captioner.vision.images import ImageSource, image_name, load_image
 from captioner.vision.preprocessing import Preprocessing
 
 
@@ -182,7 +181,7 @@ class Captioner:
     ) -> list[Caption]:
         """Annotation vectors (B, L, D) -> captions, in order.
 
-        search: in place of the model's own. generator: as for `caption_photos`.
+        search: in place of the model's own. generator: draws samples, by default a new one.
         """
         options = self.search if search is None else search
         vocabulary = self.vocabulary
@@ -216,55 +215,21 @@ class Captioner:
             captions.append(replace(n_best[0], alternatives=tuple(n_best[1:])))
         return captions
 
-    def teacher_forced(
-        self,
-        photos: Sequence[Image.Image],
-        sentences: Sequence[str | Sequence[str]],
-        allow_unknown: bool = False,
-    ) -> list[Caption]:
-        """Score given sentences of one batch of photos, by teacher forcing.
-
-        photos: from `load_image`. sentences: one a photo, as text or words.
-        allow_unknown: as for `teacher_forced_annotations`.
-
-        Each `Caption` has the given words, their log-probabilities and their maps, which equal the
-        search's for a caption that a search found, up to rounding: they are computed in float32.
-        Raises `UserError` for the first word that the vocabulary lacks.
-        """
-        if not photos and not sentences:
-            return []
-        forced = self.teacher_forced_annotations(self.annotations(photos), sentences, allow_unknown)
-        return [
-            caption.of_photo(photo, self.preprocessing.region(*original_size(photo)))
-            for caption, photo in zip(forced, photos, strict=True)
-        ]
-
     @torch.no_grad()
-    def teacher_forced_annotations(
-        self,
-        annotations: Tensor,
-        sentences: Sequence[str | Sequence[str]],
-        allow_unknown: bool = False,
+    def teacher_forced(
+        self, annotations: Tensor, captions: Sequence[Sequence[str]]
     ) -> list[Caption]:
-        """Annotation vectors (B, L, D) and a sentence for each -> captions by teacher forcing.
+        """Annotation vectors (B, L, D) and the words of a caption for each -> captions.
 
-        allow_unknown: feed and score the unknown-word token for words that the vocabulary lacks, as
-            in training, instead of refusing them; `Caption.words` keeps the words.
-        Raises `UserError` as `teacher_forced` does.
+        They have the log-probabilities and maps of the given words, which equal the search's for a
+        caption that a search found, up to rounding: they are computed in float32. A word that the
+        vocabulary lacks is fed and scored as the unknown-word token, as in training.
         """
-        if len(sentences) != len(annotations):
-            raise ValueError(f"there are {len(annotations)} photos but {len(sentences)} sentences")
-        captions = [tokenize(each) if isinstance(each, str) else list(each) for each in sentences]
         vocabulary = self.vocabulary
-        rows = []
-        for words in captions:
-            unknown = [word for word in words if word not in vocabulary]
-            if unknown and not allow_unknown:
-                raise UserError(
-                    f"the model's vocabulary lacks {unknown[0]!r}, a word of {sentence(words)!r}"
-                )
-            whole = [vocabulary.start, *vocabulary.encode(words), vocabulary.end]
-            rows.append(torch.tensor(whole))
+        rows = [
+            torch.tensor([vocabulary.start, *vocabulary.encode(words), vocabulary.end])
+            for words in captions
+        ]
         tokens = pad_sequence(rows, batch_first=True).to(self.device)  # (B, T + 2)
         memory = self.decoder.remember(annotations.to(self.device))
         output = self.decoder(memory, tokens[:, None, :-1])  # one row a photo

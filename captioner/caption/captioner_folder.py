@@ -12,7 +12,7 @@ from typing import Annotated
 
 import torch
 from pydantic import BeforeValidator, SerializeAsAny
-from torch import Tensor, nn
+from torch import nn
 
 from captioner.caption.caption_decoder import CaptionDecoderConfig
 from captioner.caption.captioner import Captioner
@@ -103,65 +103,37 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
 
 
 def _load(folder: Path) -> Captioner:
-    path = folder / CONFIG
     config = read_config(folder)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     # On `meta`: no memory, no initial weights.
     with torch.device("meta"):
         encoder = make_encoder(config.encoder).to(memory_format=torch.channels_last)
         decoder = make_decoder(config.decoder, len(vocabulary))
+        modules: dict[str, nn.Module] = {"encoder": encoder, "decoder": decoder}
         confidence = None
         if config.confidence is not None:
             familiarity = Familiarity(config.confidence.familiarity, config.decoder.memory_size)
-            confidence = Confidence(config.confidence, familiarity)
-    tensors = read_tensors(folder / WEIGHTS)
-    modules: dict[str, nn.Module] = {"encoder": encoder, "decoder": decoder}
-    without_confidence = _without_confidence(tensors)
-    if confidence is None:
-        tensors = without_confidence  # The field may have been removed by hand.
-    elif len(without_confidence) == len(tensors):
-        raise UserError(
-            f"{folder / WEIGHTS}: the tensors of the confidence in {path} are missing; remove its "
-            f"field 'confidence', then run captioner calibrate"
-        )
-    else:
-        modules[_CONFIDENCE] = confidence
-    fill(nn.ModuleDict(modules), tensors, folder / WEIGHTS)
-    card = read_card(folder)
+            confidence = modules[_CONFIDENCE] = Confidence(config.confidence, familiarity)
+    fill(nn.ModuleDict(modules), read_tensors(folder / WEIGHTS), folder / WEIGHTS)
+    settings = config.preprocessing, config.search, read_card(folder), confidence
     try:
-        return Captioner(
-            encoder,
-            decoder,
-            vocabulary,
-            config.preprocessing,
-            config.search,
-            card,
-            confidence,
-        )
+        return Captioner(encoder, decoder, vocabulary, *settings)
     except UserError as error:
-        raise UserError(f"{path}: {error}") from None
+        raise UserError(f"{folder / CONFIG}: {error}") from None
 
 
 def save_confidence(confidence: Confidence, folder: str | Path) -> None:
     """Write a confidence to the model folder it was fitted for, as `save_model` does.
 
-    The rest is unchanged.
-    Raises `UserError` if files cannot be read or written, or the config holds no fields.
+    The rest is unchanged. Raises `UserError` if files cannot be read or written.
     """
     old = complete_folder(folder)
     mapping = read_json(old / CONFIG, "model config")
-    if not isinstance(mapping, dict):
-        raise UserError(f"{old / CONFIG}: expected fields with values, as a model config has")
-    tensors = _without_confidence(read_tensors(old / WEIGHTS))
     # Copies: Windows cannot replace a file that is open.
-    tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+    tensors = {name: tensor.clone() for name, tensor in read_tensors(old / WEIGHTS).items()}
     kept = {n: (old / n).read_bytes() for n in (VOCABULARY, CARD) if (old / n).is_file()}
     with saving(Path(folder)) as files:
         for name, content in kept.items():
             write_bytes(files / name, content)
         write_tensors(files / WEIGHTS, tensors | named_tensors({_CONFIDENCE: confidence}))
         write_json(files / CONFIG, {**mapping, "confidence": to_mapping(confidence.config)})
-
-
-def _without_confidence(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {n: tensor for n, tensor in tensors.items() if not n.startswith(f"{_CONFIDENCE}.")}

@@ -108,10 +108,9 @@ class ShowAttendTellDecoder(CaptionDecoder):
     def start(self, memory: Memory) -> DecoderState:
         """A memory of B sources -> the state before the first word, (B, 1, H).
 
-        Section 3.1.2: c_0 and h_0 are functions of the mean annotation vector. Masked vectors are
-        left out of the mean.
+        Section 3.1.2: c_0 and h_0 are functions of the mean annotation vector.
         """
-        mean = self._drop(_mean(memory))  # (B, 1, D)
+        mean = self._drop(memory.values.mean(dim=1, keepdim=True))  # (B, 1, D)
         hidden = torch.tanh(self.initial_hidden(mean))  # (B, 1, H)
         cell = torch.tanh(self.initial_cell(mean))  # (B, 1, H)
         return DecoderState(memory, *map(at_least_float32, (hidden, cell)))
@@ -205,7 +204,7 @@ class ShowAttendTellDecoder(CaptionDecoder):
             choose = partial(selection.choose, generator=generator)
         gate = None if self.config.gate == "none" else self.gate
         hidden, context, log_weights, positions = cpu.Recurrence.apply(
-            cpu.RecurrenceInputs(memory.mask, choose, expected),
+            cpu.RecurrenceInputs(choose, expected),
             word_gates,
             state.hidden,
             state.cell,
@@ -280,17 +279,6 @@ def _lstm_update(state: DecoderState, gates: Tensor) -> DecoderState:
     cell = cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
     hidden = torch.sigmoid(output_gate) * torch.tanh(cell)
     return state._replace(hidden=hidden, cell=cell)
-
-
-def _mean(memory: Memory) -> Tensor:
-    """The mean (B, 1, D) of the annotation vectors that may be attended."""
-    values, mask = memory.values, memory.mask  # (B, L, D) and (B, L)
-    if mask is None:
-        return values.mean(dim=1, keepdim=True)
-    attended = mask.unsqueeze(-1)  # (B, L, 1)
-    wide = torch.promote_types(values.dtype, torch.float32)
-    total = values.masked_fill(~attended, 0).sum(dim=1, keepdim=True, dtype=wide)  # (B, 1, D)
-    return (total / attended.sum(dim=1, keepdim=True)).to(values.dtype)
 
 
 def _autocast(tensor: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from captioner.caption.caption_decoder import CaptionDecoder, CaptionDecoderConfig
@@ -10,7 +10,7 @@ from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.transformer_decoder import TransformerDecoder, TransformerDecoderConfig
 from captioner.errors import did_you_mean, near_names
 
-KINDS: dict[str, tuple[type[CaptionDecoder], type[CaptionDecoderConfig]]] = {
+KINDS: dict[str, tuple[Callable[[Any, int], CaptionDecoder], type[CaptionDecoderConfig]]] = {
     "lstm": (ShowAttendTellDecoder, DecoderConfig),
     "transformer": (TransformerDecoder, TransformerDecoderConfig),
 }
@@ -35,6 +35,4 @@ def decoder_config(values: Any) -> Any:
 
 def make_decoder(config: CaptionDecoderConfig, vocabulary_size: int) -> CaptionDecoder:
     """The decoder of a configuration for so many words, with fresh weights."""
-    decoder: Any = KINDS[config.kind][0]
-    made: CaptionDecoder = decoder(config, vocabulary_size)
-    return made
+    return KINDS[config.kind][0](config, vocabulary_size)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from captioner.caption.decoder import ShowAttendTellDecoder
 from captioner.caption.objective import ObjectiveConfig
-from captioner.caption.training import CaptioningBatch, fed_words
+from captioner.caption.training import CaptioningBatch, CaptioningLoss
 from captioner.decoding import cross_entropies
-from captioner.errors import UserError
 from captioner.vision.encoder import Encoder
 
 
-class HardAttentionLoss(nn.Module):
+class HardAttentionLoss(CaptioningLoss):
     """The lower bound on log p(y | a) of hard attention, with its gradient.
 
     L_s = sum_s p(s | a) log p(y | s, a), equation 10, estimated by one draw s of a position for
@@ -38,10 +37,9 @@ class HardAttentionLoss(nn.Module):
       authors' code its score function is sample / alpha = 1 everywhere, which softmax maps to 0.)
 
     baseline: a buffer, so that checkpoints contain it.
-    encoder: given when it is trained together with the decoder, from photos.
-    Raises `UserError` for a soft-attention decoder, and for objective fields of soft attention.
     """
 
+    decoder: ShowAttendTellDecoder
     baseline: Tensor
 
     def __init__(
@@ -50,13 +48,7 @@ class HardAttentionLoss(nn.Module):
         objective: ObjectiveConfig,
         encoder: Encoder | None = None,
     ) -> None:
-        super().__init__()
-        if decoder.config.selection != "hard":
-            raise UserError("REINFORCE trains hard attention; soft attention draws nothing")
-        objective.check_selection("hard")
-        self.decoder = decoder
-        self.encoder = encoder
-        self.objective = objective
+        super().__init__(decoder, objective, encoder)
         words = decoder.embedding.num_embeddings
         self.register_buffer("baseline", torch.tensor(-math.log(words)))
 
@@ -78,7 +70,7 @@ class HardAttentionLoss(nn.Module):
         )  # (B,)
         annotations = batch.annotations(self.encoder)
         memory = self.decoder.remember(annotations)
-        fed = fed_words(self.decoder, memory, self.objective, batch)  # (B, T)
+        fed = self.fed_words(batch, memory)  # (B, T)
         draws = self.objective.draws  # N, rows of a source
         expected = expected.unsqueeze(1).expand(-1, draws)  # (B, N)
         forced = self.decoder(memory, fed.unsqueeze(1).expand(-1, draws, -1), generator, expected)

@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from captioner.attention import Memory
 from captioner.caption.caption_decoder import CaptionDecoder, evaluation_mode
 from captioner.caption.objective import ObjectiveConfig
-from captioner.caption.training import CaptioningBatch, soft_attention_loss
+from captioner.caption.training import CaptioningBatch, CaptioningLoss
 from captioner.decoding import BeamSearch, Constraints, Sampling, Strategy, cross_entropies, decode
-from captioner.errors import UserError
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import Encoder
 
@@ -29,7 +28,7 @@ Reward = Callable[[Tensor, Sequence[Sequence[Sequence[int]]]], Tensor]
 """
 
 
-class SelfCriticalLoss(nn.Module):
+class SelfCriticalLoss(CaptioningLoss):
     """Minus the expected reward of generated captions, with the gradient of REINFORCE.
 
     Samples captions of each photo with the decoder loop, without a gradient, and rewards them.
@@ -40,8 +39,7 @@ class SelfCriticalLoss(nn.Module):
     Both passes run without dropout, so that the gradient is in expectation that of the expected
     reward. An encoder that is trained too stays in training mode for both.
 
-    reward: see `Reward`. encoder: given when it is trained together with the decoder, from photos.
-    Raises `UserError` for a hard-attention decoder and for an objective that is not self-critical.
+    reward: see `Reward`. Raises `UserError` for a hard-attention decoder.
     """
 
     def __init__(
@@ -51,13 +49,8 @@ class SelfCriticalLoss(nn.Module):
         reward: Reward,
         encoder: Encoder | None = None,
     ) -> None:
-        super().__init__()
-        if objective.self_critical is None:
-            raise UserError("the objective has no self_critical section")
-        objective.check_selection(decoder.config.selection)
-        self.decoder = decoder
-        self.encoder = encoder
-        self.objective = objective
+        super().__init__(decoder, objective, encoder)
+        assert objective.self_critical is not None
         self.config = objective.self_critical
         self.reward = reward
 
@@ -68,11 +61,9 @@ class SelfCriticalLoss(nn.Module):
             reference captions; only its gradient has a meaning. `reward`: mean over the samples.
             `greedy_reward`: of greedy search, where it is the baseline. `length`: mean of the
             samples, in words. `finished`: share of the samples that ended before the maximum.
-        Raises `UserError` for a batch without `rows`.
         """
         config = self.config
-        if batch.rows is None:
-            raise UserError("self-critical training needs to know which photos a batch is of")
+        assert batch.rows is not None
         annotations = batch.annotations(self.encoder)
         device = annotations.device
         with evaluation_mode(self.decoder):
@@ -91,7 +82,7 @@ class SelfCriticalLoss(nn.Module):
             log_probability = self._log_probability(memory, samples)  # (B, K)
         loss = -((rewards - baseline) * log_probability).mean()
         if config.cross_entropy_weight > 0:
-            plain = soft_attention_loss(self.decoder, self.objective, annotations, batch)
+            plain = self.cross_entropy_loss(batch, annotations)
             loss = loss + config.cross_entropy_weight * plain["loss"]
             report.update((name, value) for name, value in plain.items() if name != "loss")
         ended = [caption[-1:] == [Vocabulary.end] for each in samples for caption in each]

@@ -36,7 +36,7 @@ class Standardisation(nn.Module):
         """Estimate mean and deviation from batches of annotation vectors (B, L, D).
 
         The deviation of a nearly constant channel is raised to a twentieth of the median.
-        Raises `UserError` for no vectors and for vectors that are all equal.
+        Raises `UserError` for vectors that are all equal.
         """
         count = 0
         total = torch.zeros(len(self.mean), dtype=torch.float64)  # (D,)
@@ -46,8 +46,6 @@ class Standardisation(nn.Module):
             count += len(flat)
             total += flat.sum(dim=0)
             squares += flat.square().sum(dim=0)
-        if count == 0:
-            raise UserError("annotation vectors are standardised by those of photos: give some")
         mean = total / count  # (D,)
         deviation = (squares / count - mean.square()).clamp(min=0).sqrt()  # (D,)
         if not deviation.max() > 0:

@@ -17,7 +17,6 @@ from captioner.caption.objective import (
 )
 from captioner.caption.scheduled_sampling import scheduled_inputs
 from captioner.decoding import cross_entropies
-from captioner.errors import UserError
 from captioner.vision.encoder import Encoder
 
 
@@ -76,8 +75,7 @@ class CaptioningLoss(nn.Module):
     """Cross-entropy with doubly stochastic regularisation, for soft attention.
 
     encoder: given when it is trained together with the decoder, from photos.
-    Raises `UserError` for a hard-attention decoder, which needs `HardAttentionLoss`, and for
-    objective fields of hard attention.
+    Raises `UserError` for objective fields of the other kind of attention than the decoder's.
     """
 
     def __init__(
@@ -87,11 +85,7 @@ class CaptioningLoss(nn.Module):
         encoder: Encoder | None = None,
     ) -> None:
         super().__init__()
-        if decoder.config.selection != "soft":
-            raise UserError(
-                "cross-entropy trains soft attention; hard attention needs REINFORCE as well"
-            )
-        objective.check_selection("soft")
+        objective.check_selection(decoder.config.selection)
         self.decoder = decoder
         self.encoder = encoder
         self.objective = objective
@@ -104,52 +98,40 @@ class CaptioningLoss(nn.Module):
         `grounding`, where the objective has a weight for them: nats a word, and nats a word that
         names something.
         """
-        annotations = batch.annotations(self.encoder)
-        return soft_attention_loss(self.decoder, self.objective, annotations, batch)
+        return self.cross_entropy_loss(batch, batch.annotations(self.encoder))
 
+    def cross_entropy_loss(self, batch: CaptioningBatch, annotations: Tensor) -> dict[str, Tensor]:
+        """`CaptioningLoss.loss`, given the annotation vectors (B, L, D) of the batch."""
+        objective = self.objective
+        memory = self.decoder.remember(annotations)
+        forced = self.decoder(memory, self.fed_words(batch, memory).unsqueeze(1))  # K = 1
+        logits, weights = forced.logits.squeeze(1), forced.weights.squeeze(1)  # (B, T, V or L)
+        entropies = cross_entropies(logits, batch.targets, batch.mask, objective.label_smoothing)
+        loss = entropies.smoothed  # (B,)
+        if objective.doubly_stochastic > 0:
+            target = objective.doubly_stochastic_target
+            penalty = doubly_stochastic_penalty(weights, batch.mask, target)  # (B,)
+            loss = loss + objective.doubly_stochastic * penalty
+        words = batch.mask.sum().clamp(min=1)
+        report = {"cross_entropy": entropies.plain.sum() / words}
+        if objective.map_divergence > 0:
+            divergence = map_divergence(weights, batch.mask)  # (B,)
+            loss = loss - objective.map_divergence * divergence
+            report["map_divergence"] = divergence.detach().sum() / words
+        if batch.places is not None:
+            missed = grounding_penalty(weights, batch.places)  # (B,)
+            loss = loss + objective.grounding * missed
+            named = (batch.places.amax(dim=-1) > 0).sum().clamp(min=1)
+            report["grounding"] = missed.detach().sum() / named
+        return {"loss": loss.mean(), **report}
 
-def soft_attention_loss(
-    decoder: CaptionDecoder,
-    objective: ObjectiveConfig,
-    annotations: Tensor,
-    batch: CaptioningBatch,
-) -> dict[str, Tensor]:
-    """Compute `CaptioningLoss.loss` from the annotation vectors (B, L, D) of the batch."""
-    memory = decoder.remember(annotations)
-    fed = fed_words(decoder, memory, objective, batch)  # (B, T)
-    forced = decoder(memory, fed.unsqueeze(1))  # one row a source
-    logits, weights = forced.logits.squeeze(1), forced.weights.squeeze(1)  # (B, T, V), (B, T, L)
-    entropies = cross_entropies(logits, batch.targets, batch.mask, objective.label_smoothing)
-    loss = entropies.smoothed  # (B,)
-    if objective.doubly_stochastic > 0:
-        penalty = doubly_stochastic_penalty(weights, batch.mask, objective.doubly_stochastic_target)
-        loss = loss + objective.doubly_stochastic * penalty
-    words = batch.mask.sum().clamp(min=1)
-    report = {"cross_entropy": entropies.plain.sum() / words}
-    if objective.map_divergence > 0:
-        divergence = map_divergence(weights, batch.mask)  # (B,)
-        loss = loss - objective.map_divergence * divergence
-        report["map_divergence"] = divergence.detach().sum() / words
-    if batch.places is not None:
-        missed = grounding_penalty(weights, batch.places)  # (B,)
-        loss = loss + objective.grounding * missed
-        named = (batch.places.amax(dim=-1) > 0).sum().clamp(min=1)
-        report["grounding"] = missed.detach().sum() / named
-    return {"loss": loss.mean(), **report}
-
-
-def fed_words(
-    decoder: CaptionDecoder,
-    memory: Memory,
-    objective: ObjectiveConfig,
-    batch: CaptioningBatch,
-) -> Tensor:
-    """The words (B, T) to feed: the batch's inputs, after scheduled sampling."""
-    probability = objective.scheduled_sampling * batch.progress
-    if probability == 0:
-        return batch.inputs
-    generator = torch.Generator(batch.inputs.device).manual_seed(batch.seed ^ _SAMPLING_SEED)
-    return scheduled_inputs(decoder, memory, batch.inputs, probability, generator)
+    def fed_words(self, batch: CaptioningBatch, memory: Memory) -> Tensor:
+        """The words (B, T) to feed: the batch's inputs, after scheduled sampling."""
+        probability = self.objective.scheduled_sampling * batch.progress
+        if probability == 0:
+            return batch.inputs
+        generator = torch.Generator(batch.inputs.device).manual_seed(batch.seed ^ _SAMPLING_SEED)
+        return scheduled_inputs(self.decoder, memory, batch.inputs, probability, generator)
 
 
 _SAMPLING_SEED = 0x5343484544

@@ -38,7 +38,8 @@ def read_word_vectors(path: str | Path, vocabulary: Vocabulary, size: int) -> tu
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)
                 fields = line.strip(b" \t\r\n").split(b" ")
-                if fields == [b""] or (number == 1 and _is_header(fields, path, size)):
+                is_header = number == 1 and len(fields) == 2 and size != 1
+                if fields == [b""] or (is_header and all(field.isdigit() for field in fields)):
                     continue
                 where, length = f"word vectors {path}, line {number}", len(fields) - 1
                 # More fields may be a word with spaces, as in GloVe ("1 1/2"), unless the second
@@ -58,21 +59,6 @@ def read_word_vectors(path: str | Path, vocabulary: Vocabulary, size: int) -> tu
     if not found:
         raise UserError(f"word vectors {path} has none of the {len(vocabulary):,} words")
     return torch.tensor(list(found)), torch.from_numpy(numpy.stack(list(found.values())))
-
-
-def _is_header(fields: list[bytes], path: str | Path, size: int) -> bool:
-    """Whether a first line is word2vec's header: number of words, size of a vector.
-
-    Raises `UserError` for another size than `size`.
-    """
-    if len(fields) != 2 or not all(field.isdigit() for field in fields) or size == 1:
-        return False
-    if int(fields[1]) != size:
-        raise UserError(
-            f"word vectors {path} have {int(fields[1])} numbers, "
-            f"but the decoder's embedding_size is {size}"
-        )
-    return True
 
 
 def _is_fraction(text: bytes) -> bool:

@@ -100,10 +100,8 @@ def key_gradient(
 
     Goes through one query of one source at a time: the temporary is (L, A) however many there are.
     """
-    grad_scores, r_of = (
-        grad_scores.to(key_exponentials.dtype),
-        _Sigmoid(query, keys, key_exponentials),
-    )
+    grad_scores = grad_scores.to(key_exponentials.dtype)
+    r_of = _Sigmoid(query, keys, key_exponentials)
     grad_keys = torch.zeros_like(key_exponentials)  # (B, L, A)
     r = key_exponentials.new_empty(keys.shape[1:])  # (L, A)
     for source, total in enumerate(grad_keys):
@@ -138,8 +136,6 @@ class _Sigmoid:
 
 def _both_large(query: Tensor, key_exponentials: Tensor) -> bool:
     """Whether queries and keys may both be beyond `_LARGE`, or one of them is NaN."""
-    if query.numel() == 0 or key_exponentials.numel() == 0:
-        return False
     if bool(query.abs().amax() <= _LARGE):
         return False
     least, most = key_exponentials.aminmax()
@@ -155,14 +151,13 @@ def _blocks(
     """
     batch_size, queries, size = query.shape
     length = keys.shape[1]
-    most_queries = min(queries, max(1, _BLOCK_ELEMENTS // max(1, length * size)))
-    most_sources = _BLOCK_ELEMENTS // max(1, most_queries * length * size)
-    most_sources = min(batch_size, max(1, most_sources))
+    most_queries = min(queries, max(1, _BLOCK_ELEMENTS // (length * size)))
+    most_sources = min(batch_size, max(1, _BLOCK_ELEMENTS // (most_queries * length * size)))
     buffer = key_exponentials.new_empty(most_sources, most_queries, length, size)
     r_of = _Sigmoid(query, keys, key_exponentials)
-    for source in range(0, batch_size, max(1, most_sources)):
+    for source in range(0, batch_size, most_sources):
         sources = slice(source, min(batch_size, source + most_sources))
-        for first in range(0, queries, max(1, most_queries)):
+        for first in range(0, queries, most_queries):
             block = sources, slice(first, min(queries, first + most_queries))
             r = buffer[: sources.stop - source, : block[1].stop - first]  # (b, q, L, A)
             yield block, r_of(block, (sources, None), r)

@@ -56,13 +56,11 @@ class RecurrenceWeights(NamedTuple):
 class RecurrenceInputs(NamedTuple):
     """Inputs of the recurrence that have no gradient.
 
-    mask: (B, L) boolean, True where a position may be attended, or None for all.
     choose: hard attention's draw, log-probabilities (B, K, L) -> positions (B, K); None for soft.
     expected: (B, K) boolean, captions for which hard attention takes the expected value; None for
         none.
     """
 
-    mask: Tensor | None
     choose: Callable[[Tensor], Tensor] | None
     expected: Tensor | None
 
@@ -91,7 +89,6 @@ class Recurrence(torch.autograd.Function):
         weights = RecurrenceWeights(*given)  # type: ignore[arg-type]
         batch_size, rows, steps, gates_size = words.shape
         captions, size, memory_size = batch_size * rows, gates_size // 4, values.shape[-1]
-        masked = None if inputs.mask is None else ~inputs.mask.unsqueeze(1)  # (B, 1, L)
         words_first = words.permute(2, 0, 1, 3).flatten(1, 2)  # (T, N, 4H)
         key_exponentials = exponentials(keys)  # (B, L, A)
         wide, narrow = key_exponentials.new_empty, weights.recurrent.new_empty
@@ -109,8 +106,6 @@ class Recurrence(torch.autograd.Function):
             previous = recurrent_in[time, :, memory_size:]  # (N, H), h_{t-1}
             queries[time] = (previous @ weights.query.t()).view(queries[time].shape)
             scores = additive_scores(queries[time], keys, key_exponentials, weights.v)  # (B, K, L)
-            if masked is not None:
-                scores.masked_fill_(masked, float("-inf"))
             log_alphas[time] = torch.log_softmax(scores, dim=-1)
             if inputs.choose is not None:
                 positions[time] = inputs.choose(log_alphas[time])
@@ -170,9 +165,8 @@ class Recurrence(torch.autograd.Function):
             grad_in = grad_gates[time] @ weights.recurrent  # (N, D + H)
             grad_gated = grad_in[:, :memory_size] + grad_contexts[time].flatten(end_dim=1)  # (N, D)
             grad_selected[time] = betas[time] * grad_gated
-            grad_hidden = grad_in[:, memory_size:].to(
-                cells.dtype
-            )  # (N, H), from here on of h_{t-1}
+            # From here on of h_{t-1}.
+            grad_hidden = grad_in[:, memory_size:].to(cells.dtype)  # (N, H)
             if weights.gate is not None:
                 grad_beta = (grad_gated * contexts[time]).sum_to_size(betas[time].shape)
                 grad_betas[time] = grad_beta * betas[time] * (1 - betas[time])
@@ -189,21 +183,20 @@ class Recurrence(torch.autograd.Function):
             grad_hidden = grad_hidden + grad_queries[time].flatten(end_dim=1) @ weights.query
         previous = recurrent_in[:-1, :, memory_size:].flatten(end_dim=1)  # (T N, H), every h_{t-1}
         by_caption = (1, 2, 0, 3)
-        grad_values = grad_keys = grad_gate = grad_gate_bias = None
+        grad_values = grad_gate = grad_gate_bias = None
         if ctx.needs_input_grad[4]:
             grad_context = grad_selected.view(steps, batch_size, rows, memory_size)
             grad_values = torch.matmul(
                 shares.permute(by_caption).flatten(1, 2).transpose(1, 2),  # (B, L, K T)
                 grad_context.permute(by_caption).flatten(1, 2),  # (B, K T, D)
             )  # (B, L, D)
-        if ctx.needs_input_grad[5]:
-            grad_keys = key_gradient(
-                grad_scores.permute(by_caption).flatten(1, 2),  # (B, K T, L)
-                queries.permute(by_caption).flatten(1, 2),  # (B, K T, A)
-                keys,
-                key_exponentials,
-                weights.v,
-            ).to(keys.dtype)
+        grad_keys = key_gradient(
+            grad_scores.permute(by_caption).flatten(1, 2),  # (B, K T, L)
+            queries.permute(by_caption).flatten(1, 2),  # (B, K T, A)
+            keys,
+            key_exponentials,
+            weights.v,
+        ).to(keys.dtype)
         if weights.gate is not None:
             grad_gate = grad_betas.flatten(end_dim=1).t() @ previous
             grad_gate_bias = grad_betas.sum(dim=(0, 1))

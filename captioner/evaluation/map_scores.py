@@ -176,9 +176,7 @@ def _probability(
             places = torch.from_numpy(taken[first : first + batch_size]).view(-1, *shape)
             shown = blur_places(pixels, content_free, places.to(pixels.device))
             annotations = captioner.encode(shown)  # (N, L, D)
-            forced = captioner.teacher_forced_annotations(
-                annotations, [caption.words] * len(places), allow_unknown=True
-            )
+            forced = captioner.teacher_forced(annotations, [caption.words] * len(places))
             told += [[each.word_log_probabilities[place] for place in kept] for each in forced]
         return np.asarray(np.exp(told))  # (N, W)
 

@@ -27,8 +27,6 @@ from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.vision.encoder import Encoder
 
-Loss = CaptioningLoss | HardAttentionLoss | SelfCriticalLoss
-
 
 def make_loss(
     recipe: CaptioningRecipe,
@@ -36,7 +34,7 @@ def make_loss(
     encoder: Encoder | None,
     vocabulary: Vocabulary,
     references: Sequence[Sequence[Sequence[str]]],
-) -> Loss:
+) -> CaptioningLoss:
     """The recipe's loss.
 
     encoder: one that is trained, or None; its stages before `train_from` are frozen here.

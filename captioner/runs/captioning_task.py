@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from captioner.caption import Captioner, load_model, save_model
+from captioner.caption import Captioner, CaptioningLoss, load_model, save_model
 from captioner.caption.decoders import make_decoder
 from captioner.data.coco_instances import read_instances
 from captioner.data.examples import CaptionExample, CaptionExamples, encode_captions
@@ -32,7 +32,7 @@ from captioner.runs.annotation_rows import (
     readable,
 )
 from captioner.runs.caption_batches import CaptionBatches
-from captioner.runs.caption_objective import Loss, make_loss, use_word_vectors
+from captioner.runs.caption_objective import make_loss, use_word_vectors
 from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe
 from captioner.runs.feature_extraction import encoder_of, stored_features
 from captioner.runs.map_targets import MapTargets
@@ -67,7 +67,7 @@ class CaptioningTask:
     recipe: CaptioningRecipe
     sources: dict[str, Source] = field(default_factory=dict)
     captioner: Captioner = field(init=False)
-    loss: Loss = field(init=False)
+    loss: CaptioningLoss = field(init=False)
     encoded: tuple[CaptionExamples, list[str]] = field(init=False)
     map_targets: MapTargets | None = None
 
@@ -287,7 +287,7 @@ def _check_validation(photos: int) -> None:
         raise UserError(f"CIDEr-D needs two photos or more to validate on, and there are {photos}")
 
 
-def _parameter_groups(model: Loss, recipe: CaptioningRecipe) -> list[dict[str, object]]:
+def _parameter_groups(model: CaptioningLoss, recipe: CaptioningRecipe) -> list[dict[str, object]]:
     groups: list[dict[str, object]] = [{"params": _trained(model.decoder)}]
     if model.encoder is not None:
         groups.append(

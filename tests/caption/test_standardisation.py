@@ -35,13 +35,9 @@ def test_a_number_that_never_differs_does_not_become_large() -> None:
     assert float(found(photos)[..., 2].abs().max()) < 0.01
 
 
-@pytest.mark.parametrize(
-    ("photos", "sentence"),
-    [([], "give some"), ([torch.ones(2, 3, 4)], "all are alike")],
-)
-def test_what_cannot_be_fitted_is_refused(photos: list[torch.Tensor], sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        Standardisation(4).fit(photos)
+def test_what_cannot_be_fitted_is_refused() -> None:
+    with pytest.raises(UserError, match="all are alike"):
+        Standardisation(4).fit([torch.ones(2, 3, 4)])
 
 
 def test_the_decoder_takes_them_as_one_without_it_takes_standardised_ones() -> None:

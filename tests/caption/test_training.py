@@ -11,7 +11,6 @@ from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.objective import ObjectiveConfig, doubly_stochastic_penalty, map_divergence
 from captioner.caption.training import CaptioningBatch, CaptioningLoss
 from captioner.decoding import cross_entropies
-from captioner.errors import UserError
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 
@@ -101,11 +100,6 @@ def test_annotation_vectors_as_they_are_stored_are_computed_with_in_full() -> No
     stored = loss.loss(make_batch(ANNOTATIONS.half()).to("cpu"))["loss"]
     assert stored.dtype == torch.float32
     assert torch.equal(stored, loss.loss(make_batch(ANNOTATIONS.half().float()))["loss"])
-
-
-def test_hard_attention_is_refused() -> None:
-    with pytest.raises(UserError, match="hard attention needs REINFORCE"):
-        CaptioningLoss(make_decoder(selection="hard"), ObjectiveConfig())
 
 
 def test_a_batch_moves_as_a_whole() -> None:

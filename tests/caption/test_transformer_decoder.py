@@ -16,9 +16,6 @@ from torch_transformer import copy_decoder_layer
 
 from captioner.attention.positions import sinusoidal_positions
 from captioner.caption import (
-    CaptioningBatch,
-    CaptioningLoss,
-    ObjectiveConfig,
     TransformerDecoder,
     TransformerDecoderConfig,
     load_model,
@@ -27,7 +24,6 @@ from captioner.caption import (
 from captioner.decoding import BeamSearch, Constraints, decode
 from captioner.errors import UserError
 from captioner.runs.captioning_recipe import captioning_recipe
-from captioner.vision.images import load_image
 
 SIZES: dict[str, Any] = {
     "embedding_size": 12,
@@ -106,43 +102,11 @@ def test_a_beam_projects_the_annotation_vectors_once_a_layer() -> None:
     assert seen == [[(3, PLACES, 12)]] * 2
 
 
-def a_batch() -> CaptioningBatch:
-    words = captions()[:, 0]
-    mask = torch.arange(4) < torch.tensor([[4], [3], [1]])
-    return CaptioningBatch(photos(), words, words.flip(1), mask)
-
-
-def test_padding_has_no_part_in_the_loss() -> None:
-    objective = ObjectiveConfig(label_smoothing=0.1, map_divergence=0.1)
-    loss = CaptioningLoss(make(), objective)
-    batch = a_batch()
-    other = batch._replace(
-        inputs=torch.where(batch.mask, batch.inputs, 7),
-        targets=torch.where(batch.mask, batch.targets, 3),
-    )
-    assert not torch.equal(other.inputs, batch.inputs)
-    torch.testing.assert_close(loss.loss(other), loss.loss(batch))
-
-
-def test_the_doubly_stochastic_term_reaches_the_attention() -> None:
-    loss = CaptioningLoss(make(), ObjectiveConfig(doubly_stochastic=1.0))
-    value = loss.loss(a_batch())["loss"]
-    without = CaptioningLoss(make(), ObjectiveConfig(doubly_stochastic=0.0)).loss(a_batch())["loss"]
-    assert value > without
-    (value - without).backward()
-    query = loss.decoder.get_submodule("stack.1.cross_attention.query_projection")
-    assert isinstance(query, nn.Linear)
+def test_maps_have_a_gradient() -> None:
+    decoder = make(standardise=True)
+    decoder(decoder.remember(photos()), captions()).weights.square().sum().backward()
+    query = decoder.get_submodule("stack.1.cross_attention.query_projection")
     assert query.weight.grad.abs().sum() > 0
-
-
-def test_every_weight_takes_part() -> None:
-    decoder = make(standardise=True).train()
-    decoder(decoder.remember(photos()), captions()).logits.square().sum().backward()
-    for name, parameter in decoder.named_parameters():
-        if name.endswith("key_projection.bias"):
-            continue  # The softmax does not see what all keys have.
-        assert parameter.grad is not None, name
-        assert parameter.grad.abs().sum() > 0, name
 
 
 def test_what_is_loaded_is_what_was_saved(tmp_path: Path) -> None:
@@ -155,9 +119,6 @@ def test_what_is_loaded_is_what_was_saved(tmp_path: Path) -> None:
     found, expected = (each.caption(files, n_best=2) for each in (loaded, captioner))
     assert_same_captions(found, expected)
     assert found[0].attention.shape[1:] == (4, 4)
-    forced = loaded.teacher_forced(list(map(load_image, files)), [each.words for each in found])
-    for one, other in zip(forced, found, strict=True):
-        torch.testing.assert_close(one.attention, other.attention, atol=1e-4, rtol=1e-3)
 
 
 @pytest.mark.parametrize(

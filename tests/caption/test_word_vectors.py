@@ -57,7 +57,7 @@ def test_words_that_are_not_text_are_passed_over(tmp_path: Path) -> None:
     [
         ("dog 1 2\n", r"vectors\.txt, line 1: 2 numbers, but the decoder's embedding_size is 3"),
         ("dog 1 2 3\ncat 0.5 2 3 4\n", "line 2: 4 numbers, but the decoder's embedding_size is 3"),
-        ("100 300\ndog 1 2 3\n", "have 300 numbers, but the decoder's embedding_size is 3"),
+        ("9 2\ndog 1 2\n", "line 2: 2 numbers, but the decoder's embedding_size is 3"),
         ("cat 1 2 3\n\ndog 1 two 3\n", "line 3 has something else than numbers: .*'two'"),
         ("dog 1 nan 3\n", "line 1 has a number that is not finite"),
         ("dog 1 1e39 3\n", "line 1 has a number that is not finite"),

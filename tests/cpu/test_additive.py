@@ -111,14 +111,3 @@ def test_an_autocast_region_rounds_nothing() -> None:
     for own, other in zip(found, wanted, strict=True):
         assert own.dtype == torch.float32
         assert torch.equal(own, other)
-
-
-@pytest.mark.parametrize(("batch", "queries"), [(0, 3), (2, 0), (0, 0)])
-def test_no_source_and_no_query_give_nothing(batch: int, queries: int) -> None:
-    given = random(batch, queries, 6, seed=0), random(batch, 5, 6, seed=1), random(6, seed=2)
-    grad_scores = random(batch, queries, 5, seed=3)
-    for found, wanted in zip(
-        blockwise(*given, grad_scores), plain(*given, grad_scores), strict=True
-    ):
-        assert found.shape == wanted.shape
-        torch.testing.assert_close(found, wanted)
