@@ -110,6 +110,7 @@ class ShowAttendTellDecoder(CaptionDecoder):
 
         Section 3.1.2: c_0 and h_0 are functions of the mean annotation vector.
         """
+        assert memory.mask is None  # A photo has all its places.
         mean = self._drop(memory.values.mean(dim=1, keepdim=True))  # (B, 1, D)
         hidden = torch.tanh(self.initial_hidden(mean))  # (B, 1, H)
         cell = torch.tanh(self.initial_cell(mean))  # (B, 1, H)
