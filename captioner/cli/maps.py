@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     grounding = _read_grounding(arguments)
     model, source, examples = load_with_photos(arguments)
     if examples:
-        from captioner.data.shapes_grounding import ShapesGrounding
+        from captioner.data.shapes import ShapesGrounding
 
         grounding = ShapesGrounding(dict(zip(source.image_ids, examples, strict=True)))
     left_out: dict[str, str] | None = {} if arguments.on_problem == "skip" else None

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from pydantic import FailFast, Field, with_config
 from typing_extensions import NotRequired, TypedDict
 
-from captioner.data.boxes import Box
-from captioner.data.grounding import Grounding, Target
+from captioner.data.grounding import Box, Grounding, Target
 from captioner.data.records import ImageId
 from captioner.data.run_lengths import decode_run_lengths
 from captioner.data.synonyms import Synonyms

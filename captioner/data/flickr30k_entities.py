@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from captioner.data.boxes import Box
-from captioner.data.grounding import Target
+from captioner.data.grounding import Box, Target
 from captioner.data.records import ImageId
 from captioner.errors import UserError
 from captioner.files import read_text

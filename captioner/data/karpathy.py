@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import FailFast, with_config
 from typing_extensions import NotRequired, TypedDict
 
-from captioner.data.collector import CaptionCollector, image_folder, require_folder
+from captioner.data.collector import CaptionCollector, image_folder
 from captioner.data.records import CaptionSet
 from captioner.data.source_problems import OnProblem
 from captioner.errors import UserError
@@ -63,8 +63,6 @@ def read_karpathy(
     where = f"split file {annotations}"
     entries = from_mapping(_SplitFile, read_json(annotations, "split file"), where).images
     wanted = _wanted(entries, split, where)
-    if check_files:
-        require_folder(Path(images))
     folder_of = cache(partial(image_folder, Path(images)))
     collector = CaptionCollector(where, on_problem, check_files)
     for number, entry in enumerate(entries):

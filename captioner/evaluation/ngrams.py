@@ -59,7 +59,7 @@ def count_ngrams(sentences: Sequence[Tokens]) -> list[NgramCounts]:
         starts = np.flatnonzero(left >= order)
         # An n-gram is its first n - 1 words, as one number, and its last word.
         code = ngram_at[starts] * kinds + words[starts + order - 1]
-        places = sorting(code)
+        places = np.argsort(code, kind="stable")
         starts, code = starts[places], code[places]
         sentence = sentence_of[starts]
         another_ngram = changes(code)
@@ -82,17 +82,6 @@ def count_ngrams(sentences: Sequence[Tokens]) -> list[NgramCounts]:
 def sum_by(group: IntArray, values: IntArray | FloatArray, groups: int) -> FloatArray:
     """The sum (groups,) of the values of each group; group, values: (E,)."""
     return np.asarray(np.bincount(group, values, groups), dtype=np.float64)
-
-
-def sorting(code: IntArray) -> IntArray:
-    """The indices that sort non-negative codes, stably."""
-    bits = len(code).bit_length()
-    if int(code.max(initial=0)).bit_length() + bits >= 64:
-        return np.argsort(code, kind="stable")
-    # Sorting integers is several times faster than argsort, so the index goes into the lower bits.
-    keyed = (code << bits) | np.arange(len(code))
-    keyed.sort()
-    return np.asarray(keyed & ((1 << bits) - 1))
 
 
 def changes(values: IntArray) -> NDArray[np.bool_]:

@@ -19,7 +19,7 @@ from captioner.evaluation.translations import (
 from captioner.translate import TranslationSearch, Translator
 
 WIDTH = 5
-"""Lengths in a bucket, by default."""
+"""Lengths in a bucket; the first one holds 0 too."""
 
 
 @dataclass(frozen=True)
@@ -150,28 +150,23 @@ def bleu_by_length(
     translations: Sequence[str],
     references: Sequence[str],
     sources: Sequence[str],
-    width: int = WIDTH,
     lower_case: bool = False,
 ) -> list[LengthBucket]:
     """BLEU by length of the source, for each bucket that has sentences.
 
     As in Bahdanau et al. 2014, figure 2, and Luong et al. 2015, figure 6. A source's length counts
-    words between white space, whatever the model's tokens.
-    width: lengths in a bucket; the first holds 0 to `width`.
-    Raises `UserError` for a width below 1 and without sacrebleu.
+    words between white space, whatever the model's tokens. Raises `UserError` without sacrebleu.
     """
-    if width < 1:
-        raise UserError(f"width {width} of buckets of lengths is not at least 1")
     places: dict[int, list[int]] = defaultdict(list)
     for place, source in enumerate(sources):
-        places[max(0, len(source.split()) - 1) // width].append(place)
+        places[max(0, len(source.split()) - 1) // WIDTH].append(place)
     bleu = sacrebleu_metrics().BLEU(lowercase=lower_case)
     found = []
     for number, own in sorted(places.items()):
         score = bleu.corpus_score(
             [translations[place] for place in own], [[references[place] for place in own]]
         )
-        first, last = number * width + 1, (number + 1) * width
+        first, last = number * WIDTH + 1, (number + 1) * WIDTH
         found.append(LengthBucket(first, last, len(own), float(score.score), float(score.bp)))
     return found
 

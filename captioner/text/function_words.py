@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import re
 
-FUNCTION_WORDS: frozenset[str] = frozenset(
-    """
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text, divided by white space."""
+    return frozenset(text.split())
+
+
+FUNCTION_WORDS = word_set("""
     a an the this that these those some any no all both each every either another other such
 
     i me my you your he him his she her hers it its we us our they them their theirs himself
@@ -22,15 +27,13 @@ FUNCTION_WORDS: frozenset[str] = frozenset(
     shall should will would not n't 's 'm 'd 'll 're 've
 
     also as just only too very
-    """.split()
-)
+""")
 """English function words, tokenised as by `tokenize`, a paragraph each: determiners, pronouns,
 prepositions (with "front", "left", "right" and "next", which occur in them), conjunctions,
 auxiliaries and adverbs of degree. All others are content words.
 """
 
-_GERMAN = frozenset(
-    """
+_GERMAN = word_set("""
     der die das den dem des ein eine einen einem einer eines kein keine keinen keinem keiner
     dieser diese dieses diesen diesem jeder jede jedes jeden jedem alle allen alles beide beiden
     andere anderen anderer anderes anderem einige einigen solche solchen
@@ -51,11 +54,9 @@ _GERMAN = frozenset(
     kann können konnte muss müssen darf dürfen soll sollen will wollen nicht
 
     auch gerade nur sehr
-    """.split()
-)
+""")
 
-_FRENCH = frozenset(
-    """
+_FRENCH = word_set("""
     le la les un une des du au aux ce cet cette ces chaque tout toute tous toutes autre autres
     quelque quelques aucun aucune tel telle même mêmes
 
@@ -75,8 +76,7 @@ _FRENCH = frozenset(
     aussi moins plus très trop
 
     d l qu c j m n s t jusqu lorsqu puisqu quelqu
-    """.split()
-)
+""")
 
 _BY_LANGUAGE = {"en": FUNCTION_WORDS, "de": _GERMAN, "fr": _FRENCH}
 

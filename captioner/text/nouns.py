@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from captioner.text.function_words import FUNCTION_WORDS
+from captioner.text.function_words import FUNCTION_WORDS, word_set
 
 
 def nouns(words: Sequence[str]) -> list[str]:
@@ -25,19 +25,16 @@ def _is_noun(word: str) -> bool:
     return len(word) > 1 and (word in _NOUNS or not word.endswith(("ing", "ed", "ly")))
 
 
-_NOUNS = frozenset(
-    """
+_NOUNS = word_set("""
     bedding building ceiling clothing crossing drawing dressing dumpling duckling earring
     evening flooring frosting icing king landing lighting lightning morning painting pudding
     railing ring seating shelving sibling spring string stuffing swing topping wedding wing
     writing bed bobsled flatbed moped reed seed shed sled weed assembly belly butterfly family
     jelly lily trolley
-    """.split()
-)
+""")
 """Nouns in -ing, -ed and -ly."""
 
-_OTHER_WORDS = frozenset(
-    """
+_OTHER_WORDS = word_set("""
     two three four five six seven eight nine ten dozen half many several few more most much
     multiple various different double single lot lots bunch pair piece pieces kind kinds type
     types variety first second others
@@ -73,8 +70,7 @@ _OTHER_WORDS = frozenset(
     stares stop stops swim swims swings take taken takes talk talks throw throws touch touches
     travel travels try tries turn turns use uses wait waits walk walks watch watches wear wears
     work works
-    """.split()
-)
+""")
 """Words frequent in captions that are mostly no nouns there, or say nothing as a keyword.
 
 A paragraph each: quantities, parts of a place, colours, other adjectives, adverbs, and verbs, with

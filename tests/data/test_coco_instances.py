@@ -59,7 +59,7 @@ def cells(mask: Any) -> set[tuple[int, int]]:
 DOGS = {(row, column) for row in (1, 2) for column in (1, 2, 3)} | {(4, 5)}
 
 
-def test_the_categories_of_an_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_categories_of_an_image(tmp_path: Path) -> None:
     instances = read(tmp_path)
     assert instances.all_categories == ("person", "dog", "hot dog")
     for image_id in (42, "42", "COCO_val2014_000000000042.jpg", "p/COCO_val2014_000000000042.jpg"):
@@ -67,7 +67,6 @@ def test_the_categories_of_an_image(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert instances.categories(7) == frozenset()
     assert 42 in instances
     assert 43 not in instances
-    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("image_id", [43, "43", "COCO_val2014_000000000043.jpg", "", "042"])
@@ -207,7 +206,6 @@ def broken(where: str, index: int, name: str, value: Any) -> Any:
         (broken("images", 0, "height", 10**9), "is not at most 20,000"),
         (broken("annotations", 2, "image_id", 3), r"annotations\[2\] of .* is of image 3"),
         (broken("annotations", 1, "category_id", 3), r"annotations\[1\] of .* is of category 3"),
-        (broken("annotations", 0, "bbox", [1, 2, 3]), "bbox has too few items"),
     ],
 )
 def test_ill_formed_files_are_refused_by_name(tmp_path: Path, value: Any, message: str) -> None:

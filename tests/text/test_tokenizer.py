@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -165,13 +163,6 @@ def test_plain_captions_are_what_the_rules_give(caption: str) -> None:
 def test_words_joined_by_spaces_are_the_same_words_again(caption: str) -> None:
     words = tokenize(caption)
     assert tokenize(" ".join(words)) == words
-
-
-def test_spelling_of_accents_is_left_as_it_is() -> None:
-    composed, decomposed = "caf\u00e9", "cafe\u0301"
-    assert unicodedata.normalize("NFC", decomposed) == composed
-    assert tokenize(composed) == [composed]
-    assert tokenize(decomposed) == [decomposed]
 
 
 def test_long_captions() -> None:
