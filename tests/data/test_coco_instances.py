@@ -49,7 +49,7 @@ def read(folder: Path, *annotations: dict[str, Any]) -> CocoInstances:
     value = document()
     if annotations:
         value["annotations"] = list(annotations)
-    return read_instances(write_json(folder / "instances_val2014.json", value))
+    return read_instances([write_json(folder / "instances_val2014.json", value)])
 
 
 def cells(mask: Any) -> set[tuple[int, int]]:
@@ -101,7 +101,7 @@ def test_masks_are_those_of_pycocotools(tmp_path: Path) -> None:
         value["annotations"] = [thing(1, 42, 18, segmentation=segmentation)]
         file = write_json(tmp_path / "instances.json", value)
         expected = COCO(file)
-        target = read_instances(file).target(42, "dog")
+        target = read_instances([file]).target(42, "dog")
         assert np.array_equal(target.mask, expected.annToMask(expected.anns[1]) == 1)
 
 
@@ -211,7 +211,7 @@ def broken(where: str, index: int, name: str, value: Any) -> Any:
 def test_ill_formed_files_are_refused_by_name(tmp_path: Path, value: Any, message: str) -> None:
     file = write_json(tmp_path / "instances.json", value)
     with pytest.raises(UserError, match=message) as caught:
-        read_instances(file)
+        read_instances([file])
     assert str(file) in str(caught.value)
 
 

@@ -7,13 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from captioner.evaluation.curve_scores import curve_scores
-from captioner.evaluation.deletion import (
-    Curves,
-    attended_order,
-    curves,
-    random_orders,
-)
-from captioner.text.function_words import FUNCTION_WORDS
+from captioner.evaluation.deletion import Curves, attended_order, curves, random_orders
 
 Told = NDArray[np.float64]
 
@@ -151,9 +145,3 @@ def test_a_single_photo_has_no_interval() -> None:
         assert lines[1].split() == ["deletion", "0.2500", "0.3000", "-0.0500", "-", "50.0%"]
         assert lines[-1] == "a single photo says nothing about how far this holds for others"
     assert "single photo" not in curve_scores([one, one]).table()
-
-
-def test_function_words_say_nothing_of_the_photo() -> None:
-    assert {"a", "the", "in", "on", "is", "and", "of", "'s", "while"} <= FUNCTION_WORDS
-    content = {"dog", "two", "red", "runs", "water", "small", "young", "top", "back"}
-    assert not FUNCTION_WORDS & content
