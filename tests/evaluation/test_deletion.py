@@ -103,9 +103,6 @@ def test_scores_worked_by_hand() -> None:
     assert scores.deletion.better == pytest.approx(0.5)  # one yes, one no, one draw
     assert scores.insertion.better == pytest.approx(0.5)
     assert scores.deletion.curve == pytest.approx([1.8 / 3, 1.0 / 3, 0.6 / 3])
-    # Relative to the whole photo: 0.25, 0.75, 1 against 0.5, 0.5, 1.
-    assert scores.relative_deletion.attended == pytest.approx(2 / 3)
-    assert scores.relative_deletion.difference == pytest.approx(0, abs=1e-12)
     # Two photos drawn with replacement: the first alone has -0.05, the second alone 0.
     assert scores.deletion.low == pytest.approx(-0.05)
     assert scores.deletion.high == pytest.approx(0)
