@@ -74,14 +74,6 @@ def test_metrics_that_there_are_not(metrics, sentence) -> None:
         evaluate_captions(HYPOTHESES, REFERENCES, metrics=metrics)
 
 
-def test_images_without_a_caption_do_not_count_and_are_told() -> None:
-    texts = CaptionTexts.of(HYPOTHESES, REFERENCES, references_without_caption=2)
-    scores = score_texts(texts)
-    assert scores.by_name() == evaluate_captions(HYPOTHESES, REFERENCES).by_name()
-    assert scores.as_dict()["references_without_caption"] == 2
-    assert scores.table().splitlines()[-1] == ("not captioned   2 more images that have references")
-
-
 def test_scores_image_by_image() -> None:
     scores = score_texts(CaptionTexts.of(HYPOTHESES, REFERENCES, [7, "b.jpg"]))
     first, second = scores.per_image()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,7 @@ from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.evaluation.caption_scorer import Scorer
 from captioner.evaluation.captions import score_texts
-from captioner.evaluation.cider import DocumentFrequency
-from captioner.evaluation.score_captions import score_model, score_results, store_document_frequency
+from captioner.evaluation.score_captions import score_model, score_results
 from captioner.evaluation.significance import NOTHING, Resampling
 from captioner.evaluation.texts import CaptionTexts
 from captioner.runs.read_sources import read_split
@@ -179,13 +177,11 @@ def test_only_the_same_images_are_compared(results: Path, references: Path, tmp_
 
 
 def test_captions_seen_in_training(results: Path, references: Path, tmp_path: Path) -> None:
-    training = write_captions(tmp_path / "training.json", {70: ["A dog runs!", "a dog"]})
-    options = Scorer(training=training)
-    report = score_results(results, references, options)
-    assert report.diversity.seen_in_training == 1 / 4
     (tmp_path / "t.csv").write_text("image,caption,split\na.png,a dog runs,val\nb,a horse,train\n")
-    options = Scorer(training=tmp_path / "t.csv", training_format="table")
-    assert score_results(results, references, options).diversity.seen_in_training == 1 / 4
+    coco = write_captions(tmp_path / "captions_val2014.json", {70: ["A dog runs!", "a dog"]})
+    for training, name in ((tmp_path / "t.csv", "table"), (coco, "coco")):
+        options = Scorer(training=training, training_format=name)
+        assert score_results(results, references, options).diversity.seen_in_training == 1 / 4
 
 
 def test_things_that_are_not_there(results: Path, references: Path, tmp_path: Path) -> None:
@@ -230,30 +226,6 @@ def test_few_images_are_said_to_be_no_evidence(tmp_path: Path) -> None:
         assert report.table().count(note) == 2 * few  # Below the intervals, and the comparison.
     plain = Scorer().report(texts, "the captions")
     assert "too_few_images" not in plain.as_dict()
-
-
-def test_document_frequency_is_stored_and_used(references: Path, tmp_path: Path) -> None:
-    stored = tmp_path / "frequency.json"
-    assert store_document_frequency(references, stored).images == 5
-    assert DocumentFrequency.read(stored).counts == {"a": 3, "one": 2}
-    one = write_results(tmp_path / "one.json", {2: CAPTIONS[2]})
-    report = score_results(one, references, Scorer(document_frequency=stored))
-    assert report.as_dict()["document_frequency"] == {"file": str(stored), "images": 5}
-    assert report.as_dict()["CIDEr-D"] > 1
-    with pytest.raises(UserError, match=r"absent\.json"):
-        score_results(one, references, Scorer(document_frequency="absent.json"))
-
-
-def test_scores_as_a_table(results: Path, references: Path, tmp_path: Path) -> None:
-    report = score_results(results, references)
-    report.write_csv(tmp_path / "scores.csv")
-    with (tmp_path / "scores.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [(row["image_id"], row["caption"]) for row in rows] == [
-        (str(n), caption) for n, caption in CAPTIONS.items()
-    ]
-    for name, column in report.scores.per_image_by_name().items():
-        assert [float(row[name]) for row in rows] == column.tolist()
 
 
 def test_a_page_of_the_best_and_the_worst(results: Path, references: Path, tmp_path: Path) -> None:
