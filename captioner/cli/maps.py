@@ -138,9 +138,9 @@ def _read_grounding(arguments: argparse.Namespace) -> Grounding | None:
 
         return read_instances(arguments.instances).grounding(read_synonyms(arguments.synonyms))
     if arguments.entities:
-        from captioner.data.flickr30k_entities import read_entities
+        from captioner.data.flickr30k_entities import Entities
 
-        return read_entities(arguments.entities)
+        return Entities(arguments.entities)
     return None
 
 

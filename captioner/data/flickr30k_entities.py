@@ -40,14 +40,19 @@ class _Photo:
 
 
 class Entities:
-    """The annotated photos of a folder; a `Grounding`. See `read_entities`.
+    """The annotated photos of a folder of Flickr30k Entities; a `Grounding`.
 
-    An image is named by its file name, with or without `.jpg` and folders. Files are read on first
-    use.
+    An image is named by its file name, with or without `.jpg` and folders. Files are read and
+    checked on first use.
+
+    Raises `UserError` if the folder `Annotations` or `Sentences` is missing.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        for name in ("Annotations", "Sentences"):
+            if not (Path(folder) / name).is_dir():
+                raise UserError(f"Flickr30k Entities {folder} has no folder {name}")
+        self._folder = Path(folder)
         self._photos: dict[str, _Photo] = {}
 
     def __contains__(self, image_id: ImageId) -> bool:
@@ -98,17 +103,6 @@ class Entities:
 def _name(image_id: ImageId) -> str:
     """The stem of an image's files."""
     return re.sub(r"\.jpe?g$", "", Path(str(image_id)).name, flags=re.IGNORECASE)
-
-
-def read_entities(folder: str | os.PathLike[str]) -> Entities:
-    """Open a folder of Flickr30k Entities.
-
-    Raises `UserError` if `Annotations` or `Sentences` is missing. Files are checked on first use.
-    """
-    for name in ("Annotations", "Sentences"):
-        if not (Path(folder) / name).is_dir():
-            raise UserError(f"Flickr30k Entities {folder} has no folder {name}")
-    return Entities(Path(folder))
 
 
 def _read_phrases(file: Path) -> list[Phrase]:

@@ -62,7 +62,10 @@ def read_karpathy(
     """
     where = f"split file {annotations}"
     entries = from_mapping(_SplitFile, read_json(annotations, "split file"), where).images
-    wanted = _wanted(entries, split, where)
+    present = {entry["split"] for entry in entries}
+    if split is not None and split not in present:
+        raise UserError(f"{where} has no split {split!r}, only {', '.join(sorted(present))}")
+    wanted = {"train", "restval"} if split == "train" else {split}
     folder_of = cache(partial(image_folder, Path(images)))
     collector = CaptionCollector(where, on_problem, check_files)
     for number, entry in enumerate(entries):
@@ -71,7 +74,7 @@ def read_karpathy(
         record = f"image {file_name} (record {number})"
         if not collector.is_in_split(image_id, entry["split"], record):
             continue
-        if entry["split"] not in wanted:
+        if split is not None and entry["split"] not in wanted:
             continue
         path = folder_of(entry.get("filepath")) / file_name
         if collector.add_image(image_id, path, record):
@@ -79,12 +82,3 @@ def read_karpathy(
                 name = f"sentence {place} of {record}"
                 collector.add_caption(image_id, sentence["raw"], name, None, sentence.get("tokens"))
     return collector.finish()
-
-
-def _wanted(entries: list[_Entry], split: str | None, where: str) -> set[str]:
-    present = {entry["split"] for entry in entries}
-    if split is None:
-        return present
-    if split not in present:
-        raise UserError(f"{where} has no split {split!r}, only {', '.join(sorted(present))}")
-    return {"train", "restval"} if split == "train" else {split}

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from captioner.data.parallel import check_line_by_line, read_lines, read_parallel
-from captioner.errors import UserError
 from captioner.evaluation.translations import (
     TranslationScores,
     evaluate_translations,
@@ -106,15 +105,9 @@ def score_hypotheses(
     Raises `UserError` for a file that cannot be read or has another number of lines, and as
     `evaluate_translations` and `bleu_by_length` do.
     """
-    if source is None:
-        wanted = read_lines(references)
-        for line, text in enumerate(wanted, start=1):
-            if not text.strip():
-                raise UserError(f"{references}, line {line}, is empty")
-        sources = None
-    else:
-        pairs = read_parallel(source, references).pairs
-        sources, wanted = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    pairs = read_parallel(source or references, references).pairs
+    sources = [pair.source for pair in pairs] if source else None
+    wanted = [pair.target for pair in pairs]
     found = read_lines(hypotheses)
     check_line_by_line(hypotheses, found, references, wanted)
     return _report(found, wanted, sources, lower_case)
@@ -178,7 +171,6 @@ def _report(
     lower_case: bool,
 ) -> TranslationReport:
     found = [text.strip() for text in found]
-    references = [text.strip() for text in references]
     lengths = []
     if sources is not None:
         lengths = bleu_by_length(found, references, sources, lower_case=lower_case)

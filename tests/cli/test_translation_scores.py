@@ -106,7 +106,7 @@ def test_translations_that_are_cut_are_counted(folder: Path, capsys: Output) -> 
         ("score-translations none references", "text file none does not exist"),
         ("score-translations found short", "found has 3 lines and short has 2"),
         (f"{OF_FILE} --source short", "short has 2 lines and ref"),
-        ("score-translations empty empty", "there is no translation to score"),
+        ("score-translations empty empty", "there is no sentence in empty"),
         ("score-translations found found", "found, line 2, is empty"),
         ("score-translations found bytes", "bytes, line 1: byte 1 is not UTF-8 text"),
         (f"{OF_FILE} --json found", "TRANSLATIONS and --json are the same file, found"),
