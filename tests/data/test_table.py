@@ -72,27 +72,26 @@ def test_problems_of_a_csv_are_counted_and_skipped_or_refused(tmp_path: Path) ->
     file = table(tmp_path, "t.csv", text + "\ngone.jpg,Five,\na.jpg,!,train\n")
     result = read_table(file, on_problem="skip")
     assert [(image.image_id, image.captions) for image in result.images] == [("a.jpg", ("One",))]
-    found = [(kind, each) for kind, its in result.problems.kinds.items() for each in its]
-    assert found == [
-        ("ill-formed line", "line 3 has 2 cells, the header 3"),
-        ("ill-formed line", 'line 4 has no text in its "image"'),
-        (
-            "image in two splits",
-            "image a.jpg (line 5) is in split 'val', but was in 'train' before",
-        ),
-        ("empty caption", "line 8 has no words"),
-        ("missing image", f"image gone.jpg (line 7) has no file {tmp_path / 'gone.jpg'}"),
-    ]
+    assert result.problems.kinds == {
+        "ill-formed line": [
+            "line 3 has 2 cells, the header 3",
+            'line 4 has no text in its "image"',
+        ],
+        "image in two splits": [
+            "image a.jpg (line 5) is in split 'val', but was in 'train' before"
+        ],
+        "empty caption": ["line 8 has no words"],
+        "missing image": [f"image gone.jpg (line 7) has no file {tmp_path / 'gone.jpg'}"],
+    }
     with pytest.raises(UserError, match=r"t.csv has 2 ill-formed lines \(line 3 has 2 cells, the"):
         read_table(file)
 
 
 def test_captions_with_separators_want_quotes(tmp_path: Path) -> None:
     file = table(tmp_path, "t.csv", "image,caption\na.jpg,A dog, and a cat\n")
-    sentence = (
-        r"1 line with too many cells \(put captions with ',' in quotes\) \(line 2 has 3 cells, the"
-    )
-    with pytest.raises(UserError, match=sentence):
+    with pytest.raises(
+        UserError, match=r"too many cells \(put captions with ',' in quotes\) \(line 2"
+    ):
         read_table(file)
 
 
