@@ -198,18 +198,12 @@ class _InstanceGrounding:
 def read_instances(paths: Sequence[str | os.PathLike[str]]) -> CocoInstances:
     """Read one or several instance files with the same categories.
 
-    Raises `UserError` for a missing or ill-formed file, differing categories, a duplicate image,
-    and an annotation of an unknown image or category.
+    Raises `UserError` for a missing or ill-formed file, differing categories, and an annotation of
+    an unknown image or category.
     """
     merged: dict[str, list[Record]] = {"images": [], "annotations": [], "categories": []}
-    image_files: dict[int, object] = {}
     for file in paths:
         document = _checked(read_json(file, "instance file"), f"instance file {file}")
-        for image in document["images"]:
-            if image["id"] in image_files:
-                first = image_files[image["id"]]
-                raise UserError(f"image {image['id']} is in instance files {first} and {file}")
-            image_files[image["id"]] = file
         if merged["categories"] and _by_number(merged) != _by_number(document):
             raise UserError(f"instance files {paths[0]} and {file} have different categories")
         merged["categories"] = document["categories"]
