@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from captioner.evaluation.ngrams import Tokens
+from captioner.evaluation.corpus import Tokens
 
 
 @dataclass(frozen=True)

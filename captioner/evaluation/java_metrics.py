@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from captioner.errors import UserError
+from captioner.evaluation.corpus import FloatArray, Tokens
 from captioner.evaluation.metric import Metric
-from captioner.evaluation.ngrams import FloatArray, Tokens
 
 _SPICE_MODELS = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
 
