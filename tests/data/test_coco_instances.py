@@ -165,8 +165,9 @@ def test_the_categories_of_both_file_and_word_list(tmp_path: Path) -> None:
     instances = read(tmp_path)
     words = Synonyms({("bench",): "bench", ("dog",): "dog", ("men",): "person"})
     assert instances.known_categories(words) == {"dog", "person"}
-    with pytest.raises(UserError, match="the word list has none of the categories of instance"):
-        instances.grounding(Synonyms({("dogs",): "animal"}))
+    for read_with in (instances.grounding, instances.known_categories):
+        with pytest.raises(UserError, match="the word list has none of the categories of instance"):
+            read_with(Synonyms({("dogs",): "animal"}))
 
 
 def test_several_files_are_one(tmp_path: Path) -> None:

@@ -205,13 +205,10 @@ def test_a_word_list_is_judged_by_all_categories(tmp_path: Path) -> None:
     things = {1: ["person"], 2: []}
     instances = write_instances(tmp_path / "instances.json", things, ["person", "dog", "car"])
     words = tmp_path / "words.txt"
-    files = {"instances": [instances], "synonyms": words}
-    words.write_text("bench: seat\n")
-    texts = CaptionTexts.of(["a puppy", "a kitten"], [["a park"]] * 2, [1, 2])
-    with pytest.raises(UserError, match=r"none of the categories of instance file .*instances"):
-        Scorer(**files).report(texts, "the captions")  # type: ignore[arg-type]
     words.write_text("dog: puppy\ncat: kitten\n")  # No dog is annotated, but one could be.
-    found = Scorer(**files).report(texts, "the captions").hallucination  # type: ignore[arg-type]
+    texts = CaptionTexts.of(["a puppy", "a kitten"], [["a park"]] * 2, [1, 2])
+    scorer = Scorer(instances=[instances], synonyms=words)
+    found = scorer.report(texts, "the captions").hallucination
     assert found.hallucinated == ({"dog"}, set())
     assert found.dropped == ("cat",)
 
