@@ -28,7 +28,7 @@ DRAWN_SIDE = 1024
 def sentence(words: Sequence[str]) -> str:
     """Join words: `a man 's dog does n't run` is "a man's dog doesn't run".
 
-    The inverse of `captioner.text.tokenize`.
+    The inverse of `captioner.text.tokenizer.tokenize`.
     """
     text = ""
     attached = True  # A clitic at the start, or after another one, keeps its space.

@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     grounding = _read_grounding(arguments)
     model, source, examples = load_with_photos(arguments)
     if examples:
-        from captioner.data.shapes_grounding import ShapesGrounding
+        from captioner.data.shapes import ShapesGrounding
 
         grounding = ShapesGrounding(dict(zip(source.image_ids, examples, strict=True)))
     left_out: dict[str, str] | None = {} if arguments.on_problem == "skip" else None
@@ -138,9 +138,9 @@ def _read_grounding(arguments: argparse.Namespace) -> Grounding | None:
 
         return read_instances(arguments.instances).grounding(read_synonyms(arguments.synonyms))
     if arguments.entities:
-        from captioner.data.flickr30k_entities import read_entities
+        from captioner.data.flickr30k_entities import Entities
 
-        return read_entities(arguments.entities)
+        return Entities(arguments.entities)
     return None
 
 

@@ -15,7 +15,7 @@ from typing import Annotated
 from pydantic import FailFast, with_config
 from typing_extensions import TypedDict
 
-from captioner.data.collector import CaptionCollector, image_folder, require_folder
+from captioner.data.collector import CaptionCollector, image_folder
 from captioner.data.records import CaptionSet
 from captioner.data.source_problems import OnProblem
 from captioner.errors import UserError
@@ -68,8 +68,6 @@ def read_coco(
     if split is not None and file_split is not None and split not in (file_split, file_split[:-4]):
         raise UserError(f"{where} is of the split {file_split!r}, not {split!r}")
     document = from_mapping(_CaptionFile, read_json(file, "caption file"), where)
-    if check_files:
-        require_folder(Path(images))
     folder_of = cache(lambda name: image_folder(Path(images), name, split, file_split))
     collector = CaptionCollector(where, on_problem, check_files)
     for image in document.images:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,8 +17,7 @@ from numpy.typing import NDArray
 from pydantic import FailFast, Field, with_config
 from typing_extensions import NotRequired, TypedDict
 
-from captioner.data.boxes import Box
-from captioner.data.grounding import Grounding, Target
+from captioner.data.grounding import Box, Grounding, Target
 from captioner.data.records import ImageId
 from captioner.data.run_lengths import decode_run_lengths
 from captioner.data.synonyms import Synonyms
@@ -169,50 +169,41 @@ class CocoInstances:
         return decode_run_lengths(segmentation.get("counts"), height, width, where)
 
 
+@dataclass
 class _InstanceGrounding:
-    def __init__(self, instances: CocoInstances, synonyms: Synonyms) -> None:
-        self._instances = instances
-        self._synonyms = synonyms
+    instances: CocoInstances
+    synonyms: Synonyms
 
     def __contains__(self, image_id: ImageId) -> bool:
-        return image_id in self._instances
+        return image_id in self.instances
 
     def __str__(self) -> str:
-        return str(self._instances)
+        return str(self.instances)
 
     def targets(self, image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
         """See `Grounding`."""
         targets: list[Target | None] = [None] * len(words)
-        if image_id not in self._instances:
+        if image_id not in self.instances:
             return targets
         of_category: dict[str, Target | None] = {}
-        for mention in self._synonyms.mentions(words):
+        for mention in self.synonyms.mentions(words):
             category = mention.category
             if category not in of_category:
-                of_category[category] = self._instances.target(image_id, category)
+                of_category[category] = self.instances.target(image_id, category)
             for place in range(mention.first, mention.last):
                 targets[place] = of_category[category]
         return targets
 
 
-def read_instances(
-    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-) -> CocoInstances:
+def read_instances(paths: Sequence[str | os.PathLike[str]]) -> CocoInstances:
     """Read one or several instance files with the same categories.
 
-    Raises `UserError` for a missing or ill-formed file, differing categories, a duplicate image,
-    and an annotation of an unknown image or category.
+    Raises `UserError` for a missing or ill-formed file, differing categories, and an annotation of
+    an unknown image or category.
     """
-    paths = [path] if isinstance(path, (str, os.PathLike)) else path
     merged: dict[str, list[Record]] = {"images": [], "annotations": [], "categories": []}
-    image_files: dict[int, object] = {}
     for file in paths:
         document = _checked(read_json(file, "instance file"), f"instance file {file}")
-        for image in document["images"]:
-            if image["id"] in image_files:
-                first = image_files[image["id"]]
-                raise UserError(f"image {image['id']} is in instance files {first} and {file}")
-            image_files[image["id"]] = file
         if merged["categories"] and _by_number(merged) != _by_number(document):
             raise UserError(f"instance files {paths[0]} and {file} have different categories")
         merged["categories"] = document["categories"]

@@ -10,6 +10,7 @@ from pathlib import Path
 from captioner.data.records import CaptionedImage, CaptionSet, ImageId
 from captioner.data.source_problems import OnProblem, Problems
 from captioner.errors import UserError
+from captioner.text.plain_text import is_valid_unicode
 
 
 @dataclass
@@ -90,7 +91,7 @@ class CaptionCollector:
             self.problems.add("duplicate caption", f"{record} is given twice")
         elif not _has_words(text) or (tokens is not None and not any(map(_has_words, tokens))):
             self.problems.add("empty caption", f"{record} has no words")
-        elif not all(map(_is_valid_unicode, (text, *(tokens or ())))):
+        elif not all(map(is_valid_unicode, (text, *(tokens or ())))):
             sentence = f"{record} has half a character"
             self.problems.add("caption of invalid Unicode", sentence)
         else:
@@ -130,16 +131,5 @@ def image_folder(images: Path, *names: str | None) -> Path:
     return images
 
 
-def require_folder(images: Path) -> None:
-    """Raise `UserError` if the image folder does not exist."""
-    if not os.path.isdir(images):
-        raise UserError(f"image folder {images} does not exist")
-
-
 def _has_words(text: str) -> bool:
     return any(character.isalnum() for character in text)
-
-
-def _is_valid_unicode(text: str) -> bool:
-    # JSON may hold half a surrogate pair, which UTF-8 cannot encode.
-    return not any("\ud800" <= character <= "\udfff" for character in text)

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from captioner.data.boxes import Box
-from captioner.data.grounding import Target
+from captioner.data.grounding import Box, Target
 from captioner.data.records import ImageId
 from captioner.errors import UserError
 from captioner.files import read_text
@@ -41,14 +40,19 @@ class _Photo:
 
 
 class Entities:
-    """The annotated photos of a folder; a `Grounding`. See `read_entities`.
+    """The annotated photos of a folder of Flickr30k Entities; a `Grounding`.
 
-    An image is named by its file name, with or without `.jpg` and folders. Files are read on first
-    use.
+    An image is named by its file name, with or without `.jpg` and folders. Files are read and
+    checked on first use.
+
+    Raises `UserError` if the folder `Annotations` or `Sentences` is missing.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        for name in ("Annotations", "Sentences"):
+            if not (Path(folder) / name).is_dir():
+                raise UserError(f"Flickr30k Entities {folder} has no folder {name}")
+        self._folder = Path(folder)
         self._photos: dict[str, _Photo] = {}
 
     def __contains__(self, image_id: ImageId) -> bool:
@@ -101,17 +105,6 @@ def _name(image_id: ImageId) -> str:
     return re.sub(r"\.jpe?g$", "", Path(str(image_id)).name, flags=re.IGNORECASE)
 
 
-def read_entities(folder: str | os.PathLike[str]) -> Entities:
-    """Open a folder of Flickr30k Entities.
-
-    Raises `UserError` if `Annotations` or `Sentences` is missing. Files are checked on first use.
-    """
-    for name in ("Annotations", "Sentences"):
-        if not (Path(folder) / name).is_dir():
-            raise UserError(f"Flickr30k Entities {folder} has no folder {name}")
-    return Entities(Path(folder))
-
-
 def _read_phrases(file: Path) -> list[Phrase]:
     """The phrases of lines such as `[/EN#1/people A man] in [/EN#2/clothing a hat]`."""
     phrases: list[Phrase] = []
@@ -129,8 +122,8 @@ def _read_boxes(file: Path) -> tuple[tuple[int, int], dict[str, list[Box]]]:
     """The size of a picture, and the boxes of each entity that has any."""
     where = f"annotation file {file}"
     text = read_text(file, "annotation file")
-    if "<!DOCTYPE" in text or "<!ENTITY" in text:  # Entities can expand to gigabytes.
-        raise UserError(f"{where} has a document type or entity declaration, which is not read")
+    if "<!DOCTYPE" in text:  # It may declare entities that expand to gigabytes.
+        raise UserError(f"{where} has a document type declaration, which is not read")
     try:
         root = ElementTree.fromstring(text)
     except (ElementTree.ParseError, ValueError) as error:

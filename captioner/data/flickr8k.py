@@ -11,7 +11,7 @@ import os
 import re
 from pathlib import Path
 
-from captioner.data.collector import CaptionCollector, require_folder
+from captioner.data.collector import CaptionCollector
 from captioner.data.records import CaptionSet
 from captioner.data.source_problems import OnProblem
 from captioner.errors import UserError
@@ -48,8 +48,6 @@ def read_flickr8k(
     listed = None if split is None else _list_file(file, split)
     files = f"token file {file}" + ("" if listed is None else f" with split list {listed}")
     collector = CaptionCollector(files, on_problem, check_files)
-    if check_files:
-        require_folder(folder)
     if listed is not None:
         for number, name in _lines(read_text(listed, "split list")):
             record = f"image {name.strip()} (line {number} of {listed})"

@@ -9,8 +9,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.data.boxes import Box
 from captioner.data.records import ImageId
+
+Box = tuple[float, float, float, float]
+"""(left, top, right, bottom) edges in pixels: the first pixel alone is (0, 0, 1, 1)."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import FailFast, with_config
 from typing_extensions import NotRequired, TypedDict
 
-from captioner.data.collector import CaptionCollector, image_folder, require_folder
+from captioner.data.collector import CaptionCollector, image_folder
 from captioner.data.records import CaptionSet
 from captioner.data.source_problems import OnProblem
 from captioner.errors import UserError
@@ -62,9 +62,10 @@ def read_karpathy(
     """
     where = f"split file {annotations}"
     entries = from_mapping(_SplitFile, read_json(annotations, "split file"), where).images
-    wanted = _wanted(entries, split, where)
-    if check_files:
-        require_folder(Path(images))
+    present = {entry["split"] for entry in entries}
+    if split is not None and split not in present:
+        raise UserError(f"{where} has no split {split!r}, only {', '.join(sorted(present))}")
+    wanted = {"train", "restval"} if split == "train" else {split}
     folder_of = cache(partial(image_folder, Path(images)))
     collector = CaptionCollector(where, on_problem, check_files)
     for number, entry in enumerate(entries):
@@ -73,7 +74,7 @@ def read_karpathy(
         record = f"image {file_name} (record {number})"
         if not collector.is_in_split(image_id, entry["split"], record):
             continue
-        if entry["split"] not in wanted:
+        if split is not None and entry["split"] not in wanted:
             continue
         path = folder_of(entry.get("filepath")) / file_name
         if collector.add_image(image_id, path, record):
@@ -81,12 +82,3 @@ def read_karpathy(
                 name = f"sentence {place} of {record}"
                 collector.add_caption(image_id, sentence["raw"], name, None, sentence.get("tokens"))
     return collector.finish()
-
-
-def _wanted(entries: list[_Entry], split: str | None, where: str) -> set[str]:
-    present = {entry["split"] for entry in entries}
-    if split is None:
-        return present
-    if split not in present:
-        raise UserError(f"{where} has no split {split!r}, only {', '.join(sorted(present))}")
-    return {"train", "restval"} if split == "train" else {split}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from captioner.data.collector import CaptionCollector, require_folder
+from captioner.data.collector import CaptionCollector
 from captioner.data.records import CaptionSet, ImageId
 from captioner.data.source_problems import OnProblem, Problems
 from captioner.errors import UserError
@@ -83,8 +83,6 @@ def read_splits(
         rows = _jsonl_rows(text, collector.problems)
     else:
         rows = _csv_rows(text, file, collector.problems)
-    if check_files:
-        require_folder(folder)
     note = ""
     if {TRAIN, VALIDATION} & set(splits) and not any(row.split for row in rows):
         rows, note = _with_drawn_splits(rows, file)

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.corpus import MAXIMUM_ORDER, Corpus, FloatArray, IntArray, sum_by
 from captioner.evaluation.metric import Metric
-from captioner.evaluation.ngrams import MAXIMUM_ORDER, FloatArray, IntArray, sum_by
 
 # The COCO evaluation adds these to avoid dividing by zero and a score of exactly 0; part of its
 # definition.

@@ -11,10 +11,10 @@ import numpy as np
 from captioner.errors import UserError
 from captioner.evaluation.bleu import BLEU_NAMES, Bleu, bleu
 from captioner.evaluation.cider import DocumentFrequency, cider_d
+from captioner.evaluation.corpus import FloatArray
 from captioner.evaluation.evaluation_options import DEFAULT_METRICS, METRICS
 from captioner.evaluation.java_metrics import check_meteor, check_spice, meteor, spice
 from captioner.evaluation.metric import Metric
-from captioner.evaluation.ngrams import FloatArray
 from captioner.evaluation.rouge import rouge_l
 from captioner.evaluation.significance import Interval
 from captioner.evaluation.texts import CaptionTexts

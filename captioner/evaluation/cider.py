@@ -16,9 +16,16 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from captioner.errors import UserError
-from captioner.evaluation.corpus import Corpus, ImageNgrams
+from captioner.evaluation.corpus import (
+    MAXIMUM_ORDER,
+    Corpus,
+    FloatArray,
+    ImageNgrams,
+    IntArray,
+    Tokens,
+    sum_by,
+)
 from captioner.evaluation.metric import Metric
-from captioner.evaluation.ngrams import MAXIMUM_ORDER, FloatArray, IntArray, Tokens, sum_by
 from captioner.files import read_json, write_json
 from captioner.schema import Config, from_mapping, to_mapping
 

@@ -25,8 +25,7 @@ Floats = NDArray[np.float64]
 class CurveScore(CurvePair):
     """One of deletion and insertion over W words.
 
-    attended, random: mean area under the words' curves, in probability; if the score is `relative`,
-        in multiples of a word's probability in the whole photo.
+    attended, random: mean area under the words' curves, in probability.
     difference: attended less random; for good maps below 0 in deletion, above 0 in insertion.
     low, high: its `LEVEL` percentile interval by bootstrap over photos; None for a single photo.
     better: the share of words for which attended places count more than random ones; a tie is half.
@@ -50,14 +49,12 @@ class CurveScore(CurvePair):
 
 @dataclass(frozen=True)
 class CurveScores:
-    """Deletion and insertion of W words of some photos, in probability and relative to it."""
+    """Deletion and insertion of W words of some photos."""
 
     words: int
     photos: int
     deletion: CurveScore
     insertion: CurveScore
-    relative_deletion: CurveScore
-    relative_insertion: CurveScore
 
     def as_dict(self) -> dict[str, Any]:
         """The figures by name, nested."""
@@ -73,12 +70,7 @@ class CurveScores:
             f"{'area under curve':<20}{'attended':>10}{'random':>10}{'difference':>12}"
             f"{percent + ' interval':>22}{'words for which attended counts more':>40}"
         ]
-        for name, score in (
-            ("deletion", self.deletion),
-            ("insertion", self.insertion),
-            ("relative deletion", self.relative_deletion),
-            ("relative insertion", self.relative_insertion),
-        ):
+        for name, score in (("deletion", self.deletion), ("insertion", self.insertion)):
             interval = "-"
             if score.low is not None and score.high is not None:
                 interval = f"{score.low:+.4f} to {score.high:+.4f}"
@@ -97,22 +89,14 @@ def curve_scores(photos: Sequence[Curves], seed: int = 0) -> CurveScores:
     seed: of the bootstrap.
     """
     kept = [photo for photo in photos if len(photo.deletion)]
-    relative = [photo.relative() for photo in kept]
-    words = [len(photo.deletion) for photo in kept]
 
-    def score(of: Sequence[Curves], name: str, sign: int) -> CurveScore:
-        own = [getattr(photo, name) for photo in of]
-        random = [getattr(photo, f"random_{name}") for photo in of]
+    def score(name: str, sign: int) -> CurveScore:
+        own = [getattr(photo, name) for photo in kept]
+        random = [getattr(photo, f"random_{name}") for photo in kept]
         return _score(own, random, kept[0].shares, sign, seed)
 
-    return CurveScores(
-        words=sum(words),
-        photos=len(kept),
-        deletion=score(kept, "deletion", -1),
-        insertion=score(kept, "insertion", 1),
-        relative_deletion=score(relative, "deletion", -1),
-        relative_insertion=score(relative, "insertion", 1),
-    )
+    words = sum(len(photo.deletion) for photo in kept)
+    return CurveScores(words, len(kept), score("deletion", -1), score("insertion", 1))
 
 
 def _score(

@@ -36,11 +36,6 @@ class Curves(NamedTuple):
     random_deletion: Floats
     random_insertion: Floats
 
-    def relative(self) -> Curves:
-        """The curves as multiples of the word's probability in the whole photo."""
-        whole = self.deletion[:, :1]  # (W, 1)
-        return Curves(self.shares, *(curve / whole for curve in self[1:]))
-
 
 def attended_order(attention: ArrayLike, generator: np.random.Generator) -> Places:
     """The places of each map (W, rows, columns), the most attended first: (W, L).

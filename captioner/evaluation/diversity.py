@@ -1,10 +1,9 @@
 """How varied captions are, and how many repeat captions of training.
 
-A captioner that always writes the commonest caption can score well against references. Li et al.
-2016, *A Diversity-Promoting Objective Function for Neural Conversation Models*, section 5
-(distinct-1 and distinct-2); Devlin et al. 2015, *Language Models for Image Captioning: The Quirks
-and What Works*, section 4 (captions that are unique, and captions seen in training); Shetty et al.
-2017, *Speaking the Same Language*, section 5 (the vocabulary that captions use).
+A captioner that always writes the commonest caption can score well against references. Devlin et
+al. 2015, *Language Models for Image Captioning: The Quirks and What Works*, section 4 (captions
+that are unique, and captions seen in training); Shetty et al. 2017, *Speaking the Same Language*,
+section 5 (the vocabulary that captions use).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from captioner.evaluation.ngrams import Tokens
+from captioner.evaluation.corpus import Tokens
 
 
 @dataclass(frozen=True)
@@ -22,8 +21,6 @@ class TextDiversity:
 
     captions: C. distinct_captions: different captions, word for word.
     vocabulary: different words. words: words in all.
-    distinct_1, distinct_2: different words, and different pairs of neighbouring words, divided
-        by `words`; None without words.
     repeated: the share of captions with a repeated n-gram, by its length: for 1 a word directly
         after itself ("a a"), for 2 to 4 an n-gram that occurs twice in the caption.
     seen_in_training: the share of captions that equal one of training; None if not given.
@@ -33,9 +30,7 @@ class TextDiversity:
     distinct_captions: int
     vocabulary: int
     words: int
-    distinct_1: float | None
-    distinct_2: float | None
-    repeated: tuple[float, float, float, float]
+    repeated: tuple[float, ...]
     seen_in_training: float | None
 
     @property
@@ -49,7 +44,7 @@ class TextDiversity:
         return self.words / self.captions
 
     def as_dict(self) -> dict[str, float | None]:
-        """The figures by name; those with a hyphen are `distinct-1`, `-2`, `repeated-1` to `-4`."""
+        """The figures by name; `repeated` as `repeated-1` to `repeated-4`."""
         repeated = {f"repeated-{n}": share for n, share in enumerate(self.repeated, start=1)}
         return {
             "distinct_captions": self.distinct_captions,
@@ -57,22 +52,19 @@ class TextDiversity:
             "seen_in_training": self.seen_in_training,
             "vocabulary": self.vocabulary,
             "mean_length": self.mean_length,
-            "distinct-1": self.distinct_1,
-            "distinct-2": self.distinct_2,
             **repeated,
             "captions": self.captions,
         }
 
     def table(self) -> str:
         """The figures as lines of text, one a figure."""
+        seen = "-" if self.seen_in_training is None else f"{self.seen_in_training:.4f}"
         rows = [
             ("distinct captions", f"{self.distinct_captions:,} ({self.distinct_share:.4f})"),
-            ("seen in training", _show(self.seen_in_training)),
+            ("seen in training", seen),
             ("vocabulary", f"{self.vocabulary:,}"),
             ("mean length", f"{self.mean_length:.2f} words"),
-            ("distinct-1", _show(self.distinct_1)),
-            ("distinct-2", _show(self.distinct_2)),
-            *((f"repeated {n}-gram", _show(share)) for n, share in enumerate(self.repeated, 1)),
+            *((f"repeated {n}-gram", f"{share:.4f}") for n, share in enumerate(self.repeated, 1)),
             ("captions", f"{self.captions:,}"),
         ]
         return "\n".join(f"{name:<20}{value}" for name, value in rows)
@@ -92,32 +84,20 @@ def text_diversity(
         known = {tuple(tokens) for tokens in training}
         seen = sum(sentence in known for sentence in sentences) / len(sentences)
     vocabulary = {word for sentence in sentences for word in sentence}
-    pairs = {pair for sentence in sentences for pair in itertools.pairwise(sentence)}
-    words = sum(map(len, sentences))
-    repeated = [sum(map(_stutters, sentences))]
-    repeated += [sum(_repeats(sentence, n) for sentence in sentences) for n in (2, 3, 4)]
-    one, two, three, four = (number / len(sentences) for number in repeated)
+    repeated = [sum(_repeats(sentence, n) for sentence in sentences) for n in range(1, 5)]
     return TextDiversity(
         captions=len(sentences),
         distinct_captions=len(set(sentences)),
         vocabulary=len(vocabulary),
-        words=words,
-        distinct_1=len(vocabulary) / words if words else None,
-        distinct_2=len(pairs) / words if words else None,
-        repeated=(one, two, three, four),
+        words=sum(map(len, sentences)),
+        repeated=tuple(number / len(sentences) for number in repeated),
         seen_in_training=seen,
     )
 
 
-def _stutters(words: tuple[str, ...]) -> bool:
-    return any(word == following for word, following in itertools.pairwise(words))
-
-
 def _repeats(words: tuple[str, ...], length: int) -> bool:
-    """Whether an n-gram of this length occurs twice; the two may overlap."""
+    """Whether an n-gram of this length occurs twice, which may overlap; a word: after itself."""
+    if length == 1:
+        return any(word == following for word, following in itertools.pairwise(words))
     ngrams = list(zip(*(words[start:] for start in range(length)), strict=False))
     return len(set(ngrams)) < len(ngrams)
-
-
-def _show(figure: float | None) -> str:
-    return "-" if figure is None else f"{figure:.4f}"

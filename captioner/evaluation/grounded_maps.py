@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from captioner.data.boxes import Box
-from captioner.data.grounding import Target
+from captioner.data.grounding import Box, Target
 from captioner.data.records import ImageId
 from captioner.evaluation.attention_correctness import centre_prior, mass_inside, pointing
 from captioner.evaluation.map_spread import entropy

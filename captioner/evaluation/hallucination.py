@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from captioner.data.synonyms import Synonyms
-from captioner.evaluation.ngrams import Tokens
+from captioner.evaluation.corpus import Tokens
 
 _SHOWN = 10  # hallucinated categories in the table
 

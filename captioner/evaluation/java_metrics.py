@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import tempfile
@@ -18,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from captioner.errors import UserError
+from captioner.evaluation.corpus import FloatArray, Tokens
 from captioner.evaluation.metric import Metric
-from captioner.evaluation.ngrams import FloatArray, Tokens
 
 _SPICE_MODELS = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
 
@@ -159,18 +160,10 @@ def _run(metric: str, command: Sequence[str], given: str = "") -> list[str]:
         raise _failed(metric, str(error)) from None
     printed, errors = (part.decode("utf-8", "replace") for part in (done.stdout, done.stderr))
     if done.returncode != 0:
-        raise _failed(metric, _error_line(errors.splitlines()))
+        named = re.search("^.*(?:Exception|Error).*$", errors, re.MULTILINE)
+        raise _failed(metric, named[0].strip() if named else f"exit code {done.returncode}")
     return printed.splitlines()
 
 
-def _error_line(lines: Sequence[str]) -> str:
-    """The line of a Java program's output that names its error, if any."""
-    lines = [line.strip() for line in lines if line.strip()]
-    lines = [line for line in lines if not line.startswith(("Picked up", "at "))]
-    errors = [line for line in lines if "Exception" in line or "Error" in line]
-    return (errors or lines or [""])[0]
-
-
 def _failed(metric: str, reason: str) -> UserError:
-    said = f": {reason}" if reason else ""
-    return UserError(f"{metric}'s Java program failed{said}")
+    return UserError(f"{metric}'s Java program failed: {reason}")

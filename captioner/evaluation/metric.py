@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from captioner.evaluation.ngrams import FloatArray, IntArray
+from captioner.evaluation.corpus import FloatArray, IntArray
 
 
 @dataclass(frozen=True)

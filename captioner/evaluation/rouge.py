@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.corpus import Corpus, IntArray
 from captioner.evaluation.metric import Metric
-from captioner.evaluation.ngrams import IntArray
 
 BETA = 1.2
 """Weight of recall over precision; the COCO evaluation's value."""

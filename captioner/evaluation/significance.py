@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 
 from captioner.errors import UserError
+from captioner.evaluation.corpus import FloatArray, IntArray
 from captioner.evaluation.evaluation_options import Resampling
 from captioner.evaluation.metric import Metric
-from captioner.evaluation.ngrams import FloatArray, IntArray
 
 NOTHING = 2e-4
 """A comparison counts scores below this as 0.

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.data.boxes import Box
-from captioner.data.grounding import Target
+from captioner.data.grounding import Box, Target
 
 Floats = NDArray[np.float64]
 

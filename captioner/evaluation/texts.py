@@ -9,8 +9,7 @@ from itertools import chain, islice
 
 from captioner.data.records import ImageId
 from captioner.errors import UserError
-from captioner.evaluation.corpus import Corpus
-from captioner.evaluation.ngrams import Tokens
+from captioner.evaluation.corpus import Corpus, Tokens
 from captioner.text.tokenizer import tokenize_unsplit
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from captioner.data.parallel import check_line_by_line, read_lines, read_parallel
-from captioner.errors import UserError
 from captioner.evaluation.translations import (
     TranslationScores,
     evaluate_translations,
@@ -19,7 +18,7 @@ from captioner.evaluation.translations import (
 from captioner.translate import TranslationSearch, Translator
 
 WIDTH = 5
-"""Lengths in a bucket, by default."""
+"""Lengths in a bucket; the first one holds 0 too."""
 
 
 @dataclass(frozen=True)
@@ -106,15 +105,9 @@ def score_hypotheses(
     Raises `UserError` for a file that cannot be read or has another number of lines, and as
     `evaluate_translations` and `bleu_by_length` do.
     """
-    if source is None:
-        wanted = read_lines(references)
-        for line, text in enumerate(wanted, start=1):
-            if not text.strip():
-                raise UserError(f"{references}, line {line}, is empty")
-        sources = None
-    else:
-        pairs = read_parallel(source, references).pairs
-        sources, wanted = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    pairs = read_parallel(source or references, references).pairs
+    sources = [pair.source for pair in pairs] if source else None
+    wanted = [pair.target for pair in pairs]
     found = read_lines(hypotheses)
     check_line_by_line(hypotheses, found, references, wanted)
     return _report(found, wanted, sources, lower_case)
@@ -150,28 +143,23 @@ def bleu_by_length(
     translations: Sequence[str],
     references: Sequence[str],
     sources: Sequence[str],
-    width: int = WIDTH,
     lower_case: bool = False,
 ) -> list[LengthBucket]:
     """BLEU by length of the source, for each bucket that has sentences.
 
     As in Bahdanau et al. 2014, figure 2, and Luong et al. 2015, figure 6. A source's length counts
-    words between white space, whatever the model's tokens.
-    width: lengths in a bucket; the first holds 0 to `width`.
-    Raises `UserError` for a width below 1 and without sacrebleu.
+    words between white space, whatever the model's tokens. Raises `UserError` without sacrebleu.
     """
-    if width < 1:
-        raise UserError(f"width {width} of buckets of lengths is not at least 1")
     places: dict[int, list[int]] = defaultdict(list)
     for place, source in enumerate(sources):
-        places[max(0, len(source.split()) - 1) // width].append(place)
+        places[max(0, len(source.split()) - 1) // WIDTH].append(place)
     bleu = sacrebleu_metrics().BLEU(lowercase=lower_case)
     found = []
     for number, own in sorted(places.items()):
         score = bleu.corpus_score(
             [translations[place] for place in own], [[references[place] for place in own]]
         )
-        first, last = number * width + 1, (number + 1) * width
+        first, last = number * WIDTH + 1, (number + 1) * WIDTH
         found.append(LengthBucket(first, last, len(own), float(score.score), float(score.bp)))
     return found
 
@@ -183,7 +171,6 @@ def _report(
     lower_case: bool,
 ) -> TranslationReport:
     found = [text.strip() for text in found]
-    references = [text.strip() for text in references]
     lengths = []
     if sources is not None:
         lengths = bleu_by_length(found, references, sources, lower_case=lower_case)

@@ -11,8 +11,8 @@ from functools import cache
 
 import numpy as np
 
+from captioner.evaluation.corpus import FloatArray, Tokens
 from captioner.evaluation.metric import Metric
-from captioner.evaluation.ngrams import FloatArray, Tokens
 from captioner.text.function_words import FUNCTION_WORDS
 
 WITH_NONE = "captions with none"

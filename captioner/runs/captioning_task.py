@@ -107,7 +107,7 @@ class CaptioningTask:
         self.loss = make_loss(recipe, decoder, trained, vocabulary, train.words)
         if recipe.data.instances is not None:
             self.map_targets = MapTargets(
-                read_instances(recipe.data.instances).grounding(read_synonyms()),
+                read_instances([recipe.data.instances]).grounding(read_synonyms()),
                 train.image_ids,
                 vocabulary,
                 recipe.preprocessing,

@@ -2,17 +2,7 @@
 
 from captioner.text.subword_vocabulary import SubwordVocabulary
 from captioner.text.text_vocabulary import TextVocabulary
-from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
-from captioner.text.vocabulary_files import load_vocabularies, save_vocabularies
 from captioner.text.word_vocabulary import WordVocabulary
 
-__all__ = [
-    "SubwordVocabulary",
-    "TextVocabulary",
-    "Vocabulary",
-    "WordVocabulary",
-    "load_vocabularies",
-    "save_vocabularies",
-    "tokenize",
-]
+__all__ = ["SubwordVocabulary", "TextVocabulary", "Vocabulary", "WordVocabulary"]

@@ -4,103 +4,79 @@ from __future__ import annotations
 
 import re
 
-FUNCTION_WORDS: frozenset[str] = frozenset(
-    (
-        # articles and other determiners
-        *("a", "an", "the", "this", "that", "these", "those", "some", "any", "no", "all", "both"),
-        *("each", "every", "either", "another", "other", "such"),
-        # pronouns
-        *("i", "me", "my", "you", "your", "he", "him", "his", "she", "her", "hers", "it", "its"),
-        *("we", "us", "our", "they", "them", "their", "theirs", "himself", "herself", "itself"),
-        *("themselves", "who", "whom", "whose", "which", "what", "there", "here", "something"),
-        *("someone", "one"),
-        # prepositions and their parts ("in front of", "next to")
-        *("about", "above", "across", "after", "against", "along", "alongside", "amid", "among"),
-        *("around", "as", "at", "away", "before", "behind", "below", "beneath", "beside"),
-        *("besides", "between", "beyond", "by", "down", "during", "for", "from", "front", "in"),
-        *("inside", "into", "left", "near", "nearby", "next", "of", "off", "on", "onto", "out"),
-        *("outside", "over", "past", "right", "through", "to", "together", "toward", "towards"),
-        *("under", "underneath", "up", "upon", "via", "while", "with", "within", "without"),
-        # conjunctions
-        *("and", "but", "or", "nor", "so", "if", "than", "then", "because", "when", "where"),
-        # auxiliary verbs
-        *("am", "are", "is", "was", "were", "be", "been", "being", "do", "does", "did", "has"),
-        *("have", "had", "having", "can", "could", "may", "might", "must", "shall", "should"),
-        *("will", "would", "not", "n't", "'s", "'m", "'d", "'ll", "'re", "'ve"),
-        # adverbs of degree
-        *("also", "as", "just", "only", "too", "very"),
-    )
-)
-"""English function words, tokenised as by `tokenize`: determiners, pronouns, prepositions (with
-"front", "left", "right" and "next", which occur in them), conjunctions, auxiliaries and adverbs of
-degree. Numbers, colours, nouns, verbs and other adjectives are content words.
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text, divided by white space."""
+    return frozenset(text.split())
+
+
+FUNCTION_WORDS = word_set("""
+    a an the this that these those some any no all both each every either another other such
+
+    i me my you your he him his she her hers it its we us our they them their theirs himself
+    herself itself themselves who whom whose which what there here something someone one
+
+    about above across after against along alongside amid among around as at away before behind
+    below beneath beside besides between beyond by down during for from front in inside into
+    left near nearby next of off on onto out outside over past right through to together toward
+    towards under underneath up upon via while with within without
+
+    and but or nor so if than then because when where
+
+    am are is was were be been being do does did has have had having can could may might must
+    shall should will would not n't 's 'm 'd 'll 're 've
+
+    also as just only too very
+""")
+"""English function words, tokenised as by `tokenize`, a paragraph each: determiners, pronouns,
+prepositions (with "front", "left", "right" and "next", which occur in them), conjunctions,
+auxiliaries and adverbs of degree. All others are content words.
 """
 
-_GERMAN = frozenset(
-    (
-        # articles and other determiners
-        *("der", "die", "das", "den", "dem", "des", "ein", "eine", "einen", "einem", "einer"),
-        *("eines", "kein", "keine", "keinen", "keinem", "keiner", "dieser", "diese", "dieses"),
-        *("diesen", "diesem", "jeder", "jede", "jedes", "jeden", "jedem", "alle", "allen", "alles"),
-        *("beide", "beiden", "andere", "anderen", "anderer", "anderes", "anderem", "einige"),
-        *("einigen", "solche", "solchen"),
-        # pronouns
-        *("ich", "mich", "mir", "mein", "meine", "du", "dich", "dir", "dein", "deine", "er", "ihn"),
-        *("ihm", "sie", "es", "wir", "uns", "unser", "unsere", "euch", "man", "sich", "einander"),
-        *("sein", "seine", "seinen", "seinem", "seiner", "seines", "ihr", "ihre", "ihren", "ihrem"),
-        *("ihrer", "ihres", "ihnen", "wer", "wen", "wem", "was", "deren", "dessen", "denen"),
-        *("welcher", "welche", "welches", "da", "dort", "hier", "jemand", "etwas"),
-        # prepositions, with articles and in adverbs
-        *("ab", "an", "am", "ans", "auf", "aufs", "aus", "außerhalb", "bei", "beim", "bis"),
-        *("durch", "entlang", "für", "gegen", "gegenüber", "hinter", "hinterm", "in", "im", "ins"),
-        *("innerhalb", "mit", "nach", "nahe", "neben", "oberhalb", "ohne", "seit", "über", "um"),
-        *("unter", "unterhalb", "unterm", "von", "vom", "vor", "vorm", "während", "wegen", "zu"),
-        *("zum", "zur", "zwischen", "dabei", "dahinter", "damit", "daneben", "daran", "darauf"),
-        *("darin", "darunter", "davon", "davor", "dazu", "herum", "herunter", "hinauf", "hinein"),
-        *("hinunter", "hinten", "vorne", "oben", "unten", "links", "rechts", "zusammen"),
-        # conjunctions
-        *("und", "oder", "aber", "sondern", "denn", "dass", "ob", "wenn", "als", "wie", "weil"),
-        *("wo", "so", "dann"),
-        # auxiliary verbs
-        *("bin", "bist", "ist", "sind", "seid", "war", "waren", "wird", "werden", "wurde"),
-        *("wurden", "worden", "habe", "hat", "haben", "hatte", "hatten", "kann", "können"),
-        *("konnte", "muss", "müssen", "darf", "dürfen", "soll", "sollen", "will"),
-        *("wollen", "nicht"),
-        # adverbs of degree
-        *("auch", "gerade", "nur", "sehr"),
-    )
-)
+_GERMAN = word_set("""
+    der die das den dem des ein eine einen einem einer eines kein keine keinen keinem keiner
+    dieser diese dieses diesen diesem jeder jede jedes jeden jedem alle allen alles beide beiden
+    andere anderen anderer anderes anderem einige einigen solche solchen
 
-_FRENCH = frozenset(
-    (
-        # articles and other determiners
-        *("le", "la", "les", "un", "une", "des", "du", "au", "aux", "ce", "cet", "cette", "ces"),
-        *("chaque", "tout", "toute", "tous", "toutes", "autre", "autres", "quelque", "quelques"),
-        *("aucun", "aucune", "tel", "telle", "même", "mêmes"),
-        # pronouns
-        *("je", "me", "moi", "mon", "ma", "mes", "tu", "te", "toi", "ton", "ta", "tes", "il"),
-        *("ils", "elle", "elles", "lui", "leur", "leurs", "se", "soi", "son", "sa", "ses", "nous"),
-        *("notre", "nos", "vous", "votre", "vos", "on", "eux", "en", "y", "qui", "que", "quoi"),
-        *("dont", "lequel", "laquelle", "lesquels", "celui", "celle", "ceux", "celles"),
-        *("ci", "là", "ici"),
-        # prepositions and their parts ("à côté de", "près de")
-        *("à", "après", "au-dessous", "au-dessus", "autour", "avant", "avec", "chez", "contre"),
-        *("côté", "dans", "de", "depuis", "derrière", "dessous", "dessus", "devant", "durant"),
-        *("entre", "hors", "jusque", "loin", "lors", "par", "parmi", "pendant", "pour", "près"),
-        *("sans", "sous", "sur", "vers", "travers", "ensemble"),
-        # conjunctions
-        *("et", "ou", "où", "mais", "donc", "ni", "si", "comme", "lorsque", "quand", "puisque"),
-        *("tandis", "alors", "puis"),
-        # auxiliary verbs
-        *("suis", "es", "est", "sommes", "êtes", "sont", "était", "étaient", "être", "étant", "ai"),
-        *("as", "a", "avons", "avez", "ont", "avait", "avaient", "avoir", "ayant", "peut"),
-        *("peuvent", "doit", "doivent", "ne", "pas"),
-        # adverbs of degree
-        *("aussi", "moins", "plus", "très", "trop"),
-        # before a vowel, as `is_function_word` cuts them
-        *("d", "l", "qu", "c", "j", "m", "n", "s", "t", "jusqu", "lorsqu", "puisqu", "quelqu"),
-    )
-)
+    ich mich mir mein meine du dich dir dein deine er ihn ihm sie es wir uns unser unsere euch
+    man sich einander sein seine seinen seinem seiner seines ihr ihre ihren ihrem ihrer ihres
+    ihnen wer wen wem was deren dessen denen welcher welche welches da dort hier jemand etwas
+
+    ab an am ans auf aufs aus außerhalb bei beim bis durch entlang für gegen gegenüber hinter
+    hinterm in im ins innerhalb mit nach nahe neben oberhalb ohne seit über um unter unterhalb
+    unterm von vom vor vorm während wegen zu zum zur zwischen dabei dahinter damit daneben daran
+    darauf darin darunter davon davor dazu herum herunter hinauf hinein hinunter hinten vorne
+    oben unten links rechts zusammen
+
+    und oder aber sondern denn dass ob wenn als wie weil wo so dann
+
+    bin bist ist sind seid war waren wird werden wurde wurden worden habe hat haben hatte hatten
+    kann können konnte muss müssen darf dürfen soll sollen will wollen nicht
+
+    auch gerade nur sehr
+""")
+
+_FRENCH = word_set("""
+    le la les un une des du au aux ce cet cette ces chaque tout toute tous toutes autre autres
+    quelque quelques aucun aucune tel telle même mêmes
+
+    je me moi mon ma mes tu te toi ton ta tes il ils elle elles lui leur leurs se soi son sa ses
+    nous notre nos vous votre vos on eux en y qui que quoi dont lequel laquelle lesquels celui
+    celle ceux celles ci là ici
+
+    à après au-dessous au-dessus autour avant avec chez contre côté dans de depuis derrière
+    dessous dessus devant durant entre hors jusque loin lors par parmi pendant pour près sans
+    sous sur vers travers ensemble
+
+    et ou où mais donc ni si comme lorsque quand puisque tandis alors puis
+
+    suis es est sommes êtes sont était étaient être étant ai as a avons avez ont avait avaient
+    avoir ayant peut peuvent doit doivent ne pas
+
+    aussi moins plus très trop
+
+    d l qu c j m n s t jusqu lorsqu puisqu quelqu
+""")
 
 _BY_LANGUAGE = {"en": FUNCTION_WORDS, "de": _GERMAN, "fr": _FRENCH}
 

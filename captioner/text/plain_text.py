@@ -11,6 +11,11 @@ _SIGNS = str.maketrans({"\N{LOWER ONE EIGHTH BLOCK}": " ", "\N{HALFWIDTH BLACK S
 """The signs that mark a space in subwords and its absence in words."""
 
 
+def is_valid_unicode(text: str) -> bool:
+    """Whether UTF-8 can encode a text: JSON may hold half a surrogate pair, which it cannot."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def plain_text(text: str, case: str = "keep") -> str:
     """Return text in Unicode's NFC with single spaces, and none at the ends.
 

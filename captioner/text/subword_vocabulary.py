@@ -17,8 +17,6 @@ from captioner.text.plain_text import CASES, plain_text
 from captioner.text.text_vocabulary import Word
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
-METHODS = ("unigram", "bpe")
-
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
@@ -67,12 +65,11 @@ class SubwordVocabulary:
         """Learn pieces from texts, of two languages for a joint vocabulary. Deterministic.
 
         size: largest V, including the special tokens, 256 bytes and all letters.
+        method: `unigram` or `bpe`.
         Raises `UserError` if there is no text, or if `size` is too small for its letters.
         """
         from sentencepiece import SentencePieceTrainer  # Imported here: it takes time.
 
-        if method not in METHODS:
-            raise UserError(f"method {method!r} of subwords is not one of {', '.join(METHODS)}")
         lines = [line for text in texts if (line := plain_text(text, case).replace("\0", ""))]
         if not lines:
             raise UserError("there is no text to learn subwords from")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import Any
 
 from captioner.errors import UserError
 from captioner.files import read_json, write_json
+from captioner.text.plain_text import is_valid_unicode
 
 SPECIAL_WORDS: tuple[str, ...] = ("<pad>", "<start>", "<end>", "<unk>")
 """The words at indices 0 to 3 of every vocabulary."""
@@ -40,7 +42,7 @@ class Vocabulary:
         for index, word in enumerate(ordinary_words, start=len(SPECIAL_WORDS)):
             if not isinstance(word, str):
                 raise UserError(f"word {index} of the vocabulary is {word!r}, not a string")
-            if word == "" or word in SPECIAL_WORDS or not _is_writable(word):
+            if word == "" or word in SPECIAL_WORDS or not is_valid_unicode(word):
                 raise UserError(f"word {index} of the vocabulary is {word!r}, which is no word")
             if word in self._index:
                 raise UserError(
@@ -85,17 +87,10 @@ class Vocabulary:
     def decode(self, indices: Iterable[int]) -> list[str]:
         """Return the words of `indices` up to the first `end`, without `pad` and `start`.
 
-        Unknown words become "<unk>". Raises `ValueError` for an index outside 0 to V - 1.
+        Unknown words become "<unk>".
         """
-        words = []
-        for index in indices:
-            if not 0 <= index < len(self._words):
-                raise ValueError(f"index {index} is not in 0 to {len(self._words) - 1}")
-            if index == self.end:
-                break
-            if index not in (self.pad, self.start):
-                words.append(self._words[index])
-        return words
+        said = takewhile(lambda index: index != self.end, indices)
+        return [self._words[index] for index in said if index not in (self.pad, self.start)]
 
     def to_json(self) -> dict[str, Any]:
         """The vocabulary as a JSON object with the field `words`."""
@@ -136,11 +131,3 @@ class Vocabulary:
 
     def __repr__(self) -> str:
         return f"Vocabulary({len(self)} words)"
-
-
-def _is_writable(word: str) -> bool:
-    try:
-        word.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

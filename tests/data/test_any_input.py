@@ -62,7 +62,7 @@ def spoiled(value: Any, optional: tuple[str, ...]) -> Iterator[Any]:
 
 def read(kind: str, file: Path) -> object:
     if kind == "instances":
-        return read_instances(file).target(1, "dog")
+        return read_instances([file]).target(1, "dog")
     if kind == "synonyms":
         return read_synonyms(file)
     return read_captions(kind, file, None, None, "skip", check_files=False)

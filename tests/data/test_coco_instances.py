@@ -49,7 +49,7 @@ def read(folder: Path, *annotations: dict[str, Any]) -> CocoInstances:
     value = document()
     if annotations:
         value["annotations"] = list(annotations)
-    return read_instances(write_json(folder / "instances_val2014.json", value))
+    return read_instances([write_json(folder / "instances_val2014.json", value)])
 
 
 def cells(mask: Any) -> set[tuple[int, int]]:
@@ -59,7 +59,7 @@ def cells(mask: Any) -> set[tuple[int, int]]:
 DOGS = {(row, column) for row in (1, 2) for column in (1, 2, 3)} | {(4, 5)}
 
 
-def test_the_categories_of_an_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_categories_of_an_image(tmp_path: Path) -> None:
     instances = read(tmp_path)
     assert instances.all_categories == ("person", "dog", "hot dog")
     for image_id in (42, "42", "COCO_val2014_000000000042.jpg", "p/COCO_val2014_000000000042.jpg"):
@@ -67,7 +67,6 @@ def test_the_categories_of_an_image(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert instances.categories(7) == frozenset()
     assert 42 in instances
     assert 43 not in instances
-    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("image_id", [43, "43", "COCO_val2014_000000000043.jpg", "", "042"])
@@ -102,7 +101,7 @@ def test_masks_are_those_of_pycocotools(tmp_path: Path) -> None:
         value["annotations"] = [thing(1, 42, 18, segmentation=segmentation)]
         file = write_json(tmp_path / "instances.json", value)
         expected = COCO(file)
-        target = read_instances(file).target(42, "dog")
+        target = read_instances([file]).target(42, "dog")
         assert np.array_equal(target.mask, expected.annToMask(expected.anns[1]) == 1)
 
 
@@ -166,8 +165,9 @@ def test_the_categories_of_both_file_and_word_list(tmp_path: Path) -> None:
     instances = read(tmp_path)
     words = Synonyms({("bench",): "bench", ("dog",): "dog", ("men",): "person"})
     assert instances.known_categories(words) == {"dog", "person"}
-    with pytest.raises(UserError, match="the word list has none of the categories of instance"):
-        instances.grounding(Synonyms({("dogs",): "animal"}))
+    for read_with in (instances.grounding, instances.known_categories):
+        with pytest.raises(UserError, match="the word list has none of the categories of instance"):
+            read_with(Synonyms({("dogs",): "animal"}))
 
 
 def test_several_files_are_one(tmp_path: Path) -> None:
@@ -185,9 +185,6 @@ def test_several_files_are_one(tmp_path: Path) -> None:
     assert len(cells(target.mask)) == 6
     with pytest.raises(UserError, match=r"image 1 is not in .*val2014.json and .*train2014.json"):
         instances.categories(1)
-    copy = write_json(tmp_path / "copy.json", document())
-    with pytest.raises(UserError, match=r"image 42 is in instance files .*val2014.json and .*copy"):
-        read_instances([files[0], copy])
     second["categories"][0]["name"] = "human"
     write_json(files[1], second)
     with pytest.raises(UserError, match="have different categories"):
@@ -207,13 +204,12 @@ def broken(where: str, index: int, name: str, value: Any) -> Any:
         (broken("images", 0, "height", 10**9), "is not at most 20,000"),
         (broken("annotations", 2, "image_id", 3), r"annotations\[2\] of .* is of image 3"),
         (broken("annotations", 1, "category_id", 3), r"annotations\[1\] of .* is of category 3"),
-        (broken("annotations", 0, "bbox", [1, 2, 3]), "bbox has too few items"),
     ],
 )
 def test_ill_formed_files_are_refused_by_name(tmp_path: Path, value: Any, message: str) -> None:
     file = write_json(tmp_path / "instances.json", value)
     with pytest.raises(UserError, match=message) as caught:
-        read_instances(file)
+        read_instances([file])
     assert str(file) in str(caught.value)
 
 

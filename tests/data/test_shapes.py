@@ -14,6 +14,9 @@ from captioner.data.shapes import (
     MARGIN,
     SHAPES,
     ShapesConfig,
+    ShapesExample,
+    ShapesGrounding,
+    ShapesObject,
     generate,
     generate_example,
 )
@@ -161,3 +164,47 @@ def test_objects_without_room_are_refused() -> None:
     crowded = ShapesConfig(objects=(4, 4), object_size=(0.5, 0.5))
     with pytest.raises(UserError, match="no room"):
         generate_example(0, seed=0, config=crowded)
+
+
+CIRCLE = ShapesObject("red", "circle", (2.0, 3.0, 12.0, 13.0))
+SQUARE = ShapesObject("blue", "square", (20.0, 30.0, 50.0, 60.0))
+
+
+PICTURE = ShapesExample(Image.new("RGB", (64, 64)), "", (), (), (CIRCLE, SQUARE))
+GROUNDING = ShapesGrounding({"x": PICTURE})
+
+
+def test_right_captions_have_the_boxes_of_their_examples() -> None:
+    examples = generate(12, 5, ShapesConfig(image_size=48, objects=(1, 3)))
+    grounding = ShapesGrounding(dict(enumerate(examples)))
+    for number, example in enumerate(examples):
+        targets = grounding.targets(number, example.words)
+        assert tuple(target and target.boxes[0] for target in targets) == example.boxes
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        ("a red circle", [None, CIRCLE.box, CIRCLE.box]),
+        ("a red square", [None] * 3),
+        ("a green star left of a blue square", [*[None] * 6, SQUARE.box, SQUARE.box]),
+        ("a red above a circle", [None] * 5),
+        ("red blue square", [None, SQUARE.box, SQUARE.box]),
+        ("circle red", [None] * 2),
+        ("red", [None]),
+        ("", []),
+    ],
+)
+def test_wrong_captions_have_the_boxes_of_what_is_there(
+    caption: str, expected: list[object]
+) -> None:
+    targets = GROUNDING.targets("x", caption.split())
+    assert all(target is None or target.size == (64, 64) for target in targets)
+    assert [target and target.boxes[0] for target in targets] == expected
+
+
+def test_an_unknown_picture_has_no_targets() -> None:
+    assert "x" in GROUNDING
+    assert "y" not in GROUNDING
+    assert str(GROUNDING) == "the 1 generated pictures"
+    assert GROUNDING.targets("y", ["a", "red", "circle"]) == [None] * 3

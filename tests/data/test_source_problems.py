@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from data_samples import counts
 
 from captioner.data.source_problems import Problems
 from captioner.errors import UserError
@@ -31,16 +30,11 @@ def test_refuse_ends_in_one_sentence_with_counts_and_the_first_few() -> None:
 def test_skip_goes_on_and_tells_in_its_summary() -> None:
     problems = filled("skip")
     problems.settle()
-    assert counts(problems) == {"empty caption": 12, "missing image": 1}
     assert len(problems) == 13
-    assert problems.kinds["empty caption"][0] == "line 2 has no words"
     assert problems.summary().startswith("table t.csv: left out 12 empty captions (line 2 has")
-
-
-def test_without_a_problem_nothing_is_raised() -> None:
-    problems = Problems("table t.csv", "refuse")
-    problems.settle()
-    assert problems.summary() == "table t.csv: nothing left out"
+    nothing = Problems("table t.csv", "refuse")
+    nothing.settle()
+    assert nothing.summary() == "table t.csv: nothing left out"
 
 
 def test_a_sentence_can_always_be_written() -> None:

@@ -54,8 +54,6 @@ def test_relative_paths_start_from_the_folder_of_images_where_one_is_given(tmp_p
         ("c.jpg", photos / "c.jpg", ("One", "Three")),
         (str(absolute), absolute, ("Two",)),
     ]
-    with pytest.raises(UserError, match=r"image folder .*absent does not exist"):
-        read_table(file, tmp_path / "absent")
 
 
 def test_quoted_cells_may_hold_commas_quotes_and_line_ends(tmp_path: Path) -> None:
@@ -74,27 +72,26 @@ def test_problems_of_a_csv_are_counted_and_skipped_or_refused(tmp_path: Path) ->
     file = table(tmp_path, "t.csv", text + "\ngone.jpg,Five,\na.jpg,!,train\n")
     result = read_table(file, on_problem="skip")
     assert [(image.image_id, image.captions) for image in result.images] == [("a.jpg", ("One",))]
-    found = [(kind, each) for kind, its in result.problems.kinds.items() for each in its]
-    assert found == [
-        ("ill-formed line", "line 3 has 2 cells, the header 3"),
-        ("ill-formed line", 'line 4 has no text in its "image"'),
-        (
-            "image in two splits",
-            "image a.jpg (line 5) is in split 'val', but was in 'train' before",
-        ),
-        ("empty caption", "line 8 has no words"),
-        ("missing image", f"image gone.jpg (line 7) has no file {tmp_path / 'gone.jpg'}"),
-    ]
+    assert result.problems.kinds == {
+        "ill-formed line": [
+            "line 3 has 2 cells, the header 3",
+            'line 4 has no text in its "image"',
+        ],
+        "image in two splits": [
+            "image a.jpg (line 5) is in split 'val', but was in 'train' before"
+        ],
+        "empty caption": ["line 8 has no words"],
+        "missing image": [f"image gone.jpg (line 7) has no file {tmp_path / 'gone.jpg'}"],
+    }
     with pytest.raises(UserError, match=r"t.csv has 2 ill-formed lines \(line 3 has 2 cells, the"):
         read_table(file)
 
 
 def test_captions_with_separators_want_quotes(tmp_path: Path) -> None:
     file = table(tmp_path, "t.csv", "image,caption\na.jpg,A dog, and a cat\n")
-    sentence = (
-        r"1 line with too many cells \(put captions with ',' in quotes\) \(line 2 has 3 cells, the"
-    )
-    with pytest.raises(UserError, match=sentence):
+    with pytest.raises(
+        UserError, match=r"too many cells \(put captions with ',' in quotes\) \(line 2"
+    ):
         read_table(file)
 
 
@@ -126,6 +123,7 @@ def test_problems_of_a_jsonl_are_counted_and_skipped_or_refused(tmp_path: Path) 
         ("t.csv", 'image,caption\na.jpg,"x', r"is not valid CSV \(line 2"),
         ("t.csv", "image,caption\n", "no image with a caption is left"),
         ("t.jsonl", "", "no image with a caption is left"),
+        ("t.xlsx", "PK", r"is none of \.csv, \.tsv, \.jsonl"),
     ],
 )
 def test_ill_formed_tables_are_refused_by_name(
@@ -199,24 +197,13 @@ def test_validation_photos_of_a_table_without_splits_are_drawn(
     assert len(splits["val"] - drawn(file)["val"]) <= 1
 
 
-def test_a_spreadsheet_is_refused_by_its_name(tmp_path: Path) -> None:
-    (tmp_path / "t.xlsx").write_bytes(b"PK\3\4\xff")
-    with pytest.raises(UserError, match=r"t\.xlsx is none of \.csv, \.tsv, \.jsonl"):
-        read_table(tmp_path / "t.xlsx")
-
-
-def test_a_table_of_a_header_alone_has_no_rows(tmp_path: Path) -> None:
+def test_few_rows_have_too_few_photos_for_validation_or_no_split(tmp_path: Path) -> None:
+    file = table(tmp_path, "t.csv", "image,caption\n0.jpg,One\n1.jpg,Two\n2.jpg,Three\n")
+    assert len(read_table(file, split="train", check_files=False).images) == 3
+    with pytest.raises(UserError, match="too few photos for validation: it takes 4"):
+        read_splits(file, None, ["train", "val"], check_files=False)
     with pytest.raises(UserError, match="has no split 'train': it has no rows"):
         read_table(table(tmp_path, "t.csv", "image,caption\n,\n"), split="train")
-
-
-def test_three_photos_are_too_few_for_validation(tmp_path: Path) -> None:
-    for number in range(3):
-        (tmp_path / f"{number}.jpg").touch()
-    file = table(tmp_path, "t.csv", "image,caption\n0.jpg,One\n1.jpg,Two\n2.jpg,Three\n")
-    assert len(read_table(file, split="train").images) == 3
-    with pytest.raises(UserError, match="too few photos for validation: it takes 4"):
-        read_splits(file, None, ["train", "val"])
 
 
 def test_problems_of_all_splits_are_reported_together(tmp_path: Path) -> None:
@@ -224,13 +211,7 @@ def test_problems_of_all_splits_are_reported_together(tmp_path: Path) -> None:
     text += "b.jpg,Two,val\nlost.jpg,x,val\n"
     with pytest.raises(UserError) as caught:
         read_splits(table(tmp_path, "t.csv", text + "cut\n"), None, ["train", "val"])
-    for sentence in (
-        "line 6 has 1 cells",
-        "line 3 has no words",
-        "no file",
-        "lost.jpg",
-        "gone.jpg",
-    ):
+    for sentence in ("line 6 has 1 cells", "line 3 has no words", "lost.jpg", "gone.jpg"):
         assert sentence in str(caught.value)
     with pytest.raises(UserError, match=r"1 ill-formed line \(line 2 has 1 cells.*, 1 line with "):
         read_splits(table(tmp_path, "t.csv", "image,text\nx\na,b,c\na.jpg,y"), None, ["val"])

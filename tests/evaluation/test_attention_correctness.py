@@ -68,7 +68,3 @@ def test_the_centre_prior_is_a_gaussian_over_the_cells() -> None:
     assert pointing(prior, middle) == 1.0
     middle[7, 5] = False
     assert pointing(prior, middle) == pytest.approx(3 / 4)
-
-
-def test_a_map_of_one_place_has_no_centre_but_itself() -> None:
-    assert centre_prior(1, 1).tolist() == [[1.0]]

@@ -7,13 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from captioner.evaluation.curve_scores import curve_scores
-from captioner.evaluation.deletion import (
-    Curves,
-    attended_order,
-    curves,
-    random_orders,
-)
-from captioner.text.function_words import FUNCTION_WORDS
+from captioner.evaluation.deletion import Curves, attended_order, curves, random_orders
 
 Told = NDArray[np.float64]
 
@@ -109,9 +103,6 @@ def test_scores_worked_by_hand() -> None:
     assert scores.deletion.better == pytest.approx(0.5)  # one yes, one no, one draw
     assert scores.insertion.better == pytest.approx(0.5)
     assert scores.deletion.curve == pytest.approx([1.8 / 3, 1.0 / 3, 0.6 / 3])
-    # Relative to the whole photo: 0.25, 0.75, 1 against 0.5, 0.5, 1.
-    assert scores.relative_deletion.attended == pytest.approx(2 / 3)
-    assert scores.relative_deletion.difference == pytest.approx(0, abs=1e-12)
     # Two photos drawn with replacement: the first alone has -0.05, the second alone 0.
     assert scores.deletion.low == pytest.approx(-0.05)
     assert scores.deletion.high == pytest.approx(0)
@@ -151,9 +142,3 @@ def test_a_single_photo_has_no_interval() -> None:
         assert lines[1].split() == ["deletion", "0.2500", "0.3000", "-0.0500", "-", "50.0%"]
         assert lines[-1] == "a single photo says nothing about how far this holds for others"
     assert "single photo" not in curve_scores([one, one]).table()
-
-
-def test_function_words_say_nothing_of_the_photo() -> None:
-    assert {"a", "the", "in", "on", "is", "and", "of", "'s", "while"} <= FUNCTION_WORDS
-    content = {"dog", "two", "red", "runs", "water", "small", "young", "top", "back"}
-    assert not FUNCTION_WORDS & content

@@ -48,28 +48,23 @@ HOSTILE = [["a", "|||", "dog"], ["été"], ["a\ncat"], ["\ud800"]]
 HOSTILE_REFERENCES = [[["a", "dog"]], [["ètè"], ["x|||y"]], [["a", "cat"]], [["a"]]]
 
 
-@pytest.fixture(scope="module")
-def scores() -> Metric:
-    """METEOR in a country whose numbers have a comma, where pycocoevalcap waits for ever."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_TOOL_OPTIONS", "-Duser.language=de -Duser.country=DE")
-        references = [words(of_image) for of_image in REFERENCES] + HOSTILE_REFERENCES
-        return meteor(words(CAPTIONS) + HOSTILE, references)
-
-
 @pytest.mark.slow
 @pytest.mark.java
 @needs_java
-def test_meteor_is_that_of_the_coco_evaluation(scores: Metric) -> None:
+def test_meteor_is_that_of_the_coco_evaluation() -> None:
     from pycocoevalcap.meteor.meteor import Meteor
 
+    with pytest.MonkeyPatch.context() as patch:  # A decimal comma has pycocoevalcap wait for ever.
+        patch.setenv("JAVA_TOOL_OPTIONS", "-Duser.language=de -Duser.country=DE")
+        references = [words(of_image) for of_image in REFERENCES] + HOSTILE_REFERENCES
+        scores = meteor(words(CAPTIONS) + HOSTILE, references)
     texts = {index: [" ".join(tokenize(caption))] for index, caption in enumerate(CAPTIONS)}
-    references = {
+    truth = {
         index: [" ".join(tokenize(caption)) for caption in of_image]
         for index, of_image in enumerate(REFERENCES)
     }
     scorer = Meteor()
-    expected, per_image = scorer.compute_score(references, texts)
+    expected, per_image = scorer.compute_score(truth, texts)
     scorer.meteor_p.stdout.close()
     scorer.meteor_p.stderr.close()
     assert scores.per_image[:7].tolist() == pytest.approx(per_image, abs=1e-12)

@@ -230,7 +230,7 @@ def test_any_photos_can_be_measured(photos: Source, tmp_path: Path) -> None:
     content = [word for word in scores.words if word.word not in FUNCTION_WORDS]
     assert scores.curves.words == len([w for w in content if not w.image.endswith("3.png")])
     assert scores.curves.photos == 3
-    for score in (scores.curves.deletion, scores.curves.relative_insertion):
+    for score in (scores.curves.deletion, scores.curves.insertion):
         assert score.low <= score.difference <= score.high
     plain = json.loads(json.dumps(scores.as_dict()))
     assert plain["spread"]["words"] == plain["words"] == len(scores.words)

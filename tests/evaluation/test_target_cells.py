@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captioner.data.boxes import Box
-from captioner.data.grounding import Target
+from captioner.data.grounding import Box, Target
 from captioner.evaluation.target_cells import TargetCells, target_cells
 
 SIZE = (40, 20)

@@ -22,7 +22,7 @@ def instances(folder: Path) -> Path:
 def test_a_map_should_lie_on_the_boxes_of_what_the_word_names(tmp_path: Path) -> None:
     vocabulary = Vocabulary(["a", "dog", "puppy", "cat"])  # 4 to 7
     targets = MapTargets(
-        read_instances(instances(tmp_path)).grounding(read_synonyms()),
+        read_instances([instances(tmp_path)]).grounding(read_synonyms()),
         ["photos/a.jpg", "photos/b.jpg"],
         vocabulary,
         Preprocessing(size=32, resize="squash"),

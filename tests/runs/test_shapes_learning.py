@@ -12,8 +12,7 @@ from run_samples import Config
 
 import captioner
 from captioner.caption import Captioner
-from captioner.data.shapes import ShapesConfig, generate
-from captioner.data.shapes_grounding import ShapesGrounding
+from captioner.data.shapes import ShapesConfig, ShapesGrounding, generate
 from captioner.evaluation.map_scores import MapScores, score_maps
 from captioner.model_folders import MODEL
 from captioner.runs.captioning_recipe import CaptioningRecipe

@@ -154,7 +154,7 @@ def test_what_the_detector_is_sure_of_becomes_instances(scripts: Any, tmp_path: 
         torch.tensor([[0.5, 0, 1, 0.5], [0, 0, 1, 1]]),
     )
     scripts.tables.write_instances(tmp_path / "i.json", {photo: boxes}, ["dog", "cat"])
-    instances = read_instances(tmp_path / "i.json")
+    instances = read_instances([tmp_path / "i.json"])
     assert instances.categories("a.png") == {"cat"}
     target = instances.target("a.png", "cat")
     assert (target.size, target.boxes) == ((40, 20), ((20, 0, 40, 10),))

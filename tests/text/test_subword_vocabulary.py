@@ -126,8 +126,6 @@ def test_what_cannot_be_learned() -> None:
     assert len(SubwordVocabulary.learn(TEXTS, letters)) == letters
     with pytest.raises(UserError, match="no text to learn subwords from"):
         SubwordVocabulary.learn(["", " "])
-    with pytest.raises(UserError, match="method 'words' of subwords"):
-        SubwordVocabulary.learn(TEXTS, method="words")
     with pytest.raises(UserError, match="case 'sentence' of subwords"):
         SubwordVocabulary.learn(TEXTS, case="sentence")
     with pytest.raises(UserError, match="case 'UP' of subwords"):

@@ -7,12 +7,6 @@ import torch
 from captioner.text.token_batches import TranslationBatch, collate_sources
 
 
-def test_sources_are_padded_behind_their_ends() -> None:
-    tokens, mask = collate_sources([[7, 8], [], [4]])
-    assert tokens.tolist() == [[7, 8, 2], [2, 0, 0], [4, 2, 0]]
-    assert mask.tolist() == [[True, True, True], [True, False, False], [True, True, False]]
-
-
 def test_a_batch_moves_but_for_the_mask_of_its_sources() -> None:
     source, mask = collate_sources([[4, 5], [6]])
     batch = TranslationBatch(source, mask, source, source, mask)

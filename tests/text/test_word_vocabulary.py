@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from captioner.errors import UserError
 from captioner.text.plain_text import plain_text
-from captioner.text.text_vocabulary import truncate
 from captioner.text.vocabulary_files import load_vocabularies, save_vocabularies
 from captioner.text.word_vocabulary import WordVocabulary, capitalise, join_words, split_words
 
@@ -99,11 +98,6 @@ def test_the_first_word_of_a_sentence_is_a_word_like_others() -> None:
     )
 
 
-def test_small_letters() -> None:
-    vocabulary = WordVocabulary.learn(TEXTS, 1, "lower")
-    assert there_and_back(vocabulary, "DER Hund.") == "der hund."
-
-
 def test_unknown_words_and_special_ones() -> None:
     vocabulary = WordVocabulary.learn(TEXTS, 1, "keep")
     assert vocabulary.indices(["Xylophon", "Hund"])[0] == 3
@@ -150,8 +144,3 @@ def test_ill_formed_files(tmp_path, content, message) -> None:
     (tmp_path / "vocabulary.json").write_text(content)
     with pytest.raises(UserError, match=message):
         load_vocabularies(tmp_path, joint=True)
-
-
-def test_too_long_a_text_is_cut_and_said() -> None:
-    assert truncate(["a", "b", "c"], 2) == (["a", "b"], 1)
-    assert truncate(["a"], 2) == (["a"], 0)
