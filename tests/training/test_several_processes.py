@@ -10,13 +10,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import divisible
 import launched
 import pytest
 import torch
-from divisible import EPOCHS, STEPS, run
-from safetensors import safe_open
-from safetensors.torch import load_file
+from training_samples import (
+    ALL_STEPS,
+    EPOCHS,
+    STEPS,
+    as_two,
+    content_of,
+    log_of,
+    make_model,
+    run,
+)
 
 import captioner
 from captioner.errors import UserError
@@ -28,11 +34,7 @@ from captioner.training.engine import _place
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of what two processes did, started by torchrun."""
     folder = tmp_path_factory.mktemp("two")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", "2", str(Path(divisible.__file__)), str(folder)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(captioner.__file__).parents[1])}
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
-    assert ended.returncode == 0, ended.stderr[-3000:]
+    as_two(folder)
     return folder
 
 
@@ -40,19 +42,12 @@ def seen(two: Path, name: str) -> list[Any]:
     return [json.loads((two / f"{rank}.json").read_text())[name] for rank in (0, 1)]
 
 
-def log_of(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [("plain", {}), ("parts", {"accumulate": 2}), ("averaged", {"average": 0.9})],
-)
+@pytest.mark.parametrize(("name", "average"), [("plain", 0.0), ("parts", 0.0), ("averaged", 0.9)])
 def test_two_processes_train_to_the_weights_of_one(
-    two: Path, tmp_path: Path, name: str, options: dict[str, Any]
+    two: Path, tmp_path: Path, name: str, average: float
 ) -> None:
-    model, validator, _ = run(tmp_path, average=options.get("average", 0.0))
+    model, validator, _ = run(tmp_path, model=make_model(0.0), average=average)
     first, second = seen(two, name)
     assert first["ended"] == second["ended"] == "done"
     assert first["weights"] == second["weights"]
@@ -64,9 +59,9 @@ def test_two_processes_train_to_the_weights_of_one(
 
 
 def test_parts_of_a_step_are_one_step(tmp_path: Path) -> None:
-    whole, _, _ = run(tmp_path / "whole")
-    parts, _, _ = run(tmp_path / "parts", accumulate=3)
-    one, _, _ = run(tmp_path / "other", epochs=EPOCHS - 1)
+    whole, _, _ = run(tmp_path / "whole", model=make_model(0.0))
+    parts, _, _ = run(tmp_path / "parts", model=make_model(0.0), accumulate=3)
+    one, _, _ = run(tmp_path / "other", model=make_model(0.0), epochs=EPOCHS - 1)
     for first, second in zip(whole.parameters(), parts.parameters(), strict=True):
         torch.testing.assert_close(first, second)
     assert not torch.allclose(next(whole.parameters()), next(one.parameters()), atol=1e-3)
@@ -83,15 +78,12 @@ def test_a_signal_at_one_process_stops_both_at_the_same_step(two: Path) -> None:
     assert second["ended"] == "exit 130"
     assert STEPS < steps < EPOCHS * STEPS
     again = seen(two, "resumed")[0]
-    given = [tuple(each) for each in first["given"] + again["given"]]
-    assert given == [(epoch, number) for epoch in range(EPOCHS) for number in range(STEPS)]
+    assert [tuple(each) for each in first["given"] + again["given"]] == ALL_STEPS
 
 
 @pytest.mark.slow
 def test_resumed_two_processes_end_where_they_would_have_ended(two: Path) -> None:
-    found, expected = (
-        load_file(two / name / "last.safetensors") for name in ("stopped", "dropout")
-    )
+    (_, found), (_, expected) = (content_of(two / name) for name in ("stopped", "dropout"))
     assert found.keys() == expected.keys()
     assert {"random.cpu", "random.cpu.1"} <= found.keys()
     for name, tensor in found.items():
@@ -107,8 +99,7 @@ def test_an_error_of_one_process_ends_both(two: Path) -> None:
     first, second = seen(two, "failed")
     assert second["ended"] == "UserError: photo 7 is gone"
     assert first["ended"] == "exit 2"
-    with safe_open(two / "failed" / "last.safetensors", "pt") as file:
-        assert json.loads(file.metadata()["position"])["epoch"] == 1
+    assert content_of(two / "failed")[0]["epoch"] == 1
 
 
 @pytest.mark.slow
@@ -117,7 +108,7 @@ def test_a_loss_that_is_no_number_in_one_process_ends_both(two: Path) -> None:
     assert "exit 2" in ends
     sentence = next(each for each in ends if each != "exit 2")
     assert "at step 6, in epoch 2: lower learning_rate" in sentence
-    tensors = load_file(two / "spoiled" / "last.safetensors")
+    _, tensors = content_of(two / "spoiled")
     assert all(tensor.isfinite().all() for tensor in tensors.values())
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
-import divisible
 import pytest
+from training_samples import log_of, run
 
 from captioner.errors import UserError
 from captioner.training import training_loop as loop
@@ -50,11 +49,10 @@ def test_the_loss_is_shown_amid_an_epoch(tmp_path: Path, monkeypatch: pytest.Mon
     """Four steps an epoch, looked at behind every second."""
     monkeypatch.setattr(loop, "TensorBoard", Board)
     monkeypatch.setattr(loop, "SCALAR_STEPS", 2)
-    divisible.run(tmp_path, tensorboard=True, epochs=2)
+    run(tmp_path, tensorboard=True, epochs=2)
     amid = [record for record in Board.records if "steps/loss" in record]
     assert [record["step"] for record in amid] == [2, 4, 6, 8]
-    assert {record["steps/learning_rate"] for record in amid} == {0.02}
-    log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    for epoch, record in enumerate(log):
+    assert {record["steps/learning_rate"] for record in amid} == {0.05}
+    for epoch, record in enumerate(log_of(tmp_path)):
         halves = [each["steps/loss"] for each in amid[2 * epoch : 2 * epoch + 2]]
         assert sum(halves) / 2 == pytest.approx(record["train_loss"])
