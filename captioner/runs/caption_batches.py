@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -26,8 +26,7 @@ from captioner.training import Part, Step
 class CaptionBatches:
     """Batches of captions of similar length, or of the same photos.
 
-    workers: see `load_ahead`. encode: a frozen encoder that reads photos in the step. map_targets:
-        targets of the attention maps, for `objective.grounding`.
+    map_targets: targets of the attention maps, for `objective.grounding`.
 
     Implements `captioner.training.Batches`. Augmentation does not depend on how a batch is
     divided; draws of the loss do, since each part has its own seed.
@@ -37,8 +36,6 @@ class CaptionBatches:
     examples: list[CaptionExample]
     rows: Rows
     recipe: CaptioningRecipe
-    workers: int = 0
-    encode: Callable[[Tensor], Tensor] | None = None
     map_targets: MapTargets | None = None
 
     def steps(self, epoch: int) -> int:
@@ -63,8 +60,8 @@ class CaptionBatches:
             plan = length_bucketed_batches(lengths, settings.batch_size, generator)
         cuts = range(rank, parts * processes, processes)
         load = partial(self._step, examples, epoch, len(plan), cuts, parts * processes)
-        for step in load_ahead(load, list(enumerate(plan))[first:], self.workers):
-            yield step if self.encode is None else self._encoded(step, self.encode)
+        for step in load_ahead(load, list(enumerate(plan))[first:], self.rows.workers):
+            yield step if self.recipe.encoder.train else self._encoded(step)
 
     def _step(
         self,
@@ -82,9 +79,12 @@ class CaptionBatches:
         parts = [self._part(chosen, (epoch, number), cut, all_cuts, progress) for cut in cuts]
         return Step(parts, len(chosen))
 
-    def _encoded(self, step: Step, encode: Callable[[Tensor], Tensor]) -> Step:
-        batches = [part.batch._replace(source=encode(part.batch.source)) for part in step.parts]
-        parts = [part._replace(batch=b) for part, b in zip(step.parts, batches, strict=True)]
+    def _encoded(self, step: Step) -> Step:
+        """The step with annotation vectors in place of photos, if a frozen encoder reads these."""
+        parts = [
+            part._replace(batch=part.batch._replace(source=self.rows.encode(part.batch.source)))
+            for part in step.parts
+        ]
         return step._replace(parts=parts)
 
     def _part(
