@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,26 +11,29 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from run_samples import (
     SMALL,
     Config,
     assert_same_tensors,
-    environment,
+    ended,
     log_of,
     make_table,
     merged,
     recipe_of,
-    torchrun,
+    start,
+    write_config,
 )
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
 import captioner
 from captioner.caption import load_model
+from captioner.data.examples import CaptionExample
 from captioner.errors import UserError
-from captioner.runs import caption_batches
+from captioner.runs.annotation_rows import StoredRows
+from captioner.runs.caption_batches import CaptionBatches
 from captioner.runs.train_run import train_run
+from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 
 
 @pytest.fixture
@@ -66,12 +68,11 @@ def test_two_processes_of_the_command_line(
     mapping: Config, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     """Batches of 3, 3, 3 and 1; three photos to validate on, in batches of 2 and 1."""
-    path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump(merged(mapping, **changes)), encoding="utf-8")
-    ended = torchrun(path, tmp_path / "two")
-    assert ended.returncode == 0, ended.stderr[-3000:]
-    assert ended.stdout.count("training: 5 photos") == 1
-    assert ended.stdout.count("the best model, of epoch") == 1
+    path, out = write_config(tmp_path, merged(mapping, **changes)), str(tmp_path / "two")
+    code, output, errors = ended(start("train", path, "--out", out, processes=2))
+    assert code == 0, errors[-3000:]
+    assert output.count("training: 5 photos") == 1
+    assert output.count("the best model, of epoch") == 1
     results = json.loads((tmp_path / "two" / "results.json").read_text())
     assert [each["image_id"] for each in results] == ["5.png", "6.png", "7.png"]
     (record,) = json.loads((tmp_path / "two" / "environment.json").read_text())
@@ -95,17 +96,13 @@ def test_two_processes_of_the_command_line(
 
 
 def test_every_example_is_in_one_share(mapping: Config, tmp_path: Path) -> None:
-    from captioner.data.examples import CaptionExample
-    from captioner.runs.annotation_rows import StoredRows
-    from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
-
     names = [str(row) for row in range(10)]
     record = StoreRecord(encoder={}, preprocessing={}, images=names, shape=(1, 1), mirrored=True)
     with StoreWriter(tmp_path / "store", record) as writer:
         writer.write(range(20), torch.arange(20.0).view(20, 1, 1))  # The number of each row.
     numbers = StoredRows(FeatureStore(tmp_path / "store"))
     examples = [CaptionExample(row, [4 + row % 3] * (1 + row % 4)) for row in range(10)]
-    batches = caption_batches.CaptionBatches(examples, numbers, recipe_of(mapping))
+    batches = CaptionBatches(examples, numbers, recipe_of(mapping))
     whole = list(batches.shares(0, 0, 0, 1, 1))
     assert [step.examples for step in whole] == [len(step.parts[0].batch.inputs) for step in whole]
     for processes, parts in ((2, 1), (2, 2), (5, 1)):
@@ -142,22 +139,17 @@ def test_a_run_of_the_command_line_that_was_killed(mapping: Config, tmp_path: Pa
     """`kill -9` somewhere amid training, then --resume: bit for bit the run that was not killed."""
     training = {"epochs": 12, "patience": 0, "checkpoint_seconds": 0.0}
     config = merged(mapping, training=training, decoder={"dropout": 0.3})
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-    command = [sys.executable, "-m", "captioner", "train", str(tmp_path / "config.yaml")]
-    command += ["--out", str(tmp_path / "killed"), "--device", "cpu"]
-    with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment()
-    ) as process:
-        checkpoint = tmp_path / "killed" / "last.safetensors"
-        while position_of(checkpoint)["step"] < 6 and process.poll() is None:
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
+    command = ["train", write_config(tmp_path, config), "--out"]
+    process = start(*command, str(tmp_path / "killed"))
+    checkpoint = tmp_path / "killed" / "last.safetensors"
+    while position_of(checkpoint)["step"] < 6 and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert ended(process)[0] == -signal.SIGKILL
     assert position_of(checkpoint)["epoch"] < 12
     # With the same number of threads, on which the order of sums depends.
-    subprocess.run([*command, "--resume"], check=True, capture_output=True, env=environment())
-    command[command.index("--out") + 1] = str(tmp_path / "whole")
-    subprocess.run(command, check=True, capture_output=True, env=environment())
+    assert ended(start(*command, str(tmp_path / "killed"), "--resume"))[0] == 0
+    assert ended(start(*command, str(tmp_path / "whole")))[0] == 0
     for name in ("last.safetensors", "model/model.safetensors"):
         assert_same_tensors(tmp_path / "killed", tmp_path / "whole", name)
     for name in ("log.jsonl", "results.json"):

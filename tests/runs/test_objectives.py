@@ -134,6 +134,7 @@ def test_only_the_last_blocks_of_an_encoder_are_trained(config: Config, tmp_path
     encoder = {"weights": weights, "train": True, "train_from": 5}
     recipe = recipe_of(config, encoder=encoder, training={"encoder_learning_rate": 0.001})
     train_run(recipe, tmp_path / "run")
+    assert not (tmp_path / "run" / "features").exists()
     after = load_file(tmp_path / "run" / "last.safetensors")
     moved = {
         name for name in before if not torch.equal(after[f"model.encoder.{name}"], before[name])
