@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 from torch import nn
 
 from captioner.devices import has_bfloat16
 from captioner.errors import UserError
 from captioner.training.averaging import Average
-from captioner.training.batches import Batches, Step
+from captioner.training.batches import Batches, Step, seed_of
 from captioner.training.checkpoint import (
     Position,
     load_checkpoint,
@@ -143,7 +142,7 @@ class _Run:
             if config.precision == "float16" and engine.device.type == "mps":
                 raise UserError("training.precision float16 is for cuda, not for mps: set float32")
             if engine.size > 1:
-                torch.manual_seed(_process_seed(config.seed, engine.rank))
+                torch.manual_seed(seed_of(config.seed, engine.rank) >> 1)  # dropout's
             resumed = resume and self.path.exists()
             if resumed:
                 averages = None if self.average is None else self.average.tensors
@@ -370,8 +369,3 @@ class _Run:
             self.data.unit,
             self.engine.is_main,
         )
-
-
-def _process_seed(seed: int, rank: int) -> int:
-    """The seed of dropout in one of several processes."""
-    return int(numpy.random.SeedSequence((seed, rank)).generate_state(1, numpy.uint64)[0] >> 1)

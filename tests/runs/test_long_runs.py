@@ -52,23 +52,12 @@ def mapping(tmp_path: Path) -> Config:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "changes",
-    [
-        # Adam would blow rounding up where a gradient is next to nothing.
-        {
-            "features": {"mirror": True},
-            "training": {"optimizer": "rmsprop", "learning_rate": 0.005},
-        },
-        {"decoder": {"selection": "hard"}, "objective": {"doubly_stochastic": 0.0}},
-    ],
-    ids=["soft", "hard"],
-)
-def test_two_processes_of_the_command_line(
-    mapping: Config, tmp_path: Path, changes: dict[str, Any]
-) -> None:
+def test_two_processes_of_the_command_line(mapping: Config, tmp_path: Path) -> None:
     """Batches of 3, 3, 3 and 1; three photos to validate on, in batches of 2 and 1."""
-    path, out = write_config(tmp_path, merged(mapping, **changes)), str(tmp_path / "two")
+    # Adam would blow rounding up where a gradient is next to nothing.
+    training = {"optimizer": "rmsprop", "learning_rate": 0.005}
+    config = merged(mapping, features={"mirror": True}, training=training)
+    path, out = write_config(tmp_path, config), str(tmp_path / "two")
     code, output, errors = ended(start("train", path, "--out", out, processes=2))
     assert code == 0, errors[-3000:]
     assert output.count("training: 5 photos") == 1
@@ -78,10 +67,7 @@ def test_two_processes_of_the_command_line(
     (record,) = json.loads((tmp_path / "two" / "environment.json").read_text())
     assert record["processes"] == 2
     two = load_file(tmp_path / "two" / "last.safetensors")
-    if "features" not in changes:  # What is drawn depends on how a batch is divided.
-        assert two["model.baseline"].isfinite()
-        return
-    train_run(recipe_of(mapping, **changes), tmp_path / "one")
+    train_run(recipe_of(config), tmp_path / "one")
     one = load_file(tmp_path / "one" / "last.safetensors")
     names = [name for name in one if name.startswith("model.")]
     for name in names:
@@ -268,6 +254,6 @@ def test_a_missing_tensorboard_is_said_before_any_work(
     mapping: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(UserError, match="needs the package tensorboard"):
+    with pytest.raises(UserError, match=r"package tensorboard: pip install .captioner\[tens"):
         train_run(recipe_of(mapping, training={"tensorboard": True}), tmp_path / "run")
     assert not (tmp_path / "run").exists()

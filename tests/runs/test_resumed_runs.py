@@ -18,8 +18,6 @@ from run_samples import (
     recipe_of,
     whole_batches,
 )
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 
 from captioner.data.examples import CaptionExample
 from captioner.errors import UserError
@@ -81,24 +79,6 @@ def test_hard_attention_starts_from_soft_and_is_resumed_without_it(
     shutil.rmtree(tmp_path / "soft")
     train_run(recipe_of(config, **hard), tmp_path / "split", resume=True)
     assert_same_tensors(tmp_path / "split", tmp_path / "whole")
-
-
-def test_a_photo_that_vanishes_while_the_encoder_is_trained(config: Config, tmp_path: Path) -> None:
-    encoder = {"train": True}
-    once = recipe_of(config, encoder=encoder, training={"epochs": 1})
-    train_run(once, tmp_path / "run")
-    before = (tmp_path / "run" / "last.safetensors").read_bytes()
-    photo = tmp_path / "photos" / "3.png"
-    content = photo.read_bytes()
-    photo.unlink()
-    recipe = recipe_of(config, encoder=encoder)
-    with pytest.raises(UserError, match=r"3\.png"):
-        train_run(recipe, tmp_path / "run", resume=True)
-    assert (tmp_path / "run" / "last.safetensors").read_bytes() == before
-    photo.write_bytes(content)
-    train_run(recipe, tmp_path / "run", resume=True)
-    train_run(recipe, tmp_path / "whole")
-    assert_same_tensors(tmp_path / "run", tmp_path / "whole")
 
 
 def test_batches_of_a_resumed_epoch_are_those_of_a_whole_one(config: Config) -> None:
@@ -171,20 +151,10 @@ def test_a_refused_resume_changes_nothing(config: Config, tmp_path: Path) -> Non
     run = tmp_path / "run"
     train_run(recipe_of(config, training={"epochs": 1}), run)
     checkpoint = run / "last.safetensors"
-    whole = checkpoint.read_bytes()
-    longer = recipe_of(config, training={"epochs": 2})
     records = [run / "config.json", run / "environment.json"]
     before = [path.read_bytes() for path in records]
 
-    checkpoint.write_bytes(whole[:-1])
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-1])
     with pytest.raises(UserError, match=r"last\.safetensors cannot be read"):
-        train_run(longer, run, resume=True)
-    assert [path.read_bytes() for path in records] == before
-
-    checkpoint.write_bytes(whole)
-    with safe_open(checkpoint, "pt") as file:
-        header = file.metadata()
-    save_file(load_file(checkpoint), checkpoint, {**header, "processes": "2"})
-    with pytest.raises(UserError, match="is of a run of 2 processes, not of 1"):
-        train_run(longer, run, resume=True)
+        train_run(recipe_of(config), run, resume=True)
     assert [path.read_bytes() for path in records] == before
