@@ -20,7 +20,7 @@ from run_samples import (
     whole_batches,
 )
 from safetensors.torch import load_file
-from samples import save_photo
+from samples import Output, Patch, save_photo
 
 import captioner
 from captioner.data.examples import CaptionExample, encode_captions
@@ -79,7 +79,7 @@ def test_a_run_without_a_store_is_the_one_with_it(config: Config, tmp_path: Path
 
 @pytest.mark.parametrize("store", [True, False])
 def test_steps_loaded_by_processes_are_those_loaded_in_the_run(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: bool
+    config: Config, tmp_path: Path, monkeypatch: Patch, store: bool
 ) -> None:
     """As for a GPU; with augmentation where photos are read in the step."""
     changes: dict[str, Any] = {"features": {"store": store, "mirror": store}}
@@ -176,7 +176,7 @@ def test_annotation_vectors_are_standardised_by_those_of_training_photos(
 
 
 def test_encoder_weights_are_pinned_by_the_digest_that_training_prints(
-    config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    config: Config, tmp_path: Path, capsys: Output
 ) -> None:
     pinned = {"weights": save_encoder(tmp_path)}
     train_run(recipe_of(config, encoder=pinned), tmp_path / "first")
@@ -205,7 +205,7 @@ def test_a_photo_in_both_splits_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_photo_is_refused_by_name_or_left_out(
-    config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    config: Config, tmp_path: Path, capsys: Output
 ) -> None:
     photos = [tmp_path / "photos" / name for name in ("2.png", "4.png")]
     good = [photo.read_bytes() for photo in photos]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from run_samples import Config, log_of, recipe_of, translation_recipe
+from samples import Patch
 
 from captioner import cpu
 from captioner.runs.task import Recipe
@@ -63,7 +64,7 @@ def test_a_translator_trains_as_without_the_compiler(name: str, tmp_path: Path) 
 @compiles
 @pytest.mark.parametrize("kind", DECODERS)
 def test_a_captioner_trains_as_without_the_compiler(
-    kind: str, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, config: Config, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv(cpu.SWITCH, "0")  # The LSTM's code for CPUs is not compiled.
     decoder = {**DECODERS[kind], "dropout": 0.0}

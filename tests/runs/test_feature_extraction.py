@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from run_samples import SMALL, Config, ended, make_table, merged, recipe_of, start, write_config
+from samples import Output, Patch
 
 from captioner.errors import UserError
 from captioner.runs import feature_extraction
@@ -90,9 +91,7 @@ def test_a_store_made_by_a_run_that_skipped_is_refused_to_one_that_does_not(
         fill_stores(recipe_of(config), Engine())
 
 
-def test_progress_counts_the_rows_of_all_processes(
-    config: Config, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_progress_counts_the_rows_of_all_processes(config: Config, capsys: Output) -> None:
     recipe = recipe_of(config)
     encoder = encoder_of(recipe)
     stores = source_stores(recipe, encoder, sources_to_store(recipe))
@@ -106,7 +105,7 @@ def test_progress_counts_the_rows_of_all_processes(
     assert capsys.readouterr().err == ""
 
 
-def test_a_finished_store_may_be_read_only(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_store_may_be_read_only(config: Config, monkeypatch: Patch) -> None:
     fill_stores(recipe_of(config), Engine())
     monkeypatch.setattr(feature_extraction, "StoreWriter", None)
     assert len(fill_stores(recipe_of(config), Engine())["train"]) == 12
@@ -144,7 +143,7 @@ def test_rows_are_of_the_type_asked_for_and_mirrored_at_random(config: Config) -
 
 
 def test_photos_loaded_ahead_for_a_gpu_give_the_same_rows(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     alone = filled(config, tmp_path / "alone")
     monkeypatch.setattr(feature_extraction, "loading_workers", lambda device, ranks: 2)

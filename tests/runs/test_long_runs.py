@@ -25,6 +25,7 @@ from run_samples import (
 )
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
+from samples import Patch
 
 import captioner
 from captioner.caption import load_model
@@ -251,7 +252,7 @@ def test_a_draw_from_what_is_no_number_is_a_sentence(
 
 
 def test_a_missing_tensorboard_is_said_before_any_work(
-    mapping: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mapping: Config, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(UserError, match=r"package tensorboard: pip install .captioner\[tens"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from samples import Refused, make_captioner
+from samples import Output, Patch, Refused, make_captioner
 
 from captioner.caption import Captioner, load_model, save_model
 from captioner.cli.main import main
@@ -48,7 +48,7 @@ def saved(folder: Path, *models: Translator) -> list[Path]:
     return paths
 
 
-def test_every_weight_is_the_mean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_weight_is_the_mean(tmp_path: Path, capsys: Output) -> None:
     folders = saved(tmp_path, translator(1.0), translator(2.0), translator(6.0))
     out = tmp_path / "average"
     assert main(["average", *map(str, folders), "--out", str(out)]) == 0
@@ -84,7 +84,7 @@ def test_of_a_captioner_too_with_its_batch_normalisation(tmp_path: Path) -> None
 
 
 def test_a_confidence_is_left_out(
-    tmp_path: Path, tiny_captioner: Captioner, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tiny_captioner: Captioner, monkeypatch: Patch
 ) -> None:
     for name in "ab":
         save_model(tiny_captioner, tmp_path / name)

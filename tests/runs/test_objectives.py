@@ -9,6 +9,7 @@ import pytest
 import torch
 from run_samples import Config, log_of, recipe_of, save_encoder
 from safetensors.torch import load_file
+from samples import Output
 
 from captioner.caption import (
     ObjectiveConfig,
@@ -112,7 +113,7 @@ def test_a_run_with_scheduled_sampling_is_another_only_after_its_first_step(
 
 @pytest.mark.parametrize("freeze", [True, False])
 def test_a_run_starts_from_word_vectors(
-    config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str], freeze: bool
+    config: Config, tmp_path: Path, capsys: Output, freeze: bool
 ) -> None:
     file = tmp_path / "vectors.txt"
     file.write_text("photo " + "7 " * 8 + "\ncolour " + "-3 " * 8 + "\nhorse " + "1 " * 8)

@@ -23,6 +23,7 @@ from run_samples import (
 )
 from run_samples import translation_recipe as recipe
 from safetensors.torch import load_file
+from samples import Output
 
 from captioner.cli.main import main
 from captioner.errors import UserError
@@ -105,9 +106,7 @@ def test_two_processes_train_a_translator_to_the_weights_of_one(tmp_path: Path) 
             torch.testing.assert_close(two[each], one[each], rtol=1e-3, atol=1e-5)
 
 
-def test_files_subwords_and_one_vocabulary(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_subwords_and_one_vocabulary(tmp_path: Path, capsys: Output) -> None:
     english = ["A man walks his dog.", "Two women sit on a bench.", "A dog runs.", "Look!"] * 4
     german = ["Ein Mann und sein Hund.", "Zwei Frauen sitzen.", "Ein Hund rennt.", "Da!"] * 4
     for name, lines in (("a.en", english), ("a.de", german)):

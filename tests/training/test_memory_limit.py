@@ -4,6 +4,7 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+from samples import Patch
 from torch import nn
 
 from captioner.errors import UserError
@@ -20,7 +21,7 @@ def test_a_model_that_no_machine_holds_is_refused_before_it_is_made() -> None:
 
 @pytest.mark.parametrize(("present", "is_refused"), [(1599, True), (1600, False), (None, False)])
 def test_the_memory_of_values_gradients_and_moments_counts(
-    monkeypatch: pytest.MonkeyPatch, present: int | None, is_refused: bool
+    monkeypatch: Patch, present: int | None, is_refused: bool
 ) -> None:
     monkeypatch.setattr(memory_limit, "memory_of", lambda device: present)
     error = pytest.raises(UserError, match="has 100 parameters")

@@ -13,6 +13,7 @@ from typing import Any
 import launched
 import pytest
 import torch
+from samples import Patch
 from training_samples import (
     ALL_STEPS,
     EPOCHS,
@@ -134,7 +135,7 @@ def test_an_engine_of_one_process_has_nobody_to_wait_for() -> None:
             raise UserError("lost")
 
 
-def test_several_processes_do_not_share_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_do_not_share_one_gpu(monkeypatch: Patch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UserError, match="device 'cuda:1' is one GPU, but there are several"):
         Engine("cuda:1")
@@ -199,7 +200,7 @@ def test_a_machine_with_too_few_gpus_is_refused_by_all_processes() -> None:
     assert second[1] == ""
 
 
-def test_a_launcher_must_say_where_the_processes_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launcher_must_say_where_the_processes_meet(monkeypatch: Patch) -> None:
     for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
@@ -211,7 +212,7 @@ def test_a_launcher_must_say_where_the_processes_meet(monkeypatch: pytest.Monkey
 
 
 def test_the_place_of_a_process_is_the_launchers_or_by_the_machines_names(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_LOCALID"):
         monkeypatch.delenv(name, raising=False)

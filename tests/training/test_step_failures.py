@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from samples import Patch
 from training_samples import (
     ERRORS,
     STEPS,
@@ -84,7 +85,7 @@ def test_an_error_of_one_process_amid_a_step_does_not_leave_the_other_waiting(
 
 @pytest.mark.parametrize("options", [{}, {"optimizer": "rmsprop"}, {"average": 0.9}])
 def test_where_a_step_waits_for_nothing_its_weights_stay_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+    tmp_path: Path, monkeypatch: Patch, options: dict[str, Any]
 ) -> None:
     """As on a GPU: the failure is found at the end of the epoch, and is that of its first step."""
     monkeypatch.setattr(Stepper, "__init__", waiting_for_nothing)
@@ -104,7 +105,7 @@ def test_where_a_step_waits_for_nothing_its_weights_stay_numbers(
 
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
 def test_where_a_step_waits_for_nothing_a_sound_run_is_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str
+    tmp_path: Path, monkeypatch: Patch, optimizer: str
 ) -> None:
     run(tmp_path / "waiting", optimizer=optimizer)
     monkeypatch.setattr(Stepper, "__init__", waiting_for_nothing)

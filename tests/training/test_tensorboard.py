@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from samples import Patch
 from training_samples import log_of, run
 
 from captioner.errors import UserError
@@ -35,7 +36,7 @@ class Board:
         pass
 
 
-def test_the_loss_is_shown_amid_an_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loss_is_shown_amid_an_epoch(tmp_path: Path, monkeypatch: Patch) -> None:
     """Four steps an epoch, looked at behind every second."""
     monkeypatch.setattr(loop, "TensorBoard", Board)
     monkeypatch.setattr(loop, "SCALAR_STEPS", 2)

