@@ -123,18 +123,6 @@ def test_the_baseline_of_hard_attention_is_of_all_processes(two: Path) -> None:
 # Alone.
 
 
-def test_an_engine_of_one_process_has_nobody_to_wait_for() -> None:
-    with Engine("cpu") as engine:
-        assert (engine.rank, engine.size, engine.local_size, engine.is_main) == (0, 1, 1, True)
-        assert engine.device == torch.device("cpu")
-        assert engine.maximum(0, 3) == [0, 3]
-        assert engine.gather("a") == ["a"]
-        assert engine.broadcast("a") == "a"
-        assert float(engine.sum(torch.tensor(2.0))) == 2.0
-        with pytest.raises(UserError, match="lost"), engine.fail_together():
-            raise UserError("lost")
-
-
 def test_several_processes_do_not_share_one_gpu(monkeypatch: Patch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UserError, match="device 'cuda:1' is one GPU, but there are several"):

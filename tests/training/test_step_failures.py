@@ -22,7 +22,6 @@ from training_samples import (
 )
 
 from captioner.errors import UserError
-from captioner.training import Engine, Interrupted
 from captioner.training.step import Stepper
 
 NO_NUMBER = "the model's output is not a number, or too large for one, at step 6, in epoch 2: lower"
@@ -129,12 +128,6 @@ def test_weights_that_are_lost_are_not_saved(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=sentence):
         run(tmp_path, learning_rate=1e30, epochs=1, checkpoint_seconds=0.0)
     assert not (tmp_path / "last.safetensors").exists()
-
-
-def test_an_engine_of_one_process_lets_everything_pass(tmp_path: Path) -> None:
-    for error in (UserError("gone"), KeyboardInterrupt(), Interrupted("stopped")):
-        with Engine("cpu") as engine, pytest.raises(type(error)), engine.abort_together():
-            raise error
 
 
 def test_the_steps_of_a_run_without_end_are_not_counted(tmp_path: Path) -> None:
