@@ -154,20 +154,20 @@ class _Run:
             if engine.is_main:
                 if config.precision == "bfloat16" and not has_bfloat16(engine.device):
                     print(SLOW_BFLOAT16, file=sys.stderr)
-                self._open_log(resume)
+                self._open_log(resumed)
         self.stepper = Stepper(model, self.optimizer, config, engine, self.path)
         self.stepper.reset(self.position.totals)
         self.stepper.restore_scaling(self.position.scaling)
         self.total_steps = config.epochs * data.steps(0)
         self.save_time, self.saved_step = time.monotonic(), self.position.step
 
-    def _open_log(self, resume: bool) -> None:
+    def _open_log(self, resumed: bool) -> None:
         position = self.position
         # A record of this step is rewritten at the end of the epoch.
         recorded = position.step if position.step_in_epoch == 0 else position.step - 1
         if self.config.tensorboard:
             self.board = TensorBoard(self.folder, recorded)
-        self.log = RunLog(self.folder / LOG, recorded if resume else None)
+        self.log = RunLog(self.folder / LOG, recorded if resumed else None)
 
     def close(self) -> None:
         """Close TensorBoard's file."""
