@@ -52,3 +52,8 @@ def test_a_log_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").mkdir()
     with pytest.raises(UserError, match=r"cannot write .*log\.jsonl: Is a directory"):
         log.write({"step": 1})
+
+
+def test_resuming_without_a_log_begins_one(tmp_path: Path) -> None:
+    RunLog(tmp_path / "log.jsonl", 5).write({"step": 6})
+    assert records(tmp_path / "log.jsonl") == [{"step": 6}]
