@@ -46,8 +46,8 @@ from captioner.demo import DEMO_PHOTO
 from captioner.devices import autocast, has_bfloat16
 from captioner.errors import UserError
 from captioner.files import check_writable, write_json
-from captioner.runs.compiled_parts import compile_parts
 from captioner.runs.feature_extraction import encode
+from captioner.runs.train_run import compile_parts
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 

@@ -71,14 +71,12 @@ class PixelRows:
     precision: str = "float32"
     workers: int = 0
 
-    def read(
-        self, rows: Tensor, generator: torch.Generator | None = None, part: slice = slice(None)
-    ) -> Tensor:
+    def read(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Rows (B,) -> preprocessed photos (B, 3, size, size); augmented only with a generator.
 
-        part: the rows to read; how a photo is augmented does not depend on it.
+        How a photo is augmented does not depend on the others.
         """
-        chosen = rows[part].tolist()
+        chosen = rows.tolist()
         seeds: list[int | None] = [None] * len(chosen)
         if generator is not None and self.augmentation.changes:
             first = int(torch.randint(2**62, (), generator=generator))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-import numpy
 import torch
 from torch import Tensor
 
@@ -15,19 +14,18 @@ from captioner.caption import CaptioningBatch
 from captioner.data.examples import CaptionExample
 from captioner.data.length_buckets import batches_by_photo, collate, length_bucketed_batches
 from captioner.data.loading import load_ahead
-from captioner.runs.annotation_rows import Rows
+from captioner.runs.annotation_rows import PixelRows, Rows
 from captioner.runs.caption_objective import examples_of_epoch
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.map_targets import MapTargets
-from captioner.training import Part, Step
+from captioner.training import Part, Step, seed_of
 
 
 @dataclass(frozen=True)
 class CaptionBatches:
     """Batches of captions of similar length, or of the same photos.
 
-    workers: see `load_ahead`. encode: a frozen encoder that reads photos in the step. map_targets:
-        targets of the attention maps, for `objective.grounding`.
+    map_targets: targets of the attention maps, for `objective.grounding`.
 
     Implements `captioner.training.Batches`. Augmentation does not depend on how a batch is
     divided; draws of the loss do, since each part has its own seed.
@@ -37,8 +35,6 @@ class CaptionBatches:
     examples: list[CaptionExample]
     rows: Rows
     recipe: CaptioningRecipe
-    workers: int = 0
-    encode: Callable[[Tensor], Tensor] | None = None
     map_targets: MapTargets | None = None
 
     def steps(self, epoch: int) -> int:
@@ -51,7 +47,7 @@ class CaptionBatches:
     ) -> Generator[Step, None, None]:
         """The share of process `rank` of each batch, from number `first` on."""
         settings = self.recipe.training
-        generator = _generator(settings.seed, epoch)
+        generator = torch.Generator().manual_seed(seed_of(settings.seed, epoch))
         examples = examples_of_epoch(self.examples, self.recipe.objective, epoch)
         if self.recipe.photos_in_step:
             # The encoder reads each photo once for all its captions. Batches of one length would
@@ -63,8 +59,8 @@ class CaptionBatches:
             plan = length_bucketed_batches(lengths, settings.batch_size, generator)
         cuts = range(rank, parts * processes, processes)
         load = partial(self._step, examples, epoch, len(plan), cuts, parts * processes)
-        for step in load_ahead(load, list(enumerate(plan))[first:], self.workers):
-            yield step if self.encode is None else self._encoded(step, self.encode)
+        for step in load_ahead(load, list(enumerate(plan))[first:], self.rows.workers):
+            yield step if self.recipe.encoder.train else self._encoded(step)
 
     def _step(
         self,
@@ -82,9 +78,12 @@ class CaptionBatches:
         parts = [self._part(chosen, (epoch, number), cut, all_cuts, progress) for cut in cuts]
         return Step(parts, len(chosen))
 
-    def _encoded(self, step: Step, encode: Callable[[Tensor], Tensor]) -> Step:
-        batches = [part.batch._replace(source=encode(part.batch.source)) for part in step.parts]
-        parts = [part._replace(batch=b) for part, b in zip(step.parts, batches, strict=True)]
+    def _encoded(self, step: Step) -> Step:
+        """The step with annotation vectors in place of photos, if a frozen encoder reads these."""
+        parts = [
+            part._replace(batch=part.batch._replace(source=self.rows.encode(part.batch.source)))
+            for part in step.parts
+        ]
         return step._replace(parts=parts)
 
     def _part(
@@ -106,7 +105,7 @@ class CaptionBatches:
         batch = collate(examples[part])
         mask = batch.mask if count else torch.zeros_like(batch.mask)  # (B, T)
         source, photos = self._source(torch.tensor([each.row for each in examples]), step, part)
-        seed = _seed(self.recipe.training.seed, *step, _DRAWS + cut)
+        seed = seed_of(self.recipe.training.seed, *step, _DRAWS + cut)
         places = None
         if self.map_targets is not None:
             places = self.map_targets(examples[part], mask.shape[1])  # (B, T, L)
@@ -130,8 +129,9 @@ class CaptionBatches:
     ) -> tuple[Tensor, Tensor | None]:
         """`source` and `photos` of `CaptioningBatch` for a part of a batch's rows (B,)."""
         # One generator a batch, so that a resumed epoch draws the same numbers.
-        generator = _generator(self.recipe.training.seed, *step)
-        if self.recipe.photos_in_step:
+        seed = seed_of(self.recipe.training.seed, *step)
+        generator = torch.Generator().manual_seed(seed)
+        if isinstance(self.rows, PixelRows):
             distinct, photos = torch.unique(rows[part], return_inverse=True)  # (P,), (B,)
             if len(distinct) < len(photos):
                 return self.rows.read(distinct, generator), photos
@@ -149,13 +149,3 @@ def _between_photos(examples: list[CaptionExample], cut: int, cuts: int) -> int:
 
 _DRAWS = 1
 """Offset of a part's seed, so that it differs from the augmentation's."""
-
-
-def _generator(*numbers: int) -> torch.Generator:
-    """A generator seeded by a seed, an epoch and a batch."""
-    return torch.Generator().manual_seed(_seed(*numbers))
-
-
-def _seed(*numbers: int) -> int:
-    """A seed made of several numbers."""
-    return int(numpy.random.SeedSequence(numbers).generate_state(1, numpy.uint64)[0])

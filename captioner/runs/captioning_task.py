@@ -136,14 +136,10 @@ class CaptioningTask:
                 rows = _some_rows(examples.examples)
                 few = [some.tolist() for some in torch.split(rows, 32)]
                 decoder.standardisation.fit(annotation_batches(train_rows, few))
-        is_frozen = recipe.photos_in_step and not recipe.encoder.train
-        encode = train_rows.encode if is_frozen else None
         validated = self.sources["validation"].take(kept)
         return PreparedRun(
             loss=loss,
-            batches=CaptionBatches(
-                examples.examples, train_rows, recipe, train_rows.workers, encode, self.map_targets
-            ),
+            batches=CaptionBatches(examples.examples, train_rows, recipe, self.map_targets),
             validation_batches=batches_of(range(len(kept)), recipe.validation.batch_size),
             generate=partial(_generate, captioner, validation_rows, kept),
             score=lambda captions: (scores_of(captions, validated), {}),
@@ -288,17 +284,11 @@ def _check_validation(photos: int) -> None:
 
 
 def _parameter_groups(model: CaptioningLoss, recipe: CaptioningRecipe) -> list[dict[str, object]]:
-    groups: list[dict[str, object]] = [{"params": _trained(model.decoder)}]
+    settings = recipe.training
+    rates: dict[torch.nn.Module, float] = {model.decoder: settings.learning_rate}
     if model.encoder is not None:
-        groups.append(
-            {
-                "params": _trained(model.encoder),
-                "lr": recipe.training.encoder_learning_rate or recipe.training.learning_rate,
-            }
-        )
-    return groups
-
-
-def _trained(module: torch.nn.Module) -> list[torch.nn.Parameter]:
-    """The parameters that are trained."""
-    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+        rates[model.encoder] = settings.encoder_learning_rate or settings.learning_rate
+    return [
+        {"params": [p for p in part.parameters() if p.requires_grad], "lr": rate}
+        for part, rate in rates.items()
+    ]

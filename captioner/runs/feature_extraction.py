@@ -56,13 +56,12 @@ def encoder_of(recipe: CaptioningRecipe) -> Encoder:
 def sources_to_store(recipe: CaptioningRecipe) -> dict[str, Source]:
     """The photos of `train` and `validation`, whose features are to be stored.
 
-    Raises `UserError` if the recipe trains its encoder, stores no features or names no
-    `features.folder`, and as `read_sources` does.
+    Raises `UserError` if the recipe stores no features or names no `features.folder`, and as
+    `read_sources` does.
     """
-    if recipe.encoder.train:
-        raise UserError("this config trains its encoder, so it stores no features")
-    if not recipe.features.store:
-        raise UserError("this config has features.store false, so it stores no features")
+    if recipe.photos_in_step:
+        reason = "encoder.train true" if recipe.encoder.train else "features.store false"
+        raise UserError(f"this config has {reason}, so it stores no features")
     if recipe.features.folder is None:
         raise UserError("this config has no features.folder; give --out or set it")
     train, validation = read_sources(recipe.data)
@@ -151,22 +150,14 @@ class SourceStore:
         return pixels, list(reasons)
 
 
-def store_folder(recipe: CaptioningRecipe, run: Path, encoder: Encoder) -> Path:
-    """The recipe's `features.folder`, or by default one in the run's folder.
+def source_stores(
+    recipe: CaptioningRecipe, encoder: Encoder, sources: dict[str, Source], run: Path = Path()
+) -> dict[str, SourceStore]:
+    """The store of each source, in `features.folder` or the run's folder, created if missing.
 
-    The default is named by encoder and preprocessing, so that a store is reused only by its own.
+    Raises `UserError` as `create_store` does.
     """
-    if recipe.features.folder is not None:
-        return recipe.features.folder
-    origin = json.dumps(_origin(recipe, encoder), sort_keys=True)
-    digest = hashlib.sha256(origin.encode()).hexdigest()[:8]
-    name = recipe.encoder.name.replace("/", "-")
-    return run / "features" / f"{name}-{recipe.preprocessing.size}-{digest}"
-
-
-def _origin(recipe: CaptioningRecipe, encoder: Encoder) -> dict[str, Any]:
-    """What determines a photo's annotation vectors, by the names of a store's record."""
-    return {
+    origin: dict[str, Any] = {
         "encoder": {
             **to_mapping(encoder.config),
             "weights": encoder.digest(),
@@ -174,17 +165,11 @@ def _origin(recipe: CaptioningRecipe, encoder: Encoder) -> dict[str, Any]:
         },
         "preprocessing": to_mapping(recipe.preprocessing),
     }
-
-
-def source_stores(
-    recipe: CaptioningRecipe, encoder: Encoder, sources: dict[str, Source], run: Path = Path()
-) -> dict[str, SourceStore]:
-    """The store of each source, created if missing.
-
-    run: the run's folder, as for `store_folder`.
-    Raises `UserError` as `create_store` does.
-    """
-    folder, origin = store_folder(recipe, run, encoder), _origin(recipe, encoder)
+    folder = recipe.features.folder
+    if folder is None:  # Named by its origin, so that a store is reused only by its own.
+        digest = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:8]
+        name = recipe.encoder.name.replace("/", "-")
+        folder = run / "features" / f"{name}-{recipe.preprocessing.size}-{digest}"
     rows, columns = encoder.map_shape(recipe.preprocessing.size, recipe.preprocessing.size)
     stores = {}
     for name, source in sources.items():

@@ -6,17 +6,23 @@ import contextlib
 from pathlib import Path
 
 import torch
+from torch import nn
 
+from captioner.attention import Attention
+from captioner.attention.transformer_layers import DecoderLayer, EncoderLayer
 from captioner.model_folders import MODEL
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.captioning_task import CaptioningTask
-from captioner.runs.compiled_parts import compile_parts
 from captioner.runs.model_card import validations_of, write_card
 from captioner.runs.run_folder import check_folder, locked_run_folder, run_engine
 from captioner.runs.task import Recipe, Task
 from captioner.runs.translation_task import TranslationTask
 from captioner.runs.validator import Validator
 from captioner.training import CHECKPOINT, Validation, make_optimizer, train
+from captioner.vision.encoder import Encoder
+
+COMPILED_PARTS = (Attention, EncoderLayer, DecoderLayer, Encoder)
+"""Where a training step spends its time."""
 
 
 def train_run(
@@ -79,6 +85,18 @@ def train_run(
                 write_card(recipe, folder, prepared.data)
                 _report(recipe, folder, position.epoch)
     return folder / MODEL
+
+
+def compile_parts(model: nn.Module) -> None:
+    """Have torch compile attention, Transformer layers and the encoder, at their first call.
+
+    Not the whole model: a loop over the words of captions would be compiled anew for every length.
+    On a GPU additive attention becomes one kernel in place of four: sum, tanh, product with v,
+    softmax.
+    """
+    for module in model.modules():
+        if isinstance(module, COMPILED_PARTS):
+            module.compile()
 
 
 def _report(recipe: Recipe, folder: Path, epochs: int) -> None:

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import ClassVar
 
-import numpy
 import torch
 
 from captioner.data.length_buckets import batches_by_tokens
 from captioner.data.loading import load_ahead
 from captioner.data.pairs import PairExample, collate_pairs
-from captioner.training import Part, Step
+from captioner.training import Part, Step, seed_of
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,7 @@ class TranslationBatches:
         return len(self._plan(0))
 
     def _plan(self, epoch: int) -> list[list[int]]:
-        seed = numpy.random.SeedSequence((self.seed, epoch)).generate_state(1, numpy.uint64)[0]
-        generator = torch.Generator().manual_seed(int(seed))
+        generator = torch.Generator().manual_seed(seed_of(self.seed, epoch))
         lengths = [example.length for example in self.examples]
         return batches_by_tokens(lengths, self.tokens, generator)
 

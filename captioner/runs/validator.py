@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,19 @@ class Validator:
         self.record: dict[str, Any] = {}
 
     def run(self) -> dict[str, float]:
-        """Generate together with the other processes; the main process returns the scores."""
-        self.texts = generate_together(
-            self.prepared.generate, self.prepared.validation_batches, self.engine
-        )
+        """Generate together with the other processes; the main process returns the scores.
+
+        Processes take whole batches in turn, so that scores do not depend on their number.
+        """
+        own: dict[int, str] = {}
+        with self.engine.fail_together():
+            batches = self.prepared.validation_batches[self.engine.rank :: self.engine.size]
+            for batch, texts in zip(batches, self.prepared.generate(batches), strict=True):
+                own |= zip(batch, texts, strict=True)
+        generated: dict[int, str] = {}
+        for share in self.engine.gather(own):
+            generated |= share
+        self.texts = [generated[number] for number in range(len(generated))]
         with self.engine.fail_together():
             if not self.engine.is_main:
                 return {}
@@ -43,24 +51,3 @@ class Validator:
     def show(self) -> list[ShownExample]:
         """The first validation examples, for TensorBoard."""
         return self.prepared.show(self.texts)
-
-
-def generate_together(
-    generate: Callable[[Sequence[Sequence[int]]], Iterable[Sequence[str]]],
-    batches: Sequence[Sequence[int]],
-    engine: Engine,
-) -> list[str]:
-    """Generate the texts of all items; every process returns all, in order.
-
-    batches: indices. Processes take whole batches in turn, so that scores do not depend on the
-    number of processes.
-    """
-    own: dict[int, str] = {}
-    with engine.fail_together():
-        mine = batches[engine.rank :: engine.size]
-        for batch, generated in zip(mine, generate(mine), strict=True):
-            own |= zip(batch, generated, strict=True)
-    texts: dict[int, str] = {}
-    for share in engine.gather(own):
-        texts |= share
-    return [texts[number] for number in range(len(texts))]

@@ -1,6 +1,6 @@
 """One training loop for every model, with checkpoints that resume to the same numbers."""
 
-from captioner.training.batches import Batches, Part, Step
+from captioner.training.batches import Batches, Part, Step, seed_of
 from captioner.training.checkpoint import check_checkpoint
 from captioner.training.config import TrainingConfig
 from captioner.training.engine import Engine
@@ -24,6 +24,7 @@ __all__ = [
     "check_checkpoint",
     "check_memory",
     "make_optimizer",
+    "seed_of",
     "summary_writer",
     "train",
 ]

@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+import numpy
+
+
+def seed_of(*numbers: int) -> int:
+    """A seed of 64 bits made of several numbers."""
+    return int(numpy.random.SeedSequence(numbers).generate_state(1, numpy.uint64)[0])
+
 
 class Part(NamedTuple):
     """A part of a step's batch that fits into memory.

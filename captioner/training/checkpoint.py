@@ -104,12 +104,9 @@ def load_checkpoint(
     position, tensors = _read(path, processes)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     device = parameters[0].device
-    try:
-        torch.set_rng_state(tensors[_random_name("cpu", rank)])
-        if (state_of_device := tensors.get(_random_name(device.type, rank))) is not None:
-            _set_device_random_state(device, state_of_device)
-    except (KeyError, TypeError, RuntimeError):
-        raise _damaged(path) from None
+    torch.set_rng_state(tensors[_random_name("cpu", rank)])
+    if (state_of_device := tensors.get(_random_name(device.type, rank))) is not None:
+        _set_device_random_state(device, state_of_device)
     other_model = f"checkpoint {path} belongs to another model"
     fill(model, tensors, other_model, "model.")
     fill(average or {}, tensors, other_model, "average.")
@@ -138,12 +135,7 @@ def check_checkpoint(path: Path, processes: int = 1) -> None:
 
     Only `load_checkpoint` knows whether it belongs to the model.
     """
-    _, tensors = _read(path, processes)
-    for rank in range(processes):
-        try:
-            torch.Generator().set_state(tensors[_random_name("cpu", rank)].clone())
-        except (KeyError, TypeError, RuntimeError):
-            raise _damaged(path) from None
+    _read(path, processes)
 
 
 def _read(path: Path, processes: int) -> tuple[Position, dict[str, Tensor]]:
@@ -164,15 +156,13 @@ def _read(path: Path, processes: int) -> tuple[Position, dict[str, Tensor]]:
             f"with {made_by}, or start another run from its model (start_from)"
         )
     try:
+        for rank in range(processes):
+            torch.Generator().set_state(tensors[_random_name("cpu", rank)].clone())
         return Position(**json.loads(header["position"])), tensors
-    except (KeyError, TypeError, ValueError):
-        raise _damaged(path) from None
-
-
-def _damaged(path: Path) -> UserError:
-    return UserError(
-        f"checkpoint {path} is damaged: it lacks the position or random state of the run"
-    )
+    except (KeyError, TypeError, ValueError, RuntimeError):
+        raise UserError(
+            f"checkpoint {path} is damaged: it lacks the position or random state of the run"
+        ) from None
 
 
 def _random_name(kind: str, rank: int) -> str:

@@ -29,9 +29,7 @@ def learning_rate_factor(
 
 def validations_since_best(scores: Sequence[float]) -> int:
     """Number of validations since the first occurrence of the best score."""
-    if not scores:
-        return 0
-    return len(scores) - 1 - max(range(len(scores)), key=lambda index: (scores[index], -index))
+    return len(scores) - 1 - scores.index(max(scores)) if scores else 0
 
 
 def _plateaus(scores: Sequence[float], patience: int) -> int:

@@ -24,6 +24,8 @@ LARGEST_WEIGHT = 1e18
 _NAN_ERROR = "is not a number"
 """Error text of a forward pass that means NaN or infinity."""
 
+_NOT_FINITE = f"{_NAN_ERROR}, or too large for one,"
+
 _MEMORY_ERRORS = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
 """Error texts of devices that do not raise `torch.OutOfMemoryError`."""
 
@@ -96,9 +98,8 @@ class Stepper:
                 raise UserError(f"training.compile: torch cannot compile here: {reason}") from None
             if not self._is_nan_error(error):
                 raise
-            raise (
-                self._noted_failure(epoch) or self._nan_error("the model's output", number, epoch)
-            ) from None
+            lost = self._lost(f"the model's output {_NOT_FINITE}", number, epoch)
+            raise (self._noted_failure(epoch) or lost) from None
 
     def _make(self, step: Step, number: int, epoch: int) -> None:
         self.optimizer.zero_grad(set_to_none=True)
@@ -143,7 +144,7 @@ class Stepper:
 
     def restore_scaling(self, scaling: dict[str, float]) -> None:
         """Set the scale to that of a checkpoint, if it has one."""
-        if scaling and self._scaler.is_enabled():
+        if scaling:
             self._scaler.load_state_dict(scaling)
 
     def check(self, epoch: int) -> None:
@@ -153,7 +154,7 @@ class Stepper:
         """
         failure = self._noted_failure(epoch)
         if failure is None and not self._has_sound_weights():
-            failure = self._nan_error("a weight", self._last_step, epoch)
+            failure = self._lost(f"a weight {_NOT_FINITE}", self._last_step, epoch)
         self.engine.share_failure(failure)
 
     def memory_error(self, number: int, epoch: int) -> UserError:
@@ -201,7 +202,9 @@ class Stepper:
 
     def _noted_failure(self, epoch: int) -> UserError | None:
         number, loss, norm = self._failure.tolist()
-        return self._loss_error(round(number), epoch, loss, norm) if number >= 0 else None
+        if number < 0:
+            return None
+        return self._lost(f"the loss is {loss} and the norm of its gradient {norm}", number, epoch)
 
     def _has_sound_weights(self) -> bool:
         with torch.no_grad():
@@ -219,16 +222,10 @@ class Stepper:
         except RuntimeError:  # The device has failed.
             return False
 
-    def _loss_error(self, number: int, epoch: int, loss: float, norm: float) -> UserError:
+    def _lost(self, reason: str, number: float, epoch: int) -> UserError:
         return UserError(
-            f"the loss is {loss} and the norm of its gradient {norm} at step {number + 1}, in "
-            f"epoch {epoch + 1}: lower learning_rate or clip_norm{self._checkpoint_note()}"
-        )
-
-    def _nan_error(self, what: str, number: int, epoch: int) -> UserError:
-        return UserError(
-            f"{what} is not a number, or too large for one, at step {number + 1}, in epoch "
-            f"{epoch + 1}: lower learning_rate or clip_norm{self._checkpoint_note()}"
+            f"{reason} at step {round(number) + 1}, in epoch {epoch + 1}: lower learning_rate or "
+            f"clip_norm{self._checkpoint_note()}"
         )
 
     def _checkpoint_note(self) -> str:

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 from torch import nn
 
 from captioner.devices import has_bfloat16
 from captioner.errors import UserError
 from captioner.training.averaging import Average
-from captioner.training.batches import Batches, Step
+from captioner.training.batches import Batches, Step, seed_of
 from captioner.training.checkpoint import (
     Position,
     load_checkpoint,
@@ -143,7 +142,7 @@ class _Run:
             if config.precision == "float16" and engine.device.type == "mps":
                 raise UserError("training.precision float16 is for cuda, not for mps: set float32")
             if engine.size > 1:
-                torch.manual_seed(_process_seed(config.seed, engine.rank))
+                torch.manual_seed(seed_of(config.seed, engine.rank) >> 1)  # dropout's
             resumed = resume and self.path.exists()
             if resumed:
                 averages = None if self.average is None else self.average.tensors
@@ -155,20 +154,20 @@ class _Run:
             if engine.is_main:
                 if config.precision == "bfloat16" and not has_bfloat16(engine.device):
                     print(SLOW_BFLOAT16, file=sys.stderr)
-                self._open_log(resume)
+                self._open_log(resumed)
         self.stepper = Stepper(model, self.optimizer, config, engine, self.path)
         self.stepper.reset(self.position.totals)
         self.stepper.restore_scaling(self.position.scaling)
         self.total_steps = config.epochs * data.steps(0)
         self.save_time, self.saved_step = time.monotonic(), self.position.step
 
-    def _open_log(self, resume: bool) -> None:
+    def _open_log(self, resumed: bool) -> None:
         position = self.position
         # A record of this step is rewritten at the end of the epoch.
         recorded = position.step if position.step_in_epoch == 0 else position.step - 1
         if self.config.tensorboard:
             self.board = TensorBoard(self.folder, recorded)
-        self.log = RunLog(self.folder / LOG, recorded if resume else None)
+        self.log = RunLog(self.folder / LOG, recorded if resumed else None)
 
     def close(self) -> None:
         """Close TensorBoard's file."""
@@ -370,8 +369,3 @@ class _Run:
             self.data.unit,
             self.engine.is_main,
         )
-
-
-def _process_seed(seed: int, rank: int) -> int:
-    """The seed of dropout in one of several processes."""
-    return int(numpy.random.SeedSequence((seed, rank)).generate_state(1, numpy.uint64)[0] >> 1)

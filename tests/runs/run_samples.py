@@ -17,6 +17,7 @@ from torch import Tensor
 import captioner
 from captioner.runs.annotation_rows import StoredRows
 from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.translation_recipe import TranslationRecipe
 from captioner.schema import from_mapping
 from captioner.training import Batches
 from captioner.vision.vgg import VGGConfig, VGGEncoder
@@ -59,6 +60,35 @@ def recipe_of(config: Config, **changes: Any) -> CaptioningRecipe:
     return from_mapping(CaptioningRecipe, merged(config, **changes), "recipe")
 
 
+def numbers(train: int = 60, validation: int = 20, largest: int = 99) -> Config:
+    counts = {"train": train, "validation": validation, "largest": largest}
+    return {"format": "numbers", "numbers": counts, "batch_tokens": 80}
+
+
+def luong(**fields: Any) -> Config:
+    sizes = {"embedding_size": 6, "hidden_size": 8, "layers": 1, "score": "dot"}
+    return {"luong": {**sizes, **fields}}
+
+
+def translation_mapping(training: Config | None = None, **changes: Any) -> Config:
+    """The config of a small translator, with other sections, and some other fields of training."""
+    settings = {"epochs": 2, "learning_rate": 0.01, "schedule": "constant"}
+    return {
+        "task": "translate",
+        "data": numbers(),
+        "text": {"minimum_count": 1},
+        "model": luong(),
+        "training": {**settings, **(training or {})},
+        "search": {"beam": 2, "maximum_length": 5},
+        "validation": {"batch_size": 8},
+        **changes,
+    }
+
+
+def translation_recipe(**changes: Any) -> TranslationRecipe:
+    return from_mapping(TranslationRecipe, translation_mapping(**changes), "recipe")
+
+
 def save_encoder(folder: Path) -> str:
     """The file of random weights of `SMALL`'s encoder."""
     path = folder / "encoder.safetensors"
@@ -78,16 +108,30 @@ class DrawnRows(StoredRows):
         return torch.rand(len(rows), 1, 2, generator=generator)[part]
 
 
-def torchrun(
-    config: Path, out: Path, processes: int = 2, *options: str, **variables: str
-) -> subprocess.CompletedProcess[str]:
-    """`captioner train` by several processes, on CPUs unless the options say otherwise."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", str(processes), "-m", "captioner", "train", str(config)]
-    command += ["--out", str(out), "--device", "cpu", *options]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=300, env={**environment(), **variables}
+def write_config(folder: Path, config: Config) -> str:
+    """The path of a config; JSON is YAML."""
+    path = folder / "config.yaml"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    return str(path)
+
+
+def start(*arguments: str, processes: int = 0, **variables: str) -> subprocess.Popen[str]:
+    """Start `captioner` on CPUs, or on what the arguments say; by torchrun if by processes."""
+    launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m"]
+    command = [*(launcher if processes else []), "captioner", *arguments[:2], "--device", "cpu"]
+    return subprocess.Popen(
+        [sys.executable, "-m", *command, *arguments[2:]],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**environment(), **variables},
     )
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """The exit code of a program, its output and its errors."""
+    output, errors = process.communicate(timeout=300)
+    return process.returncode, output, errors
 
 
 def environment() -> dict[str, str]:

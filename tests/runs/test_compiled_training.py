@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_samples import Config, log_of, recipe_of
+from run_samples import Config, log_of, recipe_of, translation_recipe
+from samples import Patch
 
 from captioner import cpu
 from captioner.runs.task import Recipe
 from captioner.runs.train_run import train_run
-from captioner.runs.translation_recipe import TranslationRecipe
-from captioner.schema import from_mapping
 
 pytestmark = pytest.mark.slow
 compiles = pytest.mark.skipif(
@@ -58,22 +57,14 @@ def check_equal_training(plain: Recipe, folder: Path) -> None:
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_a_translator_trains_as_without_the_compiler(name: str, tmp_path: Path) -> None:
     pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
-    numbers = {"train": 60, "validation": 20, "largest": 99}
-    recipe = {
-        "task": "translate",
-        "data": {"format": "numbers", "numbers": numbers, "batch_tokens": 80},
-        "text": {"minimum_count": 1},
-        "model": {name: {**TRANSLATORS[name], "dropout": 0.0}},
-        "training": {"epochs": 1, "learning_rate": 0.01, "schedule": "constant"},
-        "search": {"beam": 2, "maximum_length": 5},
-    }
-    check_equal_training(from_mapping(TranslationRecipe, recipe, "recipe"), tmp_path)
+    model = {name: {**TRANSLATORS[name], "dropout": 0.0}}
+    check_equal_training(translation_recipe(model=model, training={"epochs": 1}), tmp_path)
 
 
 @compiles
 @pytest.mark.parametrize("kind", DECODERS)
 def test_a_captioner_trains_as_without_the_compiler(
-    kind: str, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, config: Config, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv(cpu.SWITCH, "0")  # The LSTM's code for CPUs is not compiled.
     decoder = {**DECODERS[kind], "dropout": 0.0}

@@ -1,14 +1,17 @@
+"""Feature stores of a recipe, by one process or several: the same rows, whatever happens."""
+
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
 import torch
-from samples import four_photos_config
+from run_samples import SMALL, Config, ended, make_table, merged, recipe_of, start, write_config
+from samples import Output, Patch
 
 from captioner.errors import UserError
 from captioner.runs import feature_extraction
-from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
+from captioner.runs.annotation_rows import StoredRows
 from captioner.runs.feature_extraction import (
     encode,
     encoder_of,
@@ -17,17 +20,27 @@ from captioner.runs.feature_extraction import (
     source_stores,
     sources_to_store,
 )
+from captioner.runs.read_sources import read_sources
 from captioner.training import Engine
+from captioner.vision.feature_store import FeatureStore
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
-    return four_photos_config(tmp_path)
+def config(tmp_path: Path) -> Config:
+    """A recipe of eight photos, six of them to train on, mirrored as well."""
+    features = {"folder": str(tmp_path / "store"), "mirror": True, "batch_size": 2}
+    return {**SMALL, "data": make_table(tmp_path), "features": features}
 
 
-def recipe(config: Path, precision: str) -> CaptioningRecipe:
-    return read_recipe(config, [f"features.precision={precision}"])
+def filled(config: Config, folder: Path, device: str = "cpu") -> dict[str, FeatureStore]:
+    return fill_stores(recipe_of(config, features={"folder": str(folder)}), Engine(device))
+
+
+def assert_same_rows(found: dict[str, FeatureStore], expected: dict[str, FeatureStore]) -> None:
+    for name, store in expected.items():
+        rows = range(len(store))
+        assert torch.equal(found[name].read(rows), store.read(rows))
 
 
 def test_products_in_bfloat16_give_nearly_the_same_features() -> None:
@@ -41,9 +54,9 @@ def test_products_in_bfloat16_give_nearly_the_same_features() -> None:
     torch.testing.assert_close(wide, encoder(photos).detach())
 
 
-def test_convolutions_have_the_channels_last(config: Path) -> None:
+def test_convolutions_have_the_channels_last(config: Config) -> None:
     """The order of a GPU's fast convolutions, in weights and photos."""
-    encoder = encoder_of(recipe(config, "float32"))
+    encoder = encoder_of(recipe_of(config))
     tensors = [each for each in encoder.parameters() if each.dim() == 4]
     encoder.register_forward_pre_hook(lambda _, arguments: tensors.append(arguments[0]))
     encode(encoder, torch.rand(2, 3, 64, 64))
@@ -51,33 +64,129 @@ def test_convolutions_have_the_channels_last(config: Path) -> None:
     assert all(each.is_contiguous(memory_format=torch.channels_last) for each in tensors)
 
 
-def test_a_store_of_one_precision_is_not_taken_for_one_of_another(config: Path) -> None:
-    stores = fill_stores(recipe(config, "bfloat16"), Engine())
-    again = fill_stores(recipe(config, "bfloat16"), Engine())
-    assert torch.equal(stores["train"].read([0, 1]), again["train"].read([0, 1]))
-    with pytest.raises(
-        UserError, match=r"was made with encoder\.precision 'bfloat16', not 'float32'"
-    ):
-        fill_stores(recipe(config, "float32"), Engine())
+def test_a_store_of_one_precision_is_not_taken_for_one_of_another(config: Config) -> None:
+    narrow = recipe_of(config, features={"precision": "bfloat16"})
+    assert_same_rows(fill_stores(narrow, Engine()), fill_stores(narrow, Engine()))
+    with pytest.raises(UserError, match=r"made with encoder\.precision 'bfloat16', not 'float32'"):
+        fill_stores(recipe_of(config), Engine())
 
 
-def test_progress_counts_the_rows_of_all_processes(
-    config: Path, capsys: pytest.CaptureFixture[str]
+def test_the_default_store_is_of_one_encoder_and_preprocessing(
+    config: Config, tmp_path: Path
 ) -> None:
-    found = read_recipe(config)
-    encoder = encoder_of(found)
-    stores = source_stores(found, encoder, sources_to_store(found))
+    """So that a run begun anew in the folder of another that was stopped early has its own."""
+    for changes in ({}, {"encoder": {"width": 0.1}}, {"preprocessing": {"size": 96}}):
+        recipe = recipe_of(config, features={"folder": None}, **changes)
+        source_stores(recipe, encoder_of(recipe), {"train": read_sources(recipe.data)[0]}, tmp_path)
+    names = sorted(folder.name[:-8] for folder in (tmp_path / "features").iterdir())
+    assert names == ["vgg11_bn-64-", "vgg11_bn-64-", "vgg11_bn-96-"]
+
+
+def test_a_store_made_by_a_run_that_skipped_is_refused_to_one_that_does_not(
+    config: Config, tmp_path: Path
+) -> None:
+    (tmp_path / "photos" / "2.png").write_bytes(b"no photo")
+    fill_stores(recipe_of(config, data={"on_problem": "skip"}), Engine())
+    with pytest.raises(UserError, match=r"store/train lacks photos .* the first: .*2\.png"):
+        fill_stores(recipe_of(config), Engine())
+
+
+def test_progress_counts_the_rows_of_all_processes(config: Config, capsys: Output) -> None:
+    recipe = recipe_of(config)
+    encoder = encoder_of(recipe)
+    stores = source_stores(recipe, encoder, sources_to_store(recipe))
     with extraction_progress(stores.values()):
         for store in stores.values():
             for rank in (1, 0):
                 store.fill(encoder, rank, 2)
-    assert "features: 4/4 images" in capsys.readouterr().err.splitlines()[-1]
+    assert "features: 14/14 images" in capsys.readouterr().err.splitlines()[-1]
     with extraction_progress(stores.values()) as report:
         report()
     assert capsys.readouterr().err == ""
 
 
-def test_a_finished_store_may_be_read_only(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill_stores(read_recipe(config), Engine())
+def test_a_finished_store_may_be_read_only(config: Config, monkeypatch: Patch) -> None:
+    fill_stores(recipe_of(config), Engine())
     monkeypatch.setattr(feature_extraction, "StoreWriter", None)
-    assert len(fill_stores(read_recipe(config), Engine())["train"]) == 2
+    assert len(fill_stores(recipe_of(config), Engine())["train"]) == 12
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"features": {"folder": None}}, r"has no features\.folder"),
+        ({"features": {"store": False, "folder": None, "mirror": False}}, r"features\.store false"),
+        ({"features": {"mirror": False}, "encoder": {"train": True}}, r"encoder\.train true"),
+    ],
+)
+def test_nothing_to_store_or_nowhere_to(config: Config, changes: Config, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        fill_stores(recipe_of(config, **changes), Engine())
+
+
+def test_rows_are_of_the_type_asked_for_and_mirrored_at_random(config: Config) -> None:
+    stores = fill_stores(recipe_of(config), Engine())
+    assert [len(store) for store in stores.values()] == [12, 2]
+    rows, half = (StoredRows(stores["train"], each) for each in (torch.float32, torch.float16))
+    assert rows.read(torch.tensor([3, 0])).dtype == torch.float32
+    assert half.read(torch.tensor([3, 0])).dtype == torch.float16
+    plain, flipped = stores["train"].read([0, 6])
+    assert torch.equal(half.read(torch.tensor([0]))[0].float(), plain)
+    seen = rows.read(torch.zeros(64, dtype=torch.long), torch.Generator().manual_seed(0))
+    assert {bool(torch.equal(row, plain)) for row in seen} == {True, False}
+    assert all(torch.equal(row, plain) or torch.equal(row, flipped) for row in seen)
+    # A mirrored photo gives other annotation vectors: not the same set in another order.
+    assert not torch.allclose(plain.sum(0), flipped.sum(0), atol=1e-3)
+
+
+# By several processes.
+
+
+def test_photos_loaded_ahead_for_a_gpu_give_the_same_rows(
+    config: Config, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    alone = filled(config, tmp_path / "alone")
+    monkeypatch.setattr(feature_extraction, "loading_workers", lambda device, ranks: 2)
+    assert_same_rows(filled(config, tmp_path / "ahead"), alone)
+    (tmp_path / "photos" / "4.png").write_bytes(b"no photo")
+    with pytest.raises(UserError, match=r"4\.png"):
+        filled(config, tmp_path / "refused")
+    skipping = merged(config, data={"on_problem": "skip"})
+    assert filled(skipping, tmp_path / "refused")["train"].unreadable == {4, 10}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [0, 2], ids=["two commands", "two processes"])
+def test_several_processes_make_one_store(config: Config, tmp_path: Path, processes: int) -> None:
+    path = write_config(tmp_path, config)
+    commands = [start("features", path, processes=processes) for _ in range(1 if processes else 2)]
+    for code, output, errors in map(ended, commands):
+        assert code == 0, errors
+        for line in ("train: 12 images in", "validation: 2 images in"):
+            assert output.count(line) == 1
+        assert "Traceback" not in errors
+    found = {name: FeatureStore(tmp_path / "store" / name) for name in ("train", "validation")}
+    assert_same_rows(found, filled(config, tmp_path / "alone"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["features", "train"])
+def test_a_photo_that_one_of_several_processes_cannot_read_ends_all_soon(
+    config: Config, tmp_path: Path, name: str
+) -> None:
+    """Nobody writes the rows of that process; the other does not wait for them."""
+    (tmp_path / "photos" / "3.png").write_bytes(b"no photo")
+    path, out = write_config(tmp_path, config), str(tmp_path / "run")
+    code, _, errors = ended(start(name, path, "--out", out, processes=2))
+    assert code != 0
+    (said,) = [line for line in errors.splitlines() if line.startswith("captioner: ")]
+    assert "3.png" in said
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_a_gpu_fills_a_store_as_a_cpu_does(config: Config, tmp_path: Path) -> None:
+    alone, both = filled(config, tmp_path / "alone"), filled(config, tmp_path / "both", "cuda")
+    for name, store in alone.items():
+        rows = range(len(store))
+        torch.testing.assert_close(both[name].read(rows), store.read(rows), rtol=0.02, atol=0.02)

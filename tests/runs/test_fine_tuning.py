@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from samples import Refused, save_photo
+from samples import Output, Refused, save_photo
 from torch.nn import functional
 
 import captioner
@@ -116,7 +116,7 @@ def test_new_words_share_the_probability_of_the_unknown_one(run: Path) -> None:
 
 
 def test_one_command_fine_tunes_a_model_on_a_table(
-    run: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, table: Path, tmp_path: Path, capsys: Output
 ) -> None:
     out = tmp_path / "out"
     changes = ["training.learning_rate=0.03", "training.epochs=60", "training.patience=9"]
@@ -158,7 +158,7 @@ def test_one_command_fine_tunes_a_model_on_a_table(
 
 
 def test_a_start_that_no_epoch_surpasses_is_kept(
-    run: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, table: Path, tmp_path: Path, capsys: Output
 ) -> None:
     arguments = ["train", str(table), "--start-from", str(run), "--out", str(tmp_path / "out")]
     arguments += ["--set", "training.learning_rate=1e-30", "--set", "training.patience=1"]

@@ -9,6 +9,7 @@ import pytest
 import torch
 from run_samples import Config, log_of, recipe_of, save_encoder
 from safetensors.torch import load_file
+from samples import Output
 
 from captioner.caption import (
     ObjectiveConfig,
@@ -112,7 +113,7 @@ def test_a_run_with_scheduled_sampling_is_another_only_after_its_first_step(
 
 @pytest.mark.parametrize("freeze", [True, False])
 def test_a_run_starts_from_word_vectors(
-    config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str], freeze: bool
+    config: Config, tmp_path: Path, capsys: Output, freeze: bool
 ) -> None:
     file = tmp_path / "vectors.txt"
     file.write_text("photo " + "7 " * 8 + "\ncolour " + "-3 " * 8 + "\nhorse " + "1 " * 8)
@@ -127,18 +128,24 @@ def test_a_run_starts_from_word_vectors(
     torch.testing.assert_close(embedding[photo], torch.full((8,), 7.0), rtol=0, atol=0.2)
 
 
-def test_only_the_last_blocks_of_an_encoder_are_trained(config: Config, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("train_from", "layers"), [(1, (0, 4, 8, 11, 15, 18, 22, 25)), (5, (22, 25))]
+)
+def test_an_encoder_is_trained_from_a_block_on(
+    config: Config, tmp_path: Path, train_from: int, layers: tuple[int, ...]
+) -> None:
     """With an own learning rate, and no statistics of batch normalisation moving."""
     weights = save_encoder(tmp_path)
     before = load_file(weights)
-    encoder = {"weights": weights, "train": True, "train_from": 5}
+    encoder = {"weights": weights, "train": True, "train_from": train_from}
     recipe = recipe_of(config, encoder=encoder, training={"encoder_learning_rate": 0.001})
     train_run(recipe, tmp_path / "run")
+    assert not (tmp_path / "run" / "features").exists()
     after = load_file(tmp_path / "run" / "last.safetensors")
     moved = {
         name for name in before if not torch.equal(after[f"model.encoder.{name}"], before[name])
     }
-    assert moved == {f"features.{n}.{part}" for n in (22, 25) for part in ("weight", "bias")}
+    assert moved == {f"features.{n}.{part}" for n in layers for part in ("weight", "bias")}
     # Four steps of Adam, of which none is larger than the learning rate by much.
     change = max(float((after[f"model.encoder.{n}"] - before[n]).abs().max()) for n in moved)
     assert 0.0005 < change < 0.02

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from gpu_samples import DEVICE, needs_gpu
-from run_samples import torchrun
+from run_samples import ended, start
 from safetensors.torch import load_file
 
 import captioner
@@ -72,8 +72,9 @@ def test_two_gpus_train_to_the_weights_of_one(tmp_path: Path) -> None:
     weights = []
     for count in (1, 2):
         folder = tmp_path / str(count)
-        ended = torchrun(NUMBERS, folder, count, *options, NVIDIA_TF32_OVERRIDE="0")
-        assert (folder / "model").is_dir(), ended.stderr[-3000:]
+        command = ["train", str(NUMBERS), "--out", str(folder), *options]
+        errors = ended(start(*command, processes=count, NVIDIA_TF32_OVERRIDE="0"))[-1]
+        assert (folder / "model").is_dir(), errors[-3000:]
         weights.append(load_file(folder / "last.safetensors"))
     one, two = weights
     for name in (each for each in one if each.startswith("model.")):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
+from samples import Patch
 from torch import Tensor, nn
 
 from captioner.errors import UserError
@@ -31,9 +32,9 @@ def make(seed: int = 0, size: int = 3) -> tuple[nn.Module, torch.optim.Optimizer
     return model, torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
 
 
-def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def step(model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Tensor | None = None) -> None:
     optimizer.zero_grad()
-    model(torch.randn(4, 2, 5, 5)).square().sum().backward()
+    model(torch.randn(4, 2, 5, 5) if inputs is None else inputs).square().sum().backward()
     optimizer.step()
 
 
@@ -42,6 +43,15 @@ def state_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Te
     for index, (_, state) in enumerate(optimizer.state.items()):
         found |= {f"{index}.{name}": value for name, value in state.items()}
     return {name: tensor.clone() for name, tensor in found.items()}
+
+
+def rewrite(path: Path, tensors: dict[str, Tensor | None], **header: str | None) -> None:
+    """Replace some tensors and fields of the header, or remove them: None."""
+    with safe_open(path, "pt") as file:
+        header = {**file.metadata(), **header}
+    found = {**load_file(path), **tensors}
+    kept = {name: tensor.clone() for name, tensor in found.items() if tensor is not None}
+    save_file(kept, path, {name: text for name, text in header.items() if text is not None})
 
 
 def assert_equal(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
@@ -100,10 +110,7 @@ def test_a_checkpoint_that_does_not_say_where_the_run_is(
 ) -> None:
     path = tmp_path / "last.safetensors"
     save_checkpoint(path, *make(), POSITION)
-    header = {"format": checkpoint.FORMAT}
-    if position is not None:
-        header["position"] = position
-    save_file(load_file(path), path, metadata=header)
+    rewrite(path, {}, position=position)
     model, optimizer = make(seed=1)
     before = state_of(model, optimizer)
     with pytest.raises(UserError, match=f"checkpoint {path} is damaged"):
@@ -117,12 +124,7 @@ def test_a_checkpoint_with_an_impossible_random_state(
 ) -> None:
     path = tmp_path / "last.safetensors"
     save_checkpoint(path, *make(), POSITION)
-    tensors = {name: t for name, t in load_file(path).items() if name != "random.cpu"}
-    if random is not None:
-        tensors["random.cpu"] = random
-    with safe_open(path, "pt") as file:
-        header = file.metadata()
-    save_file(tensors, path, metadata=header)
+    rewrite(path, {"random.cpu": random})
     with pytest.raises(UserError, match=f"checkpoint {path} is damaged"):
         load_checkpoint(path, *make())
 
@@ -155,7 +157,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("error", [SafetensorError("No space left"), OSError(28, "No space left")])
 def test_a_full_disk_leaves_the_checkpoint_that_was_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+    tmp_path: Path, monkeypatch: Patch, error: Exception
 ) -> None:
     def full(tensors: object, path: Path, metadata: object) -> None:
         path.write_bytes(b"half of it")
@@ -174,23 +176,17 @@ def test_a_full_disk_leaves_the_checkpoint_that_was_there(
 
 @pytest.mark.parametrize("device", ["cuda:1", "cuda:0", "mps"])
 def test_the_random_state_is_that_of_the_device_of_the_model(
-    monkeypatch: pytest.MonkeyPatch, device: str
+    monkeypatch: Patch, device: str
 ) -> None:
-    states = {"cuda:0": torch.zeros(3), "cuda:1": torch.ones(3), "mps": torch.full((3,), 2.0)}
-    found = {name: state.clone() for name, state in states.items()}
-    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda which: found[str(which)])
-    monkeypatch.setattr(
-        torch.cuda, "set_rng_state", lambda state, which: found.update({str(which): state})
-    )
-    monkeypatch.setattr(torch.mps, "get_rng_state", lambda: found["mps"])
-    monkeypatch.setattr(torch.mps, "set_rng_state", lambda state: found.update(mps=state))
-    place = torch.device(device)
-    state = checkpoint.random_state(place).get(place.type)
-    assert state is not None
-    assert torch.equal(state, states[device])
-    checkpoint._set_device_random_state(place, torch.full((3,), 7.0))
-    changed = [name for name in states if not torch.equal(found[name], states[name])]
-    assert changed == [device]
+    place, found = torch.device(device), {}
+    for kind in (torch.cuda, torch.mps):
+        monkeypatch.setattr(kind, "get_rng_state", lambda which="mps": f"of {which}")
+        monkeypatch.setattr(
+            kind, "set_rng_state", lambda state, which="mps": found.update({str(which): state})
+        )
+    assert checkpoint.random_state(place)[place.type] == f"of {device}"
+    checkpoint._set_device_random_state(place, "another")
+    assert found == {device: "another"}
     assert checkpoint.random_state(torch.device("cpu")).keys() == {"cpu"}
 
 
@@ -202,19 +198,15 @@ def test_a_run_on_a_cuda_device_comes_back_bit_for_bit(tmp_path: Path) -> None:
         model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)).to("cuda")
         return model, torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
 
-    def made_step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        optimizer.zero_grad()
-        model(torch.ones(64, 4, device="cuda")).square().sum().backward()
-        optimizer.step()
-
+    inputs = torch.ones(64, 4, device="cuda")
     path = tmp_path / "last.safetensors"
     model, optimizer = made(0)
-    made_step(model, optimizer)
+    step(model, optimizer, inputs)
     save_checkpoint(path, model, optimizer, POSITION)
-    made_step(model, optimizer)
+    step(model, optimizer, inputs)
     other, other_optimizer = made(9)
     load_checkpoint(path, other, other_optimizer)
-    made_step(other, other_optimizer)
+    step(other, other_optimizer, inputs)
     assert_equal(state_of(other, other_optimizer), state_of(model, optimizer))
 
 
@@ -227,11 +219,7 @@ def test_what_so_many_processes_cannot_go_on_from_is_known_before(tmp_path: Path
     check_checkpoint(path, 2)
     with pytest.raises(UserError, match="is of a run of 2 processes, not of 1"):
         check_checkpoint(path)
-    tensors = load_file(path)
-    tensors["random.cpu.1"] = torch.zeros(3, dtype=torch.uint8)
-    with safe_open(path, "pt") as file:
-        header = file.metadata()
-    save_file(tensors, path, metadata=header)
+    rewrite(path, {"random.cpu.1": torch.zeros(3, dtype=torch.uint8)})
     with pytest.raises(UserError, match="is damaged"):
         check_checkpoint(path, 2)
     path.write_bytes(b"nothing")

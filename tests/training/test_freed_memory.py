@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from samples import Patch
 
 from captioner.training.freed_memory import keep_freed_memory
 
@@ -46,6 +47,6 @@ def test_pages_are_asked_for_once() -> None:
     assert pages("keep") < pages("plain") / 10
 
 
-def test_elsewhere_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_elsewhere_nothing_is_changed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
     assert not keep_freed_memory()

@@ -23,14 +23,6 @@ def test_records_are_lines_of_json(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8").count("\n") == 2
 
 
-def test_a_new_run_begins_a_new_log(tmp_path: Path) -> None:
-    path = tmp_path / "log.jsonl"
-    RunLog(path).write({"step": 1})
-    assert path.read_text() != ""
-    RunLog(path)
-    assert path.read_text() == ""
-
-
 @pytest.mark.parametrize(("resume_at", "kept"), [(0, 0), (9, 0), (10, 1), (25, 2), (30, 3)])
 def test_a_resumed_run_keeps_what_was_before(tmp_path: Path, resume_at: int, kept: int) -> None:
     path = tmp_path / "log.jsonl"
@@ -51,11 +43,6 @@ def test_a_line_that_was_cut_off_is_taken_out(tmp_path: Path, line: str) -> None
     assert records(path) == [{"step": 1}, {"step": 6}]
 
 
-def test_resuming_without_a_log_begins_one(tmp_path: Path) -> None:
-    RunLog(tmp_path / "log.jsonl", 5).write({"step": 6})
-    assert records(tmp_path / "log.jsonl") == [{"step": 6}]
-
-
 def test_a_log_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(UserError, match=r"cannot write .*file"):
@@ -65,3 +52,8 @@ def test_a_log_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").mkdir()
     with pytest.raises(UserError, match=r"cannot write .*log\.jsonl: Is a directory"):
         log.write({"step": 1})
+
+
+def test_resuming_without_a_log_begins_one(tmp_path: Path) -> None:
+    RunLog(tmp_path / "log.jsonl", 5).write({"step": 6})
+    assert records(tmp_path / "log.jsonl") == [{"step": 6}]

@@ -10,13 +10,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import divisible
 import launched
 import pytest
 import torch
-from divisible import EPOCHS, STEPS, run
-from safetensors import safe_open
-from safetensors.torch import load_file
+from samples import Patch
+from training_samples import (
+    ALL_STEPS,
+    EPOCHS,
+    STEPS,
+    as_two,
+    content_of,
+    log_of,
+    make_model,
+    run,
+)
 
 import captioner
 from captioner.errors import UserError
@@ -28,11 +35,7 @@ from captioner.training.engine import _place
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of what two processes did, started by torchrun."""
     folder = tmp_path_factory.mktemp("two")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", "2", str(Path(divisible.__file__)), str(folder)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(captioner.__file__).parents[1])}
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
-    assert ended.returncode == 0, ended.stderr[-3000:]
+    as_two(folder)
     return folder
 
 
@@ -40,19 +43,12 @@ def seen(two: Path, name: str) -> list[Any]:
     return [json.loads((two / f"{rank}.json").read_text())[name] for rank in (0, 1)]
 
 
-def log_of(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [("plain", {}), ("parts", {"accumulate": 2}), ("averaged", {"average": 0.9})],
-)
+@pytest.mark.parametrize(("name", "average"), [("plain", 0.0), ("parts", 0.0), ("averaged", 0.9)])
 def test_two_processes_train_to_the_weights_of_one(
-    two: Path, tmp_path: Path, name: str, options: dict[str, Any]
+    two: Path, tmp_path: Path, name: str, average: float
 ) -> None:
-    model, validator, _ = run(tmp_path, average=options.get("average", 0.0))
+    model, validator, _ = run(tmp_path, model=make_model(0.0), average=average)
     first, second = seen(two, name)
     assert first["ended"] == second["ended"] == "done"
     assert first["weights"] == second["weights"]
@@ -64,9 +60,9 @@ def test_two_processes_train_to_the_weights_of_one(
 
 
 def test_parts_of_a_step_are_one_step(tmp_path: Path) -> None:
-    whole, _, _ = run(tmp_path / "whole")
-    parts, _, _ = run(tmp_path / "parts", accumulate=3)
-    one, _, _ = run(tmp_path / "other", epochs=EPOCHS - 1)
+    whole, _, _ = run(tmp_path / "whole", model=make_model(0.0))
+    parts, _, _ = run(tmp_path / "parts", model=make_model(0.0), accumulate=3)
+    one, _, _ = run(tmp_path / "other", model=make_model(0.0), epochs=EPOCHS - 1)
     for first, second in zip(whole.parameters(), parts.parameters(), strict=True):
         torch.testing.assert_close(first, second)
     assert not torch.allclose(next(whole.parameters()), next(one.parameters()), atol=1e-3)
@@ -83,15 +79,12 @@ def test_a_signal_at_one_process_stops_both_at_the_same_step(two: Path) -> None:
     assert second["ended"] == "exit 130"
     assert STEPS < steps < EPOCHS * STEPS
     again = seen(two, "resumed")[0]
-    given = [tuple(each) for each in first["given"] + again["given"]]
-    assert given == [(epoch, number) for epoch in range(EPOCHS) for number in range(STEPS)]
+    assert [tuple(each) for each in first["given"] + again["given"]] == ALL_STEPS
 
 
 @pytest.mark.slow
 def test_resumed_two_processes_end_where_they_would_have_ended(two: Path) -> None:
-    found, expected = (
-        load_file(two / name / "last.safetensors") for name in ("stopped", "dropout")
-    )
+    (_, found), (_, expected) = (content_of(two / name) for name in ("stopped", "dropout"))
     assert found.keys() == expected.keys()
     assert {"random.cpu", "random.cpu.1"} <= found.keys()
     for name, tensor in found.items():
@@ -107,8 +100,7 @@ def test_an_error_of_one_process_ends_both(two: Path) -> None:
     first, second = seen(two, "failed")
     assert second["ended"] == "UserError: photo 7 is gone"
     assert first["ended"] == "exit 2"
-    with safe_open(two / "failed" / "last.safetensors", "pt") as file:
-        assert json.loads(file.metadata()["position"])["epoch"] == 1
+    assert content_of(two / "failed")[0]["epoch"] == 1
 
 
 @pytest.mark.slow
@@ -117,7 +109,7 @@ def test_a_loss_that_is_no_number_in_one_process_ends_both(two: Path) -> None:
     assert "exit 2" in ends
     sentence = next(each for each in ends if each != "exit 2")
     assert "at step 6, in epoch 2: lower learning_rate" in sentence
-    tensors = load_file(two / "spoiled" / "last.safetensors")
+    _, tensors = content_of(two / "spoiled")
     assert all(tensor.isfinite().all() for tensor in tensors.values())
 
 
@@ -131,19 +123,7 @@ def test_the_baseline_of_hard_attention_is_of_all_processes(two: Path) -> None:
 # Alone.
 
 
-def test_an_engine_of_one_process_has_nobody_to_wait_for() -> None:
-    with Engine("cpu") as engine:
-        assert (engine.rank, engine.size, engine.local_size, engine.is_main) == (0, 1, 1, True)
-        assert engine.device == torch.device("cpu")
-        assert engine.maximum(0, 3) == [0, 3]
-        assert engine.gather("a") == ["a"]
-        assert engine.broadcast("a") == "a"
-        assert float(engine.sum(torch.tensor(2.0))) == 2.0
-        with pytest.raises(UserError, match="lost"), engine.fail_together():
-            raise UserError("lost")
-
-
-def test_several_processes_do_not_share_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_do_not_share_one_gpu(monkeypatch: Patch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UserError, match="device 'cuda:1' is one GPU, but there are several"):
         Engine("cuda:1")
@@ -208,7 +188,7 @@ def test_a_machine_with_too_few_gpus_is_refused_by_all_processes() -> None:
     assert second[1] == ""
 
 
-def test_a_launcher_must_say_where_the_processes_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launcher_must_say_where_the_processes_meet(monkeypatch: Patch) -> None:
     for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
@@ -220,7 +200,7 @@ def test_a_launcher_must_say_where_the_processes_meet(monkeypatch: pytest.Monkey
 
 
 def test_the_place_of_a_process_is_the_launchers_or_by_the_machines_names(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_LOCALID"):
         monkeypatch.delenv(name, raising=False)

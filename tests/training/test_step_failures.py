@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import divisible
-import one_fails
 import pytest
 import torch
-from divisible import STEPS, Divisible, Model, settings
-from one_fails import ERRORS, Failing
-from safetensors import safe_open
-from safetensors.torch import load_file
+from samples import Patch
+from training_samples import (
+    ERRORS,
+    STEPS,
+    Data,
+    as_two,
+    at,
+    content_of,
+    make_model,
+    raising,
+    run,
+)
 
-import captioner
 from captioner.errors import UserError
-from captioner.training import Engine, Interrupted, train
 from captioner.training.step import Stepper
 
 NO_NUMBER = "the model's output is not a number, or too large for one, at step 6, in epoch 2: lower"
@@ -32,14 +33,8 @@ NO_MEMORY = (
 
 
 def run_failing(folder: Path, error: Exception, **options: Any) -> None:
-    torch.manual_seed(0)
-    model = Failing()
-
-    def fail(epoch: int, step: int, rank: int) -> None:
-        if (epoch, step) == (1, 1):
-            model.error = error
-
-    train(model, Divisible(fail), settings(**options), folder)
+    model = make_model()
+    run(folder, Data(at(1, 1, partial(model.add_to_loss, raising(error)))), model=model, **options)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +52,7 @@ def test_what_a_forward_pass_raises_is_a_sentence(
 ) -> None:
     with pytest.raises(UserError, match=sentence):
         run_failing(tmp_path, error)
-    tensors = load_file(tmp_path / "last.safetensors")
+    _, tensors = content_of(tmp_path)
     assert all(tensor.isfinite().all() for tensor in tensors.values())
 
 
@@ -80,55 +75,42 @@ def test_an_error_of_one_process_amid_a_step_does_not_leave_the_other_waiting(
     tmp_path: Path, which: str
 ) -> None:
     """The other one is in the sum of the gradients then."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", "2", str(Path(one_fails.__file__)), str(tmp_path), which]
-    environment = {**os.environ, "PYTHONPATH": str(Path(captioner.__file__).parents[1])}
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
-    assert ended.returncode == 0, ended.stderr[-3000:]
-    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+    first, second = (each[which]["ended"] for each in as_two(tmp_path, which))
     assert first == "exit 2"
     sentence = {"no number": "at step 6, in epoch 2", "no memory": "accumulate", "bad batch": "of"}
     assert sentence[which] in second
-    position = json.loads(header_of(tmp_path)["position"])
-    assert position["step"] == STEPS
-
-
-def header_of(folder: Path) -> dict[str, str]:
-    with safe_open(folder / "last.safetensors", "pt") as file:
-        found: dict[str, str] = file.metadata()
-    return found
+    assert content_of(tmp_path / which)[0]["step"] == STEPS
 
 
 @pytest.mark.parametrize("options", [{}, {"optimizer": "rmsprop"}, {"average": 0.9}])
 def test_where_a_step_waits_for_nothing_its_weights_stay_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+    tmp_path: Path, monkeypatch: Patch, options: dict[str, Any]
 ) -> None:
     """As on a GPU: the failure is found at the end of the epoch, and is that of its first step."""
     monkeypatch.setattr(Stepper, "__init__", waiting_for_nothing)
-    torch.manual_seed(0)
-    model = Model()
+    model = make_model()
     seen: list[bool] = []
 
     def spoil(epoch: int, step: int, rank: int) -> None:
-        model.spoiled = (epoch, step) == (1, 1)
+        model.extra = lambda: torch.nan if (epoch, step) == (1, 1) else 0.0
         seen.append(all(bool(each.isfinite().all()) for each in model.parameters()))
 
     with pytest.raises(UserError, match=r"the loss is nan and .* at step 6, in epoch 2"):
-        train(model, Divisible(spoil), settings(**options), tmp_path)
+        run(tmp_path, Data(spoil), model=model, **options)
     assert len(seen) == 2 * STEPS
     assert all(seen)
-    assert json.loads(header_of(tmp_path)["position"])["step"] == STEPS
+    assert content_of(tmp_path)[0]["step"] == STEPS
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
 def test_where_a_step_waits_for_nothing_a_sound_run_is_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str
+    tmp_path: Path, monkeypatch: Patch, optimizer: str
 ) -> None:
-    divisible.run(tmp_path / "waiting", optimizer=optimizer)
+    run(tmp_path / "waiting", optimizer=optimizer)
     monkeypatch.setattr(Stepper, "__init__", waiting_for_nothing)
-    divisible.run(tmp_path / "not", optimizer=optimizer)
-    expected = load_file(tmp_path / "waiting" / "last.safetensors")
-    for name, tensor in load_file(tmp_path / "not" / "last.safetensors").items():
+    run(tmp_path / "not", optimizer=optimizer)
+    (_, expected), (_, found) = (content_of(tmp_path / name) for name in ("waiting", "not"))
+    for name, tensor in found.items():
         assert torch.equal(tensor, expected[name]), name
 
 
@@ -142,33 +124,24 @@ def waiting_for_nothing(self: Stepper, *given: Any) -> None:
 
 def test_weights_that_are_lost_are_not_saved(tmp_path: Path) -> None:
     """The loss and its gradient may be numbers for a step more."""
-    _, _, ended = divisible.run(tmp_path, learning_rate=1e30, epochs=1, checkpoint_seconds=0.0)
-    assert "UserError: a weight is not a number, or too large for one, at step 1, in " in ended
+    sentence = "a weight is not a number, or too large for one, at step 1, in "
+    with pytest.raises(UserError, match=sentence):
+        run(tmp_path, learning_rate=1e30, epochs=1, checkpoint_seconds=0.0)
     assert not (tmp_path / "last.safetensors").exists()
-
-
-def test_an_engine_of_one_process_lets_everything_pass(tmp_path: Path) -> None:
-    for error in (UserError("gone"), KeyboardInterrupt(), Interrupted("stopped")):
-        with Engine("cpu") as engine, pytest.raises(type(error)), engine.abort_together():
-            raise error
 
 
 def test_the_steps_of_a_run_without_end_are_not_counted(tmp_path: Path) -> None:
     asked: list[int] = []
 
-    class Counted(Divisible):
-        def steps(self, epoch: int) -> int:
-            asked.append(epoch)
-            if len(asked) > 20:
-                raise KeyboardInterrupt
-            return super().steps(epoch)
-
-    def stop(epoch: int, step: int, rank: int) -> None:
-        if epoch == 2:
-            raise UserError("enough")
+    def counted(epoch: int) -> int:
+        asked.append(epoch)
+        if len(asked) > 20:
+            raise KeyboardInterrupt
+        return STEPS
 
     for schedule in ("cosine", "plateau"):
         asked.clear()
-        config = settings(epochs=10**6, schedule=schedule)
+        data = Data(at(2, 0, raising(UserError("enough"))))
+        data.steps = counted  # type: ignore[method-assign]
         with pytest.raises(UserError, match="enough"):
-            train(Model(), Counted(stop), config, tmp_path / schedule)
+            run(tmp_path / schedule, data, epochs=10**6, schedule=schedule)

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
-import divisible
 import pytest
+from samples import Patch
+from training_samples import log_of, run
 
 from captioner.errors import UserError
 from captioner.training import training_loop as loop
 from captioner.training.tensorboard import TensorBoard
-
-
-def test_without_the_package_there_is_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(UserError, match=r'package tensorboard: pip install "captioner\[tensorbo'):
-        TensorBoard(tmp_path)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
@@ -46,15 +36,14 @@ class Board:
         pass
 
 
-def test_the_loss_is_shown_amid_an_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loss_is_shown_amid_an_epoch(tmp_path: Path, monkeypatch: Patch) -> None:
     """Four steps an epoch, looked at behind every second."""
     monkeypatch.setattr(loop, "TensorBoard", Board)
     monkeypatch.setattr(loop, "SCALAR_STEPS", 2)
-    divisible.run(tmp_path, tensorboard=True, epochs=2)
+    run(tmp_path, tensorboard=True, epochs=2)
     amid = [record for record in Board.records if "steps/loss" in record]
     assert [record["step"] for record in amid] == [2, 4, 6, 8]
-    assert {record["steps/learning_rate"] for record in amid} == {0.02}
-    log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    for epoch, record in enumerate(log):
+    assert {record["steps/learning_rate"] for record in amid} == {0.05}
+    for epoch, record in enumerate(log_of(tmp_path)):
         halves = [each["steps/loss"] for each in amid[2 * epoch : 2 * epoch + 2]]
         assert sum(halves) / 2 == pytest.approx(record["train_loss"])

@@ -1,0 +1,267 @@
+"""A model and a training set to divide; run by torchrun, this trains as one of two processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+import captioner
+from captioner.caption import (
+    DecoderConfig,
+    HardAttentionLoss,
+    ObjectiveConfig,
+    ShowAttendTellDecoder,
+)
+from captioner.errors import UserError
+from captioner.training import Engine, Interrupted, Part, Step, TrainingConfig, Validation, train
+from captioner.training.checkpoint import Position
+
+EXAMPLES, BATCH, EPOCHS = 13, 4, 3
+"""The last of the four batches of an epoch has one example: nothing for the second process."""
+
+STEPS = -(-EXAMPLES // BATCH)
+
+ALL_STEPS = [(epoch, number) for epoch in range(EPOCHS) for number in range(STEPS)]
+
+ERRORS = {
+    "no number": UserError("the model's output is not a number; its weights are damaged"),
+    "no memory": torch.OutOfMemoryError("CUDA out of memory."),
+    "bad batch": UserError("the batch does not say which photos it is of"),
+}
+
+
+class Batch(NamedTuple):
+    inputs: Tensor
+    targets: Tensor
+
+    def to(self, device: torch.device) -> Batch:
+        return Batch(self.inputs.to(device), self.targets.to(device))
+
+
+class Data:
+    """Thirteen examples. `before` is called with epoch, step and rank before each step is given."""
+
+    unit = "examples"
+
+    def __init__(self, before: Callable[[int, int, int], object] = lambda *_: None) -> None:
+        self.before = before
+        self.given: list[tuple[int, int]] = []
+
+    def steps(self, epoch: int) -> int:
+        return STEPS
+
+    def shares(
+        self, epoch: int, first: int, rank: int, processes: int, parts: int
+    ) -> Generator[Step, None, None]:
+        inputs = torch.randn(EXAMPLES, 3, generator=torch.Generator().manual_seed(7))
+        order = torch.randperm(EXAMPLES, generator=torch.Generator().manual_seed(epoch))
+        for number in range(first, STEPS):
+            self.before(epoch, number, rank)
+            self.given.append((epoch, number))
+            rows = order[number * BATCH : (number + 1) * BATCH]
+            made = []
+            for cut in range(rank, processes * parts, processes):
+                own = rows[cut :: processes * parts]
+                values = inputs[own] if len(own) else torch.full((1, 3), torch.nan)
+                made.append(Part(Batch(values, values.sum(dim=1, keepdim=True)), len(own)))
+            yield Step(made, len(rows))
+
+
+def at(
+    epoch: int, step: int, happen: Callable[[], object], rank: int = 0
+) -> Callable[[int, int, int], None]:
+    """`before` of `Data`: something that happens before one step."""
+
+    def before(*moment: int) -> None:
+        if moment == (epoch, step, rank):
+            happen()
+
+    return before
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def raising(error: BaseException) -> Callable[[], Tensor]:
+    """A function that raises the error."""
+
+    def fail() -> Tensor:
+        raise error
+
+    return fail
+
+
+class Model(nn.Module):
+    """Two layers with dropout between them and a buffer. `extra` is added to the loss."""
+
+    def __init__(self, dropout: float = 0.3) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(3, 8), nn.Tanh(), nn.Dropout(dropout), nn.Linear(8, 1)
+        )
+        self.register_buffer("calls", torch.zeros(()))
+        self.extra: Callable[[], Tensor | float] = lambda: 0.0
+
+    def add_to_loss(self, extra: Callable[[], Tensor | float]) -> None:
+        self.extra = extra
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        assert self.training
+        assert torch.is_grad_enabled()
+        self.calls += 1
+        error = (self.layers(batch.inputs.nan_to_num()) - batch.targets.nan_to_num()).square()
+        known = batch.inputs.isfinite().sum()  # 0 for a dummy, whose report is NaN.
+        loss = error.mean()
+        return {"loss": loss + self.extra(), "doubled": 2 * loss.detach() * known / known}
+
+
+def make_model(dropout: float = 0.3) -> Model:
+    torch.manual_seed(0)
+    return Model(dropout)
+
+
+class Validator:
+    """Scores by the weights, or as scripted; counts and keeps what it is asked to.
+
+    A second process would score otherwise, and is not heard.
+    """
+
+    def __init__(self, model: Model, scripted: list[float] | None = None, rank: int = 0) -> None:
+        self.model, self.scripted, self.rank = model, scripted, rank
+        self.kept: list[float] = []
+        self.runs = 0
+
+    def run(self) -> dict[str, float]:
+        assert not self.model.training
+        assert not torch.is_grad_enabled()
+        self.runs += 1
+        torch.rand(1)  # The state of torch's own generator must come back too.
+        if self.scripted is not None:
+            return {"score": self.scripted[self.runs - 1]}
+        return {"score": float(next(self.model.parameters()).sum()) + 100 * self.rank, "other": 1.0}
+
+    def validation(self, **options: Any) -> Validation:
+        def keep(scores: dict[str, float]) -> None:
+            self.kept.append(scores["score"])
+
+        return Validation(self.run, "score", keep, **options)
+
+
+def settings(**options: Any) -> TrainingConfig:
+    plateau = {"epochs": EPOCHS, "batch_size": BATCH, "learning_rate": 0.05, "decay_patience": 1}
+    return TrainingConfig(**{**plateau, **options})
+
+
+def run(
+    folder: Path,
+    data: Data | None = None,
+    *,
+    model: Model | None = None,
+    validator: Validator | None = None,
+    engine: Engine | None = None,
+    resume: bool = False,
+    **options: Any,
+) -> tuple[Model, Validator, Position]:
+    """Train a new model, as a command that is started would."""
+    model = make_model() if model is None else model
+    if validator is None:
+        validator = Validator(model, rank=0 if engine is None else engine.rank)
+    data, config = data or Data(), settings(**options)
+    position = train(
+        model, data, config, folder, validator.validation(), resume=resume, engine=engine
+    )
+    return model, validator, position
+
+
+def log_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def content_of(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The position and the tensors of a run's checkpoint."""
+    path = folder / "last.safetensors"
+    with safe_open(path, "pt") as file:
+        return json.loads(file.metadata()["position"]), load_file(path)
+
+
+def as_two(folder: Path, *arguments: str) -> list[Any]:
+    """What each of two processes that torchrun starts has seen."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", __file__, str(folder), *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(Path(captioner.__file__).parents[1])}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
+
+
+def baseline(rank: int) -> float:
+    """Hard attention's baseline, -1 before, after two captions at each process."""
+    decoder = ShowAttendTellDecoder(
+        DecoderConfig(embedding_size=2, hidden_size=2, attention_size=2, selection="hard"), 5
+    )
+    loss = HardAttentionLoss(decoder, ObjectiveConfig(doubly_stochastic=0.0))
+    loss.baseline.fill_(-1.0)
+    rewards = torch.tensor([[-4.0, -6.0], [-9.0, -50.0]])[rank]
+    drawn = torch.tensor([[True, True], [True, False]])[rank]
+    loss._update_baseline(rewards, torch.tensor([2, 3]), drawn)
+    return float(loss.baseline)
+
+
+def main(folder: Path, which: str | None = None) -> None:
+    """What one of two processes does; how it went is written to `<rank>.json`.
+
+    which: the one of `ERRORS` that the second process raises in a step.
+    """
+    seen: dict[str, Any] = {}
+    with Engine("cpu") as engine:
+
+        def note(name: str, to: str | None = None, **options: Any) -> None:
+            data = options.setdefault("data", Data())
+            noted: dict[str, Any] = {"ended": "done"}
+            try:
+                model, validator, _ = run(folder / (to or name), engine=engine, **options)
+                noted["kept"] = len(validator.kept)
+                noted["weights"] = [each.flatten().tolist() for each in model.parameters()]
+            except (UserError, Interrupted) as error:
+                noted["ended"] = f"{type(error).__name__}: {error}"
+            except SystemExit as error:
+                noted["ended"] = f"exit {error.code}"
+            seen[name] = {**noted, "given": data.given}
+
+        def note_failing(name: str, extra: Callable[[], Tensor | float]) -> None:
+            model = make_model()
+            spoil = partial(model.add_to_loss, extra)
+            note(name, data=Data(at(1, 1, spoil, rank=1)), model=model)
+
+        if which is not None:
+            note_failing(which, raising(ERRORS[which]))
+        else:
+            note("plain", model=make_model(0.0))
+            note("parts", model=make_model(0.0), accumulate=2)
+            note("averaged", model=make_model(0.0), average=0.9)
+            note("dropout")
+            end = partial(signal.raise_signal, signal.SIGTERM)
+            note("stopped", data=Data(at(1, 1, end, rank=1)))
+            note("resumed", to="stopped", resume=True)
+            gone = UserError("photo 7 is gone")
+            note("failed", data=Data(at(1, 1, raising(gone), rank=1)))
+            note_failing("spoiled", lambda: torch.nan)
+            seen["baseline"] = baseline(engine.rank)
+    (folder / f"{engine.rank}.json").write_text(json.dumps(seen), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])
