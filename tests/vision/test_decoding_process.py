@@ -65,9 +65,8 @@ def test_a_decoder_that_takes_too_long_is_replaced() -> None:
 
 def test_a_decoder_that_crashes_is_replaced(pool: DecodingPool) -> None:
     for process in pool._processes:
-        process.close()
         process._process = subprocess.Popen(
-            [sys.executable, "-c", "print('ready', flush=True); input()"],
+            [sys.executable, "-c", "input()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
