@@ -28,8 +28,12 @@ from captioner.serve.answers import (
 from captioner.serve.overlays import MEDIA_TYPES, DrawnCaption
 from captioner.serve.photos import Prepared, short_name
 from captioner.serve.problems import Problem, ProblemAnswer, field_problem
-from captioner.serve.requests import CaptionForm, OverlayForm, TranslationRequest
-from captioner.serve.search import search_with
+from captioner.serve.requests import (
+    CaptionForm,
+    OverlayForm,
+    TranslationRequest,
+    search_with,
+)
 from captioner.serve.service import Service
 from captioner.text.languages import ENGLISH
 
