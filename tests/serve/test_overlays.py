@@ -8,8 +8,7 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from serve_asking import caption, files, problem
-from serve_samples import make_captioner, photo_bytes
+from serve_samples import caption, files, make_captioner, photo_bytes, problem
 
 from captioner.render import PageCaption, PageItem, frames, html_page, panels
 
@@ -142,14 +141,11 @@ GOOD: dict[str, Any] = {"words": ["a", "dog"], "maps": [[[0.5, 0.5]], [[0.0, 1.0
         ([GOOD] * 21, "captions[0] should have at most 20 items"),
         ([{**GOOD, "words": []}], "captions[0][0].words should have at least 1 item"),
         ([{**GOOD, "words": [""]}], "words[0] should have at least 1 character"),
-        ([{**GOOD, "words": ["a", 1]}], "captions[0][0].words[1] should be text"),
         ([{**GOOD, "words": ["a", "x" * 101]}], "at most 100 characters"),
         ([{**GOOD, "words": ["a", "{reason}"], "maps": []}], "shape (T, rows, columns)"),
-        ([{**GOOD, "maps": [[0.5, 0.5], [0, 1]]}], "maps[0][0] should be a list"),
         ([{**GOOD, "maps": [[[0.5, 0.5]]]}], "2 words but 1 attention maps"),
         ([{**GOOD, "maps": [[[0.5, 0.5]], [[0.0, 0.5]]]}], "adds up to 0.5"),
         ([{**GOOD, "maps": [[[0.5, 0.5]], [[-1.0, 2.0]]]}], "negative"),
-        ([{**GOOD, "maps": [[[0.5, 0.5]], [["a", "b"]]]}], "should be a number"),
         ([{**GOOD, "maps": [[[0.5, 0.5]], [[1.0]]]}], "array of numbers"),
         ([{**GOOD, "maps": [[[1 / 5000] * 5000]] * 2}], "4,096 cells"),
         ([GOOD, {**GOOD, "maps": [[[1]], [[1]]]}], "maps of one shape"),

@@ -44,14 +44,6 @@ def test_head_is_answered_as_get_without_the_content(server: Running) -> None:
         assert client.get("/api/health").json()["waiting"] == 0  # The connection is still good.
 
 
-@pytest.mark.slow
-def test_it_serves_without_a_translator(saved_models: tuple[Path, Path]) -> None:
-    with running("--model", str(saved_models[0]), "--no-translator") as server:
-        found = httpx.get(f"{server.address}api/model").json()
-        assert found["captioner"]
-        assert found["translators"] == {}
-
-
 def under_way(server: Running) -> tuple[socket.socket, bytes]:
     """A request of which the server has the head and waits for the content, which comes along."""
     boundary = b"--x\r\n"

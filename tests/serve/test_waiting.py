@@ -10,8 +10,16 @@ from typing import Any
 import httpx
 import pytest
 from PIL import Image
-from serve_asking import Files, as_directly, caption, files, problem
-from serve_samples import asking, make_captioner, photo_bytes
+from serve_samples import (
+    Files,
+    as_directly,
+    asking,
+    caption,
+    files,
+    make_captioner,
+    photo_bytes,
+    problem,
+)
 from torch import Tensor
 
 from captioner.caption import Caption
