@@ -103,24 +103,6 @@ def test_without_its_extra_it_says_what_to_install(tmp_path: Path) -> None:
     assert done.stdout == ""
 
 
-def test_asking_for_help_brings_no_framework() -> None:
-    code = (
-        "import sys; from captioner.cli.main import main\n"
-        "try:\n    main(['serve', '--help'])\nexcept SystemExit:\n    pass\n"
-        "heavy = ('fastapi', 'starlette', 'uvicorn', 'torch', 'PIL', 'numpy')\n"
-        "print([name for name in heavy if name in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        check=True,
-    )
-    assert "captioner[serve]" in done.stdout
-    assert done.stdout.splitlines()[-1] == "[]"
-
-
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -132,7 +114,6 @@ def test_asking_for_help_brings_no_framework() -> None:
         (["--max-photos", "0"], "--max-photos 0"),
         (["--max-waiting", "-1"], "--max-waiting -1"),
         (["--timeout", "0"], "--timeout 0"),
-        (["--model", "no-such-model"], "no-such-model"),
         (["--translator", "no-such-model"], "no-such-model"),
         (["--translator", "default"], "not the config of a translation model"),
         (["--translator", "d=english_german"], "--translator 'd' is not a language tag"),
@@ -142,7 +123,6 @@ def test_asking_for_help_brings_no_framework() -> None:
         ),
         (["--translator", "fr="], "--translator fr= names no model; write TAG=MODEL"),
         (["--translator", "abcd=english_german"], "--translator 'abcd' is not a language tag"),
-        (["--device", "tpu7"], "tpu7"),
     ],
 )
 def test_a_mistake_is_one_sentence(arguments: list[str], named: str, refused: Refused) -> None:
