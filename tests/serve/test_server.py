@@ -1,20 +1,17 @@
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from samples import Refused
 from serve_samples import ROOT, Running, photo_bytes, running
-from starlette.types import ASGIApp
 
 from captioner.cli.main import main
 from captioner.errors import UserError
@@ -179,28 +176,12 @@ def test_without_a_network_it_names_the_machine(monkeypatch: pytest.MonkeyPatch)
     assert listener.here == f"http://localhost:{port}/"
 
 
-def start_and_end(app: ASGIApp, *_: Any) -> None:
-    """Start an application and end it, as a server does."""
-    messages = ["lifespan.startup", "lifespan.shutdown"]
-
-    async def receive() -> Any:
-        return {"type": messages.pop(0)}
-
-    async def send(message: Any) -> None:
-        assert message["type"].endswith("complete")
-
-    async def run() -> None:
-        await app({"type": "lifespan", "state": {}}, receive, send)
-
-    asyncio.run(run())
-
-
 def test_a_browser_of_this_machine_opens_it_as_this_machine(
     saved_models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
-    monkeypatch.setattr("captioner.serve.server.serve", start_and_end)
+    monkeypatch.setattr("captioner.serve.server.serve", lambda *_: None)
     everywhere = ["--host", "0.0.0.0", "--port", "0"]
     assert main(["serve", "--model", str(saved_models[0]), *everywhere, "--open"]) == 0
     assert [urlsplit(address).hostname for address in opened] == ["localhost"]
