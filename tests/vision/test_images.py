@@ -238,7 +238,8 @@ def test_an_image_that_is_loaded_again_is_not_turned_again_and_has_its_size_of_t
     ],
 )
 def test_exif_data_without_an_orientation_do_not_cost_the_photo(exif: Image.Exif | bytes) -> None:
-    assert load_image(encoded(smooth_photo(), "JPEG", exif=exif)).size == (24, 16)
+    for kind in ("JPEG", "PNG"):
+        assert load_image(encoded(smooth_photo(), kind, exif=exif)).size == (24, 16)
 
 
 # Modes.
