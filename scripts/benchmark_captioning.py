@@ -77,7 +77,7 @@ def time_encoders(photos: list[Path]) -> None:
     texts: dict[str, list[str]] = {name: [] for name in ways}
     for first in range(0, len(photos), BATCH):
         images = [load_image(path) for path in photos[first : first + BATCH]]
-        pixels = ways["as saved"][0].preprocessing.batch(images)
+        pixels = torch.stack([ways["as saved"][0].preprocessing(image) for image in images])
         for name, (model, switch) in ways.items():
             if first == 0:
                 model.encode(pixels)  # To warm up.

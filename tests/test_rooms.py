@@ -132,9 +132,10 @@ def test_importing_the_package_brings_nothing_heavy() -> None:
     assert loaded("import captioner", "torch", "numpy", "PIL") == []
 
 
-def test_asking_the_command_line_for_help_brings_nothing_heavy() -> None:
+@pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"]])
+def test_asking_the_command_line_for_help_brings_nothing_heavy(arguments: list[str]) -> None:
     code = (
-        "import runpy; sys.argv = ['captioner', '--help']; "
+        f"import runpy; sys.argv = {['captioner', *arguments]}; "
         "runpy.run_module('captioner.cli.main', run_name='__main__')"
     )
-    assert loaded(code, "torch", "numpy", "PIL", "starlette", "uvicorn") == []
+    assert loaded(code, "torch", "numpy", "PIL", "fastapi", "starlette", "uvicorn") == []

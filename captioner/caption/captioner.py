@@ -162,7 +162,7 @@ class Captioner:
 
     def annotations(self, photos: Sequence[Image.Image]) -> Tensor:
         """Photos from `load_image` -> annotation vectors (B, L, D) on the device."""
-        return self.encode(self.preprocessing.batch(photos))
+        return self.encode(torch.stack([self.preprocessing(photo) for photo in photos]))
 
     @torch.no_grad()
     def encode(self, pixels: Tensor) -> Tensor:

@@ -130,15 +130,13 @@ def run(arguments: argparse.Namespace) -> int:
         service = Service(model, translators, limits, arguments.batch_size)
         own = socket.gethostname()
         hosts = (arguments.host, own, f"{own}.local", *arguments.allow_host)
+        app = make_app(service, hosts, __version__, public)
+        # The socket listens already: who comes now waits for the server.
+        print(f"captioner: {listener.address} is open; Ctrl-C ends it", flush=True)
+        if arguments.open:
+            import webbrowser
 
-        def on_start() -> None:
-            print(f"captioner: {listener.address} is open; Ctrl-C ends it", flush=True)
-            if arguments.open:
-                import webbrowser
-
-                webbrowser.open(listener.here)
-
-        app = make_app(service, hosts, __version__, on_start, public)
+            webbrowser.open(listener.here)
         serve(app, listener, limits, arguments.access_log)
     finally:
         listener.socket.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -31,7 +31,6 @@ def make_app(
     service: Service,
     names: Iterable[str] = (),
     version: str = "unknown",
-    on_start: Callable[[], None] = lambda: None,
     public_url: str | None = None,
 ) -> ASGIApp:
     """The application over a service, which it closes when it ends.
@@ -42,7 +41,6 @@ def make_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        on_start()
         yield
         service.close()
 

@@ -7,6 +7,8 @@ process has no file descriptors left.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -23,8 +25,10 @@ def limited_protocol(limits: Limits) -> type[H11Protocol]:
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            of_host = [other for other in self.connections if _host(other) == _host(self)]
-            if len(self.connections) > most or len(of_host) > limits.connections_of_address:
+            open_ones: Any = self.connections
+            hosts = [each.client and each.client[0] for each in open_ones]
+            own = self.client and self.client[0]
+            if len(hosts) > most or hosts.count(own) > limits.connections_of_address:
                 transport.abort()
             else:
                 self._await_request()
@@ -70,16 +74,10 @@ def _cancel(timer: asyncio.TimerHandle | None) -> None:
         timer.cancel()
 
 
-def _host(protocol: object) -> str | None:
-    """The address that a connection comes from, without its port."""
-    client: tuple[str, int] | None = getattr(protocol, "client", None)
-    return client[0] if client else None
-
-
 def _most_connections(limits: Limits) -> int:
     """The limit of connections, at most half of the file descriptors that the process may open.
 
-    Raises the process's own limit as far as that is needed and allowed.
+    Raises the process's own limit where that is needed and allowed.
     """
     try:
         import resource
@@ -89,10 +87,7 @@ def _most_connections(limits: Limits) -> int:
     descriptors, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
     if descriptors == resource.RLIM_INFINITY or descriptors >= wanted:
         return limits.connections
-    raised = wanted if allowed == resource.RLIM_INFINITY else min(wanted, allowed)
-    if raised > descriptors:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, allowed))
-        except (OSError, ValueError):  # macOS has a lower limit than it says.
-            raised = descriptors
-    return max(1, raised // 2)
+    with contextlib.suppress(OSError, ValueError):  # More than is allowed.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, allowed))
+        descriptors = wanted
+    return max(1, descriptors // 2)

@@ -11,6 +11,8 @@ from fastapi import APIRouter, Depends, Form, Request, Response, UploadFile
 
 from captioner.caption.caption_photos import Captioned
 from captioner.errors import UserError
+from captioner.render.typography import printable
+from captioner.render.web_page import jpeg_address
 from captioner.serve.admission import Place
 from captioner.serve.answers import (
     CaptionAnswer,
@@ -26,14 +28,18 @@ from captioner.serve.answers import (
     UnreadablePhoto,
 )
 from captioner.serve.overlays import MEDIA_TYPES, DrawnCaption
-from captioner.serve.photos import Prepared, short_name
 from captioner.serve.problems import Problem, ProblemAnswer, field_problem
-from captioner.serve.requests import CaptionForm, OverlayForm, TranslationRequest
-from captioner.serve.search import search_with
-from captioner.serve.service import Service
+from captioner.serve.requests import (
+    CaptionForm,
+    OverlayForm,
+    TranslationRequest,
+    search_with,
+)
+from captioner.serve.service import Prepared, Service
 from captioner.text.languages import ENGLISH
 
 _FORM = "multipart/form-data"
+_LONGEST_NAME = 100
 
 _REFUSED: Any = {"4XX": {"model": ProblemAnswer, "description": "The request is refused."}}
 _BUSY: Any = {
@@ -92,7 +98,7 @@ async def caption(
                 height=each.size[1],
                 region=each.region,
                 captions=CaptionAnswer.all_of(next(captions), form.maps),
-                preview=each.preview,
+                preview=jpeg_address(each.photo) if each.photo else None,
             )
             for each in read
         ]
@@ -199,13 +205,19 @@ async def _photos(
     place.take(items=len(files))
 
     async def prepare(file: UploadFile, number: int) -> Prepared | UnreadablePhoto:
-        name = short_name(file) or f"photo {number}"
+        name = _short_name(file) or f"photo {number}"
         try:
             return await service.prepare(await file.read(), name, drawn)
         except UserError as error:
             return UnreadablePhoto(name=name, error=str(error))
 
     return await asyncio.gather(*map(prepare, files, itertools.count(1)))
+
+
+def _short_name(file: UploadFile) -> str:
+    """The name of an uploaded file, on one line, without folders; empty for none."""
+    name = printable((file.filename or "").replace("\\", "/").rpartition("/")[2])
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
 def _unreadable(read: Sequence[Prepared | UnreadablePhoto]) -> Problem:

@@ -5,28 +5,50 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import torch
+from PIL import Image
 from torch import Tensor
 
 from captioner.caption import Caption, Captioner
 from captioner.caption.caption_photos import Captioned
 from captioner.decoding import SearchOptions, TranslationSearch
+from captioner.render.region import Region, fit
 from captioner.serve.admission import Admission
 from captioner.serve.batching import Batcher
 from captioner.serve.limits import Limits
 from captioner.serve.overlays import draw
-from captioner.serve.photos import Prepared, prepare
 from captioner.text.languages import ENGLISH
 from captioner.translate import Translation, Translator
 from captioner.translate.translated_captions import translate_captions
 from captioner.vision.decoding_process import DecodingPool
+from captioner.vision.images import original_size, with_original_size
 
 UNDETERMINED = "und"
 """The tag of a language that is not known (ISO 639-2)."""
 
 _READERS = 2
 """Photos decoded at a time, which bounds the memory of decoding."""
+
+_LONGEST_SIDE = 1000
+"""Pixels of a photo to be drawn on."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A decoded photo.
+
+    name: of its file. size: width and height in pixels, upright. region: left, top, right, bottom
+    in those pixels, what the model sees. pixels: (3, size, size), the model's input. photo: with at
+    most 1000 pixels a side, and its `original_size`; None unless it is to be drawn.
+    """
+
+    name: str
+    size: tuple[int, int]
+    region: Region
+    pixels: Tensor
+    photo: Image.Image | None
 
 
 class Service:
@@ -63,12 +85,12 @@ class Service:
         self._painter.shutdown()
 
     async def prepare(self, content: bytes, name: str, drawn: bool) -> Prepared:
-        """Decode a photo; see `captioner.serve.photos.prepare`."""
-        preprocessing, most = self.captioner.preprocessing, self.limits.pixels
+        """Decode a file in memory, in another process. drawn: keep the photo.
+
+        Raises `UserError` as `DecodingPool.load` does.
+        """
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            self._readers, prepare, content, name, preprocessing, most, self._decoders, drawn
-        )
+        return await loop.run_in_executor(self._readers, self._prepare, content, name, drawn)
 
     async def caption(
         self,
@@ -105,6 +127,17 @@ class Service:
         """Tags of the languages into which captions are translated: their translators attend."""
         others = (UNDETERMINED, ENGLISH)
         return [tag for tag, each in self.translators.items() if each.attends and tag not in others]
+
+    def _prepare(self, content: bytes, name: str, drawn: bool) -> Prepared:
+        preprocessing = self.captioner.preprocessing
+        side = max(preprocessing.sufficient_side, _LONGEST_SIDE if drawn else 0)
+        photo = self._decoders.load(content, name, self.limits.pixels, side)
+        size = original_size(photo)
+        small = None
+        if drawn:
+            small, _ = fit(photo, (0, 0, *photo.size), _LONGEST_SIDE, enlarge=False)
+            small = with_original_size(small, size)
+        return Prepared(name, size, preprocessing.region(*size), preprocessing(photo), small)
 
     def _caption(
         self, pixels: Sequence[Tensor], key: tuple[SearchOptions, str | None, object]

@@ -7,25 +7,21 @@ file's content; an answer a line of JSON and the pixels.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import queue
 import subprocess
 import sys
 import threading
+import time
 
 from PIL import Image
 
 from captioner.errors import UserError
 from captioner.vision.images import load_image, original_size, with_original_size
 
-_START = 60.0
-"""Seconds in which a process has to start."""
-
 MEMORY = 2 * 1024**3
 """Bytes that a process may allocate, where the system can limit it (Linux)."""
-
 
 _PROGRAM = f"import sys; sys.path[:] = sys.argv[1:]; from {__name__} import main; main()"
 """Of a process. With `-m`, it would import files of the current folder."""
@@ -65,73 +61,60 @@ class DecodingPool:
 
 
 class _DecodingProcess:
-    """One process, which is replaced when it has ended."""
+    """One process, started for the first photo and again when it has ended."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._process = self._start()
-        self._is_ready = False
+        self._process: subprocess.Popen[bytes] | None = None
 
     def load(self, content: bytes, name: str, options: dict[str, int]) -> Image.Image:
-        if self._process.poll() is not None:
-            self.close()
-            try:
-                self._process, self._is_ready = self._start(), False
-            except OSError as error:
-                raise UserError(
-                    f"{name} cannot be decoded: no process can be started ({error.strerror})"
-                ) from None
-        process, is_late = self._process, threading.Event()
-        if not self._is_ready:
-            assert process.stdout is not None
-            start = threading.Timer(_START, process.kill)
-            start.start()
-            process.stdout.readline()  # Its start does not count.
-            start.cancel()
-            self._is_ready = True
-
-        def kill() -> None:
-            is_late.set()
-            process.kill()
-
-        timer = threading.Timer(self._seconds, kill)
+        try:
+            process = self._running()
+        except OSError as error:
+            raise UserError(
+                f"{name} cannot be decoded: no process can be started ({error.strerror})"
+            ) from None
+        end = time.monotonic() + self._seconds
+        timer = threading.Timer(self._seconds, process.kill)
         timer.start()
         try:
             request = {"bytes": len(content), "arguments": {"name": name, **options}}
             return _ask(process, json.dumps(request).encode() + b"\n" + content)
         except UserError:
             raise
-        except Exception:  # It has ended, or the rest of its answer would spoil the next.
-            process.kill()
-            process.wait()
-            reason = f"took more than {self._seconds:g} s" if is_late.is_set() else "crashed"
+        except Exception:
+            is_late = time.monotonic() >= end
+            self.close()  # It has ended, or the rest of its answer would spoil the next.
+            reason = f"took more than {self._seconds:g} s" if is_late else "crashed"
             raise UserError(f"{name} cannot be decoded: the decoder {reason}") from None
         finally:
             timer.cancel()
             timer.join()
-            if is_late.is_set():  # Perhaps just after the answer.
-                process.wait()
+            if time.monotonic() >= end:  # It may be killed just after the answer.
+                self.close()
 
     def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with contextlib.suppress(OSError):  # What could not be sent.
-            self._process.stdin.close()
-        self._process.stdout.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()  # Closes the pipes.
+            self._process = None
 
-    @staticmethod
-    def _start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, *sys.path],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # Decoders print about damaged files.
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # Each reserves memory.
-            start_new_session=True,  # Ctrl-C leaves it to finish; on Windows by the flag.
-            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
-        )
+    def _running(self) -> subprocess.Popen[bytes]:
+        """The process, ready for a request. Raises `OSError` where none can be started."""
+        if self._process is None or self._process.poll() is not None:
+            self.close()
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM, *sys.path],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,  # Decoders print about damaged files.
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # Each reserves memory.
+                start_new_session=True,  # Ctrl-C leaves it to finish; on Windows by the flag.
+                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+            )
+            assert self._process.stdout is not None
+            self._process.stdout.readline()  # Its start does not count.
+        return self._process
 
 
 def _ask(process: subprocess.Popen[bytes], request: bytes) -> Image.Image:

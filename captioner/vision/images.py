@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import re
 import stat
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, Union
 
-from PIL import Image, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 
 from captioner.errors import UserError
 from captioner.vision.arrays import image_of_array
@@ -62,11 +62,7 @@ _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")
 
 _START_OF_SCAN, _END_OF_IMAGE = 0xDA, 0xD9
 
-_LONGEST_JPEG = 2**28
-"""Bytes in which scans are counted; photos of 250 million pixels have fewer."""
-
-_ORIENTATION_TAG = 0x0112  # EXIF 2.32, table 4: how the camera was held
-_UPRIGHT = {
+_UPRIGHT = {  # By the EXIF orientation: how the camera was held (EXIF 2.32, table 4).
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -111,21 +107,22 @@ def load_image(
         source = image_of_array(source, name)
     with pillow_silenced():
         if isinstance(source, Image.Image):
-            return _decode(source, name, maximum_pixels)
-        with (
-            contextlib.ExitStack() as silenced,
-            _binary_file(source, name) as file,
-            _identify(file, name) as image,
-        ):
+            with _damage_named(name):
+                return _decode(source, name, maximum_pixels)
+        with _binary_file(source, name) as file, _damage_named(name):
+            image = _identify(file, name)
+            silenced: AbstractContextManager[None] = nullcontext()
             if image.format in ("JPEG", "MPO"):
                 _check_scans(file, name)
             elif image.format == "HEIF":
                 check_heif(file, image, name, maximum_pixels)
             elif image.format == "PNG":
-                _check_chunks(file, name)
+                image.verify()  # Decoding does not check sums: lost pixels would be black.
+                image = _identify(file, name)
             elif image.format == "TIFF":
-                silenced.enter_context(libtiff_silenced())
-            return _decode(image, name, maximum_pixels, sufficient_side)
+                silenced = libtiff_silenced()
+            with silenced:
+                return _decode(image, name, maximum_pixels, sufficient_side)
 
 
 def shrink(photo: Image.Image, longest_side: int) -> Image.Image:
@@ -162,47 +159,38 @@ def is_address(name: str) -> bool:
     return re.match("[a-z][a-z0-9+.-]+://", name, re.IGNORECASE) is not None
 
 
-@contextlib.contextmanager
+@contextmanager
 def _binary_file(source: Any, name: str) -> Iterator[BinaryIO]:
     """A seekable, non-empty binary file with the content of a path, bytes or a file."""
-    with contextlib.ExitStack() as stack:
-        try:
-            if isinstance(source, (str, os.PathLike)):
-                kind = os.stat(source)
-                if stat.S_ISDIR(kind.st_mode):
-                    raise UserError(f"{name} is a folder, not an image")
-                if not stat.S_ISREG(kind.st_mode):
-                    raise UserError(f"{name} is a pipe or a device, not a file")
-                file: BinaryIO = stack.enter_context(open(source, "rb"))
-            elif isinstance(source, (bytes, bytearray, memoryview)):
-                file = io.BytesIO(source)
-            elif hasattr(source, "read"):
-                file = io.BytesIO(_content_of(source, name))
-            else:
-                raise UserError(
-                    f"{name} is of the type {type(source).__name__}, not a path, bytes, a binary "
-                    "file, a Pillow image, an array or a tensor"
-                )
-            if file.seek(0, os.SEEK_END) == 0:
-                raise UserError(f"{name} is empty")
-            file.seek(0)
-        except FileNotFoundError:
-            reason = IS_ADDRESS if is_address(name) else "does not exist"
-            raise UserError(f"{name} {reason}") from None
-        except (OSError, ValueError) as error:
-            raise UserError(f"cannot read {name}: {_reason(error)}") from None
-        yield file
-
-
-def _content_of(file: Any, name: str) -> bytes:
-    """The content of an open file, from its start if it is seekable, as in Pillow."""
-    with contextlib.suppress(AttributeError, OSError):
+    try:
+        if isinstance(source, (str, os.PathLike)):
+            mode = os.stat(source).st_mode
+            if stat.S_ISDIR(mode):
+                raise UserError(f"{name} is a folder, not an image")
+            if not stat.S_ISREG(mode):
+                raise UserError(f"{name} is a pipe or a device, not a file")
+            file: BinaryIO = open(source, "rb")  # noqa: SIM115, closed below
+        elif isinstance(source, (bytes, bytearray, memoryview)):
+            file = io.BytesIO(source)
+        elif hasattr(source, "read"):
+            with suppress(AttributeError, OSError):  # A pipe.
+                source.seek(0)
+            file = io.BytesIO(source.read())
+        else:
+            raise UserError(
+                f"{name} is of the type {type(source).__name__}, not a path, bytes, a binary "
+                "file, a Pillow image, an array or a tensor"
+            )
+    except FileNotFoundError:
+        reason = IS_ADDRESS if is_address(name) else "does not exist"
+        raise UserError(f"{name} {reason}") from None
+    except (OSError, TypeError, ValueError) as error:  # TypeError: it reads text.
+        raise UserError(f"cannot read {name}: {_reason(error)}") from None
+    with file:
+        if file.seek(0, os.SEEK_END) == 0:
+            raise UserError(f"{name} is empty")
         file.seek(0)
-    content = file.read()
-    if not isinstance(content, bytes):
-        kind = type(content).__name__
-        raise UserError(f"{name} is a file that reads {kind}, not bytes; open it in binary")
-    return content
+        yield file
 
 
 def _identify(file: BinaryIO, name: str) -> Image.Image:
@@ -214,9 +202,6 @@ def _identify(file: BinaryIO, name: str) -> Image.Image:
             return Image.open(file, formats=[each for each in formats if each in Image.OPEN])
         except UnidentifiedImageError:
             continue
-        # Pillow's plugins raise any exception for a damaged header.
-        except Exception as error:
-            raise _undecodable(name, error) from None
     file.seek(0)
     start = file.read(16)
     if re.match(HEIF_SIGNATURE, start, re.DOTALL) and "HEIF" not in Image.OPEN:
@@ -232,14 +217,9 @@ def _load_all_plugins() -> None:
 
 
 def _check_scans(file: BinaryIO, name: str) -> None:
-    """Raise `UserError` for more than `MAXIMUM_SCANS`; keeps the file's position."""
-    try:
-        position = file.tell()
-        file.seek(0)
-        content = file.read(_LONGEST_JPEG)
-        file.seek(position)
-    except OSError as error:
-        raise UserError(f"cannot read {name}: {_reason(error)}") from None
+    """Raise `UserError` for more than `MAXIMUM_SCANS`."""
+    file.seek(0)
+    content = file.read()
     scans, place = 0, 2
     while marker := _MARKER.search(content, place):
         kind, place = content[marker.end() - 1], marker.end()
@@ -249,20 +229,6 @@ def _check_scans(file: BinaryIO, name: str) -> None:
         if scans > MAXIMUM_SCANS:
             raise UserError(f"{name} has more than {MAXIMUM_SCANS} scans, the limit")
         place += int.from_bytes(content[place : place + 2], "big")
-
-
-def _check_chunks(file: BinaryIO, name: str) -> None:
-    """Raise `UserError` for a PNG file with a wrong checksum; keeps the file's position.
-
-    When pixels are decoded, missing ones are black: of a file whose end is zeros, for example.
-    """
-    position = file.tell()
-    file.seek(0)
-    try:
-        Image.open(file, formats=["PNG"]).verify()
-    except Exception as error:
-        raise _undecodable(name, error) from None
-    file.seek(position)
 
 
 def _reduce(photo: Image.Image, divisor: int) -> Image.Image:
@@ -288,42 +254,38 @@ def _decode(
             f"{name} is too large: {width} x {height} is {width * height:,} pixels, "
             f"the limit is {maximum_pixels:,}"
         )
+    if sufficient_side is not None and image.format != "HEIF":  # A thumbnail may differ.
+        image.draft(None, (sufficient_side, sufficient_side))
+    image.load()
+    orientation = None
+    with suppress(Exception):  # EXIF data that are damaged leave the photo as it lies.
+        orientation = image.getexif().get(ExifTags.Base.Orientation)
+    upright = image.transpose(_UPRIGHT[orientation]) if orientation in _UPRIGHT else image
+    pixels = to_rgb(upright)
+    pixels.info = {}
+    if sufficient_side is not None:
+        size = (height, width) if orientation in _TURNED else (width, height)
+        divisor = min(pixels.size) // sufficient_side
+        pixels = _reduce(with_original_size(pixels, size), divisor)
+    return pixels
+
+
+@contextmanager
+def _damage_named(name: str) -> Iterator[None]:
+    """Raise `UserError` for any exception, as Pillow's plugins raise for damaged files."""
     try:
-        if sufficient_side is not None and image.format != "HEIF":  # A thumbnail may differ.
-            image.draft(None, (sufficient_side, sufficient_side))
-        image.load()
-        orientation = _orientation(image)
-        upright = image
-        if orientation in _UPRIGHT:
-            upright = image.transpose(_UPRIGHT[orientation])
-        pixels = to_rgb(upright)
-        pixels.info = {}
-        if sufficient_side is not None:
-            size = (height, width) if orientation in _TURNED else (width, height)
-            divisor = min(pixels.size) // sufficient_side
-            pixels = _reduce(with_original_size(pixels, size), divisor)
-        return pixels
-    # Pillow's decoders raise any exception for damaged data.
+        yield
+    except UserError:
+        raise
     except Exception as error:
-        raise _undecodable(name, error) from None
-
-
-def _orientation(image: Image.Image) -> int:
-    """The EXIF orientation; 1, upright, if there is none or the EXIF data are unreadable."""
-    try:
-        orientation = image.getexif().get(_ORIENTATION_TAG)
-    except Exception:
-        return 1
-    return orientation if isinstance(orientation, int) else 1
-
-
-def _undecodable(name: str, error: Exception) -> UserError:
-    reason = _reason(error)
-    if isinstance(error, EOFError) or _CUT_OFF.search(reason):
-        return UserError(f"{name} is cut off: the file ends before the image does")
-    if isinstance(error, MemoryError):
-        return UserError(f"{name} needs more memory than there is")
-    return UserError(f"{name} is damaged or cut off and cannot be decoded ({reason})")
+        reason = _reason(error)
+        if isinstance(error, EOFError) or _CUT_OFF.search(reason):
+            sentence = "is cut off: the file ends before the image does"
+        elif isinstance(error, MemoryError):
+            sentence = "needs more memory than there is"
+        else:
+            sentence = f"is damaged or cut off and cannot be decoded ({reason})"
+        raise UserError(f"{name} {sentence}") from None
 
 
 def _reason(error: Exception) -> str:

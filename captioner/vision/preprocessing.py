@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import numpy
@@ -20,12 +19,6 @@ IMAGENET_MEAN = (0.485, 0.456, 0.406)
 
 IMAGENET_STANDARD_DEVIATION = (0.229, 0.224, 0.225)
 """Their standard deviations."""
-
-_INTERPOLATIONS = {
-    "bilinear": Image.Resampling.BILINEAR,
-    "bicubic": Image.Resampling.BICUBIC,
-}
-
 
 Channel = Annotated[float, Field(ge=-1_000, le=1_000)]
 Deviation = Annotated[float, Field(gt=0, le=1_000)]
@@ -76,19 +69,13 @@ class Preprocessing(Config):
             image = load_image(image)
         resized = image.resize(
             (self.size, self.size),
-            resample=_INTERPOLATIONS[self.interpolation],
+            resample=Image.Resampling[self.interpolation.upper()],
             box=self.region(*image.size),
         )
         pixels = torch.from_numpy(numpy.array(resized))  # (size, size, 3)
         channels = pixels.permute(2, 0, 1).contiguous().float() / 255  # (3, size, size)
         mean = torch.tensor(self.mean).view(3, 1, 1)
         return (channels - mean) / torch.tensor(self.standard_deviation).view(3, 1, 1)
-
-    def batch(self, images: Sequence[Image.Image]) -> Tensor:
-        """Photos of any sizes as (B, 3, size, size), each exactly as alone."""
-        if not images:
-            return torch.empty(0, 3, self.size, self.size)
-        return torch.stack([self(image) for image in images])  # (B, 3, size, size)
 
     @property
     def sufficient_side(self) -> int:

@@ -21,11 +21,10 @@ _quiet_changes = contextlib.ExitStack()
 
 @contextlib.contextmanager
 def pillow_silenced() -> Iterator[None]:
-    """Suppress Pillow's warnings, log and limit of pixels while any thread is inside.
+    """Suppress Pillow's warnings and limit of pixels while any thread is inside.
 
-    All three are global: the first thread changes them, the last restores them. Pillow's limit,
+    Both are global: the first thread changes them, the last restores them. Pillow's limit,
     179 million pixels, is below what telephones take; `load_image` has its own.
-    A program that has configured logging still gets Pillow's log.
     """
     global _quiet_users
     with _quiet_lock:
@@ -33,9 +32,6 @@ def pillow_silenced() -> Iterator[None]:
         if _quiet_users == 1:
             _quiet_changes.enter_context(warnings.catch_warnings())
             warnings.filterwarnings("ignore", module=r"PIL\.")
-            handler = logging.NullHandler()
-            logging.getLogger("PIL").addHandler(handler)
-            _quiet_changes.callback(logging.getLogger("PIL").removeHandler, handler)
             _quiet_changes.callback(setattr, Image, "MAX_IMAGE_PIXELS", Image.MAX_IMAGE_PIXELS)
             Image.MAX_IMAGE_PIXELS = None
     try:
@@ -49,16 +45,14 @@ def pillow_silenced() -> Iterator[None]:
 
 _libtiff_lock = threading.Lock()
 
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # Else Python prints its errors.
+
 
 @contextlib.contextmanager
 def libtiff_silenced() -> Iterator[None]:
     """Discard what is written to file descriptor 2, as libtiff does with its messages."""
     with _libtiff_lock:
-        try:
-            standard_error = os.dup(2)
-        except OSError:  # It is closed.
-            yield
-            return
+        standard_error = os.dup(2)
         with open(os.devnull, "wb") as nothing:
             os.dup2(nothing.fileno(), 2)
         try:

@@ -49,11 +49,7 @@ def torchvision_weights(name: str) -> dict[str, Tensor]:
 def _check_digest(place: Path) -> None:
     """Raise `ValueError` unless a file's SHA-256 begins as its name says: `vgg19-dcbb9e9d.pth`."""
     expected = place.stem.rpartition("-")[2]
-    digest = hashlib.sha256()
-    with place.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    if not digest.hexdigest().startswith(expected):
+    if not hashlib.sha256(place.read_bytes()).hexdigest().startswith(expected):
         raise ValueError(f"their SHA-256 does not begin with {expected}")
 
 

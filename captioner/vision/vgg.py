@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn.utils.fusion import fuse_conv_bn_weights
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from captioner.errors import UserError
 from captioner.vision.encoder import Encoder, EncoderConfig
@@ -121,18 +121,8 @@ class VGGEncoder(Encoder):
         for convolution, target, norm in zip(
             _convolutions(self), _convolutions(folded), norms, strict=True
         ):
-            mean, variance = norm.running_mean, norm.running_var
-            assert mean is not None
-            assert variance is not None
-            target.weight, target.bias = fuse_conv_bn_weights(
-                convolution.weight,
-                convolution.bias,
-                mean,
-                variance,
-                norm.eps,
-                norm.weight,
-                norm.bias,
-            )
+            fused = fuse_conv_bn_eval(convolution, norm)
+            target.weight, target.bias = fused.weight, fused.bias
         return folded.eval()
 
     def pretrained_weights(self) -> dict[str, Tensor]:

@@ -137,7 +137,7 @@ def test_a_photo_read_in_the_step_is_read_once_for_all_its_captions(config: Conf
     for batch in (first, second):
         assert len(batch.source) == 3
         photos = [source.open_photo(row) for row in batch.rows.tolist()]
-        each = recipe.preprocessing.batch(photos)  # (6, 3, 64, 64)
+        each = torch.stack([recipe.preprocessing(photo) for photo in photos])  # (6, 3, 64, 64)
         assert torch.equal(batch.source[batch.photos], each)
     # Parts have whole photos, so none is read by two of them, however many there are.
     for processes in (2, 3, 4):

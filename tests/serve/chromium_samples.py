@@ -73,12 +73,14 @@ def words_of(card: Locator) -> list[str]:
 
 def canvas_of(card: Locator) -> Image.Image:
     """The overlay of the photo."""
-    address = card.locator("canvas").evaluate("canvas => canvas.toDataURL('image/png')")
-    return Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGB")
+    return _picture(card.locator("canvas").evaluate("canvas => canvas.toDataURL('image/png')"))
 
 
 def preview_of(card: Locator) -> Image.Image:
-    address = card.locator("img").get_attribute("src") or ""
+    return _picture(card.locator("img").get_attribute("src") or "")
+
+
+def _picture(address: str) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGB")
 
 

@@ -1,4 +1,4 @@
-"""A translator small enough for the tests beside it, photos as they are sent, and a real server."""
+"""Small models, photos as they are sent, requests with checks of their answers, real servers."""
 
 from __future__ import annotations
 
@@ -12,25 +12,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
+import numpy as np
+import pytest
 import samples
 import torch
 import uvicorn
+from small_translators import CONFIGS
 from starlette.types import ASGIApp
 
-from captioner.caption import Captioner
+from captioner.caption import Caption, Captioner
 from captioner.serve.limits import Limits
 from captioner.serve.server import configuration, listen
 from captioner.text.subword_vocabulary import SubwordVocabulary
 from captioner.text.word_vocabulary import WordVocabulary
-from captioner.translate import (
-    LuongConfig,
-    SequenceToSequenceConfig,
-    TranslationModelConfig,
-    TranslationSearch,
-    Translator,
-)
+from captioner.translate import TranslationSearch, Translator
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,19 +46,10 @@ def make_captioner() -> Captioner:
 
 def make_translator(attends: bool = True) -> Translator:
     """A translator of random weights, from subwords to words."""
-    if attends:
-        luong = LuongConfig(
-            embedding_size=8, hidden_size=12, attention_size=10, window=2, dropout=0.0
-        )
-        config = TranslationModelConfig(luong=luong)
-    else:
-        plain = SequenceToSequenceConfig(
-            cell="gru", embedding_size=8, hidden_size=12, layers=2, dropout=0.0
-        )
-        config = TranslationModelConfig(sequence_to_sequence=plain)
+    config = CONFIGS["luong" if attends else "plain"]
     source = SubwordVocabulary.learn(SENTENCES, 300)
     target = WordVocabulary.learn(["Ein Mann läuft.", "Der Hund, er sieht <b>ihn</b>"], 1)
-    torch.manual_seed(0)
+    torch.manual_seed(1)
     model = config.make(len(source), len(target))
     with torch.no_grad():
         for parameter in model.parameters():
@@ -134,3 +123,36 @@ def running(*arguments: str) -> Iterator[Running]:
     finally:
         process.kill()
         process.communicate()
+
+
+Files = list[tuple[str, tuple[str, bytes]]]
+
+
+def files(*seeds: int) -> Files:
+    return [("photo", (f"{seed}.png", photo_bytes(seed))) for seed in seeds]
+
+
+def caption(client: httpx.Client, sent: Files, **fields: str) -> Any:
+    answer = client.post("/api/caption", files=sent, data=fields)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["photos"]
+
+
+def problem(answer: httpx.Response, status: int) -> str:
+    """The sentence of a refusal, which reveals nothing about this machine."""
+    assert answer.status_code == status, answer.text
+    value = answer.json()
+    assert list(value) == ["error"]
+    sentence = str(value["error"])
+    assert "\n" not in sentence
+    assert "Traceback" not in sentence
+    assert "/" not in sentence.replace("application/json", "").replace("multipart/form-data", "")
+    return sentence
+
+
+def as_directly(photo: dict[str, Any], expected: Caption) -> None:
+    (found, *_) = photo["captions"]
+    assert found["caption"] == expected.text
+    assert found["words"] == list(expected.words)
+    assert found["log_probability"] == pytest.approx(expected.log_probability, abs=1e-3)
+    np.testing.assert_allclose(found["maps"], expected.attention.numpy(), atol=2e-4)

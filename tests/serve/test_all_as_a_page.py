@@ -82,16 +82,18 @@ def test_its_pictures_look_as_if_made_from_the_files(open_page: Open, tmp_path: 
         assert far(found.convert("RGB"), expected) < 3  # JPEG.
 
 
-def test_it_says_how_many_are_in_it(open_page: Open, tmp_path: Path) -> None:
+def test_it_says_how_many_are_in_it_and_why_one_is_not(open_page: Open, tmp_path: Path) -> None:
     page = open_page()
     bad = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"no photo"}
     page.set_input_files("#files", [photo_file(1), bad, photo_file(2)])
     captioned(page, 2)
-    expect(page.locator("[data-state=failed]")).to_have_count(1)
+    failed = page.locator("[data-state=failed]")
+    expect(failed.locator(".state")).to_contain_text("notes.txt is not an image that can be read")
+    expect(failed.locator(".downloads")).to_be_hidden()
     sentence = "2 of 3 photos are in the file: the others have no caption"
     text = all_as_a_page(page, tmp_path / "page.html")
     assert text.count("<article") == 2
     expect(page.locator("#error-message")).to_have_text(sentence)
-    page.locator("[data-state=failed] .remove").click()
+    failed.locator(".remove").click()
     assert len(json.loads(downloaded(page, page.locator("#all-json"))[1])) == 2
     expect(page.locator("#error-message")).to_be_hidden()

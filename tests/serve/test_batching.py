@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 
@@ -87,25 +87,3 @@ def test_closing_finishes_the_queue() -> None:
     with started() as (_, batcher):
         promises = [batcher.submit([number], "a") for number in range(9)]
     assert [promise.result() for promise in promises] == [[2 * n] for n in range(9)]
-
-
-def test_many_threads_lose_nothing() -> None:
-    work = Work()
-    work.go.set()
-    batcher: Batcher[int, str, int] = Batcher(work, 16, "test")
-    found: dict[int, list[int]] = {}
-
-    def ask(number: int) -> Callable[[], None]:
-        def run() -> None:
-            found[number] = batcher.submit([number], "ab"[number % 2]).result()
-
-        return run
-
-    numbers = range(100, 400)
-    threads = [threading.Thread(target=ask(number)) for number in numbers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    batcher.close()
-    assert found == {number: [2 * number] for number in numbers}

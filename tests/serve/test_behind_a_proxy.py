@@ -89,8 +89,8 @@ def test_the_service_starts_a_command_that_there_is() -> None:
 def test_the_access_log_has_a_line_for_each_request(tiny_model: Path) -> None:
     served = running("--model", str(tiny_model), "--no-translator", "--access-log")
     with served as server:
-        httpx.get(f"{server.address}api/health")
+        assert httpx.get(f"{server.address}api/model").json()["translators"] == {}
         server.process.terminate()
         _, errors = server.process.communicate(timeout=60)
     (line,) = errors.splitlines()
-    assert '"GET /api/health HTTP/1.1" 200' in line
+    assert '"GET /api/model HTTP/1.1" 200' in line

@@ -8,8 +8,7 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from serve_asking import caption, files, problem
-from serve_samples import make_captioner, photo_bytes
+from serve_samples import caption, files, make_captioner, photo_bytes, problem
 
 from captioner.render import PageCaption, PageItem, frames, html_page, panels
 
@@ -95,32 +94,20 @@ def test_a_page_holds_all_photos_and_captions(client: httpx.Client) -> None:
     assert answer.text == html_page(items)
 
 
-def test_doubt_is_drawn(client: httpx.Client) -> None:
-    def of(kind: str, **doubt: bool) -> httpx.Response:
-        return drawn(client, 0, format=kind, captions=json.dumps([{**GOOD, **doubt}]))
+def test_doubt_and_the_language_are_drawn(client: httpx.Client) -> None:
+    def of(kind: str, **changed: Any) -> httpx.Response:
+        return drawn(client, 0, format=kind, captions=json.dumps([{**GOOD, **changed}]))
 
-    assert '<span class="doubt">not sure</span>' in of("html", sure=False).text
+    page = of("html", words=["Der", "Hund"], sure=False, language="de").text
+    assert '<span class="doubt">nicht sicher</span>' in page
+    assert 'class="words" dir="auto" lang="de"' in page
     assert "unlike the photos this model was trained on" in of("html", familiar=False).text
     for kind in ("png", "gif"):
-        sizes = []
+        heights = []
         for doubt in ({}, {"sure": False}):
             with Image.open(io.BytesIO(of(kind, **doubt).content)) as picture:
-                sizes.append(picture.height)
-        assert sizes[0] < sizes[1]
-
-
-def test_a_caption_is_drawn_in_its_language(client: httpx.Client) -> None:
-    german = {**GOOD, "words": ["Der", "Hund"]}
-    widths = []
-    for language in ({}, {"language": "de"}):
-        sent = json.dumps([{**german, **language}])
-        with Image.open(io.BytesIO(drawn(client, 0, captions=sent).content)) as picture:
-            widths.append(picture.width)
-        page = drawn(client, 0, format="html", captions=sent).text
-        assert f'class="words" dir="auto" lang="{language.get("language", "en")}"' in page
-        doubt = drawn(client, 0, format="html", captions=sent.replace("[{", '[{"sure": false, '))
-        assert ("nicht sicher" if language else "not sure") in doubt.text
-    assert widths[1] < widths[0]
+                heights.append(picture.height)
+        assert heights[0] < heights[1]
 
 
 def test_markup_in_captions_stays_text(client: httpx.Client) -> None:
@@ -142,14 +129,11 @@ GOOD: dict[str, Any] = {"words": ["a", "dog"], "maps": [[[0.5, 0.5]], [[0.0, 1.0
         ([GOOD] * 21, "captions[0] should have at most 20 items"),
         ([{**GOOD, "words": []}], "captions[0][0].words should have at least 1 item"),
         ([{**GOOD, "words": [""]}], "words[0] should have at least 1 character"),
-        ([{**GOOD, "words": ["a", 1]}], "captions[0][0].words[1] should be text"),
         ([{**GOOD, "words": ["a", "x" * 101]}], "at most 100 characters"),
         ([{**GOOD, "words": ["a", "{reason}"], "maps": []}], "shape (T, rows, columns)"),
-        ([{**GOOD, "maps": [[0.5, 0.5], [0, 1]]}], "maps[0][0] should be a list"),
         ([{**GOOD, "maps": [[[0.5, 0.5]]]}], "2 words but 1 attention maps"),
         ([{**GOOD, "maps": [[[0.5, 0.5]], [[0.0, 0.5]]]}], "adds up to 0.5"),
         ([{**GOOD, "maps": [[[0.5, 0.5]], [[-1.0, 2.0]]]}], "negative"),
-        ([{**GOOD, "maps": [[[0.5, 0.5]], [["a", "b"]]]}], "should be a number"),
         ([{**GOOD, "maps": [[[0.5, 0.5]], [[1.0]]]}], "array of numbers"),
         ([{**GOOD, "maps": [[[1 / 5000] * 5000]] * 2}], "4,096 cells"),
         ([GOOD, {**GOOD, "maps": [[[1]], [[1]]]}], "maps of one shape"),

@@ -97,6 +97,10 @@ def test_it_works_with_the_keyboard_alone(open_page: Open) -> None:
     expect(words.nth(last)).to_be_focused()
     page.keyboard.press("Enter")
     expect(words.nth(last)).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("Tab")  # A caption is one stop.
+    expect(card.locator(".play").first).to_be_focused()
+    page.keyboard.press("Shift+Tab")
+    expect(words.nth(last)).to_be_focused()
     page.keyboard.press("ArrowDown")
     other = page.locator(".item").nth(1).locator(".word")
     expect(other.nth(min(last, other.count() - 1))).to_be_focused()
@@ -283,43 +287,24 @@ def test_a_caption_is_text_that_is_found_and_copied(open_page: Open) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == " ".join(words)
 
 
-def test_the_words_of_a_caption_are_one_stop_of_the_tab_key(open_page: Open) -> None:
-    page = open_page()
-    card = add(page, photo_file(1))
-    word = card.locator(".word")
-    word.first.focus()
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("Enter")
-    expect(word.nth(1)).to_have_attribute("aria-pressed", "true")
-    page.keyboard.press("Tab")
-    expect(card.locator(".play").first).to_be_focused()
-    page.keyboard.press("Shift+Tab")
-    expect(word.nth(1)).to_be_focused()
-
-
-def test_a_reload_keeps_the_results(open_page: Open) -> None:
+def test_a_reload_keeps_the_results_and_their_language(open_page: Open) -> None:
     page = open_page()
     card = add(page, photo_file(1, "one.png"), photo_file(2, "two.png"))
-    words = words_of(card)
-    page.reload()
-    captioned(page, 2)
-    assert words_of(page.locator(".item").first) == words
-    assert page.locator(".file").all_inner_texts() == ["one.png", "two.png"]
-    page.locator(".item").first.locator(".remove").click()
+    for language in ("de", "en"):
+        value = "" if language == "en" else language
+        page.get_by_label("Language").select_option(value)
+        expect(page.locator(f".words[lang={language}]")).to_have_count(2)
+        captioned(page, 2)
+        words = words_of(card)
+        page.reload()
+        captioned(page, 2)
+        expect(page.locator(f".words[lang={language}]")).to_have_count(2)
+        expect(page.get_by_label("Language")).to_have_value(value)
+        assert words_of(card) == words
+        assert page.locator(".file").all_inner_texts() == ["one.png", "two.png"]
+    card.locator(".remove").click()
     page.reload()
     captioned(page, 1)
-
-
-def test_a_reload_keeps_the_language_of_the_captions(open_page: Open) -> None:
-    page = open_page()
-    words = add(page, photo_file(1)).locator(".words")
-    for language in ("de", "en"):
-        page.get_by_label("Language").select_option("" if language == "en" else language)
-        expect(words).to_have_attribute("lang", language)
-        page.reload()
-        captioned(page, 1)
-        expect(words).to_have_attribute("lang", language)
-        expect(page.get_by_label("Language")).to_have_value("" if language == "en" else language)
 
 
 def test_downloads_are_the_files_of_the_package(open_page: Open) -> None:
@@ -337,30 +322,3 @@ def test_downloads_are_the_files_of_the_package(open_page: Open) -> None:
     record = json.loads(contents["json"])
     assert record["captions"][0]["words"] == words
     assert "preview" not in record
-    add(page, photo_file(2))
-    assert downloaded(page, page.locator("#all-html"))[1].count(b"<article") == 2
-    assert len(json.loads(downloaded(page, page.locator("#all-json"))[1])) == 2
-
-
-def test_the_self_contained_page_shows_maps_as_well(open_page: Open, tmp_path: Path) -> None:
-    page = open_page()
-    card = add(page, photo_file(1))
-    path = tmp_path / "page.html"
-    path.write_bytes(downloaded(page, card.locator("[data-format=html]"))[1])
-    context = page.context.browser.new_context(reduced_motion="reduce")
-    saved = context.new_page()
-    saved.goto(path.as_uri())
-    saved.locator(".word").first.hover()
-    expect(saved.locator("canvas")).to_be_visible()
-    expect(saved.locator(".word").first).to_have_class("word shown")
-    context.close()
-
-
-def test_a_bad_photo_says_why_and_the_others_go_on(open_page: Open) -> None:
-    page = open_page()
-    bad = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"no photo"}
-    page.set_input_files("#files", [photo_file(1), bad, photo_file(2)])
-    captioned(page, 2)
-    failed = page.locator("[data-state=failed]")
-    expect(failed.locator(".state")).to_contain_text("notes.txt is not an image that can be read")
-    expect(failed.locator(".downloads")).to_be_hidden()

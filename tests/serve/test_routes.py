@@ -6,14 +6,26 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from serve_asking import as_directly, caption, files, problem
-from serve_samples import SENTENCES, asking, make_captioner, make_translator, photo_bytes
+from serve_samples import (
+    SENTENCES,
+    as_directly,
+    asking,
+    caption,
+    files,
+    make_captioner,
+    make_translator,
+    photo_bytes,
+    problem,
+)
 
+from captioner.decoding import SearchOptions, TranslationSearch
+from captioner.decoding.options import SAMPLING
 from captioner.serve.app import make_app
 from captioner.serve.limits import Limits
 from captioner.serve.service import UNDETERMINED, Service
@@ -43,6 +55,33 @@ def test_the_search_is_the_one_asked_for(client: httpx.Client) -> None:
     assert "maps" not in photo["captions"][0]
     (photo,) = caption(client, files(3), n_best="5")  # More than the model's own beam of three.
     assert len(photo["captions"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("CaptionForm", SearchOptions),
+        ("OverlayForm", SearchOptions),
+        ("TranslationRequest", TranslationSearch),
+    ],
+)
+def test_options_are_described_as_they_are_declared(
+    client: httpx.Client, name: str, kind: type[SearchOptions]
+) -> None:
+    schema: dict[str, Any] = client.get("/api/openapi.json").json()["components"]["schemas"][name]
+    for option, declared in kind.model_json_schema()["properties"].items():
+        declared.pop("default")  # The model has its own.
+        described = schema["properties"][option]
+        # FastAPI writes limits as floats, in which the largest seed is rounded.
+        assert described.pop("maximum", None) == pytest.approx(declared.pop("maximum", None))
+        assert described == declared
+        assert option not in schema["required"]
+
+
+def test_options_left_out_are_those_of_the_model(client: httpx.Client) -> None:
+    own = client.get("/api/model").json()["captioner"]["search"]
+    given = {name: str(own[name]) for name in own if name not in SAMPLING}
+    assert caption(client, files(0), **given) == caption(client, files(0))
 
 
 def test_a_seed_gives_the_same_samples(client: httpx.Client) -> None:
@@ -160,7 +199,6 @@ def test_a_wrong_field_is_named(client: httpx.Client, fields: dict[str, str], na
         (b"", "multipart/form-data", 400, "boundary"),
         (b"nonsense", "multipart/form-data; boundary=x", 400, "Invalid multipart data"),
         (b"--x\r\n\r\nvalue\r\n--x--", "multipart/form-data; boundary=x", 400, "must be provided"),
-        (b"--x--\r\n", "multipart/form-data; boundary=x", 422, "'photo' is missing"),
         (b"--x\r\n" + b"a" * 70_000, "multipart/form-data; boundary=x", 400, "Invalid"),
         (b"", "multipart/form-data; boundary=" + "x" * 5000, 400, "Invalid multipart data"),
         (b"--x", "multipart/form-data; boundary=x; charset=nonsense", 422, "'photo' is missing"),
@@ -172,11 +210,6 @@ def test_malformed_forms_are_refused(
     for address in ("/api/caption", "/api/overlay"):
         answer = client.post(address, content=content, headers={"Content-Type": kind})
         assert named in problem(answer, status)
-
-
-def test_a_file_in_another_field_is_refused(client: httpx.Client) -> None:
-    sent = [*files(0), ("image", ("a.png", photo_bytes()))]
-    assert "unknown field 'image'" in problem(client.post("/api/caption", files=sent), 422)
 
 
 def limited(limits: Limits) -> AbstractContextManager[httpx.Client]:
@@ -255,7 +288,6 @@ def test_a_sentence_that_is_cut_says_so(client: httpx.Client) -> None:
         (b"[]", 422, "a JSON object"),
         (b"{}", 422, "'sentences' is missing"),
         (b'{"sentences": []}', 422, "sentences should have at least 1 item"),
-        (b'{"sentences": [1]}', 422, "sentences[0] should be text, found 1"),
         (b'{"sentences": ["\\ud800"]}', 422, "sentences[0] should be text"),
         (
             json.dumps({"sentences": ["x" * 2001]}).encode(),
@@ -268,7 +300,6 @@ def test_a_sentence_that_is_cut_says_so(client: httpx.Client) -> None:
             "should have at most 16 items",
         ),
         (b'{"sentences": ["a"], "beam": "3"}', 422, "beam should be a whole number"),
-        (b'{"sentences": ["a"], "beam": null}', 422, "beam should be a whole number"),
         (b'{"sentences": ["a"], "beam": 21}', 422, "'beam' is 21"),
         (b'{"sentences": ["a"], "coverage_penalty": NaN}', 422, "finite"),
         (b'{"sentences": ["a"], "colour": 1}', 422, "unknown field 'colour'"),

@@ -46,18 +46,10 @@ def test_a_folder_is_gone_through_to_the_bottom_and_sorted(here: Path) -> None:
     assert names(here / "photos") == [(here / name).as_posix() for name in expected]
 
 
-def test_what_is_named_outright_is_taken_whatever_it_is(here: Path) -> None:
-    for path in ("photos/notes.txt", "photos/.hidden.jpg", "photos/trip/no_suffix"):
-        assert names(path) == [path]
+def test_what_is_named_outright_is_taken_in_its_order_whatever_it_is(here: Path) -> None:
+    files = ["photos/notes.txt", "photos/b.jpg", "photos/.hidden.jpg", "photos/trip/no_suffix"]
+    assert names(*files, "photos/b.jpg") == [*files, "photos/b.jpg"]
     assert names("photos/.thumbnails") == ["photos/.thumbnails/small.jpg"]
-
-
-def test_the_order_given_is_kept_and_nothing_is_merged(here: Path) -> None:
-    assert names("photos/b.jpg", "photos/a.PNG", "photos/b.jpg") == [
-        "photos/b.jpg",
-        "photos/a.PNG",
-        "photos/b.jpg",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ import io
 import logging
 import os
 import struct
-import threading
 import warnings
-import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -239,7 +238,8 @@ def test_an_image_that_is_loaded_again_is_not_turned_again_and_has_its_size_of_t
     ],
 )
 def test_exif_data_without_an_orientation_do_not_cost_the_photo(exif: Image.Exif | bytes) -> None:
-    assert load_image(encoded(smooth_photo(), "JPEG", exif=exif)).size == (24, 16)
+    for kind in ("JPEG", "PNG"):
+        assert load_image(encoded(smooth_photo(), kind, exif=exif)).size == (24, 16)
 
 
 # Modes.
@@ -251,6 +251,13 @@ def test_cmyk() -> None:
     # Pillow writes a CMYK JPEG as Adobe does, inverted, and turns it back as it reads.
     red, green, blue = load_image(encoded(inks, "JPEG")).getpixel((4, 4))
     assert (red > 245, green < 10, blue < 10) == (True, True, True)
+
+
+def test_one_bit() -> None:
+    image = Image.new("1", (3, 1))
+    image.putpixel((1, 0), 1)
+    for kind in ("PNG", "TIFF", "PPM"):
+        assert greys(load_image(encoded(image, kind))) == [0, 255, 0]
 
 
 def test_palette() -> None:
@@ -293,13 +300,6 @@ def test_a_transparent_colour_is_white(mode: str, colour: Any) -> None:
     image.putpixel((0, 0), colour)
     content = encoded(image, "PNG", transparency=colour)
     assert greys(load_image(content)) == [255, 90 if mode == "RGB" else 255]
-
-
-def test_one_bit() -> None:
-    image = Image.new("1", (3, 1))
-    image.putpixel((1, 0), 1)
-    for source in (image, encoded(image, "PNG"), encoded(image, "TIFF"), encoded(image, "PPM")):
-        assert greys(load_image(source)) == [0, 255, 0]
 
 
 @pytest.mark.parametrize("kind", [None, "PNG", "TIFF", "PPM"])
@@ -369,7 +369,6 @@ def test_suffixes_are_those_of_formats_that_are_read() -> None:
     known = Image.registered_extensions()
     read = {"JPEG", "PNG", "GIF", "WEBP", "AVIF", "BMP", "TIFF", "JPEG2000", "PPM", "HEIF"}
     assert {known[suffix] for suffix in IMAGE_SUFFIXES if suffix in known} <= read
-    assert {".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".bmp"} <= IMAGE_SUFFIXES
 
 
 # What is refused.
@@ -402,15 +401,6 @@ def test_paths_that_cannot_be(path: str, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     Path("file.jpg").write_bytes(b"content")
     assert refusal(path).startswith(f"cannot read {path}: ")
-
-
-def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
-    path = tmp_path / "secret.jpg"
-    path.write_bytes(encoded(smooth_photo(), "JPEG"))
-    path.chmod(0)
-    if os.access(path, os.R_OK):
-        pytest.skip("this user may read every file")
-    assert refusal(path) == f"cannot read {path}: Permission denied"
 
 
 @pytest.mark.parametrize("content", [b"hello", b"<svg></svg>", b"\0" * 1000, b"%PDF-1.7"])
@@ -455,62 +445,45 @@ def test_libtiff_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("", "not silenced")
 
 
-def chunk(kind: bytes, data: bytes) -> bytes:
-    """A chunk of a PNG file."""
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-
-def png_header(width: int, height: int) -> bytes:
-    """A PNG file that claims a size and holds next to nothing."""
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    blocks = (
-        chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 64)) + chunk(b"IEND", b"")
-    )
-    return b"\x89PNG\r\n\x1a\n" + blocks
-
-
-@pytest.mark.parametrize(
-    ("width", "height", "limit", "reason"),
-    [
-        (8001, 10000, 80_000_000, "8001 x 10000 is 80,010,000 pixels, the limit is 80,000,000"),
-        (50000, 50000, 10**8, "50000 x 50000 is 2,500,000,000 pixels, the limit is 100,000,000"),
-    ],
-)
-def test_pixel_bombs_are_refused_by_size_before_decoding(
-    width: int, height: int, limit: int, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ImageFile.ImageFile, "load", lambda file: pytest.fail("decoded"))
-    message = refusal(png_header(width, height), maximum_pixels=limit)
-    assert message == f"the image is too large: {reason}"
-
-
-def test_the_limit_itself_is_allowed() -> None:
+def test_too_many_pixels_are_refused_before_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
     content = encoded(smooth_photo(), "PNG")
     assert load_image(content, maximum_pixels=24 * 16).size == (24, 16)
-    assert "24 x 16 is 384 pixels" in refusal(content, maximum_pixels=24 * 16 - 1)
-    assert "384 pixels" in refusal(smooth_photo(), maximum_pixels=383)
+    message = "the image is too large: 24 x 16 is 384 pixels, the limit is 383"
+    assert refusal(smooth_photo(), maximum_pixels=383) == message
+    monkeypatch.setattr(ImageFile.ImageFile, "load", lambda file: pytest.fail("decoded"))
+    assert refusal(content, maximum_pixels=383) == message
+
+
+def test_what_pillow_logs_is_not_printed(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = encoded(Image.new("RGB", (4, 4)), "TIFF")
+    # The entry of tag 277, samples per pixel (type 3, short), made to say 99: an error is logged.
+    entry = struct.pack("<HHIH", 277, 3, 1, 3)
+    assert content.count(entry) == 1
+    monkeypatch.setattr(logging.root, "handlers", [])  # As where none is set up.
+    message = refusal(content.replace(entry, struct.pack("<HHIH", 277, 3, 1, 99)))
+    assert message.endswith("or is damaged or cut off")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_warnings_are_as_before_after_many_threads() -> None:
+    contents = [encoded(smooth_photo(200, 200), "PNG"), b"not an image"]
+
+    def load(number: int) -> str:
+        try:
+            return load_image(contents[number % 2]).mode
+        except UserError:
+            return "refused"
+
+    with ThreadPoolExecutor(6) as threads:
+        assert list(threads.map(load, range(120))) == ["RGB", "refused"] * 60
+    # The fixture compares the filters.
 
 
 def test_pillows_own_limit_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)  # Of 200 pixels Pillow would refuse it.
     assert load_image(encoded(smooth_photo(), "PNG")).size == (24, 16)
-
-
-def test_what_pillow_logs_is_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    content = encoded(Image.new("RGB", (4, 4)), "TIFF")
-    # The entry of tag 277, samples per pixel (type 3, short), made to say 99: an error is logged.
-    entry = struct.pack("<HHIH", 277, 3, 1, 3)
-    assert content.count(entry) == 1
-    logger = logging.getLogger("PIL")
-    handlers, propagates = list(logger.handlers), logger.propagate
-    root_handlers, logging.root.handlers = logging.root.handlers, []  # as where none is set up
-    try:
-        message = refusal(content.replace(entry, struct.pack("<HHIH", 277, 3, 1, 99)))
-    finally:
-        logging.root.handlers = root_handlers
-    assert message.endswith("or is damaged or cut off")
-    assert capfd.readouterr() == ("", "")
-    assert (logger.handlers, logger.propagate) == (handlers, propagates)
 
 
 @pytest.mark.parametrize("size", [(0, 0), (0, 5), (5, 0)])
@@ -520,7 +493,7 @@ def test_no_pixels(size: tuple[int, int]) -> None:
     )
 
 
-def test_a_closed_file_and_a_text_file(tmp_path: Path) -> None:
+def test_files_and_values_that_are_not_readable(tmp_path: Path) -> None:
     path = tmp_path / "photo.png"
     path.write_bytes(encoded(smooth_photo(), "PNG"))
     with path.open("rb") as file:
@@ -528,12 +501,8 @@ def test_a_closed_file_and_a_text_file(tmp_path: Path) -> None:
     assert refusal(file).startswith(f"cannot read {path}: ")
     path.write_text("words")
     with path.open() as text:
-        assert refusal(text) == f"{path} is a file that reads str, not bytes; open it in binary"
-
-
-@pytest.mark.parametrize("source", [None, 7, [1]])
-def test_what_is_no_source_at_all(source: Any) -> None:
-    assert type(source).__name__ in refusal(source)
+        assert refusal(text).startswith(f"cannot read {path}: a bytes-like object is required")
+    assert refusal(None).startswith("the image is of the type NoneType, not a path, bytes, ")
 
 
 def test_the_name_in_an_error() -> None:
@@ -543,25 +512,6 @@ def test_the_name_in_an_error() -> None:
     assert refusal(named).startswith("named.jpg is not an image")
     assert refusal(io.BytesIO(b"words")).startswith("the image is not an image")
 
-
-def test_warnings_are_as_before_after_many_threads() -> None:
-    contents = [encoded(smooth_photo(200, 200), "PNG"), b"not an image"]
-    outcomes: list[str] = []
-
-    def load_many(content: bytes) -> None:
-        for _ in range(20):
-            try:
-                outcomes.append(load_image(content).mode)
-            except UserError:
-                outcomes.append("refused")
-
-    threads = [threading.Thread(target=load_many, args=(content,)) for content in contents * 3]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(set(outcomes)) == ["RGB", "refused"]
-    assert outcomes.count("RGB") == outcomes.count("refused") == 60
     # The fixture compares the filters.
 
 
