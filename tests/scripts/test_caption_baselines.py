@@ -12,7 +12,6 @@ class WorkBeginsError(Exception):
 
 
 def test_the_command_in_the_results_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     monkeypatch.chdir(ROOT)
     import caption_baselines
 
