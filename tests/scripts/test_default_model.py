@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,11 +27,9 @@ NAMES = (
 
 
 @pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(ROOT / "scripts" / "default_model"))
-    yield SimpleNamespace(**{name: __import__(name) for name in NAMES})
-    for name in NAMES:
-        del sys.modules[name]
+    return SimpleNamespace(**{name: __import__(name) for name in NAMES})
 
 
 def test_a_box_covers_the_cells_whose_centres_it_holds(scripts: Any) -> None:

@@ -4,9 +4,8 @@ import json
 import os
 import random
 import signal
-import sys
-from collections.abc import Iterator
 from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,15 +13,11 @@ from typing import Any
 import pytest
 from scripts_samples import ROOT, run
 
-NAMES = ("damage", "worker", "cases", "kills", "attacks", "run")
-
 
 @pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(ROOT / "scripts" / "fault_campaign"))
-    yield SimpleNamespace(**{name: __import__(name) for name in NAMES})
-    for name in NAMES:
-        del sys.modules[name]
+    return SimpleNamespace(damage=import_module("damage"), worker=import_module("worker"))
 
 
 def test_damage_follows_from_the_seed_and_leaves_the_original(scripts: Any) -> None:

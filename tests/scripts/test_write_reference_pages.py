@@ -51,18 +51,12 @@ def test_the_page_of_commands_has_every_option_and_its_help(
         assert not words[0] - words[1], "run python scripts/write_reference_pages.py"
 
 
-def test_every_field_has_a_description(script: Any) -> None:
+def test_every_field_has_a_description_and_every_number_limits(script: Any) -> None:
     for recipe in (script.CaptioningRecipe, script.TranslationRecipe):
         for name, section in script.sections(recipe):
             for field, info in section.model_fields.items():
                 nested = section_of(info.annotation)
                 assert info.description or (nested and nested.__doc__), f"{name}.{field}"
-
-
-def test_every_number_has_limits(script: Any) -> None:
-    for recipe in (script.CaptioningRecipe, script.TranslationRecipe):
-        for name, section in script.sections(recipe):
-            for field, info in section.model_fields.items():
                 if plain_type(info.annotation) in (int, float):
                     limits = script.limits_of(info)
                     assert limits.keys() & {"ge", "gt"}, f"{name}.{field}"
