@@ -4,16 +4,15 @@ Each is timed in turn with the plain way of `benchmark_reference.py`, in this pr
 of --repeat runs, and of the ratios of two runs beside each other the median, the least and the
 largest. What both give is compared. "limit" is what this machine itself reaches: its largest matrix
 product in the type used, or a copy of memory, whichever would hold the work up longer; and how near
-to it we are. Weights and features are random.
+to it we are. Of starting it is `import torch`. Weights and features are random, but for `photo` and
+`loading`, which are of the packaged model.
 
-Then come what a photo and loading take the packaged model (`benchmark_packaged.py`), what a layer
-costs against the length of a sentence (`benchmark_length.py`) and how many tokens a second each
-translation model is trained on and decodes (`benchmark_translation.py`).
+Then come what a layer costs against the length of a sentence (`benchmark_length.py`) and how many
+tokens a second each translation model is trained on and decodes (`benchmark_translation.py`).
 
   OMP_NUM_THREADS=2 python scripts/benchmark.py
-  python scripts/benchmark.py --only decoding-64 --json decoding.json
-  python scripts/benchmark.py --only packaged --repeat 20
-  python scripts/benchmark.py --only length translation
+  python scripts/benchmark.py --only photo loading --repeat 20
+  python scripts/benchmark.py --only translation --configs configs/multi30k_en_de.yaml
   python scripts/benchmark.py --device cuda
 """
 
@@ -25,27 +24,25 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import benchmark_length
-import benchmark_packaged
 import benchmark_reference as reference
 import benchmark_translation
 import torch
-from benchmark_machine import Machine, add_machine_options, chosen_machine, described, spread
+from benchmark_machine import Machine, described
 from torch import Tensor
 
+import captioner
 from captioner.caption import CaptioningBatch, CaptioningLoss, DecoderConfig, ObjectiveConfig
 from captioner.caption.decoder import ShowAttendTellDecoder
 from captioner.cli.program import run_program
 from captioner.decoding import BeamSearch, Constraints, decode
 from captioner.demo import DEMO_PHOTO
-from captioner.devices import autocast, has_bfloat16
+from captioner.devices import autocast, choose_device, has_bfloat16
 from captioner.errors import UserError
-from captioner.files import check_writable, write_json
 from captioner.runs.feature_extraction import encode
 from captioner.runs.train_run import compile_parts
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
@@ -56,12 +53,13 @@ WORDS, LENGTH, PLACES, SIZE = 10_000, 16, 196, 512
 
 START, END, BEAM = 1, 2, 5
 
-SECTIONS: dict[str, Callable[[Machine], Sequence[Any]]] = {
-    "packaged": benchmark_packaged.report,
-    "length": benchmark_length.report,
-    "translation": benchmark_translation.report,
-}
-"""What has a module of its own; printed behind what is measured here."""
+LOADING = """\
+import time, torch
+begin = time.perf_counter()
+import captioner
+captioner.load()
+print(time.perf_counter() - begin)
+"""
 
 
 @dataclass(frozen=True)
@@ -69,19 +67,29 @@ class Result:
     """One line of the table.
 
     plain, ours: seconds of every run of the plain way (none where there is none) and of this
-        package's, for one `unit`.
-    products, bytes: floating point operations and bytes moved, for a unit.
-    limit: seconds a unit at this machine's own speed. difference: between what both give.
+        package's. limit: seconds at this machine's own speed, if it is known. difference: between
+        what both give.
     """
 
     name: str
-    unit: str
     plain: list[float]
     ours: list[float]
-    products: float
-    bytes: float
-    limit: float
-    difference: str
+    limit: float | None = None
+    difference: str = ""
+
+    def __str__(self) -> str:
+        ours = statistics.median(self.ours)
+        plain = ratio = limit = reached = ""
+        if self.plain:
+            ratios = [one / other for one, other in zip(self.plain, self.ours, strict=True)]
+            plain = f"{statistics.median(self.plain) * 1e3:.1f}"
+            ratio = f"{statistics.median(ratios):.1f} ({min(ratios):.1f} to {max(ratios):.1f})"
+        if self.limit is not None:
+            limit, reached = f"{self.limit * 1e3:.1f}", f"{self.limit / ours:.2f}"
+        return (
+            f"{self.name:<38}{plain:>10}{ours * 1e3:>10.1f}{ratio:>20}"
+            f"{limit:>10}{reached:>8}  {self.difference}"
+        )
 
 
 def make_decoder(machine: Machine) -> ShowAttendTellDecoder:
@@ -141,23 +149,19 @@ def training(
     # Forward, and twice as much back; keys have a gradient, what is looked at has none.
     keys = 2 * 2.0 * batch_size * PLACES * SIZE * SIZE
     products = keys + 3 * (LENGTH + 1) * step_products(batch_size)
-    width = 2 if dtype == torch.bfloat16 else 4
     # Keys and annotation vectors, read at every step there and back.
-    moved = 2.0 * (LENGTH + 1) * 2 * annotations.numel() * width
+    moved = 2.0 * (LENGTH + 1) * 2 * annotations.numel() * dtype.itemsize
     return Result(
         f"training step, {_name(dtype)}, batch of {batch_size}{', compiled' * compiled}",
-        "step",
         plain_times,
         own_times,
-        products,
-        moved,
         machine.limit(products, dtype, moved),
         f"loss {abs(found - wanted) / abs(wanted):.0e}",
     )
 
 
 def decoding(machine: Machine, images: int, dtype: torch.dtype) -> Result:
-    """Beam search of LENGTH steps, for so many images at a time."""
+    """Beam search of LENGTH steps, for so many images at a time; of one image."""
     decoder = make_decoder(machine).eval()
     annotations = make_annotations(machine, images)
     words = LENGTH - 1  # And the end.
@@ -187,23 +191,19 @@ def decoding(machine: Machine, images: int, dtype: torch.dtype) -> Result:
     apart = max(abs(own[1] - other[1]) for own, other in zip(found, wanted, strict=False))
     keys = 2.0 * PLACES * SIZE * SIZE
     products = keys + (1 + BEAM * (LENGTH - 1)) * step_products(1)
-    width = 2 if dtype == torch.bfloat16 else 4
     weights = 4 * SIZE * 3 * SIZE + 3 * SIZE * SIZE + SIZE * WORDS
-    moved = LENGTH * (2.0 * PLACES * SIZE + weights / images) * width
+    moved = LENGTH * (2.0 * PLACES * SIZE + weights / images) * dtype.itemsize
     return Result(
         f"beam of {BEAM}, {_name(dtype)}, {images} image{'s' * (images > 1)}",
-        "image",
         [each / sample for each in plain_times],
         [each / images for each in own_times],
-        products,
-        moved,
         machine.limit(products, dtype, moved),
         f"{same}/{sample} the same, log p {apart:.0e}",
     )
 
 
 def extraction(machine: Machine, images: int, dtype: torch.dtype) -> Result:
-    """VGG-19's annotation vectors of photos that are read and preprocessed already."""
+    """VGG-19's annotation vectors of photos that are preprocessed already; of one image."""
     torch.manual_seed(0)
     plain_encoder = VGGEncoder(VGGConfig()).to(machine.device).eval()
     encoder = copy.deepcopy(plain_encoder).to(memory_format=torch.channels_last)
@@ -213,32 +213,20 @@ def extraction(machine: Machine, images: int, dtype: torch.dtype) -> Result:
         (plain_times, own_times), (wanted, found) = machine.seconds(
             lambda: plain_encoder(photos[:1]), lambda: encode(encoder, own_photos, _name(dtype))
         )
-    products = sum(
-        2.0 * 9 * layer.in_channels * layer.out_channels * side**2
-        for layer, side in _convolutions(encoder)
-    )
-    apart = float((found[:1].float() - wanted).norm() / wanted.norm())
-    return Result(
-        f"VGG-19, {_name(dtype)}, {images} images",
-        "image",
-        plain_times,
-        [each / images for each in own_times],
-        products,
-        0.0,
-        machine.limit(products, dtype, 0.0),
-        f"features {apart:.0e}",
-    )
-
-
-def _convolutions(encoder: VGGEncoder) -> list[tuple[torch.nn.Conv2d, int]]:
-    """The convolutions, each with the side of its result, in pixels."""
-    found, side = [], 224
+    products, side = 0.0, 224
     for layer in encoder.features:
         if isinstance(layer, torch.nn.MaxPool2d):
             side //= 2
         elif isinstance(layer, torch.nn.Conv2d):
-            found.append((layer, side))
-    return found
+            products += 2.0 * 9 * layer.in_channels * layer.out_channels * side**2
+    apart = float((found[:1].float() - wanted).norm() / wanted.norm())
+    return Result(
+        f"VGG-19, {_name(dtype)}, {images} images",
+        plain_times,
+        [each / images for each in own_times],
+        machine.limit(products, dtype, 0.0),
+        f"features {apart:.0e}",
+    )
 
 
 def store_reading(machine: Machine, batch_size: int) -> Result:
@@ -267,21 +255,17 @@ def store_reading(machine: Machine, batch_size: int) -> Result:
             lambda: store.read(order, torch.float16),
         )
     same = torch.equal(found, wanted[order % batch_size].half())
-    moved = 2.0 * found.numel() * 2
     return Result(
         f"reading the store, batch of {batch_size}",
-        "batch",
         plain_times,
         own_times,
-        0.0,
-        moved,
-        machine.limit(0.0, torch.float32, moved),
+        machine.limit(0.0, torch.float32, 2.0 * found.nbytes),
         "the same" if same else "NOT THE SAME",
     )
 
 
 def cold_start(machine: Machine) -> Result:
-    """`captioner caption` of one photo, from nothing; the limit is importing torch."""
+    """`captioner caption` of one photo, from nothing."""
 
     def run(*arguments: str) -> None:
         subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
@@ -290,112 +274,105 @@ def cold_start(machine: Machine) -> Result:
         lambda: run("-c", "import torch"),
         lambda: run("-m", "captioner", "caption", str(DEMO_PHOTO), "--device", "cpu"),
     )
-    limit = statistics.median(torch_times)
-    return Result("captioner caption, one photo", "start", [], own_times, 0, 0, limit, "")
+    return Result("captioner caption, one photo", [], own_times, statistics.median(torch_times))
 
 
-def measurements(device: str, with_bfloat16: bool) -> dict[str, Callable[[Machine], Result]]:
-    """What can be measured, by name, on a machine that has products in bfloat16 or has not."""
+def one_photo(machine: Machine) -> Result:
+    """From a file to its caption, by the packaged model, which has captioned already."""
+    model = captioner.load(device=machine.device)
+    (times,), _ = machine.seconds(lambda: model.caption([DEMO_PHOTO]))
+    return Result("one photo, warm", [], times)
+
+
+def loading(machine: Machine) -> Result:
+    """The packaged model on the CPU, in a Python that has imported torch and nothing else."""
+    command = [sys.executable, "-c", LOADING]
+    times = [float(subprocess.check_output(command)) for _ in range(machine.repeat)]
+    return Result("loading, after import torch", [], times)
+
+
+def measurements(machine: Machine) -> dict[str, Callable[[], Result]]:
+    """What can be measured on this machine, by name; without bfloat16 where it is imitated."""
     low, wide = torch.bfloat16, torch.float32
-    if device == "cuda":
-        return {
-            "training": lambda machine: training(machine, 256, low),
-            "decoding": lambda machine: decoding(machine, 64, low),
-            "extraction": lambda machine: extraction(machine, 256, low),
-        }
-    known = {
-        "training": lambda machine: training(machine, 80, low),
-        "training-float32": lambda machine: training(machine, 80, wide),
-        "decoding-1": lambda machine: decoding(machine, 1, wide),
-        "decoding-32": lambda machine: decoding(machine, 32, wide),
-        "decoding-64": lambda machine: decoding(machine, 64, wide),
-        "decoding-1-bfloat16": lambda machine: decoding(machine, 1, low),
-        "decoding-64-bfloat16": lambda machine: decoding(machine, 64, low),
-        "extraction": lambda machine: extraction(machine, 8, low),
-        "extraction-float32": lambda machine: extraction(machine, 8, wide),
-        "store": lambda machine: store_reading(machine, 80),
-        "start": cold_start,
-    }
-    if with_bfloat16:
+    known: dict[str, Callable[[], Result]] = {}
+    if machine.device.type == "cuda":
+        known["training"] = lambda: training(machine, 256, low)
+        known["decoding"] = lambda: decoding(machine, 64, low)
+        known["extraction"] = lambda: extraction(machine, 256, low)
         return known
-    # Imitated, these would take minutes and say nothing.
-    for name in ("training", "decoding-1-bfloat16", "decoding-64-bfloat16", "extraction"):
-        del known[name]
+    if has_bfloat16(machine.device):
+        known["training"] = lambda: training(machine, 80, low)
+        known["decoding-1-bfloat16"] = lambda: decoding(machine, 1, low)
+        known["decoding-64-bfloat16"] = lambda: decoding(machine, 64, low)
+        known["extraction"] = lambda: extraction(machine, 8, low)
+    known["training-float32"] = lambda: training(machine, 80, wide)
+    known["decoding-1"] = lambda: decoding(machine, 1, wide)
+    known["decoding-32"] = lambda: decoding(machine, 32, wide)
+    known["decoding-64"] = lambda: decoding(machine, 64, wide)
+    known["extraction-float32"] = lambda: extraction(machine, 8, wide)
+    known["store"] = lambda: store_reading(machine, 80)
+    known["start"] = lambda: cold_start(machine)
+    known["photo"] = lambda: one_photo(machine)
+    known["loading"] = lambda: loading(machine)
     return known
 
 
-def report(
-    machine: Machine, known: dict[str, Callable[[Machine], Result]], names: Sequence[str]
-) -> list[Result]:
-    """Measure and print those of these names."""
+def print_header(machine: Machine) -> None:
+    """Print the machine's own speeds, and the head of the table."""
     kinds = [torch.float32] * (machine.device.type == "cpu")
     kinds += [torch.bfloat16] * has_bfloat16(machine.device)
     speeds = [f"{_name(kind)} {machine.products(kind) / 1e9:,.0f} GFLOP/s" for kind in kinds]
-    if torch.bfloat16 not in kinds:
-        speeds.append("no bfloat16")
     print(f"matrix products: {', '.join(speeds)}; copy: {machine.bandwidth() / 1e9:,.0f} GB/s")
     print(f"{WORDS:,} words, captions of {LENGTH}, maps of {PLACES} x {SIZE}; milliseconds")
     print(f"{'':<38}{'plain':>10}{'ours':>10}{'ratio':>20}{'limit':>10}{'reached':>8}  difference")
-    results = []
-    for name in names:
-        results.append(known[name](machine))
-        print(line(results[-1]), flush=True)
-    return results
-
-
-def line(result: Result) -> str:
-    """A result as a line of the table."""
-    ours = statistics.median(result.ours)
-    plain = ratio = ""
-    if result.plain:
-        plain = f"{statistics.median(result.plain) * 1e3:.1f}"
-        ratio = spread([one / other for one, other in zip(result.plain, result.ours, strict=True)])
-    return (
-        f"{result.name:<38}{plain:>10}{ours * 1e3:>10.1f}{ratio:>20}"
-        f"{result.limit * 1e3:>10.1f}{result.limit / ours:>8.2f}  {result.difference}"
-    )
 
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def main() -> int:
+def main() -> None:
     """Run the program."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--repeat", type=int, default=5, help="times each (default: %(default)s)")
     parser.add_argument(
-        "--only",
-        metavar="NAME",
-        nargs="+",
-        help=f"of {', '.join(measurements('cpu', True))}; "
-        f"on cuda of {', '.join(measurements('cuda', True))}; and {', '.join(SECTIONS)}",
+        "--only", metavar="NAME", nargs="+", help="measure these; an unknown name lists all"
     )
-    add_machine_options(parser)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as well")
+    parser.add_argument(
+        "--configs",
+        type=Path,
+        nargs="+",
+        metavar="CONFIG",
+        default=benchmark_translation.CONFIGS,
+        help="of translators of subwords (default: all of Multi30k from English to German)",
+    )
+    parser.add_argument(
+        "--sentences", type=int, default=32, help="translated at once (default: %(default)s)"
+    )
     arguments = parser.parse_args()
-    if arguments.json is not None:
-        check_writable("--json", arguments.json.parent)
-    machine = chosen_machine(arguments)
-    known = measurements(arguments.device, has_bfloat16(machine.device))
-    names = arguments.only or [*known, *SECTIONS]
+    machine = Machine(choose_device(arguments.device), arguments.repeat)
+    known = measurements(machine)
+    sizes = benchmark_translation.Sizes(sentences=arguments.sentences)
+    sections: dict[str, Callable[[], None]] = {
+        "length": lambda: benchmark_length.report(machine),
+        "translation": lambda: benchmark_translation.report(machine, arguments.configs, sizes),
+    }
+    every = [*known, *sections]
+    names = arguments.only or every
     for name in names:
-        if name not in known and name not in SECTIONS:
-            every = ", ".join((*known, *SECTIONS))
-            raise UserError(f"--only {name!r} is not one of {every}, on this machine")
+        if name not in every:
+            raise UserError(f"--only {name!r} is not one of {', '.join(every)}, on this machine")
     print(described(machine.device))
-    results: dict[str, Sequence[Any]] = {}
-    if own := [name for name in names if name in known]:
-        results["captioning"] = report(machine, known, own)
-    for name, section in SECTIONS.items():
-        if name in names:
-            print(f"\n{name}")
-            results[name] = section(machine)
-    if arguments.json is not None:
-        found = {name: list(map(asdict, section)) for name, section in results.items()}
-        write_json(arguments.json, found)
-    return 0
+    if known.keys() & set(names):
+        print_header(machine)
+    for name in filter(known.__contains__, names):
+        print(known[name](), flush=True)
+    for name in filter(sections.__contains__, names):
+        print(f"\n{name}")
+        sections[name]()
 
 
 if __name__ == "__main__":

@@ -18,11 +18,10 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
+from unittest.mock import patch
 
 import torch
 from benchmark_machine import described
@@ -30,9 +29,8 @@ from PIL import Image
 
 import captioner
 from captioner import cpu
-from captioner.caption import Caption, Captioner, load_model
+from captioner.caption import load_model
 from captioner.cli.program import run_program
-from captioner.errors import UserError
 from captioner.model_folders import model_folder
 from captioner.vision.find_images import find_images
 from captioner.vision.images import load_image
@@ -40,39 +38,25 @@ from captioner.vision.images import load_image
 BATCH = 16
 LARGE = (4000, 3000)
 BUSY = "import torch\nfactors = torch.randn(2, 1024, 1024)\nwhile True: factors[0] @ factors[1]"
-SECTIONS = ("encoder", "large", "waiting")
 
 Given = TypeVar("Given")
 
 
-def timed(work: Callable[[], Given]) -> tuple[float, Given]:
+def timed(work: Callable[..., Given], *arguments: object) -> tuple[float, Given]:
     """Seconds of a piece of work, and what it gives."""
     begin = time.perf_counter()
-    given = work()
+    given = work(*arguments)
     return time.perf_counter() - begin, given
 
 
-@contextmanager
-def cpu_code(value: str) -> Iterator[None]:
-    """Set the switch of the code for CPUs."""
-    before = os.environ.get(cpu.SWITCH)
-    os.environ[cpu.SWITCH] = value
-    try:
-        yield
-    finally:
-        os.environ.pop(cpu.SWITCH)
-        if before is not None:
-            os.environ[cpu.SWITCH] = before
-
-
 def time_encoders(photos: list[Path]) -> None:
-    """Milliseconds a photo and changed captions, by precision."""
-    ways: dict[str, tuple[Captioner, str]] = {
+    """Print milliseconds a photo and changed captions, by precision."""
+    ways = {
         "as saved": (load_model(model_folder()), "0"),
         "float32": (captioner.load(precision="float32"), "1"),
         "bfloat16": (captioner.load(precision="bfloat16"), "1"),
     }
-    seconds = dict.fromkeys(ways, 0.0)
+    encoding = dict.fromkeys(ways, 0.0)
     searching = dict.fromkeys(ways, 0.0)
     texts: dict[str, list[str]] = {name: [] for name in ways}
     for first in range(0, len(photos), BATCH):
@@ -81,26 +65,21 @@ def time_encoders(photos: list[Path]) -> None:
         for name, (model, switch) in ways.items():
             if first == 0:
                 model.encode(pixels)  # To warm up.
-            with cpu_code(switch):
-                taken, annotations = timed(partial(model.encode, pixels))
-            seconds[name] += taken
-            taken, captions = timed(partial(model.caption_annotations, annotations))
+            with patch.dict(os.environ, {cpu.SWITCH: switch}):
+                taken, annotations = timed(model.encode, pixels)
+            encoding[name] += taken
+            taken, captions = timed(model.caption_annotations, annotations)
             searching[name] += taken
             texts[name] += [caption.text for caption in captions]
     print(f"{'encoder':<12}{'ms a photo':>12}{'search, ms':>12}{'captions changed':>20}")
     for name in ways:
         changed = sum(one != two for one, two in zip(texts[name], texts["as saved"], strict=True))
-        each = 1000 * seconds[name] / len(photos), 1000 * searching[name] / len(photos)
+        each = 1000 * encoding[name] / len(photos), 1000 * searching[name] / len(photos)
         print(f"{name:<12}{each[0]:>12.1f}{each[1]:>12.1f}{changed:>12} of {len(photos)}")
 
 
-def caption_whole(model: Captioner, content: bytes) -> list[Caption]:
-    """Caption a file that is decoded to all its pixels."""
-    return model.caption([load_image(content)])
-
-
 def time_large_photos(photos: list[Path]) -> None:
-    """Milliseconds from a file of 12 megapixels to a caption, and changed captions."""
+    """Print milliseconds from a file of 12 megapixels to a caption, and changed captions."""
     model = captioner.load()
     times: dict[str, list[float]] = {"whole": [], "reduced": []}
     changed = 0
@@ -110,9 +89,9 @@ def time_large_photos(photos: list[Path]) -> None:
         content = file.getvalue()
         if path == photos[0]:
             model.caption([content])  # To warm up.
-        taken, (whole,) = timed(partial(caption_whole, model, content))
+        taken, (whole,) = timed(lambda file: model.caption([load_image(file)]), content)
         times["whole"].append(taken)
-        taken, (reduced,) = timed(partial(model.caption, [content]))
+        taken, (reduced,) = timed(model.caption, [content])
         times["reduced"].append(taken)
         changed += whole.text != reduced.text
     for name, found in times.items():
@@ -121,27 +100,21 @@ def time_large_photos(photos: list[Path]) -> None:
 
 
 def time_waiting(photos: list[Path], repeat: int) -> None:
-    """Seconds of `captioner caption`, by OMP_WAIT_POLICY, alone and beside a busy process."""
+    """Print seconds of `captioner caption`, by OMP_WAIT_POLICY, alone and beside a busy process."""
     policies = ("PASSIVE", "")  # An empty one is as if none was set: threads spin for a while.
     times: dict[tuple[str, bool], list[float]] = {}
     command = [sys.executable, "-m", "captioner", "caption", *map(str, photos[:BATCH])]
 
     def caption(policy: str) -> None:
-        subprocess.run(
-            command,
-            env={**os.environ, "OMP_WAIT_POLICY": policy},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=True,
-        )
+        environment = {**os.environ, "OMP_WAIT_POLICY": policy}
+        subprocess.run(command, env=environment, capture_output=True, check=True)
 
     for _ in range(repeat):
         for is_busy in (False, True):
             busy = subprocess.Popen([sys.executable, "-c", BUSY]) if is_busy else None
             try:
                 for policy in policies:
-                    taken, _ = timed(partial(caption, policy))
-                    times.setdefault((policy, is_busy), []).append(taken)
+                    times.setdefault((policy, is_busy), []).append(timed(caption, policy)[0])
             finally:
                 if busy is not None:
                     busy.kill()
@@ -152,32 +125,24 @@ def time_waiting(photos: list[Path], repeat: int) -> None:
         print(f"{policy or 'none':<18}{alone:>10.2f}{beside:>10.2f}{beside / alone:>8.1f}")
 
 
-def main() -> int:
-    """Time the sections that are asked for."""
+def main() -> None:
+    """Time all three."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("photos", nargs="+", help="photos and folders of photos")
-    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS)
     parser.add_argument("--count", type=int, default=500, help="photos (default: %(default)s)")
     parser.add_argument(
         "--large", type=int, default=100, help="photos to enlarge (default: %(default)s)"
     )
     parser.add_argument("--repeat", type=int, default=5, help="times (default: %(default)s)")
     arguments = parser.parse_args()
-    for name in ("count", "large", "repeat"):
-        if getattr(arguments, name) < 1:
-            raise UserError(f"--{name} {getattr(arguments, name)} is not at least 1")
     photos = list(find_images(arguments.photos))[: arguments.count]
     precision = str(cpu.choose_precision("auto", torch.device("cpu"))).removeprefix("torch.")
     print(f"{described(torch.device('cpu'))}; the faster precision is {precision}", flush=True)
-    if "encoder" in arguments.only:
-        time_encoders(photos)
-    if "large" in arguments.only:
-        time_large_photos(photos[: arguments.large])
-    if "waiting" in arguments.only:
-        time_waiting(photos, arguments.repeat)
-    return 0
+    time_encoders(photos)
+    time_large_photos(photos[: arguments.large])
+    time_waiting(photos, arguments.repeat)
 
 
 if __name__ == "__main__":

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import functools
 import os
 import platform
-import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +14,9 @@ from typing import Any
 import torch
 
 from captioner.devices import has_bfloat16
-from captioner.errors import UserError
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Machine:
     """What is measured on, and how often."""
 
@@ -77,23 +74,6 @@ class Machine:
         return max(products / self.products(dtype), moved / self.bandwidth())
 
 
-def add_machine_options(parser: argparse.ArgumentParser, repeat: int = 5) -> None:
-    """Add --device and --repeat. repeat: unless another number is given."""
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument(
-        "--repeat", type=int, default=repeat, help="times each (default: %(default)s)"
-    )
-
-
-def chosen_machine(arguments: argparse.Namespace) -> Machine:
-    """What these options ask for. Raises `UserError` for what there is not here."""
-    if arguments.repeat < 1:
-        raise UserError("--repeat is not at least 1")
-    if arguments.device == "cuda" and not torch.cuda.is_available():
-        raise UserError("there is no CUDA device here")
-    return Machine(torch.device(arguments.device), arguments.repeat)
-
-
 def described(device: torch.device) -> str:
     """The machine in a line: processor, instructions, threads, load."""
     threads = torch.get_num_threads()
@@ -115,8 +95,3 @@ def _processor() -> str:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
-
-
-def spread(values: Sequence[float]) -> str:
-    """The median and, in brackets, the least and the largest of some ratios."""
-    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"

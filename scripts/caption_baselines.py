@@ -7,6 +7,8 @@
    one place instead of 196: attention over equal places gives the same context whatever their
    number, so this is the same decoder at a fraction of the cost. The doubly stochastic term, which
    says only where to look, is left out.
+
+  python scripts/caption_baselines.py configs/flickr8k_small_soft.yaml --out runs/baselines
 """
 
 from __future__ import annotations
@@ -27,7 +29,6 @@ from captioner.data.source import Source
 from captioner.evaluation.bleu import bleu
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
-from captioner.files import write_json
 from captioner.progress import progress_bar
 from captioner.runs.annotation_rows import StoredRows
 from captioner.runs.caption_batches import CaptionBatches
@@ -37,6 +38,12 @@ from captioner.runs.read_sources import read_sources
 from captioner.text.vocabulary import Vocabulary
 from captioner.training import Validation, train
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
+
+SAMPLE = 40
+"""Validation photos that all captions are ranked on."""
+
+SHORTLIST = 100
+"""Captions that are scored on all validation photos."""
 
 
 class ZeroRows(StoredRows):
@@ -52,26 +59,24 @@ class ZeroRows(StoredRows):
         return torch.zeros(len(rows[part]), 1, ANNOTATION_SIZE)
 
 
-def best_constant(train_source: Source, validation: Source, sample: int, shortlist: int) -> str:
+def best_constant(train_source: Source, validation: Source) -> str:
     """The training caption that, said of every validation photo, has the best CIDEr-D."""
     candidates = sorted({tuple(words) for words in chain(*train_source.words) if words})
     frequency = DocumentFrequency.from_references(validation.words)
-    step = max(1, len(validation) // sample)
-    few = validation.words[::step][:sample]
+    few = validation.words[:: max(1, len(validation) // SAMPLE)][:SAMPLE]
     ranked = []
-    progress = progress_bar("ranking", len(candidates), "captions")
-    for caption in candidates:
-        score = cider_d(Corpus.of([caption] * len(few), few), frequency).score
-        ranked.append((score, caption))
-        progress.update()
-    progress.close()
+    with progress_bar("ranking", len(candidates), "captions") as progress:
+        for caption in candidates:
+            score = cider_d(Corpus.of([caption] * len(few), few), frequency).score
+            ranked.append((score, caption))
+            progress.update()
     ranked.sort(reverse=True)
 
     def scores(caption: tuple[str, ...]) -> tuple[float, float]:
         corpus = Corpus.of([caption] * len(validation), validation.words)
         return cider_d(corpus, frequency).score, bleu(corpus).scores[3]
 
-    return " ".join(max((caption for _, caption in ranked[:shortlist]), key=scores))
+    return " ".join(max((caption for _, caption in ranked[:SHORTLIST]), key=scores))
 
 
 def blind_decoder(
@@ -121,22 +126,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("config", help="a training config (configs/flickr8k_small_soft.yaml)")
-    parser.add_argument("--set", dest="changes", action="append", default=[], metavar="FIELD=VALUE")
     parser.add_argument("--out", type=Path, required=True, help="folder for the blind run")
-    parser.add_argument("--sample", type=int, default=40, help="photos all captions are ranked on")
-    parser.add_argument("--shortlist", type=int, default=100, help="captions scored on all photos")
     arguments = parser.parse_args()
-    recipe = read_recipe(arguments.config, arguments.changes)
+    recipe = read_recipe(arguments.config)
     train_source, validation = read_sources(recipe.data)
-    caption = best_constant(train_source, validation, arguments.sample, arguments.shortlist)
+    caption = best_constant(train_source, validation)
     constant = (caption, scores_of([caption] * len(validation), validation))
     blind = blind_decoder(recipe, train_source, validation, arguments.out)
-    results = {}
     for name, (said, scores) in (("best constant caption", constant), ("blind decoder", blind)):
         print(f"{name}: {said!r}")
         print("  " + ", ".join(f"{key} {value:.4f}" for key, value in scores.items()))
-        results[name] = {"caption": said, **scores}
-    write_json(arguments.out / "baselines.json", results)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ import argparse
 import os
 import re
 import sys
-import time
 from pathlib import Path
 
 import nbformat
@@ -27,17 +26,11 @@ from captioner.errors import UserError
 from captioner.files import write_text
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDER = ROOT / "notebooks"
 TIMEOUT = 900
 """Seconds that one cell may take, on a machine that has other things to do as well."""
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 """What IPython puts into a traceback for a terminal."""
-
-
-def notebooks() -> list[Path]:
-    """All notebooks, in order."""
-    return sorted(FOLDER.glob("*.ipynb"))
 
 
 def executed(path: Path) -> NotebookNode:
@@ -51,6 +44,7 @@ def executed(path: Path) -> NotebookNode:
     client = NotebookClient(
         notebook,
         timeout=TIMEOUT,
+        coalesce_streams=True,
         kernel_name="python3",
         resources={"metadata": {"path": str(path.parent)}},
     )
@@ -70,33 +64,14 @@ def cleaned(notebook: NotebookNode) -> NotebookNode:
     )
     for cell in notebook.cells:
         cell.metadata = NotebookNode()
-        if "outputs" in cell:
-            cell.outputs = _joined(cell.outputs)
         for output in cell.get("outputs", []):
             output.pop("transient", None)
             if "metadata" in output:
                 output.metadata = NotebookNode()
-            _keep_smaller(output.get("data", {}))
+            data = output.get("data", {})
+            if {"image/png", "image/jpeg"} <= data.keys():
+                del data[max("image/png", "image/jpeg", key=lambda kind: len(data[kind]))]
     return notebook
-
-
-def _joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    """Outputs with what was printed in one piece, which a kernel cuts wherever it likes."""
-    found: list[NotebookNode] = []
-    for output in outputs:
-        before = found[-1] if found else {}
-        if output.output_type == "stream" and before.get("name") == output.name:
-            before["text"] += output.text
-        else:
-            found.append(output)
-    return found
-
-
-def _keep_smaller(data: dict[str, str]) -> None:
-    """Of a picture as PNG and as JPEG, keep the one with fewer bytes."""
-    both = [kind for kind in ("image/png", "image/jpeg") if kind in data]
-    if len(both) == 2:
-        del data[max(both, key=lambda kind: len(data[kind]))]
 
 
 def main() -> None:
@@ -105,18 +80,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("notebooks", nargs="*", type=Path, help="which; all by default")
-    for path in parser.parse_args().notebooks or notebooks():
-        started = time.monotonic(), _processor_seconds()
-        text = nbformat.writes(executed(path)) + "\n"
-        write_text(path, text)
-        seconds, used = time.monotonic() - started[0], _processor_seconds() - started[1]
-        print(f"{path.name}: {seconds:.0f} s, {used:.0f} s of processor, {len(text) / 1e3:.0f} KB")
-
-
-def _processor_seconds() -> float:
-    """What the kernels that have ended took so far."""
-    times = os.times()
-    return times.children_user + times.children_system
+    for path in parser.parse_args().notebooks or sorted((ROOT / "notebooks").glob("*.ipynb")):
+        write_text(path, nbformat.writes(executed(path)) + "\n")
+        print(f"{path.name} was run")
 
 
 if __name__ == "__main__":

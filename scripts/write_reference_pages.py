@@ -12,7 +12,7 @@ import sys
 import typing
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic.fields import FieldInfo
 
@@ -59,31 +59,25 @@ def configuration() -> str:
     return "\n".join(lines) + "\n"
 
 
-class Range(NamedTuple):
-    """The limits of a number; None where there is none."""
+LIMITS = {"ge": "at least", "le": "at most", "gt": "above", "lt": "below"}
 
-    least: float | None = None
-    most: float | None = None
-    above: float | None = None
-    below: float | None = None
 
-    @classmethod
-    def of(cls, field: FieldInfo) -> Range:
-        """The limits that a field declares."""
-        limits: dict[str, float] = {}
-        for mark in field.metadata:
-            for name, own in (("ge", "least"), ("le", "most"), ("gt", "above"), ("lt", "below")):
-                if getattr(mark, name, None) is not None:
-                    limits[own] = getattr(mark, name)
-        return cls(**limits)
+def limits_of(field: FieldInfo) -> dict[str, float]:
+    """The limits that a number's field declares, by the names of `LIMITS`."""
+    return {
+        name: getattr(mark, name)
+        for mark in field.metadata
+        for name in LIMITS
+        if getattr(mark, name, None) is not None
+    }
 
-    def __str__(self) -> str:
-        names = {"least": "at least", "most": "at most", "above": "above", "below": "below"}
-        if self.least is not None and self.most is not None:
-            return f"{number(self.least)} to {number(self.most)}"
-        limits = self._asdict().items()
-        words = [f"{names[name]} {number(limit)}" for name, limit in limits if limit is not None]
-        return ", ".join(sorted(words))
+
+def range_text(field: FieldInfo) -> str:
+    """The limits of a number's field; empty where there are none."""
+    limits = limits_of(field)
+    if {"ge", "le"} <= limits.keys():
+        return f"{number(limits['ge'])} to {number(limits['le'])}"
+    return ", ".join(sorted(f"{LIMITS[name]} {number(limit)}" for name, limit in limits.items()))
 
 
 def first_line(kind: type[Config]) -> str:
@@ -102,7 +96,7 @@ def markdown_table(kind: type[Config]) -> str:
             kind_name, default, limits = "section", "", ""
         else:
             kind_name, default = type_name(field.annotation), default_text(field)
-            limits = ", ".join(map(str, choices(field.annotation))) or str(Range.of(field))
+            limits = ", ".join(map(str, choices(field.annotation))) or range_text(field)
         cells = (f"`{name}`", kind_name, default, limits, re.sub(r"([|*])", r"\\\1", about))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -167,18 +161,12 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
     return dict(found.choices)
 
 
-def main() -> int:
+def main() -> None:
     """Write the pages."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.parse_args()
-
-    def run() -> int:
-        write_text(DOCS / "configuration.md", configuration())
-        write_text(DOCS / "commands.md", commands())
-        return 0
-
-    return run_program(run)
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    write_text(DOCS / "configuration.md", configuration())
+    write_text(DOCS / "commands.md", commands())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main, Path(__file__).stem))

@@ -4,17 +4,17 @@ A VGG is to see what `teachers.TeacherMaps` makes of a photo; one linear layer l
 annotation vectors to it. Their mean also learns the class probabilities of a classifier of
 ImageNet's 1,001 classes. A decoder that was trained on the teachers' maps reads the linear layer's,
 and is to say of them what it said of the teachers' (`teacher_words.py`). The encoder starts from
-given weights; `--freeze` leaves its first stages as they are, which halves the time of a step.
-`--context` lets it see further than a VGG-11, whose vectors know 134 pixels of the 224:
-convolutions behind it begin as the identity and learn by smaller steps (`muon.py`).
+given weights; its first stages stay as they are, which halves the time of a step. To see further
+than a VGG-11, whose vectors know 134 pixels of the 224, it has dilated convolutions behind it,
+which begin as the identity and learn by smaller steps (`muon.py`).
 
 Photos are learned from whole, as they are captioned, and mirrored in every second epoch. What the
 teachers see of each is computed once, and kept in OUT/targets.safetensors (0.2 MB a view).
 OUT/model is the captioner, with the linear layer folded into the decoder.
 
   python scripts/default_model/distill.py --flickr data/flickr8k --everyday data/everyday \\
-      --teachers data/teachers --boxes runs/tables --words runs/words/model \\
-      --captions runs/tables/all.jsonl --start-from imagenet --epochs 4 --out runs/eyes
+      --teachers data/teachers --tables runs/tables --words runs/words/model \\
+      --start-from imagenet --epochs 4 --out runs/eyes
 """
 
 from __future__ import annotations
@@ -23,28 +23,34 @@ import sys
 from collections.abc import Generator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-import photos as worlds
 import torch
 from fold import fold
 from muon import Muon
-from safetensors.torch import load_file, save_file
+from photos import Folders, batches, folder_parser, kept, load_photos
 from teacher_words import Reading, TeacherWords, divergence
-from teachers import GROUPS, SCALES, Boxes, Detector, TeacherMaps, add_precision, load_teacher
+from teachers import GROUPS, SCALES, Boxes, TeacherMaps, detect, load_teacher, sample
 from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.transforms.v2 import functional as transforms
 
 from captioner.caption import Captioner, ShowAttendTellDecoder, save_model
 from captioner.cli.program import run_program
-from captioner.files import atomic_path, check_writable
-from captioner.progress import progress_bar
 from captioner.training import Part, Step, TrainingConfig, Validation, train
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
 from captioner.vision.weights import build_encoder
+
+ENCODER = VGGConfig(name="vgg11_bn", context=(2, 4))
+
+FROZEN = 2
+"""Stages of the encoder that stay as they are."""
+
+BATCH_SIZE = 16
+LEARNING_RATE, WEIGHT_DECAY = 1e-3, 1e-2
 
 CLASSES = 1001
 CLASSES_WEIGHT = 0.1
@@ -55,12 +61,6 @@ GROUP_WEIGHTS = {"block 10": 1.0, "block 15": 1.0, "things": 0.5}
 
 WORDS_WEIGHT = 2.0
 """Weight of the divergence from what the teachers' decoder says, in nats a word."""
-
-SAMPLE = 400
-"""Photos over which channels are standardised and the linear layer is begun."""
-
-VALIDATION_PHOTOS = 300
-"""Photos of Flickr8k's validation split that are looked at."""
 
 
 class DistillationBatch(NamedTuple):
@@ -147,44 +147,25 @@ class Student(nn.Module):
                 layer.bias.copy_(mean)
 
 
-class Targets(NamedTuple):
-    """The teachers' view of N photos, and of their mirror images in rows N and on.
+def make_targets(
+    photos: Tensor, boxes: Sequence[Boxes], teacher: TeacherMaps, classifier: nn.Module
+) -> dict[str, Tensor]:
+    """The teachers' view of photos (N, 3, S, S), uint8, and of their mirror images behind them.
 
-    maps: (2N, 512, 14, 14), float16. classes: (2N, 1001), log-probabilities, float16.
+    `maps`: (2N, 512, S/16, S/16), float16. `classes`: (2N, 1001), log-probabilities, float16.
     """
-
-    maps: Tensor
-    classes: Tensor
-
-
-def targets_of(
-    photos: Tensor, boxes: Sequence[Boxes], teacher: TeacherMaps, classifier: nn.Module, file: Path
-) -> Targets:
-    """Targets of photos (N, 3, S, S), uint8; kept in a file, and mapped from it."""
-    side = photos.shape[-1] // 16
-    shapes = {"maps": (2 * len(photos), 512, side, side), "classes": (2 * len(photos), CLASSES)}
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        empty = {name: torch.empty(shape, dtype=torch.float16) for name, shape in shapes.items()}
-        targets = Targets(**empty)
-        progress = progress_bar("describing", 2 * len(photos), "photos")
-        row = 0
-        for mirrored in (False, True):
-            for start in range(0, len(photos), 50):
-                pixels = photos[start : start + 50].float() / 255  # (B, 3, S, S)
-                found = boxes[start : start + 50]
-                if mirrored:
-                    pixels, found = pixels.flip(-1), [mirror(things) for things in found]
-                rows = slice(row, row + len(pixels))
-                targets.maps[rows] = teacher(pixels, found)
-                logits = classifier(pixels, ["logits"])["logits"]  # (B, 1001)
-                targets.classes[rows] = logits.log_softmax(dim=1)
-                row += len(pixels)
-                progress.update(len(pixels))
-        progress.close()
-        with atomic_path(file) as temporary:
-            save_file(targets._asdict(), temporary)
-    return Targets(**load_file(file))
+    count, side = 2 * len(photos), photos.shape[-1] // 16
+    maps = torch.empty(count, sum(GROUPS.values()), side, side, dtype=torch.float16)
+    classes = torch.empty(count, CLASSES, dtype=torch.float16)
+    mirrored = (pixels.flip(-1) for pixels in batches(photos, "describing mirror images"))
+    things = [*boxes, *map(mirror, boxes)]
+    row = 0
+    for pixels in chain(batches(photos, "describing"), mirrored):
+        rows = slice(row, row + len(pixels))
+        maps[rows] = teacher(pixels, things[rows])
+        classes[rows] = classifier(pixels, ["logits"])["logits"].log_softmax(dim=1)
+        row = rows.stop
+    return {"maps": maps, "classes": classes}
 
 
 def mirror(boxes: Boxes) -> Boxes:
@@ -195,14 +176,16 @@ def mirror(boxes: Boxes) -> Boxes:
 
 @dataclass(frozen=True)
 class Photos:
-    """The training photos in batches, with their targets; each is mirrored every second epoch."""
+    """The training photos (N, 3, S, S) in batches; each is mirrored every second epoch.
+
+    targets: of `make_targets`.
+    """
 
     unit: ClassVar[str] = "photos"
     photos: Tensor
-    targets: Targets
+    targets: dict[str, Tensor]
     words: TeacherWords
     batch_size: int
-    seed: int
 
     def steps(self, epoch: int) -> int:
         """How many batches an epoch has; a smaller one is left out where it is not the only one."""
@@ -212,28 +195,22 @@ class Photos:
         self, epoch: int, first: int, rank: int, processes: int, parts: int
     ) -> Generator[Step, None, None]:
         """The batches of an epoch from number `first` on, each whole: one process trains."""
-        generator = torch.Generator().manual_seed(self.seed * 1_000 + epoch)
+        generator = torch.Generator().manual_seed(epoch)
         count = len(self.photos)
         order = torch.randperm(count, generator=generator)
         for number in range(first, self.steps(epoch)):
             rows = order[number * self.batch_size : (number + 1) * self.batch_size]  # (B,)
-            generator = torch.Generator().manual_seed((self.seed * 1_000 + epoch) * 10**5 + number)
+            generator = torch.Generator().manual_seed(epoch * 10**5 + number)
             mirrored = (rows + epoch) % 2  # (B,)
             pixels = self.photos[rows].float() / 255  # (B, 3, S, S)
             pixels = torch.where(mirrored.view(-1, 1, 1, 1) == 1, pixels.flip(-1), pixels)
             pixels = pixels.contiguous(memory_format=torch.channels_last)
             views = rows + mirrored * count  # (B,)
-            target = self.targets.maps[views].float()  # (B, 512, S/16, S/16)
+            target = self.targets["maps"][views].float()  # (B, 512, S/16, S/16)
+            classes = self.targets["classes"][views].float()  # (B, 1001)
             reading = self.words.read(target, rows.tolist(), generator)
-            batch = DistillationBatch(pixels, target, self.targets.classes[views].float(), reading)
+            batch = DistillationBatch(pixels, target, classes, reading)
             yield Step([Part(batch, len(rows))], len(rows))
-
-
-def sample(photos: Tensor, boxes: Sequence[Boxes]) -> tuple[list[Tensor], list[list[Boxes]]]:
-    """At most `SAMPLE` of the photos, as batches (B, 3, S, S) in [0, 1], and their things."""
-    rows = torch.randperm(len(photos), generator=torch.Generator().manual_seed(0))[:SAMPLE]
-    pixels = list(worlds.batches(photos[rows], 50))
-    return pixels, [[boxes[row] for row in some.tolist()] for some in rows.split(50)]
 
 
 def explained_variance(seen: Tensor, target: Tensor) -> float:
@@ -248,7 +225,7 @@ def explained(
 ) -> dict[str, float]:
     """What share of the variance of each group of channels the student explains."""
     seen, wanted = [], []
-    for number, pixels in enumerate(worlds.batches(photos, 50)):
+    for number, pixels in enumerate(batches(photos)):
         seen.append(student(pixels)[0])
         wanted.append(teacher(pixels, boxes[number * 50 : number * 50 + len(pixels)]))
     sizes = list(GROUPS.values())
@@ -256,93 +233,37 @@ def explained(
     return {name: explained_variance(*pair) for name, pair in zip(GROUPS, pairs, strict=True)}
 
 
-def detect(photos: Tensor, folder: Path, file: Path, precision: str) -> list[Boxes]:
-    """The things in photos (N, 3, S, S), uint8; kept in a file, and read from it the next time."""
-    if not file.exists():
-        detector, found = Detector(folder, precision), []
-        progress = progress_bar("detecting", len(photos), "photos")
-        for pixels in worlds.batches(photos, 50):
-            found += detector(pixels)
-            progress.update(len(pixels))
-        progress.close()
-        counts = torch.tensor([len(boxes.labels) for boxes in found])
-        joined = {name: torch.cat([getattr(b, name) for b in found]) for name in Boxes._fields}
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_path(file) as temporary:
-            save_file({"counts": counts, **joined}, temporary)
-    stored = load_file(file)
-    parts = [stored[name].split(stored["counts"].tolist()) for name in Boxes._fields]
-    return [Boxes(*of_photo) for of_photo in zip(*parts, strict=True)]
-
-
 def main() -> None:
     """Distil."""
-    parser = worlds.folder_parser(
+    parser = folder_parser(
         __doc__,
         teachers="folder of the teachers",
-        boxes="folder of tables.py, which keeps what the detector sees",
+        tables="folder that tables.py wrote",
         words="model folder of the decoder that was trained on the teachers' maps",
-        captions="all.jsonl of tables.py",
         out="the run's folder",
     )
     parser.add_argument(
         "--start-from", required=True, help="imagenet, random, a weights file or a model folder"
     )
+    parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
-    parser.add_argument("--name", default="vgg11_bn", help="which VGG (default: %(default)s)")
-    parser.add_argument(
-        "--context",
-        type=int,
-        nargs="*",
-        default=(),
-        metavar="DILATION",
-        help="of convolutions behind the VGG's (default: none)",
-    )
-    parser.add_argument("--freeze", type=int, default=0, help="stages left as they are")
-    parser.add_argument("--epochs", type=int, default=6, help="default: %(default)s")
-    parser.add_argument("--batch-size", type=int, default=16, help="default: %(default)s")
-    parser.add_argument("--learning-rate", type=float, default=1e-3, help="default: %(default)s")
-    add_precision(parser)
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     arguments = parser.parse_args()
-    check_writable("--out", arguments.out)
-    folders = worlds.Folders(arguments.flickr, arguments.everyday)
-    training_photos = folders.training_photos()
-    validation = {
-        "Flickr8k": folders.flickr_photos("val")[:VALIDATION_PHOTOS],
-        "everyday": list(folders.everyday_captions("val")),
-    }
-    steps = len(training_photos) // arguments.batch_size * arguments.epochs
-    training = TrainingConfig(
-        epochs=arguments.epochs,
-        batch_size=arguments.batch_size,
-        learning_rate=arguments.learning_rate,
-        weight_decay=1e-2,
-        clip_norm=0.0,
-        schedule="cosine",
-        warmup_steps=steps // 20,
-        patience=0,
-        precision=arguments.precision,
-        seed=arguments.seed,
-    )
-    torch.manual_seed(arguments.seed)
-    teachers, precision = arguments.teachers, arguments.precision
-    words = TeacherWords(arguments.words, arguments.captions, training_photos, precision)
-    config = VGGConfig(name=arguments.name, context=tuple(arguments.context))
-    encoder = build_encoder(config, arguments.start_from)
-    student = Student(encoder, words.student())
-    student.encoder.freeze(arguments.freeze, batch_norm=False)
-    photos = worlds.load_photos(training_photos)
-    boxes = detect(photos, teachers, arguments.boxes / "boxes.safetensors", precision)
-    held_out = {
-        name: (
-            loaded := worlds.load_photos(paths),
-            detect(loaded, teachers, arguments.boxes / f"boxes_{name}.safetensors", precision),
-        )
-        for name, paths in validation.items()
-    }
-    teacher = TeacherMaps(teachers, precision)
-    teacher.read_scales(arguments.boxes / SCALES)
+    teachers, tables, out = arguments.teachers, arguments.tables, arguments.out
+    precision = arguments.precision
+    folders = Folders(arguments.flickr, arguments.everyday)
+    paths = folders.training_photos()
+
+    def look(photos: list[Path], name: str) -> tuple[Tensor, list[Boxes]]:
+        loaded = load_photos(photos)
+        return loaded, detect(loaded, teachers, tables / f"boxes_{name}.safetensors", precision)
+
+    torch.manual_seed(0)
+    words = TeacherWords(arguments.words, tables / "all.jsonl", paths, precision)
+    student = Student(build_encoder(ENCODER, arguments.start_from), words.student())
+    student.encoder.freeze(FROZEN, batch_norm=False)
+    photos, boxes = look(paths, "training")
+    held_out = {name: look(few, name) for name, few in folders.validation_photos().items()}
+    teacher = TeacherMaps(teachers, precision, tables / SCALES)
     pixels, found = sample(photos, boxes)
     student.eval()
     student.begin(pixels, [teacher(*batch) for batch in zip(pixels, found, strict=True)])
@@ -351,8 +272,8 @@ def main() -> None:
     def validate() -> dict[str, float]:
         scores = {
             f"{world} {group}": value
-            for world, (loaded, found) in held_out.items()
-            for group, value in explained(student, teacher, loaded, found).items()
+            for world, seen in held_out.items()
+            for group, value in explained(student, teacher, *seen).items()
         }
         return {**scores, "mean": sum(scores.values()) / len(scores)}
 
@@ -364,24 +285,35 @@ def main() -> None:
         captioner = Captioner(
             student.encoder, decoder, known.vocabulary, known.preprocessing, known.search
         )
-        save_model(captioner, arguments.out / "model", torch.float32)
+        save_model(captioner, out / "model", torch.float32)
 
-    if not arguments.resume:
-        with torch.no_grad():
-            scores = validate()
-        print("before: " + ", ".join(f"{k} {v:.3f}" for k, v in scores.items()), flush=True)
     classifier = load_teacher(teachers, "mobilenet_edgetpu_075", precision)
-    targets = targets_of(photos, boxes, teacher, classifier, arguments.out / "targets.safetensors")
-    batches = Photos(photos, targets, words, arguments.batch_size, arguments.seed)
-    validation_run = Validation(validate, "mean", keep)
-    optimizer = Muon(
-        student,
-        training.learning_rate,
-        training.weight_decay,
-        slow=student.encoder.context,
-        precision=getattr(torch, precision),
+    targets = kept(
+        out / "targets.safetensors", lambda: make_targets(photos, boxes, teacher, classifier)
     )
-    train(student, batches, training, arguments.out, validation_run, arguments.resume, optimizer)
+    training = TrainingConfig(
+        epochs=arguments.epochs,
+        batch_size=BATCH_SIZE,
+        learning_rate=LEARNING_RATE,
+        weight_decay=WEIGHT_DECAY,
+        clip_norm=0.0,
+        schedule="cosine",
+        warmup_steps=len(paths) // BATCH_SIZE * arguments.epochs // 20,
+        patience=0,
+        precision=precision,
+    )
+    optimizer = Muon(
+        student, LEARNING_RATE, WEIGHT_DECAY, student.encoder.context, getattr(torch, precision)
+    )
+    train(
+        student,
+        Photos(photos, targets, words, BATCH_SIZE),
+        training,
+        out,
+        Validation(validate, "mean", keep),
+        arguments.resume,
+        optimizer,
+    )
 
 
 if __name__ == "__main__":

@@ -6,34 +6,28 @@ import torch
 from torch import Tensor, nn
 
 from captioner.caption import ShowAttendTellDecoder
-from captioner.errors import UserError
 
 
 @torch.no_grad()
 def fold(decoder: ShowAttendTellDecoder, readout: nn.Conv2d, vectors: Tensor) -> None:
     """Multiply a linear layer W a + b into every matrix of a decoder that reads it, in place.
 
-    The decoder then reads the annotation vectors a, standardised over training photos. What is
-    left of the constants is close to zero where the decoder's own mean is that of W a + b, and is
-    dropped.
+    The decoder, which must standardise annotation vectors, then reads the vectors a, standardised
+    over training photos. What is left of the constants is close to zero where the decoder's own
+    mean is that of W a + b, and is dropped.
 
     vectors: annotation vectors (N, L, D) of training photos.
-    Raises `UserError` for a decoder without standardisation.
     """
     standardisation = decoder.standardisation
-    if standardisation is None:
-        raise UserError("the decoder must standardise annotation vectors (decoder.standardise)")
     wanted = standardisation.deviation.clone()  # (D,)
     standardisation.fit([vectors])
     weight = readout.weight.flatten(1)  # (D, D)
     matrix = weight * standardisation.deviation / wanted[:, None]  # (D, D)
-    readers = [
+    for reader in (
         decoder.attention.score.key_projection.weight,
         decoder.lstm.weight_ih[:, decoder.config.embedding_size :],
         decoder.initial_hidden.weight,
         decoder.initial_cell.weight,
-    ]
-    if decoder.config.deep_output:
-        readers.append(decoder.output_context.weight)
-    for reader in readers:
+        decoder.output_context.weight,
+    ):
         reader.copy_(reader @ matrix)

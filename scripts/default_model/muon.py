@@ -39,11 +39,11 @@ class Muon(torch.optim.AdamW):
         model: nn.Module,
         learning_rate: float,
         weight_decay: float,
-        slow: nn.Module | None = None,
+        slow: nn.Module,
         precision: torch.dtype = torch.float32,
     ) -> None:
         self._precision = precision
-        self._slow = set(map(id, slow.parameters() if slow is not None else ()))
+        self._slow = set(map(id, slow.parameters()))
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._kernels = [p for p in trained if p.dim() == 4 and p[0, 0].numel() > 1]
         kernels = set(map(id, self._kernels))

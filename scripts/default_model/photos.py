@@ -6,25 +6,26 @@ Flickr8k shows people and dogs outdoors; the everyday photos show food, rooms, s
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 from torchvision.transforms.v2 import functional as transforms
 
+from captioner.data.coco import read_coco
 from captioner.data.flickr8k import read_flickr8k
-from captioner.errors import UserError
-from captioner.files import read_text
+from captioner.progress import progress_bar
 from captioner.vision.images import load_image
+from captioner.weight_files import write_tensors
 
 PHOTO_SIZE = 224
 """Side of a squashed photo in pixels."""
 
-CAPTION_COPIES = 3
-"""How often each caption of an everyday photo is listed: Flickr8k has six times as many."""
+VALIDATION_PHOTOS = 300
+"""Photos of Flickr8k's validation split that are looked at."""
 
 
 @dataclass(frozen=True)
@@ -34,66 +35,52 @@ class Folders:
     flickr: Path
     everyday: Path
 
-    def flickr_photos(self, split: str) -> list[Path]:
-        """Photos of Flickr8k's `train` or `val`, in the order of the list.
-
-        Raises `UserError` for a list that cannot be read.
-        """
-        names = read_text(self.flickr / f"{split}.txt", "list of photos").split()
-        return [self.flickr / "images" / name for name in names]
-
-    def flickr_captions(self, split: str) -> dict[Path, tuple[str, ...]]:
-        """Captions of Flickr8k's `train` or `val`, by photo, in the order of the list.
-
-        Raises `UserError` as `read_flickr8k` does.
-        """
+    def flickr_captions(self, split: str) -> dict[Path, list[str]]:
+        """Captions of Flickr8k's `train` or `val`, by photo, in the order of the list."""
         captioned = read_flickr8k(
             self.flickr / "Flickr8k.token.txt",
             self.flickr / "images",
             self.flickr / f"{split}.txt",
         )
-        return {image.path: tuple(image.captions) for image in captioned.images}
+        return {image.path: list(image.captions) for image in captioned.images}
 
     def everyday_captions(self, split: str) -> dict[Path, list[str]]:
-        """Captions of the everyday photos of `train` or `val`, by photo.
-
-        Raises `UserError` for a file that cannot be read or is not in COCO's format.
-        """
+        """Captions of the everyday photos of `train` or `val`, by photo."""
         file = self.everyday / f"captions_{split}.json"
-        try:
-            content = json.loads(read_text(file, "captions"))
-            photos = {
-                image["id"]: self.everyday / "photos" / image["file_name"]
-                for image in content["images"]
-            }
-            captions: dict[Path, list[str]] = {photo: [] for photo in photos.values()}
-            for annotation in content["annotations"]:
-                captions[photos[annotation["image_id"]]].append(annotation["caption"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"captions {file} are not in COCO's format ({error!r})") from None
-        return captions
-
-    def unlabelled(self) -> list[Path]:
-        """Everyday photos without captions, sorted by name."""
-        return sorted((self.everyday / "unlabelled").glob("*.jpg"))
+        captioned = read_coco(file, self.everyday / "photos")
+        return {image.path: list(image.captions) for image in captioned.images}
 
     def training_photos(self) -> list[Path]:
         """Every photo that may be trained on, with or without captions."""
         return [
-            *self.flickr_photos("train"),
+            *self.flickr_captions("train"),
             *self.everyday_captions("train"),
-            *self.unlabelled(),
+            *sorted((self.everyday / "unlabelled").glob("*.jpg")),
         ]
+
+    def validation_photos(self) -> dict[str, list[Path]]:
+        """The photos by which the best epoch is chosen, by world."""
+        return {
+            "Flickr8k": list(self.flickr_captions("val"))[:VALIDATION_PHOTOS],
+            "everyday": list(self.everyday_captions("val")),
+        }
 
 
 def folder_parser(description: str | None, **folders: str) -> argparse.ArgumentParser:
-    """A parser with `--flickr`, `--everyday`, and further folders by name with their help."""
+    """A parser with `--precision` and folders: both worlds', and others by name with their help."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     given = {"flickr": "folder of Flickr8k", "everyday": "folder of the everyday photos", **folders}
     for name, purpose in given.items():
         parser.add_argument(f"--{name}", type=Path, required=True, help=purpose)
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "bfloat16"),
+        default="bfloat16",
+        help="of products; bfloat16 is four times as fast on a processor that has it "
+        "(default: %(default)s)",
+    )
     return parser
 
 
@@ -109,7 +96,19 @@ def load_photos(photos: Sequence[Path]) -> Tensor:
     return loaded
 
 
-def batches(photos: Tensor, size: int) -> Iterator[Tensor]:
-    """Photos (N, 3, S, S), uint8, as batches of at most `size` in [0, 1]: (B, 3, S, S)."""
-    for start in range(0, len(photos), size):
-        yield photos[start : start + size].float() / 255
+def batches(photos: Tensor, task: str = "") -> Iterator[Tensor]:
+    """Photos (N, 3, S, S), uint8, as batches of at most 50 in [0, 1]: (B, 3, S, S).
+
+    task: what is done with them, to show how far it is.
+    """
+    with progress_bar(task, len(photos), "photos", shown=bool(task)) as progress:
+        for part in photos.split(50):
+            yield part.float() / 255
+            progress.update(len(part))
+
+
+def kept(file: Path, make: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Tensors that are made once, and read from a file, whole or not at all, from then on."""
+    if not file.exists():
+        write_tensors(file, {name: tensor.contiguous() for name, tensor in make().items()})
+    return load_file(file)

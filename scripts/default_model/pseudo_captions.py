@@ -21,7 +21,6 @@ from torch import Tensor
 
 from captioner.data.parallel import read_lines
 from captioner.data.synonyms import COCO_SYNONYMS, read_synonyms
-from captioner.errors import UserError
 from captioner.text.function_words import FUNCTION_WORDS
 from captioner.text.tokenizer import tokenize
 
@@ -49,13 +48,10 @@ teddy bear
 def read_captions(file: Path) -> list[list[str]]:
     """The captions of 6 to 20 words in a text file, one a line, in words; each once.
 
-    Raises `UserError` as `read_lines` does, and for a file without such captions.
+    Raises `UserError` as `read_lines` does.
     """
     texts = dict.fromkeys(line.strip().rstrip(",") for line in read_lines(file))
-    found = [words for words in map(tokenize, texts) if 6 <= len(words) <= 20]
-    if not found:
-        raise UserError(f"{file} has no captions of 6 to 20 words")
-    return found
+    return [words for words in map(tokenize, texts) if 6 <= len(words) <= 20]
 
 
 class WordSpace:

@@ -21,19 +21,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import photos as worlds
 import pseudo_captions
 import torch
-from distill import VALIDATION_PHOTOS, detect, sample
-from global_features import global_features
+from photos import Folders, folder_parser, load_photos
 from PIL import Image
-from teachers import SCALES, Boxes, Detector, TeacherMaps, add_precision
-from torch import Tensor
+from teachers import SCALES, Boxes, Detector, TeacherMaps, detect, global_features, sample
 
 from captioner.cli.program import run_program
 from captioner.evaluation.captions import evaluate_captions
 from captioner.files import write_json, write_text
 from captioner.text.tokenizer import tokenize
+
+CAPTION_COPIES = 3
+"""How often each caption of an everyday photo is listed: Flickr8k has six times as many."""
 
 CAPTIONS_EACH = 3
 """Pseudo-captions of a photo."""
@@ -50,31 +50,22 @@ class Row(NamedTuple):
     split: str
 
 
-def true_rows(folders: worlds.Folders) -> Iterator[Row]:
+def true_rows(folders: Folders) -> Iterator[Row]:
     """People's captions, as rows of the table."""
-    for split, name in (("train", "train"), ("val", "flickr")):
-        for photo, texts in folders.flickr_captions(split).items():
-            for caption in texts:
-                yield Row(photo, one_spelling(caption) if name == "train" else caption, name)
+    for photo, captions in folders.flickr_captions("train").items():
+        yield from (Row(photo, one_spelling(caption), "train") for caption in captions)
+    for photo, captions in folders.flickr_captions("val").items():
+        yield from (Row(photo, caption, "flickr") for caption in captions)
     for photo, captions in folders.everyday_captions("train").items():
-        for caption in captions * worlds.CAPTION_COPIES:
+        for caption in captions * CAPTION_COPIES:
             yield Row(photo, one_spelling(caption), "train")
     for photo, captions in folders.everyday_captions("val").items():
-        for caption in captions:
-            yield Row(photo, caption, "everyday")
+        yield from (Row(photo, caption, "everyday") for caption in captions)
 
 
 def one_spelling(caption: str) -> str:
     """Spell "close-up" as "close up": a model that knows both says "a close up of a close-up"."""
     return re.sub(r"\bclose-?up\b", "close up", caption, flags=re.IGNORECASE)
-
-
-def validation_rows(folders: worlds.Folders, rows: Sequence[Row]) -> Iterator[Row]:
-    """The rows of the photos by which the best epoch is chosen."""
-    few = set(folders.flickr_photos("val")[:VALIDATION_PHOTOS])
-    for row in rows:
-        if row.split == "everyday" or row.image in few:
-            yield row._replace(split="val")
 
 
 def write_table(file: Path, rows: Iterable[Row]) -> None:
@@ -106,68 +97,57 @@ def write_instances(file: Path, boxes: dict[Path, Boxes], classes: Sequence[str]
     write_json(file, {"images": images, "annotations": annotations, "categories": categories})
 
 
-def pseudo_rows(
-    folders: worlds.Folders, teachers: Path, out: Path, precision: str
-) -> Iterator[Row]:
+def pseudo_rows(folders: Folders, teachers: Path, out: Path, precision: str) -> Iterator[Row]:
     """Pseudo-captions of the photos without captions.
 
     Writes how well such captions fit the photos of `everyday`, the detector's boxes and the scales.
     """
-    paths = folders.training_photos()
-    everyday = folders.everyday_captions("val")
+    photos = {"training": folders.training_photos(), **folders.validation_photos()}
+    boxes: dict[Path, Boxes] = {}
+    features = {}
+    for name, paths in photos.items():
+        loaded = load_photos(paths)
+        things = detect(loaded, teachers, out / f"boxes_{name}.safetensors", precision)
+        boxes.update(zip(paths, things, strict=True))
+        if name == "training":
+            TeacherMaps(teachers, precision).fit(*sample(loaded, things), out / SCALES)
+        if name != "Flickr8k":
+            file = out / f"features_{name}.safetensors"
+            features[name] = global_features(loaded, things, teachers, file, precision)
+    classes = Detector(teachers, precision).classes
+    write_instances(out / "instances.json", boxes, classes)
 
-    found: dict[Path, Boxes] = {}
-
-    def seen(photos: Sequence[Path], name: str) -> Tensor:
-        """What the teachers say of photos, (N, 2361), the best scores of things last."""
-        loaded = worlds.load_photos(photos)
-        things = detect(loaded, teachers, out / f"boxes{name}.safetensors", precision)
-        found.update(zip(photos, things, strict=True))
-        if not name:
-            maps = TeacherMaps(teachers, precision)
-            maps.fit(*sample(loaded, things))
-            maps.write_scales(out / SCALES)
-        file = out / f"features{name}.safetensors"
-        return global_features(loaded, things, teachers, file, precision)
-
-    features, of_everyday = seen(paths, ""), seen(list(everyday), "_everyday")
-    few = folders.flickr_photos("val")[:VALIDATION_PHOTOS]
-    stored = out / "boxes_Flickr8k.safetensors"
-    found.update(
-        zip(few, detect(worlds.load_photos(few), teachers, stored, precision), strict=True)
-    )
-    classes = Detector(teachers).classes
-    write_instances(out / "instances.json", found, classes)
     people = {**folders.everyday_captions("train"), **folders.flickr_captions("train")}
     captions = {photo: [tokenize(text) for text in texts] for photo, texts in people.items()}
+    captioned = [row for row, path in enumerate(photos["training"]) if path in captions]
     finder = pseudo_captions.Finder(
-        features[[row for row, path in enumerate(paths) if path in captions]],
-        [captions[path] for path in paths if path in captions],
+        features["training"][captioned],
+        [captions[photos["training"][row]] for row in captioned],
         pseudo_captions.read_captions(folders.everyday / "text" / "coco_captions.txt.gz"),
         classes,
     )
-    retrieved = [" ".join(best[0]) for best in finder(of_everyday, 1)]
-    scores = evaluate_captions(retrieved, list(everyday.values()))
+    retrieved = [" ".join(best[0]) for best in finder(features["everyday"], 1)]
+    scores = evaluate_captions(retrieved, list(folders.everyday_captions("val").values()))
     write_json(out / "evaluation.json", scores.as_dict())
-    wanted = [row for row, path in enumerate(paths) if path not in captions]
-    for row, best in zip(wanted, finder(features[wanted], CAPTIONS_EACH), strict=True):
+    wanted = [row for row, path in enumerate(photos["training"]) if path not in captions]
+    found = finder(features["training"][wanted], CAPTIONS_EACH)
+    for row, best in zip(wanted, found, strict=True):
         for words in best:
-            yield Row(paths[row], " ".join(words), "train")
+            yield Row(photos["training"][row], " ".join(words), "train")
 
 
 def main() -> None:
     """Write the tables."""
-    parser = worlds.folder_parser(
-        __doc__,
-        teachers="folder of the teachers",
-        out="the folder to write",
-    )
-    add_precision(parser)
+    parser = folder_parser(__doc__, teachers="folder of the teachers", out="the folder to write")
     arguments = parser.parse_args()
-    folders = worlds.Folders(arguments.flickr, arguments.everyday)
+    folders = Folders(arguments.flickr, arguments.everyday)
     rows = list(true_rows(folders))
+    chosen = {photo for photos in folders.validation_photos().values() for photo in photos}
     write_table(arguments.out / "people.jsonl", rows)
-    write_table(arguments.out / "validation.jsonl", validation_rows(folders, rows))
+    write_table(
+        arguments.out / "validation.jsonl",
+        (row._replace(split="val") for row in rows if row.image in chosen),
+    )
     found = pseudo_rows(folders, arguments.teachers, arguments.out, arguments.precision)
     write_table(arguments.out / "all.jsonl", [*rows, *found])
 

@@ -19,12 +19,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from teachers import Detector, TeacherMaps, add_precision
+from teachers import Detector, TeacherMaps
 from torch import Tensor, nn
 
 from captioner.cli.program import run_program
-from captioner.data.source import Source
-from captioner.errors import UserError
 from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
 from captioner.runs.feature_extraction import (
     encoder_of,
@@ -32,56 +30,43 @@ from captioner.runs.feature_extraction import (
     source_stores,
     sources_to_store,
 )
-from captioner.vision.encoder import Encoder
 from captioner.vision.encoders import make_encoder
-from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.weights import NAMED
 from captioner.weight_files import write_tensors
 
 
-def fill_with_network(
-    recipe: CaptioningRecipe, sources: dict[str, Source], network: Callable[[Tensor], Tensor]
-) -> None:
-    """Fill a recipe's stores with another network's annotation vectors.
+class NetworkEncoder(nn.Module):
+    """A network in place of a recipe's encoder: takes preprocessed photos.
 
-    sources: of `sources_to_store`. network: photos (B, 3, size, size) in [0, 1] -> (B, L, D).
-    Where the file `encoder.weights` is missing, random weights are written to it: they stand in
-    for the network.
-    Raises `UserError` if `encoder.weights` names no file, and as `source_stores` does.
+    network: photos (B, 3, size, size) in [0, 1] -> (B, L, D).
     """
-    if recipe.encoder.weights in NAMED:
-        raise UserError("encoder.weights must name a file, to stand in for the network")
-    weights = Path(recipe.encoder.weights)
-    if not weights.exists():
-        torch.manual_seed(0)
-        write_tensors(weights, make_encoder(recipe.encoder.config).state_dict())
-    stand_in = encoder_of(recipe)
-    stores = source_stores(recipe, stand_in, sources)
-    encoder = _NetworkEncoder(stand_in, network, recipe.preprocessing)
-    with extraction_progress(stores.values()) as report:
-        for store in stores.values():
-            store.fill(encoder, report=report)
-    for name, store in stores.items():
-        print(f"{name}: {len(store.open()):,} images in {store.folder}")
 
-
-class _NetworkEncoder(nn.Module):
-    """A network in place of an encoder: takes preprocessed photos."""
-
-    def __init__(
-        self,
-        stand_in: Encoder,
-        network: Callable[[Tensor], Tensor],
-        preprocessing: Preprocessing,
-    ) -> None:
+    def __init__(self, recipe: CaptioningRecipe, network: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
-        self.stand_in = stand_in
+        preprocessing = recipe.preprocessing
+        self.stand_in = encoder_of(recipe)
         self.network = network
         self.mean = torch.tensor(preprocessing.mean).view(1, 3, 1, 1)
         self.deviation = torch.tensor(preprocessing.standard_deviation).view(1, 3, 1, 1)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        return self.network((pixels * self.deviation + self.mean).clamp(0, 1))  # (B, L, D)
+        """Photos as the recipe preprocesses them, (B, 3, size, size) -> (B, L, D)."""
+        return self.network((pixels * self.deviation + self.mean).clamp(0, 1))
+
+
+def fill_with_network(recipe: CaptioningRecipe, network: Callable[[Tensor], Tensor]) -> None:
+    """Fill a recipe's stores with another network's annotation vectors, see `NetworkEncoder`.
+
+    Where the file `encoder.weights` is missing, random weights are written to it.
+    """
+    weights = Path(recipe.encoder.weights)
+    if not weights.exists():
+        torch.manual_seed(0)
+        write_tensors(weights, make_encoder(recipe.encoder.config).state_dict())
+    encoder = NetworkEncoder(recipe, network)
+    stores = source_stores(recipe, encoder.stand_in, sources_to_store(recipe))
+    with extraction_progress(stores.values()) as report:
+        for store in stores.values():
+            store.fill(encoder, report=report)
 
 
 def main() -> None:
@@ -94,17 +79,14 @@ def main() -> None:
     parser.add_argument(
         "--scales", type=Path, required=True, help="scales.safetensors of tables.py"
     )
-    add_precision(parser)
     parser.add_argument("--set", nargs="+", default=[], dest="changes", metavar="FIELD=VALUE")
     arguments = parser.parse_args()
     recipe = read_recipe(arguments.config, arguments.changes)
-    sources = sources_to_store(recipe)
-    maps = TeacherMaps(arguments.teachers, arguments.precision)
-    maps.read_scales(arguments.scales)
-    detector = Detector(arguments.teachers, arguments.precision)
+    precision = recipe.features.precision
+    maps = TeacherMaps(arguments.teachers, precision, arguments.scales)
+    detector = Detector(arguments.teachers, precision)
     fill_with_network(
         recipe,
-        sources,
         lambda photos: maps(photos, detector(photos)).flatten(2).transpose(1, 2),  # (B, L, 512)
     )
 

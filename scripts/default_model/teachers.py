@@ -1,4 +1,4 @@
-"""The networks that the packaged model's encoder is distilled from.
+"""The networks that the packaged model's encoder is distilled from, and what they say of photos.
 
 `TeacherMaps` makes the target of the annotation vectors, 512 numbers at each place: blocks 10 and
 15 of EfficientNet-Lite0 (112 and 320 channels) and a map of each of COCO's 80 things where the
@@ -7,21 +7,20 @@ detector sees them. The runner of the networks, `teachers.py`, lies beside their
 
 from __future__ import annotations
 
-import argparse
+import runpy
 from collections.abc import Sequence
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
-from safetensors.torch import load_file, save_file
+from photos import batches, kept
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
 
 from captioner.devices import autocast
 from captioner.errors import UserError
-from captioner.files import atomic_path
+from captioner.weight_files import write_tensors
 
 GROUPS = {"block 10": 112, "block 15": 320, "things": 80}
 """Channels of the target, in order; 512 together."""
@@ -38,6 +37,9 @@ SCALES = "scales.safetensors"
 LEAST_SCORE = 0.15
 """Detections below it are dropped."""
 
+SAMPLE = 400
+"""Photos over which channels are standardised and the linear layer is begun."""
+
 
 class Boxes(NamedTuple):
     """Detections of one photo: labels (M,), scores (M,), corners (M, 4).
@@ -50,25 +52,14 @@ class Boxes(NamedTuple):
     corners: Tensor
 
 
-def add_precision(parser: argparse.ArgumentParser, default: str = "float32") -> None:
-    """Add `--precision`."""
-    parser.add_argument(
-        "--precision",
-        choices=("float32", "bfloat16"),
-        default=default,
-        help="of products; bfloat16 is four times as fast on a processor that has it "
-        "(default: %(default)s)",
-    )
-
-
-def load_teacher(folder: Path, name: str, precision: str = "float32") -> Any:
+def load_teacher(folder: Path, name: str, precision: str) -> Any:
     """A network of the folder, in evaluation mode, without gradients.
 
     precision: of its products, `float32` or `bfloat16`.
     Raises `UserError` where it is not there.
     """
     try:
-        network = _runner(folder).load(name, folder)
+        network = runpy.run_path(str(folder / "teachers.py"))["load"](name, folder)
     except OSError as error:
         raise UserError(f"teacher {name} in {folder} cannot be read ({error})") from None
     forward = network.forward
@@ -84,20 +75,10 @@ def load_teacher(folder: Path, name: str, precision: str = "float32") -> Any:
     return network.to(memory_format=torch.channels_last)
 
 
-def _runner(folder: Path) -> ModuleType:
-    file = folder / "teachers.py"
-    spec = spec_from_file_location("teacher_networks", file)
-    if not file.is_file() or spec is None or spec.loader is None:
-        raise UserError(f"folder of the teachers {folder} has no teachers.py")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 class Detector:
     """Finds COCO's things in photos."""
 
-    def __init__(self, folder: Path, precision: str = "float32") -> None:
+    def __init__(self, folder: Path, precision: str) -> None:
         """Read the network. Raises `UserError` where it is not there."""
         self.network = load_teacher(folder, "ssd_mobilenet_v1_075", precision)
         named = [name for name in self.network.classes if name not in ("???", "background")]
@@ -116,6 +97,51 @@ class Detector:
             )
             for boxes in found
         ]
+
+
+def detect(photos: Tensor, folder: Path, file: Path, precision: str) -> list[Boxes]:
+    """The things in photos (N, 3, S, S), uint8; kept in a file."""
+
+    def make() -> dict[str, Tensor]:
+        detector = Detector(folder, precision)
+        found = [boxes for part in batches(photos, "detecting") for boxes in detector(part)]
+        joined = Boxes(*map(torch.cat, zip(*found, strict=True)))
+        return {"counts": torch.tensor([len(boxes.labels) for boxes in found]), **joined._asdict()}
+
+    stored = kept(file, make)
+    parts = [stored[name].split(stored["counts"].tolist()) for name in Boxes._fields]
+    return [Boxes(*of_photo) for of_photo in zip(*parts, strict=True)]
+
+
+def global_features(
+    photos: Tensor, boxes: Sequence[Boxes], folder: Path, file: Path, precision: str
+) -> Tensor:
+    """Photos (N, 3, S, S), uint8, and their things -> (N, 2361), kept in a file.
+
+    One vector a photo, by which captions are retrieved: EfficientNet's pooled features (1280),
+    square roots of class probabilities (1001) and the best score of each of COCO's things (80).
+    """
+
+    def make() -> dict[str, Tensor]:
+        eyes = load_teacher(folder, "efficientnet_lite0", precision)
+        classifier = load_teacher(folder, "mobilenet_edgetpu_075", precision)
+        things = torch.zeros(len(photos), GROUPS["things"])  # (N, 80)
+        for row, (labels, scores, _) in enumerate(boxes):
+            things[row].scatter_reduce_(0, labels, scores, "amax")
+        found = []
+        for pixels in batches(photos, "describing"):
+            pooled = eyes(pixels, ["pooled"])["pooled"].flatten(1)  # (B, 1280)
+            classes = classifier(pixels, ["logits"])["logits"].softmax(dim=1)  # (B, 1001)
+            found.append(torch.cat([pooled, classes.sqrt()], dim=1))  # (B, 2281)
+        return {"features": torch.cat([torch.cat(found), things], dim=1)}
+
+    return kept(file, make)["features"]
+
+
+def sample(photos: Tensor, boxes: Sequence[Boxes]) -> tuple[list[Tensor], list[list[Boxes]]]:
+    """At most `SAMPLE` of the photos, as batches (B, 3, S, S) in [0, 1], and their things."""
+    rows = torch.randperm(len(photos), generator=torch.Generator().manual_seed(0))[:SAMPLE]
+    return list(batches(photos[rows])), [[boxes[row] for row in part] for part in rows.split(50)]
 
 
 def paint(boxes: Sequence[Boxes], side: int) -> Tensor:
@@ -142,34 +168,31 @@ class TeacherMaps(nn.Module):
     mean: Tensor
     deviation: Tensor
 
-    def __init__(self, folder: Path, precision: str = "float32") -> None:
-        """Read the network. Raises `UserError` where it is not there."""
+    def __init__(self, folder: Path, precision: str, scales: Path | None = None) -> None:
+        """Read the network, and mean and deviation as `fit` wrote them.
+
+        Raises `UserError` where the network is not there.
+        """
         super().__init__()
         self.network = load_teacher(folder, "efficientnet_lite0", precision)
         self.register_buffer("mean", torch.zeros(1, sum(GROUPS.values()), 1, 1))
         self.register_buffer("deviation", torch.ones(1, sum(GROUPS.values()), 1, 1))
+        if scales is not None:
+            stored = load_file(scales)
+            self.mean.copy_(stored["mean"])
+            self.deviation.copy_(stored["deviation"])
 
-    def fit(self, pixels: Sequence[Tensor], boxes: Sequence[Sequence[Boxes]]) -> None:
-        """Take mean and deviation of each channel over photos, given as batches (B, 3, S, S)."""
+    def fit(self, pixels: Sequence[Tensor], boxes: Sequence[Sequence[Boxes]], scales: Path) -> None:
+        """Write mean and deviation of each channel over photos, given as batches (B, 3, S, S)."""
         maps = [self(*batch) for batch in zip(pixels, boxes, strict=True)]
         values = torch.cat(maps)  # (N, 512, S/16, S/16)
-        self.mean.copy_(values.mean(dim=(0, 2, 3)).view(1, -1, 1, 1))
         deviation = values.std(dim=(0, 2, 3))  # (512,)
         # A thing that is rarely there is not blown up to the weight of a common one.
         things = deviation[-GROUPS["things"] :]
         things.clamp_(min=float(things.quantile(0.75)))
-        self.deviation.copy_(deviation.clamp(min=1e-3).view(1, -1, 1, 1))
-
-    def write_scales(self, file: Path) -> None:
-        """Write mean and deviation; whole or not at all."""
-        with atomic_path(file) as temporary:
-            save_file({"mean": self.mean, "deviation": self.deviation}, temporary)
-
-    def read_scales(self, file: Path) -> None:
-        """Take mean and deviation from the file that `write_scales` wrote."""
-        stored = load_file(file)
-        self.mean.copy_(stored["mean"])
-        self.deviation.copy_(stored["deviation"])
+        mean = values.mean(dim=(0, 2, 3), keepdim=True)
+        deviation = deviation.clamp(min=1e-3).view_as(mean)
+        write_tensors(scales, {"mean": mean, "deviation": deviation})
 
     def forward(self, pixels: Tensor, boxes: Sequence[Boxes]) -> Tensor:
         """Photos (B, 3, S, S) in [0, 1] and their things -> (B, 512, S/16, S/16)."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import random
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy
 import torch
-import yaml
-from damage import damage_bytes, damage_values
+import worker
+from damage import damage_bytes, damage_file
 from PIL import Image
 
 from captioner.caption import Captioner, DecoderConfig, ShowAttendTellDecoder, save_model
@@ -28,15 +26,9 @@ from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "WEBP", "TIFF", "JPEG2000")
-WORDS = ["a", "dog", "man", "runs", "the", "two"]
 
-
-@dataclass(frozen=True)
-class Case:
-    """What the worker does, see `worker.py`, and its arguments."""
-
-    kind: str
-    arguments: list[Any]
+Case = tuple[Any, ...]
+"""A task of `worker.py`, and its arguments."""
 
 
 class Materials:
@@ -53,7 +45,7 @@ class Materials:
         self.photo.write_bytes(self.photos["PNG"])
         self.captioner, self.translator = folder / "captioner", folder / "translator"
         torch.manual_seed(0)
-        vocabulary = Vocabulary(WORDS)
+        vocabulary = Vocabulary(["a", "dog", "man", "runs", "the", "two"])
         sizes = DecoderConfig(embedding_size=4, hidden_size=4, attention_size=4)
         captioner = Captioner(
             VGGEncoder(VGGConfig(name="vgg11_bn", width=0.02)),
@@ -69,63 +61,52 @@ class Materials:
         model = config.make(len(words), len(words))
         save_translator(Translator(config, model, words, words, 9), self.translator)
         self.data = folder / "data"
-        self.data.mkdir()
         _write_data(self.data)
 
 
 def photos(materials: Materials, folder: Path, draw: random.Random) -> Iterator[Case]:
     """Photos of every format with changed bytes."""
-    kinds = list(materials.photos.values())
-    for bad in _files(folder):
+    kinds, bad = list(materials.photos.values()), folder / "damaged"
+    while True:
         bad.write_bytes(damage_bytes(draw.choice(kinds), draw))
-        yield Case("photo", [str(materials.captioner), str(materials.photo), str(bad)])
+        yield worker.photo, materials.captioner, materials.photo, bad
 
 
 def configs(materials: Materials, folder: Path, draw: random.Random) -> Iterator[Case]:
     """The configs of the repository with changed values or bytes."""
-    texts = [path.read_text() for path in sorted(CONFIGS.glob("*.yaml"))]
-    for bad in _files(folder):
-        text = draw.choice(texts)
-        if draw.random() < 0.7:
-            text = yaml.safe_dump(damage_values(yaml.safe_load(text), draw))
-            bad.write_text(text)
-        else:
-            bad.write_bytes(damage_bytes(text.encode(), draw))
-        yield Case("config", [str(bad)])
+    contents = [path.read_bytes() for path in sorted(CONFIGS.glob("*.yaml"))]
+    bad = folder / "damaged.yaml"
+    while True:
+        bad.write_bytes(damage_file(draw.choice(contents), ".yaml", draw))
+        yield worker.config, bad
 
 
 def data_files(materials: Materials, folder: Path, draw: random.Random) -> Iterator[Case]:
     """Captions in every format with changed values or bytes."""
-    files = {path.name: path.read_bytes() for path in sorted(materials.data.glob("*.*"))}
-    for bad in _files(folder):
-        name = draw.choice(list(files))
-        content = files[name]
-        if name.endswith(".json") and draw.random() < 0.7:
-            content = json.dumps(damage_values(json.loads(content), draw)).encode()
-        else:
-            content = damage_bytes(content, draw)
-        bad = bad.with_suffix(Path(name).suffix)
-        bad.write_bytes(content)
-        yield Case("data", [name.partition(".")[0], str(bad), str(materials.data / "images")])
+    files = sorted(materials.data.glob("*.*"))
+    while True:
+        file = draw.choice(files)
+        bad = folder / f"damaged{file.suffix}"
+        bad.write_bytes(damage_file(file.read_bytes(), file.suffix, draw))
+        yield worker.data, file.stem, bad, materials.data / "images"
 
 
 def model_folders(materials: Materials, folder: Path, draw: random.Random) -> Iterator[Case]:
     """Folders of captioners and translators of which one file has changed values or bytes."""
-    for bad in _files(folder):
+    bad = folder / "damaged"
+    while True:
         is_captioner = draw.random() < 0.5
         shutil.rmtree(bad, ignore_errors=True)
         shutil.copytree(materials.captioner if is_captioner else materials.translator, bad)
         file = draw.choice(sorted(bad.iterdir()))
         content = file.read_bytes()
-        damaged = damage_bytes(content, draw)
-        if file.suffix == ".json" and draw.random() < 0.7:
-            damaged = json.dumps(damage_values(json.loads(content), draw)).encode()
+        damaged = damage_file(content, file.suffix, draw)
         file.write_bytes(damaged)
         changes_weights = file.suffix == ".safetensors" and damaged != content
         if is_captioner:
-            yield Case("captioner_folder", [str(bad), str(materials.photo), changes_weights])
+            yield worker.captioner_folder, bad, materials.photo, changes_weights
         else:
-            yield Case("translator_folder", [str(bad), changes_weights])
+            yield worker.translator_folder, bad, changes_weights
 
 
 KINDS: dict[str, Callable[[Materials, Path, random.Random], Iterator[Case]]] = {
@@ -134,11 +115,6 @@ KINDS: dict[str, Callable[[Materials, Path, random.Random], Iterator[Case]]] = {
     "data files": data_files,
     "model folders": model_folders,
 }
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    """One path, for one case after the other."""
-    return itertools.repeat(folder / "damaged")
 
 
 def _encoded(photo: Image.Image, kind: str, **options: Any) -> bytes:
@@ -150,7 +126,7 @@ def _encoded(photo: Image.Image, kind: str, **options: Any) -> bytes:
 def _write_data(folder: Path) -> None:
     """A data set of two photos in every format; the file's stem is the format."""
     names = ("1.jpg", "2.jpg")
-    (folder / "images").mkdir()
+    (folder / "images").mkdir(parents=True)
     for name in names:
         (folder / "images" / name).touch()
     coco = {

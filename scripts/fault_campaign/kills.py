@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from tally import Tally
+from worker import Outcome
 
 PATIENCE = 300.0
 """Seconds for a training, which takes a few."""
@@ -24,39 +26,36 @@ search: {beam: 2, maximum_length: 9}
 """
 
 
-def kill_trainings(folder: Path, draw: random.Random, seconds: float, tally: Tally) -> None:
-    """Until the time is over: the weights after a kill must be those of a run without one."""
+def kill_trainings(folder: Path, draw: random.Random) -> Iterator[Outcome]:
+    """Kill one training after the other: its weights must be those of a run without a kill."""
     config = folder / "config.yaml"
     config.write_text(CONFIG)
-    end = time.monotonic() + seconds
     begun = time.monotonic()
     _train(config, folder / "whole").wait(PATIENCE)
     lasts = time.monotonic() - begun
     expected = _weights(folder / "whole")
-    for number in range(10_000):
-        if number and time.monotonic() > end:
-            return
+    for number in itertools.count():
         run = folder / f"run {number}"
-        process = _train(config, run)
-        try:
-            process.wait(draw.uniform(0.1, 1.0) * lasts)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        resumed = _train(config, run, "--resume")
-        try:
-            code = resumed.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            resumed.kill()
-            resumed.wait()
-            tally.count("hangs", f"{run.name} does not end")
-            continue
-        if code:
-            tally.count("traces" if code == 1 else "lost", f"{run.name} ended with code {code}")
+        _wait(_train(config, run), draw.uniform(0.1, 1.0) * lasts)
+        code = _wait(_train(config, run, "--resume"), PATIENCE)
+        if code is None:
+            yield "hangs", f"{run.name} does not end"
+        elif code:
+            yield ("traces" if code == 1 else "lost"), f"{run.name} ended with code {code}"
         elif _weights(run) != expected:
-            tally.count("lost", f"{run.name} has other weights")
+            yield "lost", f"{run.name} has other weights"
         else:
-            tally.count("accepted", "")
+            yield "accepted", ""
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+    """The exit code of a process; None if it had to be killed."""
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return None
 
 
 def _train(config: Path, run: Path, *options: str) -> subprocess.Popen[bytes]:

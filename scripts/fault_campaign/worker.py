@@ -1,16 +1,15 @@
-"""Does what cases ask, and says what became of each; in a process that may crash or hang.
+"""Does tasks in a process of its own, which may crash or hang, and says what became of each.
 
-A case is a line of JSON from standard input: a kind and its arguments. The answer is a line of JSON
-with an `outcome`: `accepted`, `refused` (one sentence), `trace` or `lost`.
+Of a task the outcome is `accepted`, `refused` (one sentence), `traces` or `lost`.
 """
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import os
-import sys
 import traceback
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from captioner.caption import load_model
@@ -20,10 +19,17 @@ from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.read_sources import read_split
 from captioner.translate import load_translator
 
-Answer = tuple[str, str]
+PATIENCE = 20.0
+"""Seconds for a task."""
+
+BEGINNING = 120.0
+"""Seconds for a worker to begin, which imports the package."""
+
+Outcome = tuple[str, str]
+"""What became of a case, and what is known about it."""
 
 
-def photo(model: str, good: str, bad: str) -> Answer:
+def photo(model: Path, good: Path, bad: Path) -> Outcome:
     """Caption a damaged photo between two good ones, which must be captioned."""
     found = list(caption_photos(load_model(model), named_photos([good, bad, good], 200)))
     if not all(isinstance(found[place], Captioned) for place in (0, 2)):
@@ -31,54 +37,81 @@ def photo(model: str, good: str, bad: str) -> Answer:
     return "accepted" if isinstance(found[1], Captioned) else "refused", ""
 
 
-def config(path: str) -> Answer:
+def config(path: Path) -> Outcome:
     """Read a config."""
     read_any_recipe(path)
     return "accepted", ""
 
 
-def data(format: str, annotations: str, images: str) -> Answer:
+def data(format: str, annotations: Path, images: Path) -> Outcome:
     """Read a data set."""
     split = "train" if format == "karpathy" else None
     read_split(format, annotations, images, split, "refuse")
     return "accepted", ""
 
 
-def captioner_folder(folder: str, good: str, weights_are_damaged: bool) -> Answer:
+def captioner_folder(folder: Path, good: Path, weights_are_damaged: bool) -> Outcome:
     """Load a captioner and caption with it; weights that were damaged must be refused."""
-    model = load_model(folder)
-    model.caption([good])
+    load_model(folder).caption([good])
     return ("lost", "damaged weights") if weights_are_damaged else ("accepted", "")
 
 
-def translator_folder(folder: str, weights_are_damaged: bool) -> Answer:
+def translator_folder(folder: Path, weights_are_damaged: bool) -> Outcome:
     """Load a translator and translate with it; weights that were damaged must be refused."""
     load_translator(folder).translate(["a dog"])
     return ("lost", "damaged weights") if weights_are_damaged else ("accepted", "")
 
 
-TASKS: dict[str, Callable[..., Answer]] = {
-    task.__name__: task for task in (photo, config, data, captioner_folder, translator_folder)
-}
+class Worker:
+    """A process that does tasks, replaced when it crashed or hung."""
 
+    def __init__(self) -> None:
+        self._begin()
 
-def main() -> None:
-    """Answer cases until standard input ends."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Libraries print.
-    for line in sys.stdin:
-        case = json.loads(line)
+    def _begin(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, inner = context.Pipe()
+        self.process = context.Process(target=_do_tasks, args=(inner,), daemon=True)
+        self.process.start()
+        inner.close()
+        self.pipe.poll(BEGINNING)
+        self.pipe.recv()
+
+    def do(self, task: Callable[..., Outcome], *arguments: object) -> Outcome:
+        """The outcome of a task."""
+        case = f"{task.__name__} {arguments}"
         try:
-            outcome, text = TASKS[case["kind"]](*case["arguments"])
+            self.pipe.send((task, arguments))
+            if self.pipe.poll(PATIENCE):
+                outcome, text = self.pipe.recv()
+                return outcome, f"{case}\n{text}"
+            outcome = "hangs"
+        except (EOFError, OSError):
+            outcome = "crashes"
+        self.close()
+        self._begin()
+        return outcome, case
+
+    def close(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+
+def _do_tasks(pipe: Connection) -> None:
+    """Do what comes through a pipe, until it is closed."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)  # Libraries print.
+    os.dup2(nowhere, 2)
+    pipe.send(None)
+    while True:
+        task, arguments = pipe.recv()
+        try:
+            outcome = task(*arguments)
         except UserError as error:
             is_sentence = str(error).strip() and "\n" not in str(error)
-            outcome, text = ("refused" if is_sentence else "trace"), str(error)
+            outcome = ("refused" if is_sentence else "traces"), str(error)
         except Exception:
-            outcome, text = "trace", traceback.format_exc()
-        answers.write(json.dumps({"outcome": outcome, "text": text}) + "\n")
-        answers.flush()
-
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[2]))
-    main()
+            outcome = "traces", traceback.format_exc()
+        pipe.send(outcome)

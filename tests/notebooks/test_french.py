@@ -3,11 +3,9 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-SCRIPT = Path(__file__).resolve().parents[2] / "notebooks" / "french.py"
-ADJECTIVES, NOUNS, french_order, french_pairs = (
-    runpy.run_path(str(SCRIPT))[name]
-    for name in ("ADJECTIVES", "NOUNS", "french_order", "french_pairs")
-)
+SCRIPT = runpy.run_path(str(Path(__file__).resolve().parents[2] / "notebooks" / "french.py"))
+ADJECTIVES, NOUNS = SCRIPT["ADJECTIVES"], SCRIPT["NOUNS"]
+french_order, french_pairs = SCRIPT["french_order"], SCRIPT["french_pairs"]
 
 FEMININE = {"vache", "poule", "souris", "voiture", "porte", "fleur", "maison", "table"}
 MASCULINE = {"chat", "chien", "cheval", "bateau", "livre", "chapeau"}

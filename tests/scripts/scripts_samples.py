@@ -13,20 +13,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def run(folder: Path, *arguments: str) -> str:
-    """What a program prints that runs in a folder, in this process; it must end well.
-
-    arguments: the file of a script, or "-m" and a module; then the program's own.
-    """
-    as_module = arguments[0] == "-m"
-    program, *own = arguments[1:] if as_module else arguments
+def run(folder: Path, program: str, *arguments: str) -> str:
+    """What a script prints that runs in a folder, in this process; it must end well."""
     printed, errors = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(errors):
         patch.chdir(folder)
-        patch.setattr(sys, "argv", [program, *own])
-        if not as_module:
-            patch.syspath_prepend(str(Path(program).parent))
+        patch.setattr(sys, "argv", [program, *arguments])
+        patch.syspath_prepend(str(Path(program).parent))
         with pytest.raises(SystemExit) as ended:
-            (runpy.run_module if as_module else runpy.run_path)(program, run_name="__main__")
+            runpy.run_path(program, run_name="__main__")
     assert ended.value.code == 0, errors.getvalue()
     return printed.getvalue()

@@ -17,19 +17,12 @@ from captioner.cli.main import build_parser
 from captioner.errors import UserError
 from captioner.runs.captioning_recipe import read_recipe
 
-FOLDERS = {
-    "--flickr": Path("data/flickr8k"),
-    "--everyday": Path("data/everyday"),
-    "--teachers": Path("data/teachers"),
-}
+FOLDERS = [
+    *("--flickr", "data/flickr8k", "--everyday", "data/everyday"),
+    *("--teachers", "data/teachers"),
+]
 SCORES = {"BLEU-4": 0.2, "CIDEr-D": 0.45, "word-precision": 0.5, "captions with none": 0.1}
 CALIBRATED = {"splits": {"flickr": {"expected": 0.46, "observed": 0.47, "unsure": 0.032}}}
-
-
-def typed(**changes: object) -> list[str]:
-    """What is typed to begin. changes: of options."""
-    given = {**FOLDERS, **{f"--{name}": value for name, value in changes.items()}}
-    return ["build", *(part for pair in given.items() for part in map(str, pair))]
 
 
 @pytest.fixture
@@ -43,34 +36,26 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 class Machine:
     """In place of `subprocess.run`: every program leaves its figures, and a model if it trains one.
 
-    seconds: that each program takes, by the clock of the script.
+    code: with which each program ends.
     """
 
     def __init__(self) -> None:
         self.commands: list[list[str]] = []
         self.code = 0
-        self.seconds = 0.0
-        self.now = 0.0
 
     def __call__(self, command: list[str]) -> SimpleNamespace:
         self.commands.append(command)
-        self.now += self.seconds
         folder = Path(command[command.index("--out") + 1]) if "--out" in command else None
-        if self.code == 0 and "--json" in command:
-            if "calibrate" in command:
-                model = Path(command[command.index("--model") + 1]) / "config.json"
-                model.write_text(model.read_text() + " calibrated")
-            found = CALIBRATED if "calibrate" in command else SCORES
-            Path(command[command.index("--json") + 1]).write_text(json.dumps(found))
-        elif folder is not None and "average" in command:
+        if "calibrate" in command:
+            model = Path(command[command.index("--model") + 1]) / "config.json"
+            model.write_text(model.read_text() + " calibrated")
+            Path(command[command.index("--json") + 1]).write_text(json.dumps(CALIBRATED))
+        elif "average" in command:
             folder.mkdir()
             (folder / "config.json").write_text("mean")
         elif folder is not None and folder.name == "tables":
-            folder.mkdir(exist_ok=True)
             (folder / "evaluation.json").write_text(json.dumps(SCORES))
         elif folder is not None:
-            (folder / "model").mkdir(parents=True, exist_ok=True)
-            (folder / "model" / "config.json").write_text(folder.name)
             (folder / "last.safetensors").write_bytes(b"")
             records = [{"epoch": 1}, {"epoch": 2, "CIDEr-D": 0.3, "BLEU-4": 0.1}, {"epoch": 3}]
             if "captioner" not in command:
@@ -83,8 +68,7 @@ class Machine:
 def machine(monkeypatch: pytest.MonkeyPatch, script: ModuleType, tmp_path: Path) -> Machine:
     found = Machine()
     monkeypatch.setattr(subprocess, "run", found)
-    monkeypatch.setattr(script.time, "monotonic", lambda: found.now)
-    monkeypatch.setattr("sys.argv", typed(out=tmp_path))
+    monkeypatch.setattr("sys.argv", ["build", *FOLDERS, "--out", str(tmp_path)])
     return found
 
 
@@ -92,10 +76,8 @@ def test_steps_are_done_once_each_and_in_order(
     script: ModuleType, machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script.main()
-    scripts = [Path(part).stem for command in machine.commands for part in command[1:2]]
     names = [
-        command[3] if name == "-m" else name
-        for name, command in zip(scripts, machine.commands, strict=True)
+        command[3] if command[1] == "-m" else Path(command[1]).stem for command in machine.commands
     ]
     assert names == [
         *("tables", "teacher_features", "train"),
@@ -103,181 +85,66 @@ def test_steps_are_done_once_each_and_in_order(
         *("average", "calibrate"),
     ]
     assert not any("--resume" in command for command in machine.commands)
-    assert (tmp_path / "self_critical/model/config.json").read_text() == "self_critical"
     assert (tmp_path / "mean/model/config.json").read_text() == "mean"
-    assert (tmp_path / "model/config.json").read_text() == "mean calibrated"
+    assert (tmp_path / "confidence/model/config.json").read_text() == "mean calibrated"
     first = capsys.readouterr().out
     assert "epoch 1 of 1: everyday things 0.600; 0 minutes" in first
     shown = "BLEU-4 0.200, CIDEr-D 0.450, word-precision 0.500, captions with none 0.100; 0 minutes"
     assert first.count(shown) == 1
     assert "epoch 2 of 3: BLEU-4 0.100, CIDEr-D 0.300; 0 minutes" in first
     assert "flickr: confidence 0.460 where 0.470 is true, not sure of 3.2% of photos" in first
-    (tmp_path / "model/config.json").write_text("mine")
     script.main()
     assert len(machine.commands) == 13
-    assert (tmp_path / "model/config.json").read_text() == "mine"
     # What was given is printed again.
     assert first.count("0 minutes\n") == capsys.readouterr().out.count("0 minutes\n") == 13
 
 
-def test_a_model_that_was_not_copied_to_its_end_is(
-    script: ModuleType, machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """An empty folder is what an older copy leaves; a stop now leaves none."""
-
-    def stopped(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as context:
-        context.setattr(script, "write_bytes", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            script.copy_model(ROOT / "captioner/models/default", tmp_path / "model")
-    assert not list(tmp_path.iterdir())
-    (tmp_path / "model").mkdir()
-    script.main()
-    assert (tmp_path / "model/config.json").read_text() == "mean calibrated"
-    with pytest.raises(UserError, match=r"model folder .*absent does not exist"):
-        script.copy_model(tmp_path / "absent", tmp_path / "other")
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        *({"flickr": "nowhere"}, {"everyday": "nowhere"}, {"teachers": "nowhere"}),
-        *({"start-from": "default"}, {"precision": "float32"}, {"set": "training.seed=2"}),
-    ],
-)
-def test_what_was_done_with_other_data_is_not_taken_for_done(
-    script: ModuleType,
-    machine: Machine,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    other: dict[str, str],
-) -> None:
-    script.main()
-    (tmp_path / "other").symlink_to(Path("data").resolve(), target_is_directory=True)
-    same = {
-        "flickr": FOLDERS["--flickr"].resolve(),
-        "teachers": tmp_path / "other/teachers",
-        "out": tmp_path,
-    }
-    monkeypatch.setattr("sys.argv", typed(**same))
-    script.main()  # The same, spelt otherwise.
-    assert len(machine.commands) == 13
-    monkeypatch.setattr("sys.argv", typed(**{**same, **other}))
-    with pytest.raises(UserError, match=r"was done with other data, teachers or settings") as error:
-        script.main()
-    assert "\n" not in str(error.value)
-    assert str(tmp_path) in str(error.value)
-    assert len(machine.commands) == 13
-
-
+@pytest.mark.parametrize("code", [0, 130])
 def test_what_was_begun_with_other_data_does_not_go_on_with_these(
-    script: ModuleType, machine: Machine, monkeypatch: pytest.MonkeyPatch
+    script: ModuleType, machine: Machine, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    machine.code = 130
-    with pytest.raises(UserError, match="step tables ended"):
-        script.main()
-    monkeypatch.setattr("sys.argv", [*sys.argv, "--everyday", "nowhere"])
-    with pytest.raises(UserError, match="step tables was begun with other data"):
-        script.main()
-    assert len(machine.commands) == 1
-
-
-def test_a_record_that_says_nothing_is_no_evidence(
-    script: ModuleType, machine: Machine, tmp_path: Path
-) -> None:
-    (tmp_path / "tables").mkdir()
-    (tmp_path / "tables/done.txt").write_text("30 minutes since it was last begun\n")
-    with pytest.raises(UserError, match=r"tables.done\.txt does not say what was done; delete it"):
-        script.main()
-    assert machine.commands == []
-
-
-def test_time_is_added_up_over_all_beginnings(
-    script: ModuleType, machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("sys.argv", [*sys.argv, "--only", "eyes"])
-    machine.seconds, machine.code = 600.0, 130
-    for _ in range(2):
-        with pytest.raises(UserError, match="exit code 130"):
+    machine.code = code
+    if code:
+        with pytest.raises(UserError, match="step tables ended with exit code 130"):
             script.main()
-    machine.now += 10_000  # Nothing was being done.
-    machine.code = 0
-    script.main()
-    assert (tmp_path / "eyes/done.txt").read_text().startswith("30 minutes\n")
-    assert not (tmp_path / "eyes/begun.txt").exists()
-    (tmp_path / "eyes/done.txt").rename(tmp_path / "eyes/begun.txt")
-    with pytest.raises(UserError, match="begins with '30 minutes', which are no seconds"):
+    else:
         script.main()
-
-
-@pytest.mark.parametrize(
-    ("log", "message"),
-    [
-        (None, r"run log .*log\.jsonl does not exist"),
-        ("", "has no scores of validation photos"),
-        ('{"epoch": 1}\n', "has no scores of validation photos"),
-        ("{", r"log\.jsonl: line 1 is not a record in JSON"),
-        ("7\n", r"log\.jsonl: line 1 is not a record in JSON"),
-        ('{"mean": 0.5}\n', "has scores that are not numbers of an epoch"),
-        ('{"epoch": 1, "mean": "good"}\n', "has scores that are not numbers of an epoch"),
-    ],
-)
-def test_a_run_without_scores_is_named(
-    script: ModuleType, machine: Machine, tmp_path: Path, log: str | None, message: str
-) -> None:
-    script.main()
-    file = tmp_path / "eyes/log.jsonl"
-    file.unlink()
-    if log is not None:
-        file.write_text(log)
-    with pytest.raises(UserError, match=message):
+    begun = len(machine.commands)
+    monkeypatch.setattr("sys.argv", [*sys.argv, "--everyday", "nowhere"])
+    with pytest.raises(UserError, match="step tables was begun with other data, teachers or set"):
         script.main()
-
-
-def test_a_step_without_figures_is_not_done(
-    script: ModuleType, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def leaves_nothing(command: list[str]) -> SimpleNamespace:
-        return SimpleNamespace(returncode=0)
-
-    monkeypatch.setattr(subprocess, "run", leaves_nothing)
-    monkeypatch.setattr("sys.argv", [*sys.argv, "--only", "eyes"])
-    with pytest.raises(UserError, match=r"run log .*eyes.log\.jsonl does not exist"):
-        script.main()
-    assert not (tmp_path / "eyes/done.txt").exists()
-
-
-def test_other_figures_are_named(script: ModuleType, tmp_path: Path) -> None:
-    for content in ("{}", "[]", "7", '{"photos": 3}', '{"BLEU-4": 1}'):
-        (tmp_path / "found.json").write_text(content)
-        for read in (script.of_evaluation, script.of_calibration):
-            with pytest.raises(UserError, match=r"found\.json does not hold the figures"):
-                read(tmp_path / "found.json")
+    assert len(machine.commands) == begun
 
 
 def test_a_step_that_was_stopped_goes_on_and_its_failure_is_named(
-    script: ModuleType, machine: Machine, monkeypatch: pytest.MonkeyPatch
+    script: ModuleType, machine: Machine, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("sys.argv", [*sys.argv, "--only", "eyes"])
+    (eyes,) = [step for step in script.steps_of(script.parsed()) if step.name == "eyes"]
     machine.code = 130
     with pytest.raises(UserError, match="step eyes ended with exit code 130"):
-        script.main()
+        script.do(eyes, tmp_path / "eyes")
     machine.code = 0
-    script.main()
+    script.do(eyes, tmp_path / "eyes")
     assert ["--resume" in command for command in machine.commands] == [False, True]
+
+
+def test_a_calibration_that_was_stopped_begins_with_the_mean_again(
+    script: ModuleType, machine: Machine, tmp_path: Path
+) -> None:
+    script.main()
+    (tmp_path / "confidence/done.txt").unlink()
+    script.main()
+    assert (tmp_path / "confidence/model/config.json").read_text() == "mean calibrated"
 
 
 def test_steps_go_on_from_what_those_before_them_leave(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    inputs = script.Inputs(*FOLDERS.values(), changes=("training.seed=3",))
+    inputs = script.parsed([*FOLDERS, "--out", "runs/default_model", "--set=training.seed=3"])
     given: list[str] = []
     left: list[str] = []
-    steps = script.steps_of(inputs, Path("runs/default_model"))
-    for command in (step.command for step in steps):
+    for command in (step.command for step in script.steps_of(inputs)):
         for option, part in zip(["", *command], command, strict=False):
             for place in part.split("=")[-1:]:
                 if place.startswith("runs/default_model/"):
@@ -304,7 +171,7 @@ def test_steps_go_on_from_what_those_before_them_leave(
     for suffix, start in (("", ()), ("_again", ["eyes/model"])):
         eyes, fine_tuning = f"eyes{suffix}/model", f"fine_tuning{suffix}/model"
         of_eyes = [*tables, eyes, f"features{suffix}"]
-        from_eyes += ["tables", "words/model", "tables/all.jsonl", *start]
+        from_eyes += ["tables", "words/model", *start]
         from_eyes += [*of_eyes, eyes, *[*of_eyes, fine_tuning] * 2]
         again += [f"{name}{suffix}" for name in trained]
     assert given == [
@@ -316,15 +183,6 @@ def test_steps_go_on_from_what_those_before_them_leave(
         *("confidence/model", "tables/people.jsonl"),  # Changed.
     ]
     assert left == ["tables", "words", *again, "mean/model", "confidence/calibration.json"]
-
-
-def test_an_unknown_step_is_named(
-    script: ModuleType, machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("sys.argv", typed(out=tmp_path, only="ears"))
-    with pytest.raises(UserError, match="--only ears is not one of tables, teacher_maps, words"):
-        script.main()
-    assert machine.commands == []
 
 
 TEACHERS = """
@@ -419,7 +277,7 @@ def test_a_few_photos_become_a_model_with_a_confidence(data: Path) -> None:
         *(f"--set={field}={value}" for field, value in small.items()),
     ]
     run(data, str(ROOT / "scripts/default_model/build.py"), *arguments)
-    model = load_model(data / "runs/model")
+    model = load_model(data / "runs/confidence/model")
     (caption,) = model.caption([data / "flickr/images/6.jpg"])
     assert caption.words
     assert caption.confidence is not None

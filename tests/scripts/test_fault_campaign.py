@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
-import sys
-from collections.abc import Iterator
+from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,15 +13,11 @@ from typing import Any
 import pytest
 from scripts_samples import ROOT, run
 
-NAMES = ("damage", "tally", "cases", "kills", "attacks", "run")
-
 
 @pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(ROOT / "scripts" / "fault_campaign"))
-    yield SimpleNamespace(**{name: __import__(name) for name in NAMES})
-    for name in NAMES:
-        del sys.modules[name]
+    return SimpleNamespace(damage=import_module("damage"), worker=import_module("worker"))
 
 
 def test_damage_follows_from_the_seed_and_leaves_the_original(scripts: Any) -> None:
@@ -41,30 +38,19 @@ def test_damage_follows_from_the_seed_and_leaves_the_original(scripts: Any) -> N
 
 @pytest.mark.slow
 def test_faults_are_told_apart(scripts: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    worker, case = scripts.run.Worker(), scripts.cases.Case
-    try:
-        assert worker.do(case("config", [str(tmp_path / "absent")]))[0] == "refused"
-        good = str(ROOT / "configs" / "shapes_soft.yaml")
-        assert worker.do(case("config", [good]))[0] == "accepted"
-        assert worker.do(case("data", [good]))[0] == "traces"
-        worker._process.kill()
-        worker._process.wait()
-        assert worker.do(case("config", [good]))[0] == "crashes"
-        assert worker.do(case("config", [good]))[0] == "accepted"
-        worker._process.send_signal(signal.SIGSTOP)
-        monkeypatch.setattr(scripts.run, "PATIENCE", 0.1)
-        assert worker.do(case("config", [good]))[0] == "hangs"
-    finally:
-        worker.close()
-    tally = scripts.tally.Tally()
-    for outcome in ("accepted", "refused", "lost"):
-        tally.count(outcome, "told")
-    assert (tally.tried, tally.accepted, tally.faults["lost"], tally.kept) == (
-        3,
-        1,
-        1,
-        ["lost: told"],
-    )
+    module = scripts.worker
+    good = ROOT / "configs" / "shapes_soft.yaml"
+    with closing(module.Worker()) as worker:
+        assert worker.do(module.config, tmp_path / "absent")[0] == "refused"
+        assert worker.do(module.config, good)[0] == "accepted"
+        assert worker.do(module.data, good)[0] == "traces"
+        worker.process.kill()
+        worker.process.join()
+        assert worker.do(module.config, good)[0] == "crashes"
+        assert worker.do(module.config, good)[0] == "accepted"
+        os.kill(worker.process.pid, signal.SIGSTOP)
+        monkeypatch.setattr(module, "PATIENCE", 0.1)
+        assert worker.do(module.config, good)[0] == "hangs"
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import pytest
 from pydantic import Field
-from scripts_samples import ROOT
 
 from captioner.schema import Config, FilePath, plain_type, section_of
 
@@ -28,8 +27,7 @@ class Outer(Config):
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+def script(import_scripts: None) -> Any:
     import write_reference_pages
 
     return write_reference_pages
@@ -53,22 +51,16 @@ def test_the_page_of_commands_has_every_option_and_its_help(
         assert not words[0] - words[1], "run python scripts/write_reference_pages.py"
 
 
-def test_every_field_has_a_description(script: Any) -> None:
+def test_every_field_has_a_description_and_every_number_limits(script: Any) -> None:
     for recipe in (script.CaptioningRecipe, script.TranslationRecipe):
         for name, section in script.sections(recipe):
             for field, info in section.model_fields.items():
                 nested = section_of(info.annotation)
                 assert info.description or (nested and nested.__doc__), f"{name}.{field}"
-
-
-def test_every_number_has_limits(script: Any) -> None:
-    for recipe in (script.CaptioningRecipe, script.TranslationRecipe):
-        for name, section in script.sections(recipe):
-            for field, info in section.model_fields.items():
                 if plain_type(info.annotation) in (int, float):
-                    limits = script.Range.of(info)
-                    assert limits.least is not None or limits.above is not None, f"{name}.{field}"
-                    assert limits.most is not None or limits.below is not None, f"{name}.{field}"
+                    limits = script.limits_of(info)
+                    assert limits.keys() & {"ge", "gt"}, f"{name}.{field}"
+                    assert limits.keys() & {"le", "lt"}, f"{name}.{field}"
 
 
 def test_the_table_of_a_section(script: Any) -> None:

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+import pytest
+from scripts_samples import ROOT
+
+
+@pytest.fixture(autouse=True)
+def import_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tests import what lies in `scripts/`."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))

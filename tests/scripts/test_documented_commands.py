@@ -1,0 +1,45 @@
+"""The commands in the prose of the results are accepted by the scripts."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import runpy
+import shlex
+import sys
+
+import pytest
+import torch
+from scripts_samples import ROOT
+
+RESULTS = " ".join((ROOT / "docs/results/index.md").read_text(encoding="utf-8").split())
+COMMANDS = re.findall(r"`(?:OMP_NUM_THREADS=\d )?(?:python )?(scripts/\S+\.py [^`]+)`", RESULTS)
+
+
+class WorkBeginsError(Exception):
+    """The options were accepted: work would begin."""
+
+
+def test_there_are_commands() -> None:
+    assert len(COMMANDS) >= 8
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_in_the_results_is_whole(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parse = argparse.ArgumentParser.parse_args
+
+    def begins(parser: argparse.ArgumentParser) -> None:
+        only = getattr(parse(parser), "only", None) or []
+        import benchmark
+        import benchmark_machine
+
+        monkeypatch.setattr(benchmark, "has_bfloat16", lambda device: True)
+        known = benchmark.measurements(benchmark_machine.Machine(torch.device("cpu"), 1))
+        assert set(only) <= {*known, "length", "translation"}
+        raise WorkBeginsError
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", begins)
+    program, *options = shlex.split(command)
+    monkeypatch.setattr(sys, "argv", [program, *options])
+    with pytest.raises(WorkBeginsError):
+        runpy.run_path(str(ROOT / program), run_name="__main__")
