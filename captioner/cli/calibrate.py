@@ -8,6 +8,7 @@ from captioner.cli.output_files import check_outputs
 from captioner.cli.photo_data import add_format, add_on_problem
 from captioner.cli.report import report, report_scores
 from captioner.cli.shared_options import Commands, add_fields, add_machine, add_parser, read_fields
+from captioner.errors import UserError
 from captioner.evaluation.evaluation_options import CalibrationOptions
 from captioner.files import check_writable
 
@@ -16,9 +17,9 @@ Fits a trained model's confidence: the expected share of a caption's content
 words that people use for the photo. Captions of low confidence, or of photos
 unlike the training photos, are marked "not sure".
 
-  captioner calibrate --model runs/flickr8k/model --format flickr8k \\
+  captioner calibrate runs/flickr8k/model --format flickr8k \\
       --annotations Flickr8k.token.txt --images photos/ --split val
-  captioner calibrate --model runs/both/model --format table \\
+  captioner calibrate runs/both/model --format table \\
       --annotations both.csv --split val-streets val-food --json out.json
 
 The model captions the validation photos. The confidence is fitted to all of
@@ -32,10 +33,10 @@ OPTIONS = {name: f"--{name.replace('_', '-')}" for name in CalibrationOptions.mo
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
-    summary, usage = "fit a model's confidence", "--model MODEL [options]"
+    summary, usage = "fit a model's confidence", "MODEL --format FORMAT [options]"
     parser = add_parser(commands, "calibrate", summary, DESCRIPTION, usage)
     given = parser.add_argument_group("input")
-    given.add_argument("--model", required=True, help="a model folder; it is written to")
+    given.add_argument("model", metavar="MODEL", help="a model folder; it is written to")
     add_format(given, required=True)
     given.add_argument(
         "--annotations", required=True, metavar="FILE", help="the captions, in that format"
@@ -62,12 +63,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Fit, write to the model folder, print the measurements."""
     options = read_fields(arguments, CalibrationOptions, OPTIONS)
 
-    from captioner.model_folders import model_folder
+    from captioner.model_folders import model_folder, packaged_models
     from captioner.models import load
 
     folder = model_folder(arguments.model)
-    check_writable("--model", folder)
-    check_outputs(arguments, ("--model", "--annotations", "--images"), ("--json",))
+    if arguments.model in packaged_models():
+        raise UserError(
+            f"{arguments.model} is in the package, and stays as it is; copy {folder}, and give the "
+            "copy a confidence"
+        )
+    check_writable("MODEL", folder)
+    check_outputs(arguments, ("MODEL", "--annotations", "--images"), ("--json",))
 
     from captioner.caption.captioner_folder import save_confidence
     from captioner.evaluation.calibration import calibrate

@@ -17,10 +17,13 @@ SUM_TOLERANCE = 0.01
 def check_maps(attention: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return attention maps (T, rows, columns) as float64.
 
-    Raises `ValueError` for another shape, no cells, and a map with a weight that is NaN or
-    negative, or with weights that do not sum to 1.
+    Raises `ValueError` for what is no array of numbers, another shape, no cells, and a map with a
+    weight that is NaN or negative, or with weights that do not sum to 1.
     """
-    maps = np.asarray(attention).astype(np.float64)
+    try:
+        maps = np.asarray(attention).astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("attention is no array of numbers (T, rows, columns)") from None
     if maps.ndim != 3 or maps.size == 0:
         raise ValueError(f"attention must have shape (T, rows, columns), not {maps.shape}")
     for position, weights in enumerate(maps):

@@ -20,6 +20,9 @@ from captioner.translate.translator import Translator
 Outcome = TypeVar("Outcome", Caption, Caption | Failed)
 """What `Captioner.caption` gives for a photo: with `on_error="skip"` it may have failed."""
 
+STRAY = 1 / 3
+"""Share of a word's largest alignment weight below which others do not count for its map."""
+
 
 @overload
 def translate_captions(captions: Outcome, translator: Translator, language: str) -> Outcome: ...
@@ -39,10 +42,11 @@ def translate_captions(captions: Any, translator: Translator, language: str) -> 
     language: the tag of the language that the translator writes, such as "de"; "en" gives the
         English captions as they are.
 
-    The map of a word is the mean of the caption's maps, weighted by the word's alignment. Weights
-    are renormalised over the caption's words: what the alignment gives to the end and to full stops
-    is dropped, and a word aligned to nothing else has the mean of all maps. So each map sums to
-    one. Log-probabilities are the translation's; score and confidence stay the caption's.
+    The map of a word is the mean of the caption's maps, weighted by the word's alignment. What the
+    alignment gives to the end and to full stops is dropped, and what is below `STRAY` of its
+    largest weight: a little of a narrow map outshines the wide one of the word that is meant. The
+    others are renormalised, and a word aligned to nothing has the mean of all maps. So each map
+    sums to one. Log-probabilities are the translation's; score and confidence stay the caption's.
 
     Raises `UserError` for what is no tag and for a translator without attention, and as
     `Translator.translate` does.
@@ -100,7 +104,9 @@ def _translated(caption: Caption, translation: Translation, language: str) -> Ca
     words = tuple(text.split())  # W; punctuation is written with the word before it.
     read = _overlap(source[:-1], caption.words)  # (S' - 1, T), without the end
     written = _overlap(words, target)  # (W, T')
-    alignment = written @ weights[:, :-1] @ read  # (W, T)
+    alignment = written @ weights[:, :-1] * read.sum(dim=1)  # (W, S' - 1), signs without weight
+    largest = alignment.amax(dim=1, keepdim=True) if len(source) > 1 else 0  # (W, 1)
+    alignment = alignment.where(alignment >= STRAY * largest, 0) @ read  # (W, T)
     sums = alignment.sum(dim=1, keepdim=True)  # (W, 1)
     alignment = torch.where(sums > 0, alignment / sums, 1 / max(1, len(caption.words)))
     attention = alignment @ caption.attention.flatten(start_dim=1)  # (W, rows * columns)

@@ -197,7 +197,7 @@ def steps_of(inputs: argparse.Namespace) -> list[Step]:
             "confidence",
             "a copy of it gets a confidence, calibrated on both worlds",
             [
-                *("-m", "captioner", "calibrate", "--model", str(confidence / "model")),
+                *("-m", "captioner", "calibrate", str(confidence / "model")),
                 *("--format", "table", "--annotations", str(people)),
                 *("--split", "flickr", "everyday", "--training-split", "train"),
                 *("--training-photos", "1000", "--unsure-below", "0.45"),

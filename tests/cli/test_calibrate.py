@@ -39,7 +39,7 @@ def folder(tiny_model: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     return tmp_path
 
 
-COMMAND = ["calibrate", "--model", "tiny-model", "--format", "table", "--annotations"]
+COMMAND = ["calibrate", "tiny-model", "--format", "table", "--annotations"]
 COMMAND += ["captions.csv"]
 CAPTION = ["caption", "--model", "tiny-model", "noise.png"]
 
@@ -133,6 +133,10 @@ def test_a_mistake_is_one_sentence_and_the_model_stays(
     assert named in refused([*COMMAND, *arguments])
     after = {path.name: path.read_bytes() for path in (folder / "tiny-model").iterdir()}
     assert after == before
+
+
+def test_a_packaged_model_stays_as_it_is(refused: Refused) -> None:
+    assert "default is in the package" in refused([COMMAND[0], "default", *COMMAND[2:]])
 
 
 def test_records_that_cannot_be_used_are_left_out_if_asked(folder: Path, capsys: Output) -> None:

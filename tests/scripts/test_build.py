@@ -47,7 +47,7 @@ class Machine:
         self.commands.append(command)
         folder = Path(command[command.index("--out") + 1]) if "--out" in command else None
         if "calibrate" in command:
-            model = Path(command[command.index("--model") + 1]) / "config.json"
+            model = Path(command[command.index("calibrate") + 1]) / "config.json"
             model.write_text(model.read_text() + " calibrated")
             Path(command[command.index("--json") + 1]).write_text(json.dumps(CALIBRATED))
         elif "average" in command:

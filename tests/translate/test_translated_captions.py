@@ -82,6 +82,14 @@ def test_a_map_is_the_alignment_times_the_maps() -> None:
     assert "language" not in plain["original"]
 
 
+def test_stray_weights_do_not_count() -> None:
+    """A narrow map would outshine the wide one of the word that is meant."""
+    weights = [[0.2, 0.7, 0.1, 0.0]]
+    found = translated(translation_of([Word("Holz", 1)], weights, ["a", "man's", "dog"], "Holz"))
+    expected = torch.tensor([[0.0, 0.75], [0.25, 0.0]])  # "man's", as the caption's two words
+    torch.testing.assert_close(found.attention[0], expected)
+
+
 def test_a_word_aligned_to_the_end_alone_has_the_mean_map() -> None:
     weights = [[0.0, 0.0, 0.0, 1.0]]
     found = translated(translation_of([Word("Ja", 1)], weights, ["a", "man's", "dog"], "Ja"))
@@ -89,11 +97,11 @@ def test_a_word_aligned_to_the_end_alone_has_the_mean_map() -> None:
 
 
 def test_a_word_of_two_parts_and_one_of_signs_have_maps() -> None:
-    target = [Word("T", 1), Word("-", 1), Word("Shirt", 1), Word("&", 1)]
+    target = [Word("Tee", 1), Word("-", 1), Word("Shirt", 1), Word("&", 1)]
     weights = [[1.0, 0, 0, 0], [0, 0, 0, 1.0], [0, 0, 1.0, 0], [0, 0, 0, 1.0]]
-    found = translated(translation_of(target, weights, ["a", "man's", "dog"], "T-Shirt &"))
-    assert found.words == ("T-Shirt", "&")
-    expected = torch.tensor([[1 / 6, 0, 0, 5 / 6], [0.25] * 4])
+    found = translated(translation_of(target, weights, ["a", "man's", "dog"], "Tee-Shirt &"))
+    assert found.words == ("Tee-Shirt", "&")
+    expected = torch.tensor([[3 / 8, 0, 0, 5 / 8], [0.25] * 4])
     torch.testing.assert_close(found.attention, expected.view(2, 2, 2))
 
 
