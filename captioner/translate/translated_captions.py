@@ -20,7 +20,7 @@ from captioner.translate.translator import Translator
 Outcome = TypeVar("Outcome", Caption, Caption | Failed)
 """What `Captioner.caption` gives for a photo: with `on_error="skip"` it may have failed."""
 
-STRAY = 1 / 3
+STRAY = 1 / 2
 """Share of a word's largest alignment weight below which others do not count for its map."""
 
 

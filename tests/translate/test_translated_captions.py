@@ -62,7 +62,7 @@ def test_a_map_is_the_alignment_times_the_maps() -> None:
     weights = [
         [0.25, 0.0, 0.0, 0.0, 0.25, 0.0, 0.5],  # Half of it to the end: dropped.
         [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0],
-        [0.5, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0],
+        [0.8, 0.0, 0.0, 0.0, 0.2, 0.0, 0.0],
         [0.9, 0.0, 0.0, 0.0, 0.0, 0.1, 0.0],  # The comma's, which has no map.
         [0.0, 0.5, 0.1, 0.25, 0.0, 0.15, 0.0],
         [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0],
@@ -70,7 +70,7 @@ def test_a_map_is_the_alignment_times_the_maps() -> None:
     found = translated(translation_of(target, weights, source, "Der Hund, Manns."))
     assert found.text == "Der Hund, Manns"
     assert found.words == ("Der", "Hund,", "Manns")
-    expected = torch.tensor([[0.5, 0.0, 0.0, 0.5], [0.25, 0.0, 0.0, 0.75], [0, 2 / 3, 1 / 3, 0.0]])
+    expected = torch.tensor([[0.5, 0.0, 0.0, 0.5], [0.4, 0.0, 0.0, 0.6], [0, 2 / 3, 1 / 3, 0.0]])
     torch.testing.assert_close(found.attention, expected.view(3, 2, 2))
     assert found.word_log_probabilities == (-1.0, -5.0, -5.0)
     assert found.log_probability == -21.5
