@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from captioner.data.coco_instances import read_instances
@@ -14,7 +14,7 @@ from captioner.evaluation.caption_report import Comparisons, ScoreReport
 from captioner.evaluation.captions import check_metrics, score_texts
 from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.diversity import text_diversity
-from captioner.evaluation.evaluation_options import DEFAULT_METRICS, Resampling
+from captioner.evaluation.evaluation_options import CONFIDENCE, DEFAULT_METRICS
 from captioner.evaluation.hallucination import Hallucination, chair
 from captioner.evaluation.results import read_results
 from captioner.evaluation.significance import compare, confidence_intervals
@@ -28,20 +28,19 @@ class Scorer:
 
     metrics: some of `captioner.evaluation.evaluation_options.METRICS`.
     document_frequency: a file of `DocumentFrequency.write`, for CIDEr-D.
-    intervals: compute confidence intervals, by `resampling`.
+    confidence: the share of the scores' confidence intervals; None for no intervals.
     against: a results file of another system, to compare with.
     training: the captions of training, a file in `training_format`; its split `train`, if it has
         splits.
     instances: files of COCO instances, to find hallucinated things; none skips that.
     synonyms: the word list for them; None for the packaged one.
 
-    Raises `UserError` for a metric that cannot be run.
+    Raises `UserError` for a metric that cannot be run and a confidence out of range.
     """
 
     metrics: Sequence[str] = DEFAULT_METRICS
     document_frequency: str | Path | None = None
-    intervals: bool = False
-    resampling: Resampling = field(default_factory=Resampling)
+    confidence: float | None = None
     against: str | Path | None = None
     training: str | Path | None = None
     training_format: str = "coco"
@@ -50,6 +49,8 @@ class Scorer:
 
     def __post_init__(self) -> None:
         check_metrics(self.metrics)
+        if self.confidence is not None and not 0 < self.confidence < 1:
+            raise UserError(f"confidence {self.confidence} is not between 0 and 1")
 
     def report(self, texts: CaptionTexts, name: str) -> ScoreReport:
         """Score captions; reads the files first. name: of the captions, in a comparison.
@@ -69,11 +70,13 @@ class Scorer:
         frequency_name = str(self.document_frequency or "")
         scores = score_texts(texts, self.metrics, frequency, frequency_name)
         terms = list(scores.metrics.values())
-        intervals = confidence_intervals(terms, self.resampling) if self.intervals else None
-        comparison = None
+        confidence = CONFIDENCE if self.confidence is None else self.confidence
+        intervals, comparison = None, None
+        if self.confidence is not None:
+            intervals = confidence_intervals(terms, confidence)
         if others is not None:
             against = score_texts(others, self.metrics, frequency, frequency_name)
-            found = compare(terms, list(against.metrics.values()), self.resampling)
+            found = compare(terms, list(against.metrics.values()), confidence)
             comparison = Comparisons(name, str(self.against), found)
         return ScoreReport(
             scores,
@@ -81,7 +84,7 @@ class Scorer:
             hallucination,
             intervals,
             comparison,
-            self.resampling if intervals or comparison else None,
+            confidence if intervals or comparison else None,
         )
 
     def _others(self, texts: CaptionTexts, name: str) -> CaptionTexts:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from captioner.errors import UserError
-from captioner.evaluation.bleu import BLEU_NAMES, Bleu, bleu
+from captioner.evaluation.bleu import Bleu, bleu
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import FloatArray
 from captioner.evaluation.evaluation_options import DEFAULT_METRICS, METRICS
@@ -49,7 +49,7 @@ class CaptionScores:
         }
 
     def per_image_by_name(self) -> dict[str, FloatArray]:
-        """The scores (I,) of every image on its own, by the names of `score_names`.
+        """The scores (I,) of every image on its own, by name.
 
         NaN for a caption without content words.
         """
@@ -179,9 +179,3 @@ def check_metrics(metrics: Sequence[str]) -> None:
         check_meteor()
     if "SPICE" in metrics:
         check_spice()
-
-
-def score_names(metrics: Sequence[str]) -> list[str]:
-    """The names of the scores that these metrics give each image, in order."""
-    names = [*(BLEU_NAMES if "BLEU" in metrics else ())]
-    return names + [name for name in METRICS[1:] if name in metrics]

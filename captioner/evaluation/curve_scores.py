@@ -10,13 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from captioner.evaluation.deletion import Curves
+from captioner.evaluation.evaluation_options import CONFIDENCE
+from captioner.evaluation.significance import percentiles, resampled
 from captioner.render.curves import CurvePair
-
-RESAMPLES = 2000
-"""Bootstrap resamples of the photos for an interval."""
-
-LEVEL = 0.95
-"""The share of the resampled means that an interval holds."""
 
 Floats = NDArray[np.float64]
 
@@ -27,7 +23,7 @@ class CurveScore(CurvePair):
 
     attended, random: mean area under the words' curves, in probability.
     difference: attended less random; for good maps below 0 in deletion, above 0 in insertion.
-    low, high: its `LEVEL` percentile interval by bootstrap over photos; None for a single photo.
+    low, high: its `CONFIDENCE` interval by bootstrap over photos; None for a single photo.
     better: the share of words for which attended places count more than random ones; a tie is half.
     band, random_band: the intervals of the mean curves, None as `low` and `high`.
     """
@@ -65,7 +61,7 @@ class CurveScores:
 
     def table(self) -> str:
         """The areas as lines of text."""
-        percent = f"{LEVEL:.0%}"
+        percent = f"{CONFIDENCE:.0%}"
         lines = [
             f"{'area under curve':<20}{'attended':>10}{'random':>10}{'difference':>12}"
             f"{percent + ' interval':>22}{'words for which attended counts more':>40}"
@@ -83,41 +79,36 @@ class CurveScores:
         return "\n".join(lines)
 
 
-def curve_scores(photos: Sequence[Curves], seed: int = 0) -> CurveScores:
-    """Average the curves of photos, one of which has a word at least, each word counting once.
-
-    seed: of the bootstrap.
-    """
+def curve_scores(photos: Sequence[Curves]) -> CurveScores:
+    """Average the curves of photos, one of which has a word at least, each word counting once."""
     kept = [photo for photo in photos if len(photo.deletion)]
 
     def score(name: str, sign: int) -> CurveScore:
         own = [getattr(photo, name) for photo in kept]
         random = [getattr(photo, f"random_{name}") for photo in kept]
-        return _score(own, random, kept[0].shares, sign, seed)
+        return _score(own, random, kept[0].shares, sign)
 
     words = sum(len(photo.deletion) for photo in kept)
     return CurveScores(words, len(kept), score("deletion", -1), score("insertion", 1))
 
 
 def _score(
-    own: Sequence[Floats], random: Sequence[Floats], shares: Floats, sign: int, seed: int
+    own: Sequence[Floats], random: Sequence[Floats], shares: Floats, sign: int
 ) -> CurveScore:
     """own, random: (W, S + 1) for each photo. sign: of the difference of good maps."""
-    counts = np.array([len(each) for each in own])  # (photos,)
-    sums = np.stack([each.sum(axis=0) for each in own])  # (photos, S + 1)
-    random_sums = np.stack([each.sum(axis=0) for each in random])
-    curve, random_curve = sums.sum(axis=0) / counts.sum(), random_sums.sum(axis=0) / counts.sum()
+    sums, random_sums = ([each.sum(axis=0) for each in curves] for curves in (own, random))
+    terms = np.column_stack(([len(each) for each in own], sums, random_sums))  # (photos, 2 S + 3)
+
+    def means(totals: Floats) -> list[Floats]:
+        return np.split(totals[..., 1:] / totals[..., :1], 2, axis=-1)  # (..., S + 1) each
+
+    curve, random_curve = means(terms.sum(axis=0))
     low = high = band = random_band = None
     if len(own) > 1:
-        generator = np.random.default_rng(seed)
-        drawn = generator.multinomial(len(own), np.full(len(own), 1 / len(own)), size=RESAMPLES)
-        weights = drawn / (drawn @ counts)[:, None]  # (resamples, photos), the share of each word
-        means, random_means = weights @ sums, weights @ random_sums  # (resamples, S + 1)
-        margins = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-        differences = np.trapezoid(means - random_means, shares)  # (resamples,)
-        low, high = (float(edge) for edge in np.quantile(differences, margins))
-        band = np.quantile(means, margins, axis=0)
-        random_band = np.quantile(random_means, margins, axis=0)
+        curves, random_curves = means(resampled(terms))  # (resamples, S + 1) each
+        areas = np.trapezoid(curves - random_curves, shares)  # (resamples,)
+        low, high = percentiles(np.asarray(areas)).tolist()
+        band, random_band = percentiles(curves), percentiles(random_curves)
     gains = sign * np.concatenate(
         [np.trapezoid(one - other, shares) for one, other in zip(own, random, strict=True)]
     )  # (W,)
