@@ -11,11 +11,12 @@ from captioner.data.readers import read_captions
 from captioner.data.synonyms import read_synonyms
 from captioner.errors import UserError
 from captioner.evaluation.caption_report import Comparisons, ScoreReport
-from captioner.evaluation.captions import check_metrics, score_texts
+from captioner.evaluation.captions import CaptionScores, check_metrics, score_texts
 from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.diversity import text_diversity
 from captioner.evaluation.evaluation_options import CONFIDENCE, DEFAULT_METRICS
 from captioner.evaluation.hallucination import Hallucination, chair
+from captioner.evaluation.metric import Metric
 from captioner.evaluation.results import read_results
 from captioner.evaluation.significance import compare, confidence_intervals
 from captioner.evaluation.texts import CaptionTexts
@@ -49,6 +50,8 @@ class Scorer:
 
     def __post_init__(self) -> None:
         check_metrics(self.metrics)
+        if set(self.metrics) == {"METEOR"} and (self.confidence is not None or self.against):
+            raise UserError("METEOR has no interval and no comparison; choose another metric too")
         if self.confidence is not None and not 0 < self.confidence < 1:
             raise UserError(f"confidence {self.confidence} is not between 0 and 1")
 
@@ -69,14 +72,14 @@ class Scorer:
             hallucination = self._hallucination(texts)
         frequency_name = str(self.document_frequency or "")
         scores = score_texts(texts, self.metrics, frequency, frequency_name)
-        terms = list(scores.metrics.values())
+        terms = _resampled(scores)
         confidence = CONFIDENCE if self.confidence is None else self.confidence
         intervals, comparison = None, None
         if self.confidence is not None:
             intervals = confidence_intervals(terms, confidence)
         if others is not None:
             against = score_texts(others, self.metrics, frequency, frequency_name)
-            found = compare(terms, list(against.metrics.values()), confidence)
+            found = compare(terms, _resampled(against), confidence)
             comparison = Comparisons(name, str(self.against), found)
         return ScoreReport(
             scores,
@@ -107,6 +110,11 @@ class Scorer:
         known = instances.known_categories(synonyms)
         categories = [instances.categories(image) for image in texts.images]
         return chair(texts.words, texts.reference_words, categories, synonyms, known)
+
+
+def _resampled(scores: CaptionScores) -> list[Metric]:
+    """The metrics that can be resampled: all but METEOR."""
+    return [metric for metric in scores.metrics.values() if metric.terms.size]
 
 
 def _training_words(training: str | Path, format: str) -> list[list[str]]:
