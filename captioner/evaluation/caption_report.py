@@ -13,9 +13,9 @@ from PIL import Image
 from captioner.csv_tables import csv_records
 from captioner.errors import UserError
 from captioner.evaluation.captions import CaptionScores
-from captioner.evaluation.diversity import TextDiversity
-from captioner.evaluation.hallucination import Hallucination
+from captioner.evaluation.hallucination import hallucination_table
 from captioner.evaluation.significance import RESAMPLES, Comparison, Interval, too_few_images
+from captioner.evaluation.text_table import text_table
 from captioner.files import write_text
 from captioner.render.score_page import ScoredCaption, score_page, small_jpeg
 
@@ -33,25 +33,16 @@ class Comparisons:
 
     def table(self, confidence: float) -> str:
         """One line a score. confidence: the share of the intervals."""
-        percent = f"{100 * confidence:g} %"
-        lines = [
-            f"first: {self.first}",
-            f"second: {self.second}",
-            f"{'':<20}{'first':<9}{'second':<9}{'difference':<12}{percent:<21}p bootstrap",
-        ]
-        for name, each in self.scores.items():
-            interval = f"[{each.interval.low:+.4f}, {each.interval.high:+.4f}]"
-            lines.append(
-                f"{name:<20}{each.first:<9.4f}{each.second:<9.4f}{each.difference:<+12.4f}"
-                f"{interval:<21}{each.p_bootstrap:.4f}"
-            )
-        return "\n".join(lines)
+        head = ("", "first", "second", "difference", f"{100 * confidence:g} %", "p bootstrap")
+        rows = [(name, *vars(each).values()) for name, each in self.scores.items()]
+        return f"first: {self.first}\nsecond: {self.second}\n{text_table([head, *rows])}"
 
 
 @dataclass(frozen=True)
 class ScoreReport:
     """The scores of I captions; None for those not asked for.
 
+    diversity, hallucination: as from `text_diversity` and `chair`.
     intervals: of the scores, by name. confidence: the share of the intervals.
     exact: the share of captions that equal a reference.
     names: (I,) captions of the photos on the page.
@@ -59,8 +50,8 @@ class ScoreReport:
     """
 
     scores: CaptionScores
-    diversity: TextDiversity
-    hallucination: Hallucination | None = None
+    diversity: dict[str, float | None]
+    hallucination: dict[str, Any] | None = None
     intervals: Mapping[str, Interval] | None = None
     comparison: Comparisons | None = None
     confidence: float | None = None
@@ -70,11 +61,11 @@ class ScoreReport:
 
     def as_dict(self) -> dict[str, Any]:
         """The scores as `CaptionScores.as_dict`, and `diversity`; then what was asked for."""
-        found = {**self.scores.as_dict(), "diversity": self.diversity.as_dict()}
+        found = {**self.scores.as_dict(), "diversity": self.diversity}
         if self.exact is not None:
             found["exact match"] = self.exact
         if self.hallucination is not None:
-            found["hallucination"] = self.hallucination.as_dict()
+            found["hallucination"] = self.hallucination
         if self.intervals is not None:
             found["intervals"] = dict(self.intervals)
         if self.comparison is not None:
@@ -86,22 +77,21 @@ class ScoreReport:
 
     def table(self) -> str:
         """All scores as lines of text."""
-        parts = [self.scores.table(self.intervals)]
-        if self.exact is not None:
-            parts[0] += f"\n{'exact match':<16}{self.exact:.4f}"
         few = too_few_images(self.scores.images)
-        note = "" if few is None else f"NOTE: {few}"
-        if self.intervals is not None and self.confidence is not None:
-            parts[0] += (
-                f"\n{'in brackets':<16}{100 * self.confidence:g} % confidence, "
-                f"{RESAMPLES:,} bootstrap resamples of the images"
-            )
-            parts[0] += note and f"\n{note}"
-        parts.append(self.diversity.table())
+        note = "" if few is None else f"\nNOTE: {few}"
+        rows = self.scores.rows(self.intervals or {})
+        if self.exact is not None:
+            rows.append(("exact match", self.exact))
+        if self.intervals is not None:
+            what = f"confidence, {RESAMPLES:,} bootstrap resamples of the images"
+            rows.append(("in brackets", self.confidence, what))
+        parts = [text_table(rows) + (note if self.intervals is not None else "")]
+        diversity = [(name.replace("_", " "), each) for name, each in self.diversity.items()]
+        parts.append(text_table(diversity))
         if self.hallucination is not None:
-            parts.append(self.hallucination.table())
+            parts.append(hallucination_table(self.hallucination))
         if self.comparison is not None and self.confidence is not None:
-            parts.append((note and f"{note}\n") + self.comparison.table(self.confidence))
+            parts.append(self.comparison.table(self.confidence) + note)
         return "\n\n".join(parts)
 
     def write_csv(self, path: str | os.PathLike[str]) -> None:

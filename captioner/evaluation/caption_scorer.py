@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from captioner.data.coco_instances import read_instances
 from captioner.data.readers import read_captions
@@ -15,7 +16,7 @@ from captioner.evaluation.captions import CaptionScores, check_metrics, score_te
 from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.diversity import text_diversity
 from captioner.evaluation.evaluation_options import CONFIDENCE, DEFAULT_METRICS
-from captioner.evaluation.hallucination import Hallucination, chair
+from captioner.evaluation.hallucination import chair
 from captioner.evaluation.metric import Metric
 from captioner.evaluation.results import read_results
 from captioner.evaluation.significance import compare, confidence_intervals
@@ -105,7 +106,7 @@ class Scorer:
                 )
         return texts.with_captions([captions[str(image)] for image in texts.images])
 
-    def _hallucination(self, texts: CaptionTexts) -> Hallucination:
+    def _hallucination(self, texts: CaptionTexts) -> dict[str, Any]:
         instances, synonyms = read_instances(self.instances), read_synonyms(self.synonyms)
         known = instances.known_categories(synonyms)
         categories = [instances.categories(image) for image in texts.images]

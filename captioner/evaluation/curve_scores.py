@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from captioner.evaluation.deletion import Curves
 from captioner.evaluation.evaluation_options import CONFIDENCE
 from captioner.evaluation.significance import percentiles, resampled
+from captioner.evaluation.text_table import Row, text_table
 from captioner.render.curves import CurvePair
 
 Floats = NDArray[np.float64]
@@ -35,13 +36,6 @@ class CurveScore(CurvePair):
     high: float | None
     better: float
 
-    def as_dict(self) -> dict[str, Any]:
-        """The figures by name, the curves as lists."""
-        return {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in vars(self).items()
-        }
-
 
 @dataclass(frozen=True)
 class CurveScores:
@@ -53,30 +47,24 @@ class CurveScores:
     insertion: CurveScore
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures by name, nested."""
-        return {
-            name: value.as_dict() if isinstance(value, CurveScore) else value
-            for name, value in vars(self).items()
-        }
+        """The figures by name, nested, the curves as lists."""
+
+        def plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in pairs}
+
+        return asdict(self, dict_factory=plain)
 
     def table(self) -> str:
         """The areas as lines of text."""
-        percent = f"{CONFIDENCE:.0%}"
-        lines = [
-            f"{'area under curve':<20}{'attended':>10}{'random':>10}{'difference':>12}"
-            f"{percent + ' interval':>22}{'words for which attended counts more':>40}"
-        ]
+        names = ("attended", "random", "difference", f"{CONFIDENCE:.0%} interval")
+        rows: list[Row] = [("area under curve", *names, "words for which attended counts more")]
         for name, score in (("deletion", self.deletion), ("insertion", self.insertion)):
-            interval = "-"
-            if score.low is not None and score.high is not None:
-                interval = f"{score.low:+.4f} to {score.high:+.4f}"
-            lines.append(
-                f"{name:<20}{score.attended:>10.4f}{score.random:>10.4f}{score.difference:>+12.4f}"
-                f"{interval:>22}{score.better:>40.1%}"
-            )
+            interval = None if score.low is None else (score.low, score.high)
+            areas = (score.attended, score.random, score.difference)
+            rows.append((name, *areas, interval, f"{score.better:.1%}"))
         if self.photos < 2:
-            lines.append("a single photo says nothing about how far this holds for others")
-        return "\n".join(lines)
+            rows.append(("a single photo says nothing about how far this holds for others",))
+        return text_table(rows)
 
 
 def curve_scores(photos: Sequence[Curves]) -> CurveScores:

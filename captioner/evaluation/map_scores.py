@@ -21,6 +21,7 @@ from captioner.evaluation.deletion import Curves, curves, random_orders
 from captioner.evaluation.evaluation_options import CurveOptions
 from captioner.evaluation.grounded_maps import GroundedMaps, WordMap, grounded_maps, word_maps
 from captioner.evaluation.map_spread import MapSpread, map_spread
+from captioner.evaluation.text_table import Row, text_table
 from captioner.files import write_text
 from captioner.progress import progress_bar
 from captioner.text.function_words import FUNCTION_WORDS
@@ -67,10 +68,10 @@ class MapScores:
 
     def table(self) -> str:
         """The figures as text, a paragraph a kind."""
-        first = [f"{'photos':<20}{self.photos:,}", f"{'words':<20}{len(self.words):,}"]
+        first: list[Row] = [("photos", self.photos), ("words", len(self.words))]
         if self.exact is not None:
-            first.append(f"{'exact match':<20}{self.exact:.4f}")
-        parts = ["\n".join([*first, self.spread.table()])]
+            first.append(("exact match", self.exact))
+        parts = [text_table([*first, *self.spread.rows()])]
         if self.grounded is not None:
             parts.append(self.grounded.table())
         heading = "blurring what was attended, and random places: "
