@@ -35,4 +35,3 @@ class CalibrationOptions(Config):
         2000, ge=LEAST_PHOTOS, description="training photos that define what is familiar"
     )
     unsure_below: float = Field(0.25, ge=0, le=1, description="limit of a low confidence")
-    seed: int = Field(0, ge=0, description="of the halves")
