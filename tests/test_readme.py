@@ -218,7 +218,7 @@ def test_the_small_commands_run_in_order(
             words += [word for change in changes for word in ("--set", change)]
             words += ["--device", "cpu"]
         if words[0] == "maps":
-            words += ["--curve-photos", "1", "--curve-steps", "2", "--random-orders", "1"]
+            words += ["--curve-photos", "1", "--curve-steps", "2"]
         capsys.readouterr()
         assert main(words) == 0, command
         if out is not None:

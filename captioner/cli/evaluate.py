@@ -6,18 +6,16 @@ import argparse
 
 from captioner.cli.output_files import check_outputs
 from captioner.cli.photo_data import add_photos, add_scores, check_photos, load_with_photos
-from captioner.cli.report import report, report_left_out, report_scores
+from captioner.cli.report import report_left_out, report_scores
 from captioner.cli.shared_options import (
     Commands,
     add_machine,
     add_parser,
     add_search,
-    read_fields,
     search_options,
 )
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
-from captioner.evaluation.evaluation_options import Resampling
 
 DESCRIPTION = """\
 Captions the photos of a data set and scores the captions: BLEU-1 to BLEU-4,
@@ -52,19 +50,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.format is None:
         raise UserError("give the data set: --format and --annotations, or --format shapes")
     check_photos(arguments)
-    resampling = read_fields(arguments, Resampling, {"confidence": "--confidence"})
 
     from captioner.evaluation.caption_scorer import Scorer
     from captioner.evaluation.score_captions import score_model
 
-    scorer = Scorer(
-        metrics=arguments.metrics,
-        intervals=arguments.confidence is not None,
-        resampling=resampling,
-    )
+    scorer = Scorer(metrics=arguments.metrics, confidence=arguments.confidence)
     model, source, _ = load_with_photos(arguments)
     left_out: dict[str, str] | None = {} if arguments.on_problem == "skip" else None
-    unsaved: list[str] = []
     try:
         scores = score_model(
             model,
@@ -75,12 +67,9 @@ def run(arguments: argparse.Namespace) -> int:
             left_out,
             scorer,
             arguments.model,
-            unsaved,
             exact=arguments.format == "shapes",
         )
     finally:
         report_left_out(left_out, len(source))
-        for sentence in unsaved:
-            report(sentence)
     report_scores(scores, arguments.json, (arguments.csv, scores.write_csv))
-    return 2 if left_out or unsaved or source.report else 0
+    return 2 if left_out or source.report else 0

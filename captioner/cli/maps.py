@@ -30,19 +30,14 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Scores a model's attention maps: width, movement and, given boxes or segments,
 whether they lie on what the words name. --deletion and --curves take about
-2 x (steps - 1) x (words + random orders) passes of the encoder a photo.
+2 x (steps - 1) x (words + 4) passes of the encoder a photo.
 If a photo or record was skipped, the exit code is 2.
 
   captioner maps default --images photos/ --deletion
   captioner maps runs/shapes/model --format shapes --curves curves.png
 """
 
-CURVE_OPTIONS = {
-    "photos": "--curve-photos",
-    "steps": "--curve-steps",
-    "random_orders": "--random-orders",
-    "seed": "--curve-seed",
-}
+CURVE_OPTIONS = {"photos": "--curve-photos", "steps": "--curve-steps"}
 """By field of `CurveOptions`."""
 
 INPUTS = ("MODEL", "--annotations", "--images", "--instances", "--synonyms", "--entities")

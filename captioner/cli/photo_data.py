@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from captioner.cli.report import report
 from captioner.cli.shared_options import Group, refuse
 from captioner.errors import UserError
-from captioner.evaluation.evaluation_options import DEFAULT_METRICS, METRICS
+from captioner.evaluation.evaluation_options import CONFIDENCE, DEFAULT_METRICS, METRICS
 
 if TYPE_CHECKING:
     from captioner.caption import Captioner
@@ -75,9 +75,9 @@ def add_scores(parser: argparse.ArgumentParser) -> Group:
         "--confidence",
         nargs="?",
         type=float,
-        const=0.95,
+        const=CONFIDENCE,
         metavar="SHARE",
-        help="bootstrap confidence intervals (default: 0.95)",
+        help=f"bootstrap confidence intervals (default: {CONFIDENCE})",
     )
     group.add_argument("--json", metavar="FILE", help="write the scores")
     group.add_argument("--csv", metavar="FILE", help="write the scores of every image")

@@ -11,12 +11,9 @@ from captioner.cli.report import report, report_scores
 from captioner.cli.shared_options import (
     Commands,
     Group,
-    add_fields,
     add_parser,
-    read_fields,
     refuse,
 )
-from captioner.evaluation.evaluation_options import Resampling
 
 if TYPE_CHECKING:
     from captioner.evaluation.caption_scorer import Scorer
@@ -44,9 +41,6 @@ INPUTS = (
     *("--training-captions", "--instances", "--synonyms"),
 )
 
-RESAMPLING = {"resamples": "--resamples", "seed": "--resampling-seed"}
-"""By field of `Resampling`."""
-
 
 def add_command(commands: Commands) -> None:
     """Add both commands to the command line."""
@@ -63,7 +57,6 @@ def add_command(commands: Commands) -> None:
     )
     more = parser.add_argument_group("comparison")
     more.add_argument("--against", metavar="FILE", help="compare with captions of another system")
-    add_fields(more, Resampling, RESAMPLING)
     more.add_argument(
         "--training-captions",
         metavar="FILE",
@@ -77,12 +70,8 @@ def add_command(commands: Commands) -> None:
         "--synonyms", metavar="FILE", help="words for these (default: the packaged list)"
     )
     page = parser.add_argument_group("page")
-    page.add_argument("--page", metavar="FILE", help="write a web page of the best and worst")
+    page.add_argument("--page", metavar="FILE", help="write a web page of the 20 best and worst")
     page.add_argument("--images", metavar="FOLDER", help="the photos")
-    page.add_argument("--page-by", metavar="SCORE", help="the score that ranks (default: CIDEr-D)")
-    page.add_argument(
-        "--page-count", type=int, metavar="N", help="N best and N worst (default: 20)"
-    )
     parser.set_defaults(run=run)
 
     summary, usage = "count n-grams for CIDEr-D", "REFERENCES FILE [options]"
@@ -117,8 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
     unread: list[str] = []
 
     def write_page(path: str) -> None:
-        count = 20 if arguments.page_count is None else arguments.page_count
-        unread.extend(scores.write_page(path, arguments.page_by, count))
+        unread.extend(scores.write_page(path))
 
     report_scores(
         scores, arguments.json, (arguments.csv, scores.write_csv), (arguments.page, write_page)
@@ -143,25 +131,18 @@ def run_document_frequency(arguments: argparse.Namespace) -> int:
 
 def _scorer(arguments: argparse.Namespace) -> Scorer:
     """The scorer. Raises `UserError` for options that exclude each other."""
-    from captioner.evaluation.caption_report import check_page
     from captioner.evaluation.caption_scorer import Scorer
-    from captioner.evaluation.captions import score_names
 
     if "CIDEr-D" not in arguments.metrics:
         refuse(arguments, ("document_frequency",), "where CIDEr-D is not among the metrics")
     if not arguments.instances:
         refuse(arguments, ("synonyms",), "without --instances")
-    if arguments.confidence is None and not arguments.against:
-        refuse(arguments, RESAMPLING.values(), "without --confidence or --against")
-    if arguments.page:
-        check_page(score_names(arguments.metrics), arguments.page_by, arguments.page_count)
-    else:
-        refuse(arguments, ("images", "page_by", "page_count"), "without --page")
+    if not arguments.page:
+        refuse(arguments, ("images",), "without --page")
     return Scorer(
         metrics=arguments.metrics,
         document_frequency=arguments.document_frequency,
-        intervals=arguments.confidence is not None,
-        resampling=read_fields(arguments, Resampling, {"confidence": "--confidence", **RESAMPLING}),
+        confidence=arguments.confidence,
         against=arguments.against,
         training=arguments.training_captions,
         training_format=arguments.format,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,13 +13,14 @@ from PIL import Image
 from captioner.csv_tables import csv_records
 from captioner.errors import UserError
 from captioner.evaluation.captions import CaptionScores
-from captioner.evaluation.diversity import TextDiversity
-from captioner.evaluation.evaluation_options import Resampling
-from captioner.evaluation.hallucination import Hallucination
-from captioner.evaluation.significance import Comparison, Interval, too_few_images
+from captioner.evaluation.hallucination import hallucination_table
+from captioner.evaluation.significance import RESAMPLES, Comparison, Interval, too_few_images
+from captioner.evaluation.text_table import text_table
 from captioner.files import write_text
 from captioner.render.score_page import ScoredCaption, score_page, small_jpeg
-from captioner.schema import to_mapping
+
+PAGE_COUNT = 20
+"""Captions of a page: so many of the best, and of the worst."""
 
 
 @dataclass(frozen=True)
@@ -30,78 +31,67 @@ class Comparisons:
     second: str
     scores: Mapping[str, Comparison]
 
-    def table(self, resampling: Resampling) -> str:
-        """One line a score; the p values are those of `Comparison`."""
-        percent = f"{100 * resampling.confidence:g} %"
-        lines = [
-            f"first: {self.first}",
-            f"second: {self.second}",
-            f"{'':<20}{'first':<9}{'second':<9}{'difference':<12}{percent:<21}"
-            f"{'p bootstrap':<14}p randomisation",
-        ]
-        for name, each in self.scores.items():
-            interval = f"[{each.interval.low:+.4f}, {each.interval.high:+.4f}]"
-            lines.append(
-                f"{name:<20}{each.first:<9.4f}{each.second:<9.4f}{each.difference:<+12.4f}"
-                f"{interval:<21}{each.p_bootstrap:<14.4f}{each.p_randomisation:.4f}"
-            )
-        return "\n".join(lines)
+    def table(self, confidence: float) -> str:
+        """One line a score. confidence: the share of the intervals."""
+        head = ("", "first", "second", "difference", f"{100 * confidence:g} %", "p bootstrap")
+        rows = [(name, *vars(each).values()) for name, each in self.scores.items()]
+        return f"first: {self.first}\nsecond: {self.second}\n{text_table([head, *rows])}"
 
 
 @dataclass(frozen=True)
 class ScoreReport:
     """The scores of I captions; None for those not asked for.
 
-    intervals: of the scores, by name. resampling: of the intervals and the comparison.
+    diversity, hallucination: as from `text_diversity` and `chair`.
+    intervals: of the scores, by name. confidence: the share of the intervals.
     exact: the share of captions that equal a reference.
     names: (I,) captions of the photos on the page.
     open_photo: loads the photo of image number i; None without photos.
     """
 
     scores: CaptionScores
-    diversity: TextDiversity
-    hallucination: Hallucination | None = None
+    diversity: dict[str, float | None]
+    hallucination: dict[str, Any] | None = None
     intervals: Mapping[str, Interval] | None = None
     comparison: Comparisons | None = None
-    resampling: Resampling | None = None
+    confidence: float | None = None
     names: tuple[str, ...] = ()
     open_photo: Callable[[int], Image.Image] | None = None
     exact: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The scores as `CaptionScores.as_dict`, and `diversity`; then what was asked for."""
-        found = {**self.scores.as_dict(), "diversity": self.diversity.as_dict()}
+        found = {**self.scores.as_dict(), "diversity": self.diversity}
         if self.exact is not None:
             found["exact match"] = self.exact
         if self.hallucination is not None:
-            found["hallucination"] = self.hallucination.as_dict()
+            found["hallucination"] = self.hallucination
         if self.intervals is not None:
             found["intervals"] = dict(self.intervals)
         if self.comparison is not None:
             found["comparison"] = asdict(self.comparison)
-        if self.resampling is not None:
-            found["resampling"] = to_mapping(self.resampling)
+        if self.confidence is not None:
+            found["confidence"] = self.confidence
             found["too_few_images"] = too_few_images(self.scores.images) is not None
         return found
 
     def table(self) -> str:
         """All scores as lines of text."""
-        parts = [self.scores.table(self.intervals)]
-        if self.exact is not None:
-            parts[0] += f"\n{'exact match':<16}{self.exact:.4f}"
         few = too_few_images(self.scores.images)
-        note = "" if few is None else f"NOTE: {few}"
-        if self.intervals is not None and self.resampling is not None:
-            parts[0] += (
-                f"\n{'in brackets':<16}{100 * self.resampling.confidence:g} % confidence, "
-                f"{self.resampling.resamples:,} bootstrap resamples of the images"
-            )
-            parts[0] += note and f"\n{note}"
-        parts.append(self.diversity.table())
+        note = "" if few is None else f"\nNOTE: {few}"
+        rows = self.scores.rows(self.intervals or {})
+        if self.exact is not None:
+            rows.append(("exact match", self.exact))
+        if self.intervals is not None:
+            what = f"confidence, {RESAMPLES:,} bootstrap resamples of the images"
+            rows.append(("in brackets", self.confidence, what))
+        parts = [text_table(rows) + (note if self.intervals is not None else "")]
+        diversity = [(name.replace("_", " "), each) for name, each in self.diversity.items()]
+        parts.append(text_table(diversity))
         if self.hallucination is not None:
-            parts.append(self.hallucination.table())
-        if self.comparison is not None and self.resampling is not None:
-            parts.append((note and f"{note}\n") + self.comparison.table(self.resampling))
+            parts.append(hallucination_table(self.hallucination))
+        if self.comparison is not None and self.confidence is not None:
+            parts.append(self.comparison.table(self.confidence) + note)
         return "\n\n".join(parts)
 
     def write_csv(self, path: str | os.PathLike[str]) -> None:
@@ -112,25 +102,23 @@ class ScoreReport:
         rows = self.scores.per_image()
         write_text(path, csv_records(rows))
 
-    def write_page(
-        self, path: str | os.PathLike[str], by: str | None = None, count: int = 20
-    ) -> list[str]:
-        """Write a web page of the `count` best and the `count` worst captions.
+    def write_page(self, path: str | os.PathLike[str]) -> list[str]:
+        """Write a web page of the `PAGE_COUNT` best and the `PAGE_COUNT` worst captions.
 
         Of fewer than twice as many, the better half and the worse half; no caption is in both.
+        CIDEr-D ranks them, else ROUGE-L, else the first score; captions with the same score stay in
+        order, and one without that score is left out.
 
-        by: the score that ranks them; None: see `check_page`. Captions with the same score stay in
-            order; a caption without that score is left out.
         Returns a sentence for each photo that could not be read; the page says so in its place.
-        Raises `UserError` as `check_page` does, and when the file cannot be written.
+        Raises `UserError` when the file cannot be written.
         """
         columns = self.scores.per_image_by_name()
-        by = check_page(list(columns), by, count)
+        by = next(name for name in ("CIDEr-D", "ROUGE-L", *columns) if name in columns)
         order = np.argsort(-columns[by], kind="stable")  # NaN last
         order = order[: np.count_nonzero(~np.isnan(columns[by]))].tolist()
         half = len(order) // 2
-        best = order[: min(count, half)]
-        worst = order[max(half, len(order) - count) :][::-1]
+        best = order[: min(PAGE_COUNT, half)]
+        worst = order[max(half, len(order) - PAGE_COUNT) :][::-1]
         problems: list[str] = []
         shown = [[self._shown(index, problems) for index in part] for part in (best, worst)]
         write_text(path, score_page(shown[0], shown[1], by, len(order)))
@@ -158,15 +146,3 @@ class ScoreReport:
             jpeg=jpeg,
             without_photo=without,
         )
-
-
-def check_page(names: Sequence[str], by: str | None, count: int | None) -> str:
-    """The score that ranks a page: `by`, else CIDEr-D or ROUGE-L, else the first.
-
-    Raises `UserError` when `by` is not among them, and for a count below 1.
-    """
-    if by is not None and by not in names:
-        raise UserError(f"captions cannot be ranked by {by!r}, only by {', '.join(names)}")
-    if count is not None and count < 1:
-        raise UserError(f"the number of captions of a page, {count}, is not at least 1")
-    return by or next((name for name in ("CIDEr-D", "ROUGE-L") if name in names), names[0])

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from captioner.data.coco_instances import read_instances
 from captioner.data.readers import read_captions
 from captioner.data.synonyms import read_synonyms
 from captioner.errors import UserError
 from captioner.evaluation.caption_report import Comparisons, ScoreReport
-from captioner.evaluation.captions import check_metrics, score_texts
+from captioner.evaluation.captions import CaptionScores, check_metrics, score_texts
 from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.diversity import text_diversity
-from captioner.evaluation.evaluation_options import DEFAULT_METRICS, Resampling
-from captioner.evaluation.hallucination import Hallucination, chair
+from captioner.evaluation.evaluation_options import CONFIDENCE, DEFAULT_METRICS
+from captioner.evaluation.hallucination import chair
+from captioner.evaluation.metric import Metric
 from captioner.evaluation.results import read_results
 from captioner.evaluation.significance import compare, confidence_intervals
 from captioner.evaluation.texts import CaptionTexts
@@ -28,20 +30,19 @@ class Scorer:
 
     metrics: some of `captioner.evaluation.evaluation_options.METRICS`.
     document_frequency: a file of `DocumentFrequency.write`, for CIDEr-D.
-    intervals: compute confidence intervals, by `resampling`.
+    confidence: the share of the scores' confidence intervals; None for no intervals.
     against: a results file of another system, to compare with.
     training: the captions of training, a file in `training_format`; its split `train`, if it has
         splits.
     instances: files of COCO instances, to find hallucinated things; none skips that.
     synonyms: the word list for them; None for the packaged one.
 
-    Raises `UserError` for a metric that cannot be run.
+    Raises `UserError` for a metric that cannot be run and a confidence out of range.
     """
 
     metrics: Sequence[str] = DEFAULT_METRICS
     document_frequency: str | Path | None = None
-    intervals: bool = False
-    resampling: Resampling = field(default_factory=Resampling)
+    confidence: float | None = None
     against: str | Path | None = None
     training: str | Path | None = None
     training_format: str = "coco"
@@ -50,6 +51,10 @@ class Scorer:
 
     def __post_init__(self) -> None:
         check_metrics(self.metrics)
+        if set(self.metrics) == {"METEOR"} and (self.confidence is not None or self.against):
+            raise UserError("METEOR has no interval and no comparison; choose another metric too")
+        if self.confidence is not None and not 0 < self.confidence < 1:
+            raise UserError(f"confidence {self.confidence} is not between 0 and 1")
 
     def report(self, texts: CaptionTexts, name: str) -> ScoreReport:
         """Score captions; reads the files first. name: of the captions, in a comparison.
@@ -68,12 +73,14 @@ class Scorer:
             hallucination = self._hallucination(texts)
         frequency_name = str(self.document_frequency or "")
         scores = score_texts(texts, self.metrics, frequency, frequency_name)
-        terms = list(scores.metrics.values())
-        intervals = confidence_intervals(terms, self.resampling) if self.intervals else None
-        comparison = None
+        terms = _resampled(scores)
+        confidence = CONFIDENCE if self.confidence is None else self.confidence
+        intervals, comparison = None, None
+        if self.confidence is not None:
+            intervals = confidence_intervals(terms, confidence)
         if others is not None:
             against = score_texts(others, self.metrics, frequency, frequency_name)
-            found = compare(terms, list(against.metrics.values()), self.resampling)
+            found = compare(terms, _resampled(against), confidence)
             comparison = Comparisons(name, str(self.against), found)
         return ScoreReport(
             scores,
@@ -81,7 +88,7 @@ class Scorer:
             hallucination,
             intervals,
             comparison,
-            self.resampling if intervals or comparison else None,
+            confidence if intervals or comparison else None,
         )
 
     def _others(self, texts: CaptionTexts, name: str) -> CaptionTexts:
@@ -99,11 +106,16 @@ class Scorer:
                 )
         return texts.with_captions([captions[str(image)] for image in texts.images])
 
-    def _hallucination(self, texts: CaptionTexts) -> Hallucination:
+    def _hallucination(self, texts: CaptionTexts) -> dict[str, Any]:
         instances, synonyms = read_instances(self.instances), read_synonyms(self.synonyms)
         known = instances.known_categories(synonyms)
         categories = [instances.categories(image) for image in texts.images]
         return chair(texts.words, texts.reference_words, categories, synonyms, known)
+
+
+def _resampled(scores: CaptionScores) -> list[Metric]:
+    """The metrics that can be resampled: all but METEOR."""
+    return [metric for metric in scores.metrics.values() if metric.terms.size]
 
 
 def _training_words(training: str | Path, format: str) -> list[list[str]]:

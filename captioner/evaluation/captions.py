@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from captioner.errors import UserError
-from captioner.evaluation.bleu import BLEU_NAMES, Bleu, bleu
+from captioner.evaluation.bleu import Bleu, bleu
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import FloatArray
 from captioner.evaluation.evaluation_options import DEFAULT_METRICS, METRICS
@@ -17,8 +17,9 @@ from captioner.evaluation.java_metrics import check_meteor, check_spice, meteor,
 from captioner.evaluation.metric import Metric
 from captioner.evaluation.rouge import rouge_l
 from captioner.evaluation.significance import Interval
+from captioner.evaluation.text_table import Row, text_table
 from captioner.evaluation.texts import CaptionTexts
-from captioner.evaluation.word_precision import WITH_NONE, word_precision
+from captioner.evaluation.word_precision import word_precision
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class CaptionScores:
         }
 
     def per_image_by_name(self) -> dict[str, FloatArray]:
-        """The scores (I,) of every image on its own, by the names of `score_names`.
+        """The scores (I,) of every image on its own, by name.
 
         NaN for a caption without content words.
         """
@@ -91,31 +92,24 @@ class CaptionScores:
 
     def table(self, intervals: Mapping[str, Interval] | None = None) -> str:
         """The scores as lines of text, one a metric, with `intervals` by name beside them."""
-        lines = []
-        for name, score in self.by_name().items():
-            interval = (intervals or {}).get(name)
-            beside = "" if interval is None else f"  [{interval.low:.4f}, {interval.high:.4f}]"
-            label = "with none" if name == WITH_NONE else name
-            lines.append(f"{label:<16}{score:.4f}{beside}")
+        return text_table(self.rows(intervals or {}))
+
+    def rows(self, intervals: Mapping[str, Interval]) -> list[Row]:
+        """The rows of the table."""
+        rows: list[Row] = [
+            (name, score, intervals.get(name, "")) for name, score in self.by_name().items()
+        ]
         if bleu := self._bleu:
-            lines.append(f"{'brevity penalty':<16}{bleu.brevity_penalty:.4f}")
-            lines.append(
-                f"{'words':<16}{bleu.hypothesis_length:,} "
-                f"(closest references: {bleu.reference_length:,})"
-            )
-        lines.append(f"{'images':<16}{self.images:,}")
-        if self.texts.references_without_caption:
-            lines.append(
-                f"{'not captioned':<16}{self.texts.references_without_caption:,} "
-                "more images that have references"
-            )
+            closest = f"closest references: {bleu.reference_length:,}"
+            rows.append(("brevity penalty", bleu.brevity_penalty))
+            rows.append(("words", bleu.hypothesis_length, closest))
+        rows.append(("images", self.images))
+        if further := self.texts.references_without_caption:
+            rows.append(("not captioned", further, "more images that have references"))
         if self.document_frequency is not None:
-            named = f" ({self.document_frequency_name})" if self.document_frequency_name else ""
-            lines.append(
-                f"{'rarity':<16}document frequency of {self.document_frequency.images:,} "
-                f"images{named}"
-            )
-        return "\n".join(lines)
+            whose = f"images of the document frequency {self.document_frequency_name}"
+            rows.append(("rarity", self.document_frequency.images, whose))
+        return rows
 
     @property
     def _bleu(self) -> Bleu | None:
@@ -179,9 +173,3 @@ def check_metrics(metrics: Sequence[str]) -> None:
         check_meteor()
     if "SPICE" in metrics:
         check_spice()
-
-
-def score_names(metrics: Sequence[str]) -> list[str]:
-    """The names of the scores that these metrics give each image, in order."""
-    names = [*(BLEU_NAMES if "BLEU" in metrics else ())]
-    return names + [name for name in METRICS[1:] if name in metrics]

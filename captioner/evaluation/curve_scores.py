@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from captioner.evaluation.deletion import Curves
+from captioner.evaluation.evaluation_options import CONFIDENCE
+from captioner.evaluation.significance import percentiles, resampled
+from captioner.evaluation.text_table import Row, text_table
 from captioner.render.curves import CurvePair
-
-RESAMPLES = 2000
-"""Bootstrap resamples of the photos for an interval."""
-
-LEVEL = 0.95
-"""The share of the resampled means that an interval holds."""
 
 Floats = NDArray[np.float64]
 
@@ -27,7 +24,7 @@ class CurveScore(CurvePair):
 
     attended, random: mean area under the words' curves, in probability.
     difference: attended less random; for good maps below 0 in deletion, above 0 in insertion.
-    low, high: its `LEVEL` percentile interval by bootstrap over photos; None for a single photo.
+    low, high: its `CONFIDENCE` interval by bootstrap over photos; None for a single photo.
     better: the share of words for which attended places count more than random ones; a tie is half.
     band, random_band: the intervals of the mean curves, None as `low` and `high`.
     """
@@ -38,13 +35,6 @@ class CurveScore(CurvePair):
     low: float | None
     high: float | None
     better: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """The figures by name, the curves as lists."""
-        return {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in vars(self).items()
-        }
 
 
 @dataclass(frozen=True)
@@ -57,67 +47,56 @@ class CurveScores:
     insertion: CurveScore
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures by name, nested."""
-        return {
-            name: value.as_dict() if isinstance(value, CurveScore) else value
-            for name, value in vars(self).items()
-        }
+        """The figures by name, nested, the curves as lists."""
+
+        def plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in pairs}
+
+        return asdict(self, dict_factory=plain)
 
     def table(self) -> str:
         """The areas as lines of text."""
-        percent = f"{LEVEL:.0%}"
-        lines = [
-            f"{'area under curve':<20}{'attended':>10}{'random':>10}{'difference':>12}"
-            f"{percent + ' interval':>22}{'words for which attended counts more':>40}"
-        ]
+        names = ("attended", "random", "difference", f"{CONFIDENCE:.0%} interval")
+        rows: list[Row] = [("area under curve", *names, "words for which attended counts more")]
         for name, score in (("deletion", self.deletion), ("insertion", self.insertion)):
-            interval = "-"
-            if score.low is not None and score.high is not None:
-                interval = f"{score.low:+.4f} to {score.high:+.4f}"
-            lines.append(
-                f"{name:<20}{score.attended:>10.4f}{score.random:>10.4f}{score.difference:>+12.4f}"
-                f"{interval:>22}{score.better:>40.1%}"
-            )
+            interval = None if score.low is None else (score.low, score.high)
+            areas = (score.attended, score.random, score.difference)
+            rows.append((name, *areas, interval, f"{score.better:.1%}"))
         if self.photos < 2:
-            lines.append("a single photo says nothing about how far this holds for others")
-        return "\n".join(lines)
+            rows.append(("a single photo says nothing about how far this holds for others",))
+        return text_table(rows)
 
 
-def curve_scores(photos: Sequence[Curves], seed: int = 0) -> CurveScores:
-    """Average the curves of photos, one of which has a word at least, each word counting once.
-
-    seed: of the bootstrap.
-    """
+def curve_scores(photos: Sequence[Curves]) -> CurveScores:
+    """Average the curves of photos, one of which has a word at least, each word counting once."""
     kept = [photo for photo in photos if len(photo.deletion)]
 
     def score(name: str, sign: int) -> CurveScore:
         own = [getattr(photo, name) for photo in kept]
         random = [getattr(photo, f"random_{name}") for photo in kept]
-        return _score(own, random, kept[0].shares, sign, seed)
+        return _score(own, random, kept[0].shares, sign)
 
     words = sum(len(photo.deletion) for photo in kept)
     return CurveScores(words, len(kept), score("deletion", -1), score("insertion", 1))
 
 
 def _score(
-    own: Sequence[Floats], random: Sequence[Floats], shares: Floats, sign: int, seed: int
+    own: Sequence[Floats], random: Sequence[Floats], shares: Floats, sign: int
 ) -> CurveScore:
     """own, random: (W, S + 1) for each photo. sign: of the difference of good maps."""
-    counts = np.array([len(each) for each in own])  # (photos,)
-    sums = np.stack([each.sum(axis=0) for each in own])  # (photos, S + 1)
-    random_sums = np.stack([each.sum(axis=0) for each in random])
-    curve, random_curve = sums.sum(axis=0) / counts.sum(), random_sums.sum(axis=0) / counts.sum()
+    sums, random_sums = ([each.sum(axis=0) for each in curves] for curves in (own, random))
+    terms = np.column_stack(([len(each) for each in own], sums, random_sums))  # (photos, 2 S + 3)
+
+    def means(totals: Floats) -> list[Floats]:
+        return np.split(totals[..., 1:] / totals[..., :1], 2, axis=-1)  # (..., S + 1) each
+
+    curve, random_curve = means(terms.sum(axis=0))
     low = high = band = random_band = None
     if len(own) > 1:
-        generator = np.random.default_rng(seed)
-        drawn = generator.multinomial(len(own), np.full(len(own), 1 / len(own)), size=RESAMPLES)
-        weights = drawn / (drawn @ counts)[:, None]  # (resamples, photos), the share of each word
-        means, random_means = weights @ sums, weights @ random_sums  # (resamples, S + 1)
-        margins = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-        differences = np.trapezoid(means - random_means, shares)  # (resamples,)
-        low, high = (float(edge) for edge in np.quantile(differences, margins))
-        band = np.quantile(means, margins, axis=0)
-        random_band = np.quantile(random_means, margins, axis=0)
+        curves, random_curves = means(resampled(terms))  # (resamples, S + 1) each
+        areas = np.trapezoid(curves - random_curves, shares)  # (resamples,)
+        low, high = percentiles(np.asarray(areas)).tolist()
+        band, random_band = percentiles(curves), percentiles(random_curves)
     gains = sign * np.concatenate(
         [np.trapezoid(one - other, shares) for one, other in zip(own, random, strict=True)]
     )  # (W,)

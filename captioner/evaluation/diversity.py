@@ -10,89 +10,41 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from captioner.evaluation.corpus import Tokens
 
 
-@dataclass(frozen=True)
-class TextDiversity:
-    """Figures over C captions; shares are fractions of one.
-
-    captions: C. distinct_captions: different captions, word for word.
-    vocabulary: different words. words: words in all.
-    repeated: the share of captions with a repeated n-gram, by its length: for 1 a word directly
-        after itself ("a a"), for 2 to 4 an n-gram that occurs twice in the caption.
-    seen_in_training: the share of captions that equal one of training; None if not given.
-    """
-
-    captions: int
-    distinct_captions: int
-    vocabulary: int
-    words: int
-    repeated: tuple[float, ...]
-    seen_in_training: float | None
-
-    @property
-    def distinct_share(self) -> float:
-        """`distinct_captions` as a share of all."""
-        return self.distinct_captions / self.captions
-
-    @property
-    def mean_length(self) -> float:
-        """Words a caption."""
-        return self.words / self.captions
-
-    def as_dict(self) -> dict[str, float | None]:
-        """The figures by name; `repeated` as `repeated-1` to `repeated-4`."""
-        repeated = {f"repeated-{n}": share for n, share in enumerate(self.repeated, start=1)}
-        return {
-            "distinct_captions": self.distinct_captions,
-            "distinct_share": self.distinct_share,
-            "seen_in_training": self.seen_in_training,
-            "vocabulary": self.vocabulary,
-            "mean_length": self.mean_length,
-            **repeated,
-            "captions": self.captions,
-        }
-
-    def table(self) -> str:
-        """The figures as lines of text, one a figure."""
-        seen = "-" if self.seen_in_training is None else f"{self.seen_in_training:.4f}"
-        rows = [
-            ("distinct captions", f"{self.distinct_captions:,} ({self.distinct_share:.4f})"),
-            ("seen in training", seen),
-            ("vocabulary", f"{self.vocabulary:,}"),
-            ("mean length", f"{self.mean_length:.2f} words"),
-            *((f"repeated {n}-gram", f"{share:.4f}") for n, share in enumerate(self.repeated, 1)),
-            ("captions", f"{self.captions:,}"),
-        ]
-        return "\n".join(f"{name:<20}{value}" for name, value in rows)
-
-
 def text_diversity(
     captions: Sequence[Tokens], training: Iterable[Tokens] | None = None
-) -> TextDiversity:
-    """Measure how varied tokenised captions are.
+) -> dict[str, float | None]:
+    """How varied C tokenised captions are, by name; shares are fractions of one.
 
     captions: one or more, which may be empty.
     training: the tokenised captions that the model learned from.
+
+    distinct_captions: different captions, word for word. seen_in_training: the share of captions
+    that equal one of training; None if not given. vocabulary: different words. mean_length: in
+    words. repeated-1: the share of captions with a word directly after itself ("a a"). repeated-2
+    to repeated-4: with an n-gram that occurs twice in the caption.
     """
     sentences = [tuple(tokens) for tokens in captions]
     seen = None
     if training is not None:
         known = {tuple(tokens) for tokens in training}
         seen = sum(sentence in known for sentence in sentences) / len(sentences)
-    vocabulary = {word for sentence in sentences for word in sentence}
-    repeated = [sum(_repeats(sentence, n) for sentence in sentences) for n in range(1, 5)]
-    return TextDiversity(
-        captions=len(sentences),
-        distinct_captions=len(set(sentences)),
-        vocabulary=len(vocabulary),
-        words=sum(map(len, sentences)),
-        repeated=tuple(number / len(sentences) for number in repeated),
-        seen_in_training=seen,
-    )
+    distinct = set(sentences)
+    repeated = {
+        f"repeated-{n}": sum(_repeats(sentence, n) for sentence in sentences) / len(sentences)
+        for n in range(1, 5)
+    }
+    return {
+        "distinct_captions": len(distinct),
+        "distinct_share": len(distinct) / len(sentences),
+        "seen_in_training": seen,
+        "vocabulary": len({word for sentence in distinct for word in sentence}),
+        "mean_length": sum(map(len, sentences)) / len(sentences),
+        **repeated,
+    }
 
 
 def _repeats(words: tuple[str, ...], length: int) -> bool:

@@ -11,28 +11,21 @@ METRICS = ("BLEU", "ROUGE-L", "CIDEr-D", "word-precision", "METEOR", "SPICE")
 
 DEFAULT_METRICS = METRICS[:4]
 
+CONFIDENCE = 0.95
+"""The share of resampled scores that an interval holds by default."""
+
 LEAST_PHOTOS = 8
 """Fewest photos of each kind that a confidence is fitted to."""
-
-
-class Resampling(Config):
-    """How to resample images for intervals and comparisons."""
-
-    resamples: int = Field(1000, ge=1, description="of the images, for intervals and comparisons")
-    confidence: float = Field(0.95, gt=0, lt=1, description="the share of them in an interval")
-    seed: int = Field(0, ge=0, description="the same seed gives the same figures")
 
 
 class CurveOptions(Config):
     """How to measure deletion and insertion curves of content words.
 
-    A photo costs 2 (steps - 1) (W + random_orders) passes of the encoder for W words.
+    A photo costs about 2 (steps - 1) (W + 4) passes of the encoder for W words.
     """
 
     photos: int = Field(30, ge=1, description="blur the first N photos")
     steps: int = Field(10, ge=1, description="points of a curve after 0")
-    random_orders: int = Field(4, ge=1, description="own maps moved at random to compare")
-    seed: int = Field(0, ge=0, description="of these and of the bootstrap")
 
 
 class CalibrationOptions(Config):
@@ -42,4 +35,3 @@ class CalibrationOptions(Config):
         2000, ge=LEAST_PHOTOS, description="training photos that define what is familiar"
     )
     unsure_below: float = Field(0.25, ge=0, le=1, description="limit of a low confidence")
-    seed: int = Field(0, ge=0, description="of the halves")

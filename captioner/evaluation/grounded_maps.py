@@ -14,6 +14,7 @@ from captioner.data.records import ImageId
 from captioner.evaluation.attention_correctness import centre_prior, mass_inside, pointing
 from captioner.evaluation.map_spread import entropy
 from captioner.evaluation.target_cells import TargetCells, target_cells
+from captioner.evaluation.text_table import Row, text_table
 
 WORDS_SHOWN = 15
 """Rows of a table by word, of the most frequent words."""
@@ -177,33 +178,29 @@ class GroundedMaps:
 
     def table(self) -> str:
         """The figures as lines of text."""
-        beyond = f"; {self.outside:,} more lie outside what the model saw" if self.outside else ""
-        lines = [f"{self.words:,} words with a target, in {self.photos:,} photos{beyond}"]
+        rows: list[Row] = [("words with a target", self.words, f"in {self.photos:,} photos")]
+        if self.outside:
+            rows.append(("beside them", self.outside, "that lie outside what the model saw"))
         if self.not_annotated:
-            lines.append(f"photos that are not annotated, and do not count: {self.not_annotated:,}")
+            rows.append(("not annotated", self.not_annotated, "photos, which do not count"))
         if self.mass is None or self.pointing is None:
-            return "\n".join(lines)
-        lines.append(f"{'':<20}{'mass inside':>12}{'pointing game':>15}")
-        for name, field in (
-            ("attention", "attention"),
-            ("even attention", "uniform"),
-            ("centre prior", "centre"),
-        ):
-            mass, points = getattr(self.mass, field), getattr(self.pointing, field)
-            lines.append(f"{name:<20}{mass:>12.4f}{points:>15.4f}")
+            return text_table(rows)
+        rows += [
+            ("", "mass inside", "pointing game"),
+            ("attention", self.mass.attention, self.pointing.attention),
+            ("even attention", self.mass.uniform, self.pointing.uniform),
+            ("centre prior", self.mass.centre, self.pointing.centre),
+        ]
         for name, shift in (("one word early", self.early), ("one word late", self.late)):
             if shift.own is not None:
-                lines.append(
-                    f"{name:<20}{shift.shifted:>12.4f}   where the word's own map has "
-                    f"{shift.own:.4f} ({shift.words:,} words)"
-                )
-        lines += ["", f"{'word':<20}{'count':>12}{'mass inside':>15}{'even':>10}{'pointing':>12}"]
-        lines += [
-            f"{word[:19]:<20}{count:>12,}{mass.attention:>15.4f}{mass.uniform:>10.4f}"
-            f"{points.attention:>12.4f}"
+                own = f"where the word's own map has {shift.own:.4f} ({shift.words:,} words)"
+                rows.append((name, shift.shifted, own))
+        by_word = [
+            (word, count, mass.attention, mass.uniform, points.attention)
             for word, (count, mass, points) in self.by_word.items()
         ]
-        return "\n".join(lines)
+        head = ("word", "count", "mass inside", "even", "pointing")
+        return f"{text_table(rows)}\n\n{text_table([head, *by_word])}"
 
 
 def grounded_maps(words: Sequence[WordMap], not_annotated: int = 0) -> GroundedMaps:

@@ -6,101 +6,14 @@ Rohrbach et al. 2018, *Object Hallucination in Image Captioning*, section 2.1.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from captioner.data.synonyms import Synonyms
 from captioner.evaluation.corpus import Tokens
+from captioner.evaluation.text_table import Row, text_table
 
 _SHOWN = 10  # hallucinated categories in the table
-
-
-@dataclass(frozen=True)
-class Hallucination:
-    """The things that I captions name and that are in the photos.
-
-    present: (I,) the categories in each image. mentioned: (I,) those that its caption names.
-    categories: the ones that count, in both the word list and the annotations.
-    dropped: categories of the word list that the annotations lack, in its order.
-    """
-
-    present: tuple[frozenset[str], ...]
-    mentioned: tuple[frozenset[str], ...]
-    categories: frozenset[str]
-    dropped: tuple[str, ...] = ()
-
-    @property
-    def hallucinated(self) -> tuple[frozenset[str], ...]:
-        """(I,) the categories that each caption names and that are not in the image."""
-        return tuple(
-            named - there for named, there in zip(self.mentioned, self.present, strict=True)
-        )
-
-    @property
-    def chair_i(self) -> float | None:
-        """CHAIR_i, equation 1: the share of named things that are not there.
-
-        A thing counts once a caption. None if no caption names a thing.
-        """
-        return _share(_total(self.hallucinated), _total(self.mentioned))
-
-    @property
-    def chair_s(self) -> float:
-        """CHAIR_s, equation 2: the share of captions that name a thing that is not there."""
-        return sum(map(bool, self.hallucinated)) / len(self.mentioned)
-
-    @property
-    def recall(self) -> float | None:
-        """The share of the things in the photos that captions name; None without things.
-
-        Captions that name little have a low CHAIR and a low recall.
-        """
-        found = _total(self.mentioned) - _total(self.hallucinated)
-        return _share(found, _total(self.present))
-
-    def most_hallucinated(self) -> dict[str, int]:
-        """The number of captions that hallucinate each category, the most frequent first."""
-        names = sorted(name for names in self.hallucinated for name in names)
-        return dict(Counter(names).most_common())
-
-    def as_dict(self) -> dict[str, float | dict[str, int] | list[str] | None]:
-        """The figures by name: fractions of one, None where undefined, and their counts."""
-        return {
-            "CHAIR-i": self.chair_i,
-            "CHAIR-s": self.chair_s,
-            "recall": self.recall,
-            "mentions": _total(self.mentioned),
-            "hallucinated_mentions": _total(self.hallucinated),
-            "present": _total(self.present),
-            "hallucinating_captions": sum(map(bool, self.hallucinated)),
-            "captions": len(self.mentioned),
-            "most_hallucinated": self.most_hallucinated(),
-            "categories": len(self.categories),
-            "dropped_categories": list(self.dropped),
-        }
-
-    def table(self) -> str:
-        """The figures as lines of text, then the most hallucinated categories."""
-        mentions, present = _total(self.mentioned), _total(self.present)
-        hallucinated = _total(self.hallucinated)
-        captions, wrong = len(self.mentioned), sum(map(bool, self.hallucinated))
-        lines = [
-            f"{'CHAIR-i':<16}{_show(self.chair_i)} ({hallucinated:,} of {mentions:,} mentions)",
-            f"{'CHAIR-s':<16}{_show(self.chair_s)} ({wrong:,} of {captions:,} captions)",
-            f"{'recall':<16}{_show(self.recall)} "
-            f"({mentions - hallucinated:,} of {present:,} things present)",
-        ]
-        worst = list(self.most_hallucinated().items())[:_SHOWN]
-        if worst:
-            told = ", ".join(f"{category} {count:,}" for category, count in worst)
-            lines.append(f"{'hallucinated':<16}{told}")
-        if self.dropped:
-            whole = len(self.categories) + len(self.dropped)
-            lines.append(
-                f"{'categories':<16}{len(self.categories):,} of the word list's {whole:,}; the "
-                f"annotations do not have the other {len(self.dropped):,}, so they do not count"
-            )
-        return "\n".join(lines)
 
 
 def chair(
@@ -109,7 +22,7 @@ def chair(
     categories: Sequence[Collection[str]],
     synonyms: Synonyms,
     known: frozenset[str],
-) -> Hallucination:
+) -> dict[str, Any]:
     """Compare the things that tokenised captions name with those in their photos.
 
     captions: one an image. references: one or more captions an image, in the same order.
@@ -118,29 +31,56 @@ def chair(
     synonyms: the words for each category.
     known: the categories that count, as `CocoInstances.known_categories`: one that could not be
         annotated would always count as hallucinated, and one without words is never named.
+
+    By name, fractions of one with their counts; a thing counts once a caption:
+    CHAIR-i: equation 1, the share of named things that are not there. CHAIR-s: equation 2, the
+    share of captions that name such a thing. recall: the share of the things in the photos that
+    captions name; captions that name little have a low CHAIR and a low recall. None of no things.
+    most_hallucinated: captions that hallucinate each category, the most frequent first.
+    dropped_categories: those of the word list that the annotations lack, in its order.
     """
 
     def named(words: Tokens) -> frozenset[str]:
         return known & {mention.category for mention in synonyms.mentions(words)}
 
-    return Hallucination(
-        present=tuple(
-            (known & frozenset(annotated)).union(*map(named, of_image))
-            for annotated, of_image in zip(categories, references, strict=True)
-        ),
-        mentioned=tuple(map(named, captions)),
-        categories=known,
-        dropped=tuple(name for name in synonyms.categories if name not in known),
-    )
+    present = [
+        (known & frozenset(annotated)).union(*map(named, of_image))
+        for annotated, of_image in zip(categories, references, strict=True)
+    ]
+    mentioned = list(map(named, captions))
+    absent = [each - there for each, there in zip(mentioned, present, strict=True)]
+    mentions, wrong, things = (sum(map(len, each)) for each in (mentioned, absent, present))
+    wrong_captions = sum(map(bool, absent))
+    by_category = Counter(sorted(name for names in absent for name in names))
+    return {
+        "CHAIR-i": wrong / mentions if mentions else None,
+        "CHAIR-s": wrong_captions / len(captions),
+        "recall": (mentions - wrong) / things if things else None,
+        "mentions": mentions,
+        "hallucinated_mentions": wrong,
+        "present": things,
+        "hallucinating_captions": wrong_captions,
+        "captions": len(captions),
+        "most_hallucinated": dict(by_category.most_common()),
+        "categories": len(known),
+        "dropped_categories": [name for name in synonyms.categories if name not in known],
+    }
 
 
-def _total(categories: Sequence[frozenset[str]]) -> int:
-    return sum(map(len, categories))
-
-
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
-
-
-def _show(figure: float | None) -> str:
-    return "-" if figure is None else f"{figure:.4f}"
+def hallucination_table(found: Mapping[str, Any]) -> str:
+    """The figures of `chair` as lines of text, with the most hallucinated categories."""
+    mentions, wrong = found["mentions"], found["hallucinated_mentions"]
+    of_captions = f"{found['hallucinating_captions']:,} of {found['captions']:,} captions"
+    worst = list(found["most_hallucinated"].items())[:_SHOWN]
+    rows: list[Row] = [
+        ("CHAIR-i", found["CHAIR-i"], f"{wrong:,} of {mentions:,} mentions"),
+        ("CHAIR-s", found["CHAIR-s"], of_captions),
+        ("recall", found["recall"], f"{mentions - wrong:,} of {found['present']:,} things present"),
+    ]
+    if worst:
+        told = ", ".join(f"{category} {count:,}" for category, count in worst)
+        rows.append(("hallucinated", told))
+    if dropped := len(found["dropped_categories"]):
+        why = f"of the word list; {dropped:,} others are not in the annotations and do not count"
+        rows.append(("categories", found["categories"], why))
+    return text_table(rows)

@@ -19,17 +19,13 @@ from pathlib import Path
 import numpy as np
 
 from captioner.errors import UserError
-from captioner.evaluation.corpus import FloatArray, Tokens
+from captioner.evaluation.corpus import Tokens
 from captioner.evaluation.metric import Metric
 
 _SPICE_MODELS = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
 
 _JAVA = ("java", "-Dfile.encoding=UTF-8", "-Duser.language=en", "-Duser.country=US")
 """Without these METEOR reads ASCII only, and writes 0,5 in locales with a decimal comma."""
-
-# METEOR 1.5 for English, "-l en": Denkowski and Lavie 2014, table 2.
-_ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
-_WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])  # exact, stem, synonym, paraphrase
 
 
 def check_meteor() -> None:
@@ -55,7 +51,7 @@ def check_spice() -> None:
 def meteor(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> Metric:
     """METEOR 1.5, English, of one tokenised caption an image against the image's references.
 
-    Not the mean over images; see `meteor_of_totals`.
+    Not the mean over images but the program's own sum, so it has no terms to resample.
 
     Raises `UserError` as `check_meteor` does, and if the program fails.
     """
@@ -64,42 +60,16 @@ def meteor(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -
         for caption, of_image in zip(captions, references, strict=True)
     ]
     command = ["-Xmx2G", "-jar", "meteor-1.5.jar", "-", "-", "-stdio", "-l", "en", "-norm"]
-    printed = _run("METEOR", command, "\n".join([*requests, ""]))
+    counts = _run("METEOR", command, "\n".join([*requests, ""]))
+    printed = _run("METEOR", command, " ||| ".join(["EVAL", *counts]) + "\n")
     try:
-        terms = np.array([[float(number) for number in line.split()] for line in printed])
-        if terms.shape != (len(captions), 23):  # Against each caption's best reference.
-            raise ValueError("its counts are not those of METEOR 1.5")
+        *per_image, score = map(float, printed)
     except ValueError as error:
         raise _failed("METEOR", str(error)) from None
-    # As METEOR adds up: a caption that equals its reference has no chunk.
-    perfect = (terms[:, 20] == 1) & (terms[:, 21:] == terms[:, :2]).all(axis=1)
-    terms[perfect, 20] = 0
-    scores = meteor_of_totals(terms)
-    return Metric(("METEOR",), scores, terms, lambda totals: meteor_of_totals(totals)[..., None])
-
-
-def meteor_of_totals(totals: FloatArray) -> FloatArray:
-    """METEOR (...) of the sums (..., 23) of METEOR's terms over images.
-
-    The terms: words of caption and reference, function words of both; then for exact, stem,
-    synonym and paraphrase matches each the matched content words of both and the matched function
-    words of both; chunks, none in a caption that equals its reference; matched words of both.
-    Denkowski and Lavie 2014, section 2.
-    """
-    caption_words, reference_words, caption_function, reference_function = np.moveaxis(
-        totals[..., :4], -1, 0
-    )
-    matches = totals[..., 4:20].reshape(*totals.shape[:-1], 4, 4)  # (..., kind, whose)
-    caption_matches = (_DELTA * matches[..., 0] + (1 - _DELTA) * matches[..., 2]) @ _WEIGHTS
-    reference_matches = (_DELTA * matches[..., 1] + (1 - _DELTA) * matches[..., 3]) @ _WEIGHTS
-    chunks, in_caption, in_reference = np.moveaxis(totals[..., 20:], -1, 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        precision = caption_matches / _weighted(caption_words, caption_function)
-        recall = reference_matches / _weighted(reference_words, reference_function)
-        mean = 1 / ((1 - _ALPHA) / precision + _ALPHA / recall)
-        fragments = chunks / ((in_caption + in_reference) / 2)
-        score = mean * (1 - _GAMMA * fragments**_BETA)
-    return np.where((caption_matches > 0) & (reference_matches > 0), score, 0.0)
+    if len(per_image) != len(captions):
+        raise _failed("METEOR", f"{len(per_image)} scores of {len(captions)} captions")
+    no_terms = np.empty((len(captions), 0))
+    return Metric(("METEOR",), np.array(per_image), no_terms, lambda totals: np.array([score]))
 
 
 def spice(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> Metric:
@@ -123,11 +93,6 @@ def spice(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) ->
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise _failed("SPICE", f"its scores cannot be read: {error!r}") from None
     return Metric.mean("SPICE", np.array(scores))
-
-
-def _weighted(words: FloatArray, function_words: FloatArray) -> FloatArray:
-    """A length with a lower weight for function words."""
-    return _DELTA * (words - function_words) + (1 - _DELTA) * function_words
 
 
 def _package_folder(metric: str) -> Path:

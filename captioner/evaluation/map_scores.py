@@ -21,6 +21,7 @@ from captioner.evaluation.deletion import Curves, curves, random_orders
 from captioner.evaluation.evaluation_options import CurveOptions
 from captioner.evaluation.grounded_maps import GroundedMaps, WordMap, grounded_maps, word_maps
 from captioner.evaluation.map_spread import MapSpread, map_spread
+from captioner.evaluation.text_table import Row, text_table
 from captioner.files import write_text
 from captioner.progress import progress_bar
 from captioner.text.function_words import FUNCTION_WORDS
@@ -29,6 +30,9 @@ from captioner.vision.blur import blur_places, blurred
 if TYPE_CHECKING:
     from captioner.caption import Caption, Captioner
     from captioner.decoding import SearchOptions
+
+RANDOM_ORDERS = 4
+"""Own maps moved at random, with which a word's map is compared."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +68,10 @@ class MapScores:
 
     def table(self) -> str:
         """The figures as text, a paragraph a kind."""
-        first = [f"{'photos':<20}{self.photos:,}", f"{'words':<20}{len(self.words):,}"]
+        first: list[Row] = [("photos", self.photos), ("words", len(self.words))]
         if self.exact is not None:
-            first.append(f"{'exact match':<20}{self.exact:.4f}")
-        parts = ["\n".join([*first, self.spread.table()])]
+            first.append(("exact match", self.exact))
+        parts = [text_table([*first, *self.spread.rows()])]
         if self.grounded is not None:
             parts.append(self.grounded.table())
         heading = "blurring what was attended, and random places: "
@@ -136,26 +140,25 @@ def caption_curves(
     captioner: Captioner,
     photo: Image.Image,
     caption: Caption,
-    options: CurveOptions | None = None,
-    generator: np.random.Generator | None = None,
+    generator: np.random.Generator,
+    steps: int = 10,
+    orders: int = RANDOM_ORDERS,
     batch_size: int = 32,
 ) -> tuple[list[str], Curves]:
     """Deletion and insertion curves of one photo, with the W content words they are of.
 
     photo: as from `load_image`. caption: the model's own, or by `Captioner.teacher_forced`.
-    options: `photos` has no effect. generator: by default seeded by the options.
+    generator: of the orders. steps: points of a curve after 0. orders: random ones to compare with.
     """
-    options = CurveOptions() if options is None else options
-    generator = np.random.default_rng(options.seed) if generator is None else generator
     kept = [place for place, word in enumerate(caption.words) if word not in FUNCTION_WORDS]
     said = [caption.words[place] for place in kept]
     maps = caption.attention[kept].numpy()  # (W, rows, columns)
     if not kept:
-        none = np.empty((0, options.steps + 1))
-        return said, Curves(np.arange(options.steps + 1) / options.steps, *[none] * 4)
-    orders = random_orders(maps, options.random_orders, generator)
+        none = np.empty((0, steps + 1))
+        return said, Curves(np.arange(steps + 1) / steps, *[none] * 4)
+    moved = random_orders(maps, orders, generator)
     probability = _probability(captioner, photo, caption, kept, batch_size)
-    return said, curves(maps, probability, orders, generator, options.steps)
+    return said, curves(maps, probability, moved, generator, steps)
 
 
 def _probability(
@@ -191,11 +194,10 @@ def _curves(
     found: list[Curves] = []
     with progress_bar("blurring", len(rows), "photos") as progress:
         for row in rows:
-            seed = np.random.SeedSequence(options.seed, spawn_key=(row,))
-            generator = np.random.default_rng(seed)
-            photo = source.open_photo(row)
-            found.append(caption_curves(captioner, photo, captions[row], options, generator)[1])
+            generator = np.random.default_rng(np.random.SeedSequence(0, spawn_key=(row,)))
+            photo, steps = source.open_photo(row), options.steps
+            found.append(caption_curves(captioner, photo, captions[row], generator, steps)[1])
             progress.update()
     if not any(len(of_photo.deletion) for of_photo in found):
         return None
-    return curve_scores(found, options.seed)
+    return curve_scores(found)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from captioner.errors import UserError
+from captioner.evaluation.text_table import Row, text_table
 
 LEAST_DIVERGENCE = 0.02
 """Below this mean divergence, in bits, a model's maps do not move.
@@ -72,21 +73,22 @@ class MapSpread:
 
     def table(self) -> str:
         """The figures as lines of text, with a warning if maps do not move."""
-        lines = [
-            f"{'entropy':<20}{self.entropy:.3f} nats; as wide as "
-            f"{self.effective_places:.1f} of {self.places} places"
-        ]
+        return text_table(self.rows())
+
+    def rows(self) -> list[Row]:
+        """The rows of the table."""
+        wide = f"nats; as wide as {self.effective_places:.1f} of {self.places} places"
+        rows: list[Row] = [("entropy", self.entropy, wide)]
         if self.divergence is not None:
-            lines.append(
-                f"{'divergence':<20}{self.divergence:.4f} bits between two words of a caption "
-                "(0 the same map, 1 nothing in common)"
-            )
+            unit = "bits between two words of a caption (0 the same map, 1 nothing in common)"
+            rows.append(("divergence", self.divergence, unit))
         if self.moving is False:
-            lines.append(
+            warning = (
                 f"WARNING: the maps hardly move from word to word (divergence below "
                 f"{LEAST_DIVERGENCE:g}): whatever a word is, the model looks at the same places"
             )
-        return "\n".join(lines)
+            rows.append((warning,))
+        return rows
 
 
 def map_spread(captions: Sequence[ArrayLike]) -> MapSpread:

@@ -14,7 +14,7 @@ class Metric:
     """The M scores of I captions; those of all together depend on a sum over the images only.
 
     per_image: (I,), or (I, M): each image's own first score, or scores; NaN where it has none.
-    terms: (I, C), what each image adds to the sum.
+    terms: (I, C), what each image adds to the sum; (I, 0) for scores that cannot be resampled.
     of_totals: sums (..., C) over I images -> scores (..., M).
     """
 

@@ -77,7 +77,6 @@ def score_model(
     left_out: dict[str, str] | None = None,
     scorer: Scorer | None = None,
     name: str = "the model",
-    not_kept: list[str] | None = None,
     exact: bool = False,
 ) -> ScoreReport:
     """Caption the photos of a source by free-running search and score the captions.
@@ -87,9 +86,8 @@ def score_model(
         with the captions so far if an error ends the work early.
     scorer: by default scores and diversity.
     name: of the model, in a comparison.
-    not_kept: receives a sentence if `results` cannot be written; None refuses that.
     exact: report the share of captions that equal one of the source's.
-    Raises `UserError` as `caption_source` and `Scorer` do.
+    Raises `UserError` as `caption_source` and `Scorer` do, and if `results` cannot be written.
     """
     scorer = scorer or Scorer()
     captions: dict[int, str] = {}
@@ -101,12 +99,7 @@ def score_model(
     finally:  # An unreadable photo or an interruption loses no caption.
         if results is not None and captions:
             image_ids = source.take(list(captions)).image_ids
-            try:
-                write_results(results, dict(zip(image_ids, captions.values(), strict=True)))
-            except UserError as error:
-                if not_kept is None:
-                    raise
-                not_kept.append(str(error))
+            write_results(results, dict(zip(image_ids, captions.values(), strict=True)))
     scored = source.take(list(captions))
     texts = CaptionTexts.of(list(captions.values()), scored.captions, scored.image_ids)
     return replace(

@@ -1,28 +1,28 @@
-"""Confidence intervals of scores, and tests of a difference, over resampled images.
+"""Confidence intervals of scores, and a test of a difference, over resampled images.
 
 - Intervals: the percentile bootstrap (Efron 1979, *Bootstrap Methods: Another Look at the
   Jackknife*): images are drawn with replacement, as many as there are.
 - Paired bootstrap (Koehn 2004, *Statistical Significance Tests for Machine Translation
   Evaluation*, section 4): both systems are scored on the same drawn images.
-- Approximate randomisation (Noreen 1989, *Computer-Intensive Methods for Testing Hypotheses*;
-  Riezler and Maxwell 2005, *On Some Pitfalls in Automatic Evaluation and Significance Testing for
-  MT*, section 3): the captions of the two systems are exchanged for images chosen by chance.
 
 Corpus scores that are not means, such as BLEU, are recomputed from the sums of their terms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from captioner.errors import UserError
-from captioner.evaluation.corpus import FloatArray, IntArray
-from captioner.evaluation.evaluation_options import Resampling
+from captioner.evaluation.corpus import FloatArray
+from captioner.evaluation.evaluation_options import CONFIDENCE
 from captioner.evaluation.metric import Metric
+
+RESAMPLES = 1000
+"""Times that the images are drawn, by the same chance every time."""
 
 NOTHING = 2e-4
 """A comparison counts scores below this as 0.
@@ -54,10 +54,8 @@ class Comparison:
         `NOTHING` count as 0.
     interval: of the difference, by the paired bootstrap.
     p_bootstrap: of the paired bootstrap, two-sided: twice Koehn's share of the resamples in which
-        the better system is not better; at most 1.
-    p_randomisation: of approximate randomisation, two-sided: the share of exchanges with a
-        difference as large as the observed one.
-    Both shares add one to the count and to the number of resamples.
+        the better system is not better; at most 1. The share adds one to the count and to the
+        number of resamples.
     """
 
     first: float
@@ -65,7 +63,6 @@ class Comparison:
     difference: float
     interval: Interval
     p_bootstrap: float
-    p_randomisation: float
 
 
 def too_few_images(images: int) -> str | None:
@@ -82,61 +79,55 @@ def too_few_images(images: int) -> str | None:
     )
 
 
+def resampled(terms: FloatArray) -> FloatArray:
+    """Sums (R, C) of terms (I, C) over images drawn with replacement, `RESAMPLES` times."""
+    images, generator = len(terms), np.random.default_rng(0)
+    draws = (generator.integers(images, size=images) for _ in range(RESAMPLES))
+    return np.stack([np.bincount(drawn, minlength=images) @ terms for drawn in draws])
+
+
+def percentiles(samples: FloatArray, confidence: float = CONFIDENCE) -> FloatArray:
+    """The lower and upper edges (2, ...) of the interval of samples (R, ...)."""
+    return np.asarray(np.quantile(samples, ((1 - confidence) / 2, (1 + confidence) / 2), axis=0))
+
+
 def confidence_intervals(
-    scores: Sequence[Metric], resampling: Resampling | None = None
+    scores: Sequence[Metric], confidence: float = CONFIDENCE
 ) -> dict[str, Interval]:
     """The bootstrap interval of every score, by name. Raises `UserError` for a single image."""
-    resampling = resampling or Resampling()
-    terms = _together(scores)
-    totals = np.stack([drawn @ terms for drawn in _drawn_images(len(terms), resampling)])
-    found = _scores(scores, totals)  # (R, M)
-    return dict(zip(_names(scores), _intervals(found, resampling), strict=True))
+    found = _scores(scores, resampled(_together(scores)))  # (R, M)
+    return dict(zip(_names(scores), _intervals(found, confidence), strict=True))
 
 
 def compare(
-    first: Sequence[Metric],
-    second: Sequence[Metric],
-    resampling: Resampling | None = None,
+    first: Sequence[Metric], second: Sequence[Metric], confidence: float = CONFIDENCE
 ) -> dict[str, Comparison]:
     """Compare two systems by every score, by name.
 
     first, second: the same scores of the same images, in the same order.
     Raises `UserError` for a single image.
     """
-    resampling = resampling or Resampling()
-    terms, other = _together(first), _together(second)
-    images = len(terms)
+    terms = _together(first)
     # The second system's terms are the first's plus a difference, so that equal captions differ by
     # exactly 0, in any order of summation.
-    more = other - terms
-    total = terms.sum(axis=0)
-    scores = _scores(first, np.stack((total, total + more.sum(axis=0))))  # (2, M)
-    counted = _counted(scores)
-    observed = counted[0] - counted[1]
+    both = np.concatenate((terms, _together(second) - terms), axis=1)
 
-    drawn = [(each @ terms, each @ more) for each in _drawn_images(images, resampling)]
-    totals, more_totals = np.stack(drawn, axis=1)  # (R, C) each
-    differences = _counted(_scores(first, totals)) - _counted(_scores(first, totals + more_totals))
+    def both_scores(totals: FloatArray) -> tuple[FloatArray, FloatArray]:
+        own, more = np.split(totals, 2, axis=-1)
+        return _scores(first, own), _scores(first, own + more)
+
+    def difference(one: FloatArray, other: FloatArray) -> FloatArray:
+        return _counted(one) - _counted(other)
+
+    scores = both_scores(both.sum(axis=0))  # (M,) each
+    observed = difference(*scores)
+    differences = difference(*both_scores(resampled(both)))  # (R, M)
     not_better = np.minimum((differences <= _TIE).sum(axis=0), (differences >= -_TIE).sum(axis=0))
-    p_bootstrap = np.minimum(1.0, 2 * _share(not_better, resampling))
-
-    moved = np.stack([each @ more for each in _exchanges(images, resampling)])  # (R, C)
-    here = _counted(_scores(first, total + moved))
-    there = _counted(_scores(first, total + more.sum(axis=0) - moved))
-    as_large = (np.abs(here - there) >= np.abs(observed) - _TIE).sum(axis=0)
-    p_randomisation = _share(as_large, resampling)
-
-    intervals = _intervals(differences, resampling)
+    p_values = np.minimum(1.0, 2 * (not_better + 1) / (RESAMPLES + 1))
+    columns = (*scores, observed, _intervals(differences, confidence), p_values)
     return {
-        name: Comparison(
-            float(scores[0, column]),
-            float(scores[1, column]),
-            float(observed[column]),
-            intervals[column],
-            float(p_bootstrap[column]),
-            float(p_randomisation[column]),
-        )
-        for column, name in enumerate(_names(first))
+        name: Comparison(float(one), float(other), float(more), interval, float(p))
+        for name, one, other, more, interval, p in zip(_names(first), *columns, strict=True)
     }
 
 
@@ -167,26 +158,6 @@ def _counted(scores: FloatArray) -> FloatArray:
     return np.where(np.abs(scores) < NOTHING, 0.0, scores)
 
 
-def _drawn_images(images: int, resampling: Resampling) -> Iterator[IntArray]:
-    """The number of draws of each image (I,), for each resample."""
-    generator = np.random.default_rng([resampling.seed, 0])
-    for _ in range(resampling.resamples):
-        yield np.bincount(generator.integers(images, size=images), minlength=images)
-
-
-def _exchanges(images: int, resampling: Resampling) -> Iterator[IntArray]:
-    """1 for images whose captions are exchanged (I,), for each resample."""
-    generator = np.random.default_rng([resampling.seed, 1])
-    for _ in range(resampling.resamples):
-        yield generator.integers(2, size=images)
-
-
-def _intervals(samples: FloatArray, resampling: Resampling) -> list[Interval]:
-    """The percentile interval of each column of samples (R, M)."""
-    outside = (1 - resampling.confidence) / 2
-    low, high = np.quantile(samples, (outside, 1 - outside), axis=0)
-    return [Interval(float(a), float(b)) for a, b in zip(low, high, strict=True)]
-
-
-def _share(count: IntArray, resampling: Resampling) -> FloatArray:
-    return np.asarray((count + 1) / (resampling.resamples + 1))
+def _intervals(samples: FloatArray, confidence: float) -> list[Interval]:
+    """The interval of each column of samples (R, M)."""
+    return [Interval(*edges) for edges in percentiles(samples, confidence).T.tolist()]

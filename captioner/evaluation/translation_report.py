@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from captioner.data.parallel import check_line_by_line, read_lines, read_parallel
+from captioner.evaluation.text_table import Row, text_table
 from captioner.evaluation.translations import (
     TranslationScores,
     evaluate_translations,
@@ -54,16 +55,14 @@ class TranslationReport:
 
     def table(self) -> str:
         """The scores as lines of text."""
-        lines = [f"sentences    {self.sentences:>6,}", self.scores.table()]
+        parts = [f"sentences: {self.sentences:,}\n{self.scores.table()}"]
         if self.lengths:
-            lines += ["", f"{'words of the source':<22}{'sentences':>10}{'BLEU':>8}{'penalty':>9}"]
-        for bucket in self.lengths:
-            words = f"{bucket.first} to {bucket.last}" if bucket.last > bucket.first else ""
-            lines.append(
-                f"{words or bucket.last:<22}{bucket.sentences:>10,}{bucket.bleu:>8.2f}"
-                f"{bucket.brevity_penalty:>9.3f}"
-            )
-        return "\n".join(lines)
+            rows: list[Row] = [("words of the source", "sentences", "BLEU", "brevity penalty")]
+            for each in self.lengths:
+                bleu, penalty = f"{each.bleu:.2f}", f"{each.brevity_penalty:.3f}"
+                rows.append((f"{each.first} to {each.last}", each.sentences, bleu, penalty))
+            parts.append(text_table(rows))
+        return "\n\n".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
         """The scores by name, for JSON."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from captioner.errors import UserError
+from captioner.evaluation.text_table import text_table
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,14 @@ class TranslationScores:
 
     def table(self) -> str:
         """The scores as lines of text, each with its signature."""
-        return (
-            f"BLEU         {self.bleu:6.2f}  (brevity penalty {self.brevity_penalty:.3f})\n"
-            f"             {self.bleu_signature}\n"
-            f"chrF         {self.chrf:6.2f}\n"
-            f"             {self.chrf_signature}\n"
-            f"exact match  {100 * self.exact:6.2f} %"
-        )
+        rows = [
+            ("BLEU", f"{self.bleu:.2f}", f"brevity penalty {self.brevity_penalty:.3f}"),
+            ("", self.bleu_signature),
+            ("chrF", f"{self.chrf:.2f}"),
+            ("", self.chrf_signature),
+            ("exact match", f"{self.exact:.2%}"),
+        ]
+        return text_table(rows)
 
 
 def evaluate_translations(

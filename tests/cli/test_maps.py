@@ -30,7 +30,7 @@ def test_the_maps_of_any_photos(
     scores, words, picture = (tmp_path / name for name in ("s.json", "words.csv", "curves.png"))
     arguments = ["maps", str(tiny_model), "--images", str(photos)]
     arguments += ["--json", str(scores), "--csv", str(words), "--curves", str(picture)]
-    curves = ["--curve-photos", "2", "--curve-steps", "3", "--random-orders", "1"]
+    curves = ["--curve-photos", "2", "--curve-steps", "3"]
     assert main([*arguments, *curves]) == 0
     printed = capsys.readouterr().out
     assert "of 2 photos" in printed
@@ -55,7 +55,7 @@ def test_what_is_below_the_curves_of_one_photo(
     """No bands, of a single photo; and nothing is drawn where no word is one of content."""
     path = tmp_path / "curves.svg"
     arguments = ["maps", str(tiny_model), "--images", str(photos), "--curves", str(path)]
-    arguments += ["--curve-photos", "1", "--curve-steps", "2", "--random-orders", "1"]
+    arguments += ["--curve-photos", "1", "--curve-steps", "2"]
     assert main(arguments) == 0
     (comment,) = re.findall("<!-- (mean of .*) -->", path.read_text(encoding="utf-8"))
     assert re.fullmatch(r"mean of \d+ content words of 1 photos", comment)

@@ -89,7 +89,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is_read(
 def test_outputs_of_before_may_be_written_over(folder: Path) -> None:
     (folder / "photos" / "notes.csv").write_text("old")
     outputs = "--csv photos/notes.csv --curves c.png"
-    curves = "--curve-photos 1 --curve-steps 2 --random-orders 1"
+    curves = "--curve-photos 1 --curve-steps 2"
     for _ in range(2):
         assert main(f"{OF_FOLDER} {outputs} {curves}".split()) == 0
     assert (folder / "c.png").read_bytes().startswith(b"\x89PNG")

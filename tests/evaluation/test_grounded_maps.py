@@ -66,8 +66,9 @@ def test_means_and_words(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = json.loads(json.dumps(found.as_dict()))
     assert plain["mass_inside"]["uniform"] == pytest.approx(0.1875)
     assert plain["by_word"]["dog"]["count"] == 2
-    assert f"{'attention':<20}{found.mass.attention:>12.4f}" in found.table()
-    assert "one word late" in found.table()
+    table = [line.split() for line in found.table().splitlines()]
+    assert ["attention", f"{found.mass.attention:.4f}", "1.0000"] in table
+    assert ["one", "word", "late"] in [line[:3] for line in table]
 
 
 def test_a_target_outside_is_reported_and_not_counted() -> None:
@@ -77,16 +78,16 @@ def test_a_target_outside_is_reported_and_not_counted() -> None:
     assert words[0].mass is None
     found = grounded_maps(words)
     assert (found.words, found.outside) == (1, 1)
-    assert "1 more lie outside what the model saw" in found.table()
+    assert "1            that lie outside what the model saw" in found.table()
 
 
 def test_photos_that_are_not_annotated_are_told() -> None:
     words = word_maps("x.jpg", WORDS, MAPS, TARGETS, SIZE, REGION)
     found = grounded_maps(words, not_annotated=1200)
     assert found.as_dict()["not_annotated"] == 1200
-    told = "photos that are not annotated, and do not count: 1,200"
-    assert found.table().splitlines()[1] == told
-    assert grounded_maps([], not_annotated=1200).table().splitlines()[1:] == [told]
+    for table in (found.table(), grounded_maps([], not_annotated=1200).table()):
+        told = table.splitlines()[1].split()
+        assert told == ["not", "annotated", "1,200", "photos,", "which", "do", "not", "count"]
     assert "not annotated" not in grounded_maps(words).table()
 
 
@@ -96,6 +97,6 @@ def test_without_targets_there_is_the_spread_only() -> None:
     assert words[1].entropy > 0
     found = grounded_maps(words)
     assert found.mass is None
-    assert found.table() == "0 words with a target, in 0 photos"
+    assert found.table() == "words with a target  0  in 0 photos"
     assert json.loads(json.dumps(found.as_dict()))["pointing_game"] is None
     assert word_maps("x", [], np.empty((0, 2, 4)), [], SIZE, REGION) == []

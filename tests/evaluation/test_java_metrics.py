@@ -13,8 +13,10 @@ import pytest
 
 from captioner.errors import UserError
 from captioner.evaluation import captions, java_metrics
-from captioner.evaluation.java_metrics import check_spice, meteor, meteor_of_totals, spice
+from captioner.evaluation.caption_scorer import Scorer
+from captioner.evaluation.java_metrics import check_spice, meteor, spice
 from captioner.evaluation.metric import Metric
+from captioner.evaluation.texts import CaptionTexts
 from captioner.text.tokenizer import tokenize
 
 needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="needs a Java runtime")
@@ -56,8 +58,8 @@ def test_meteor_is_that_of_the_coco_evaluation() -> None:
 
     with pytest.MonkeyPatch.context() as patch:  # A decimal comma has pycocoevalcap wait for ever.
         patch.setenv("JAVA_TOOL_OPTIONS", "-Duser.language=de -Duser.country=DE")
-        references = [words(of_image) for of_image in REFERENCES] + HOSTILE_REFERENCES
-        scores = meteor(words(CAPTIONS) + HOSTILE, references)
+        scores = meteor(words(CAPTIONS), [words(of_image) for of_image in REFERENCES])
+        hostile = meteor(HOSTILE, HOSTILE_REFERENCES)
     texts = {index: [" ".join(tokenize(caption))] for index, caption in enumerate(CAPTIONS)}
     truth = {
         index: [" ".join(tokenize(caption)) for caption in of_image]
@@ -67,30 +69,25 @@ def test_meteor_is_that_of_the_coco_evaluation() -> None:
     expected, per_image = scorer.compute_score(truth, texts)
     scorer.meteor_p.stdout.close()
     scorer.meteor_p.stderr.close()
-    assert scores.per_image[:7].tolist() == pytest.approx(per_image, abs=1e-12)
-    (score,) = scores.of_totals(scores.terms[:7].sum(axis=0))
-    assert score == pytest.approx(expected, abs=1e-12)
+    assert scores.per_image.tolist() == pytest.approx(per_image, abs=1e-12)
+    assert scores.score == pytest.approx(expected, abs=1e-12)
     assert scores.score != pytest.approx(scores.per_image.mean(), abs=1e-3)
     assert per_image[5] == 1.0
     assert per_image[4] == per_image[6] == 0.0
-    assert scores.per_image[7:].tolist() == [1.0, 0.0, 1.0, 0.0]
+    assert hostile.per_image.tolist() == [1.0, 0.0, 1.0, 0.0]
 
 
-def test_meteor_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    terms = np.array([[*(2, 2, 1, 1), *[1, 1, 0, 0] * 4, *(1, 1, 1)]], dtype=np.float64)
-    (score,) = meteor_of_totals(terms).tolist()
-    made = Metric(("METEOR",), np.array([score]), terms, lambda t: meteor_of_totals(t)[..., None])
+def test_meteor_has_a_score_and_no_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Metric(("METEOR",), np.array([0.2, 0.6]), np.empty((2, 0)), lambda _: np.array([0.5]))
     monkeypatch.setattr(captions, "check_meteor", lambda: None)
     monkeypatch.setattr(captions, "meteor", lambda *texts: made)
-    found = captions.evaluate_captions(["a dog"], [["the dog"]], metrics=["METEOR"])
-    assert found.by_name() == {"METEOR": score}
-    assert found.per_image()[0]["METEOR"] == score
-
-
-def test_meteor_of_nothing_in_common_is_nothing() -> None:
-    terms = np.zeros((2, 23))
-    terms[0, :4] = (5, 6, 2, 2)
-    assert meteor_of_totals(terms).tolist() == [0.0, 0.0]
+    texts = CaptionTexts.of(["a dog", "a cat"], [["the dog"], ["the cat"]])
+    report = Scorer(("METEOR", "ROUGE-L"), confidence=0.9).report(texts, "the captions")
+    assert report.as_dict()["METEOR"] == 0.5
+    assert [row["METEOR"] for row in report.scores.per_image()] == [0.2, 0.6]
+    assert list(report.as_dict()["intervals"]) == ["ROUGE-L"]
+    with pytest.raises(UserError, match="METEOR has no interval"):
+        Scorer(["METEOR"], against="other.json")
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +162,7 @@ def test_spice_gets_the_words_and_gives_the_scores(
             "java.lang.Error: heap",
         ),
         (meteor, "for line in sys.stdin: print('0,5', flush=True)", "METEOR's Java program failed"),
-        (meteor, "for _ in sys.stdin: print('0.5\\n0.5', flush=True)", "not those of METEOR 1.5"),
+        (meteor, "for line in sys.stdin: print('0.5', flush=True)", "0 scores of 2 captions"),
         (meteor, "sys.exit(1)", "METEOR's Java program failed"),
         (
             spice,

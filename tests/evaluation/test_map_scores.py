@@ -24,6 +24,7 @@ from captioner.data.records import ImageId
 from captioner.data.source import Source
 from captioner.decoding import SearchOptions, Step
 from captioner.errors import UserError
+from captioner.evaluation.deletion import Curves
 from captioner.evaluation.map_scores import CurveOptions, caption_curves, score_maps
 from captioner.render import PageCaption, PageItem, frames, panels, save_word_images
 from captioner.render.overlay import overlay
@@ -207,7 +208,7 @@ def never(row: int) -> Image.Image:
 
 def test_captions_without_content_words_keep_their_other_scores(scripted: Captioner) -> None:
     scripted.vocabulary = Vocabulary(("the", "a", "on", "of", "in"))
-    options = CurveOptions(steps=2, random_orders=1)
+    options = CurveOptions(steps=2)
     scores = score_maps(scripted, one_photo_source(), EachItsPlace(), curve_options=options)
     assert scores.grounded is not None
     assert scores.curves is scores.as_dict()["curves"] is None
@@ -223,7 +224,7 @@ def photos(tmp_path: Path) -> Source:
 
 
 def test_any_photos_can_be_measured(photos: Source, tmp_path: Path) -> None:
-    options = CurveOptions(photos=3, steps=4, random_orders=2)
+    options = CurveOptions(photos=3, steps=4)
     scores = score_maps(make_captioner(), photos, batch_size=3, curve_options=options)
     assert scores.photos == 4
     assert scores.grounded is None
@@ -248,8 +249,11 @@ def test_any_photos_can_be_measured(photos: Source, tmp_path: Path) -> None:
 def test_curves_of_one_photo_are_probabilities_of_its_words() -> None:
     model = make_captioner()
     (caption,) = model.caption([PHOTO])
-    options = CurveOptions(steps=4, random_orders=2)
-    words, found = caption_curves(model, PHOTO, caption, options)
+
+    def measured(batch_size: int) -> tuple[list[str], Curves]:
+        return caption_curves(model, PHOTO, caption, np.random.default_rng(0), 4, 2, batch_size)
+
+    words, found = measured(32)
     places = [place for place, word in enumerate(caption.words) if word not in FUNCTION_WORDS]
     assert words == [caption.words[place] for place in places]
     assert found.deletion.shape == (len(words), 5)
@@ -259,6 +263,6 @@ def test_curves_of_one_photo_are_probabilities_of_its_words() -> None:
     assert found.random_deletion[:, 0] == pytest.approx(whole, abs=1e-4)
     assert found.deletion[:, -1] == pytest.approx(found.insertion[:, 0])
     assert ((found.deletion >= 0) & (found.deletion <= 1)).all()
-    _, small_batches = caption_curves(model, PHOTO, caption, options, batch_size=3)
+    _, small_batches = measured(3)
     assert small_batches.deletion == pytest.approx(found.deletion, abs=1e-4)
     assert small_batches.random_insertion == pytest.approx(found.random_insertion, abs=1e-4)

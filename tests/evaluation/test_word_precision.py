@@ -47,4 +47,4 @@ def test_among_the_scores_of_captions() -> None:
     metric = scores.metrics["word-precision"]
     resampled = metric.of_totals(4 * metric.terms[[2, 0]])  # The third image only, then the first.
     np.testing.assert_allclose(resampled, [[0, 1], [0.75, 0]])
-    assert "word-precision  0.5000" in scores.table().splitlines()
+    assert "word-precision      0.5000" in scores.table().splitlines()
