@@ -105,16 +105,36 @@ class Captioner:
 
     @overload
     def caption(
-        self, photos: Any, *, on_error: Literal["skip"], batch_size: int = 16, **search: Any
-    ) -> Any: ...
+        self, photos: ImageSource, *, on_error: Literal["skip"], batch_size: int = 16, **search: Any
+    ) -> Caption | Failed: ...
 
     @overload
     def caption(self, photos: ImageSource, *, batch_size: int = 16, **search: Any) -> Caption: ...
 
     @overload
     def caption(
+        self,
+        photos: Iterator[ImageSource],
+        *,
+        on_error: Literal["skip"],
+        batch_size: int = 16,
+        **search: Any,
+    ) -> Iterator[Caption | Failed]: ...
+
+    @overload
+    def caption(
         self, photos: Iterator[ImageSource], *, batch_size: int = 16, **search: Any
     ) -> Iterator[Caption]: ...
+
+    @overload
+    def caption(
+        self,
+        photos: Iterable[ImageSource],
+        *,
+        on_error: Literal["skip"],
+        batch_size: int = 16,
+        **search: Any,
+    ) -> list[Caption | Failed]: ...
 
     @overload
     def caption(
