@@ -15,8 +15,9 @@ networks. OUT/features and OUT/teacher_maps hold annotation vectors, 200 kB a ph
 OUT/confidence/model is packaged, with the card in captioner/models/default.
 
 The eyes start from ImageNet's weights by default, and learn twice: the captioners that come of
-both are averaged. Those of the packaged model started from the encoder of the package's first
-model, which is in the repository's history; so a rebuild gives a model like it, not the same.
+both are averaged, and the decoder goes on from there. Those of the packaged model started from
+the encoder of the package's first model, which is in the repository's history; so a rebuild gives
+a model like it, not the same.
 `--start-from random` only tries the steps out: the first two stages stay as they are.
 """
 
@@ -90,8 +91,9 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def steps_of(inputs: argparse.Namespace) -> list[Step]:
     """All steps, in order."""
     out = inputs.out
-    tables, maps, words, mean, confidence = (
-        out / name for name in ("tables", "teacher_maps", "words", "mean", "confidence")
+    tables, maps, words, mean, last_mean, confidence = (
+        out / name
+        for name in ("tables", "teacher_maps", "words", "mean", "last_mean", "confidence")
     )
     teachers = ["--teachers", inputs.teachers]
     data = ["--flickr", inputs.flickr, "--everyday", inputs.everyday, *teachers]
@@ -101,9 +103,9 @@ def steps_of(inputs: argparse.Namespace) -> list[Step]:
     def script(name: str, *options: object) -> list[str]:
         return [str(SCRIPTS / name), *map(str, options)]
 
-    def changes(weights: Path, features: Path, *more: str) -> list[str]:
+    def changes(weights: Path, features: Path, *more: str, annotations: Path = people) -> list[str]:
         return [
-            f"data.annotations={people}",
+            f"data.annotations={annotations}",
             f"data.validation_annotations={tables / 'validation.jsonl'}",
             f"data.instances={tables / 'instances.json'}",
             f"encoder.weights={weights}",
@@ -142,7 +144,8 @@ def steps_of(inputs: argparse.Namespace) -> list[Step]:
             train(words, "default_model", of_teachers),
         ),
     ]
-    start, epochs, models = inputs.start_from, 5, []
+    start, epochs = inputs.start_from, 5
+    models: list[Path] = []
     for again in ("", "_again"):
         eyes, fine_tuning, self_critical, truthful = (
             out / f"{name}{again}" for name in ("eyes", "fine_tuning", "self_critical", "truthful")
@@ -184,15 +187,41 @@ def steps_of(inputs: argparse.Namespace) -> list[Step]:
             ),
         ]
         start, epochs = str(eyes / "model"), 4
-        models += [str(self_critical / "model"), str(truthful / "model")]
+        models += [self_critical / "model", truthful / "model"]
+
+    def average(folder: Path, of: str, models: Sequence[Path]) -> Step:
+        command = ["-m", "captioner", "average", *map(str, models), "--out", str(folder / "model")]
+        return Step(folder.name, f"the weights of {of} are averaged", command, "")
+
+    steps.append(average(mean, "the four", models))
+
+    def go_on(
+        folder: Path, source: Path, weight: float, rate: float, epochs: int, seed: int
+    ) -> Step:
+        changed = changes(
+            *(mean / "model", out / "features_mirrored", f"start_from={source}"),
+            f"objective.self_critical.word_precision_weight={weight}",
+            *(f"training.learning_rate={rate}", f"training.epochs={epochs}"),
+            *("training.keep_last=4", f"training.seed={seed}"),
+            "minimum_count=10",  # Every caption is there twice; the vocabulary stays as it is.
+            annotations=tables / "mirrored.jsonl",
+        )
+        purpose = f"self-critical with mirror images; true words count {weight} times"
+        return Step(folder.name, purpose, train(folder, "default_model_self_critical", changed))
+
+    bold, true, mean_of_both, truer, truest = (
+        out / name for name in ("bold", "true", "mean_of_both", "truer", "truest")
+    )
+    kept = [bold / "models/epoch-001", true / "models/epoch-003"]
+    last = [mean_of_both / "model", truer / "models/epoch-001", truest / "models/epoch-001"]
     return [
         *steps,
-        Step(
-            "mean",
-            "the weights of the four are averaged",
-            ["-m", "captioner", "average", *models, "--out", str(mean / "model")],
-            "",
-        ),
+        go_on(bold, mean / "model", 1.0, 0.0003, 4, 13),
+        go_on(true, mean / "model", 2.5, 0.0001, 3, 12),
+        average(mean_of_both, "both", kept),
+        go_on(truer, mean_of_both / "model", 2.0, 0.0003, 2, 31),
+        go_on(truest, kept[1], 3.0, 0.0003, 3, 21),
+        average(last_mean, "these three", last),
         Step(
             "confidence",
             "a copy of it gets a confidence, calibrated on both worlds",
@@ -204,7 +233,7 @@ def steps_of(inputs: argparse.Namespace) -> list[Step]:
                 *("--json", str(confidence / CALIBRATION)),
             ],
             CALIBRATION,
-            mean / "model",
+            last_mean / "model",
         ),
     ]
 

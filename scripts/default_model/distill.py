@@ -32,7 +32,7 @@ from fold import fold
 from muon import Muon
 from photos import Folders, batches, folder_parser, kept, load_photos
 from teacher_words import Reading, TeacherWords, divergence
-from teachers import GROUPS, SCALES, Boxes, TeacherMaps, detect, load_teacher, sample
+from teachers import GROUPS, SCALES, Boxes, TeacherMaps, detect, load_teacher, mirror, sample
 from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.transforms.v2 import functional as transforms
@@ -166,12 +166,6 @@ def make_targets(
         classes[rows] = classifier(pixels, ["logits"])["logits"].log_softmax(dim=1)
         row = rows.stop
     return {"maps": maps, "classes": classes}
-
-
-def mirror(boxes: Boxes) -> Boxes:
-    """Boxes as they lie in the mirrored photo."""
-    left, top, right, bottom = boxes.corners.unbind(dim=1)
-    return boxes._replace(corners=torch.stack([1 - right, top, 1 - left, bottom], dim=1))
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,11 @@
 `people.jsonl` has people's captions: `train` of both worlds, `flickr` and `everyday` for
 validation. `all.jsonl` has in `train` also those that `pseudo_captions.py` finds for photos that
 nobody captioned. How well it finds them is measured on the photos of `everyday`, whose own captions
-it does not see, and kept in `evaluation.json`. `validation.jsonl` has, as `val`, the photos of both
-worlds by which the best epoch is chosen (Flickr8k's first 300). `instances.json` has the boxes of
-all these photos in COCO's format. What the detector sees is kept, and the scales of
-`teachers.TeacherMaps`.
+it does not see, and kept in `evaluation.json`. `mirrored.jsonl` has people's captions twice in
+`train`: of the photos, and of their mirror images, which are written to `mirrored/`.
+`validation.jsonl` has, as `val`, the photos of both worlds by which the best epoch is chosen
+(Flickr8k's first 300). `instances.json` has the boxes of all photos of these tables in COCO's
+format. What the detector sees is kept, and the scales of `teachers.TeacherMaps`.
 
   python scripts/default_model/tables.py --flickr data/flickr8k --everyday data/everyday \\
       --teachers data/teachers --out runs/tables
@@ -24,13 +25,14 @@ from typing import NamedTuple
 import pseudo_captions
 import torch
 from photos import Folders, folder_parser, load_photos
-from PIL import Image
-from teachers import SCALES, Boxes, Detector, TeacherMaps, detect, global_features, sample
+from PIL import Image, ImageOps
+from teachers import SCALES, Boxes, Detector, TeacherMaps, detect, global_features, mirror, sample
 
 from captioner.cli.program import run_program
 from captioner.evaluation.captions import evaluate_captions
-from captioner.files import write_json, write_text
+from captioner.files import atomic_path, write_json, write_text
 from captioner.text.tokenizer import tokenize
+from captioner.vision.images import load_image
 
 CAPTION_COPIES = 3
 """How often each caption of an everyday photo is listed: Flickr8k has six times as many."""
@@ -68,6 +70,15 @@ def one_spelling(caption: str) -> str:
     return re.sub(r"\bclose-?up\b", "close up", caption, flags=re.IGNORECASE)
 
 
+def mirror_image(photo: Path, folder: Path) -> Path:
+    """Write the mirror image of a photo, unless it is there; returns its path."""
+    mirrored = folder / f"mirrored_{photo.parent.name}_{photo.stem}.jpg"
+    if not mirrored.exists():
+        with atomic_path(mirrored) as temporary:
+            ImageOps.mirror(load_image(photo)).save(temporary, "JPEG", quality=95, subsampling=0)
+    return mirrored
+
+
 def write_table(file: Path, rows: Iterable[Row]) -> None:
     """Write a table in JSONL; whole or not at all."""
     lines = (
@@ -97,9 +108,12 @@ def write_instances(file: Path, boxes: dict[Path, Boxes], classes: Sequence[str]
     write_json(file, {"images": images, "annotations": annotations, "categories": categories})
 
 
-def pseudo_rows(folders: Folders, teachers: Path, out: Path, precision: str) -> Iterator[Row]:
+def pseudo_rows(
+    folders: Folders, teachers: Path, mirrored: dict[Path, Path], out: Path, precision: str
+) -> Iterator[Row]:
     """Pseudo-captions of the photos without captions.
 
+    mirrored: the mirror images of photos.
     Writes how well such captions fit the photos of `everyday`, the detector's boxes and the scales.
     """
     photos = {"training": folders.training_photos(), **folders.validation_photos()}
@@ -115,6 +129,7 @@ def pseudo_rows(folders: Folders, teachers: Path, out: Path, precision: str) -> 
             file = out / f"features_{name}.safetensors"
             features[name] = global_features(loaded, things, teachers, file, precision)
     classes = Detector(teachers, precision).classes
+    boxes.update({copy: mirror(boxes[photo]) for photo, copy in mirrored.items()})
     write_instances(out / "instances.json", boxes, classes)
 
     people = {**folders.everyday_captions("train"), **folders.flickr_captions("train")}
@@ -141,15 +156,20 @@ def main() -> None:
     parser = folder_parser(__doc__, teachers="folder of the teachers", out="the folder to write")
     arguments = parser.parse_args()
     folders = Folders(arguments.flickr, arguments.everyday)
+    out = arguments.out
     rows = list(true_rows(folders))
     chosen = {photo for photos in folders.validation_photos().values() for photo in photos}
-    write_table(arguments.out / "people.jsonl", rows)
+    write_table(out / "people.jsonl", rows)
     write_table(
-        arguments.out / "validation.jsonl",
+        out / "validation.jsonl",
         (row._replace(split="val") for row in rows if row.image in chosen),
     )
-    found = pseudo_rows(folders, arguments.teachers, arguments.out, arguments.precision)
-    write_table(arguments.out / "all.jsonl", [*rows, *found])
+    people = [row for row in rows if row.split == "train"]
+    mirrored = {row.image: mirror_image(row.image, out / "mirrored") for row in people}
+    copies = (row._replace(image=mirrored[row.image]) for row in people)
+    write_table(out / "mirrored.jsonl", [*rows, *copies])
+    found = pseudo_rows(folders, arguments.teachers, mirrored, out, arguments.precision)
+    write_table(out / "all.jsonl", [*rows, *found])
 
 
 if __name__ == "__main__":

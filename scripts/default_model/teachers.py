@@ -52,6 +52,12 @@ class Boxes(NamedTuple):
     corners: Tensor
 
 
+def mirror(boxes: Boxes) -> Boxes:
+    """Boxes as they lie in the mirrored photo."""
+    left, top, right, bottom = boxes.corners.unbind(dim=1)
+    return boxes._replace(corners=torch.stack([1 - right, top, 1 - left, bottom], dim=1))
+
+
 def load_teacher(folder: Path, name: str, precision: str) -> Any:
     """A network of the folder, in evaluation mode, without gradients.
 

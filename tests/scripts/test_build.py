@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import numpy
 import pytest
 import torch
+from PIL import Image
 from samples import save_photo
 from scripts_samples import ROOT, run
 
@@ -82,7 +84,7 @@ def test_steps_are_done_once_each_and_in_order(
     assert names == [
         *("tables", "teacher_features", "train"),
         *("distill", "train", "train", "train") * 2,
-        *("average", "calibrate"),
+        *("average", "train", "train", "average", "train", "train", "average", "calibrate"),
     ]
     assert not any("--resume" in command for command in machine.commands)
     assert (tmp_path / "mean/model/config.json").read_text() == "mean"
@@ -94,9 +96,9 @@ def test_steps_are_done_once_each_and_in_order(
     assert "epoch 2 of 3: BLEU-4 0.100, CIDEr-D 0.300; 0 minutes" in first
     assert "flickr: confidence 0.460 where 0.470 is true, not sure of 3.2% of photos" in first
     script.main()
-    assert len(machine.commands) == 13
+    assert len(machine.commands) == 19
     # What was given is printed again.
-    assert first.count("0 minutes\n") == capsys.readouterr().out.count("0 minutes\n") == 13
+    assert first.count("0 minutes\n") == capsys.readouterr().out.count("0 minutes\n") == 19
 
 
 @pytest.mark.parametrize("code", [0, 130])
@@ -158,6 +160,8 @@ def test_steps_go_on_from_what_those_before_them_leave(
             assert recipe.training.precision == recipe.features.precision == "bfloat16"
             # What the configs name by themselves is what the script puts there.
             plain = read_recipe(arguments.config)
+            if str(recipe.features.folder).endswith("_mirrored"):
+                continue
             assert plain.data == recipe.data
             if not str(recipe.features.folder).endswith("_again"):
                 assert (plain.start_from, plain.encoder) == (recipe.start_from, recipe.encoder)
@@ -166,6 +170,8 @@ def test_steps_go_on_from_what_those_before_them_leave(
     tables = [f"tables/{name}" for name in ("people.jsonl", "validation.jsonl", "instances.json")]
     of_teachers = [*tables, "teacher_maps/stand_in.safetensors", "teacher_maps/store"]
     trained = ("eyes", "fine_tuning", "self_critical", "truthful")
+    mirrored = [f"tables/{name}" for name in ("mirrored.jsonl", "validation.jsonl")]
+    mirrored += ["tables/instances.json", "mean/model", "features_mirrored"]
     again: list[str] = []
     from_eyes: list[str] = []
     for suffix, start in (("", ()), ("_again", ["eyes/model"])):
@@ -180,9 +186,16 @@ def test_steps_go_on_from_what_those_before_them_leave(
         *from_eyes,
         *("self_critical/model", "truthful/model"),
         *("self_critical_again/model", "truthful_again/model"),
+        *(*mirrored, "mean/model", *mirrored, "mean/model"),
+        *("bold/models/epoch-001", "true/models/epoch-003"),
+        *(*mirrored, "mean_of_both/model", *mirrored, "true/models/epoch-003"),
+        *("mean_of_both/model", "truer/models/epoch-001", "truest/models/epoch-001"),
         *("confidence/model", "tables/people.jsonl"),  # Changed.
     ]
-    assert left == ["tables", "words", *again, "mean/model", "confidence/calibration.json"]
+    assert left == [
+        *("tables", "words", *again, "mean/model", "bold", "true", "mean_of_both/model"),
+        *("truer", "truest", "last_mean/model", "confidence/calibration.json"),
+    ]
 
 
 TEACHERS = """
@@ -267,9 +280,9 @@ def data(tmp_path: Path) -> Path:
 def test_a_few_photos_become_a_model_with_a_confidence(data: Path) -> None:
     small = {
         **{f"decoder.{size}_size": 16 for size in ("embedding", "hidden", "attention")},
-        **{"decoder.dropout": 0.0, "training.epochs": 8, "training.batch_size": 4},
-        **{"training.learning_rate": 0.02, "training.warmup_steps": 0, "training.average": 0.5},
-        **{"training.validate_every": 8, "minimum_count": 1, "search.beam": 2},
+        **{"decoder.dropout": 0.0, "training.epochs": 4, "training.batch_size": 4},
+        **{"training.learning_rate": 0.04, "training.warmup_steps": 0, "training.average": 0.5},
+        **{"minimum_count": 1, "search.beam": 2},
     }
     arguments = [
         *("--flickr", "flickr", "--everyday", "everyday", "--teachers", "teachers"),
@@ -285,6 +298,11 @@ def test_a_few_photos_become_a_model_with_a_confidence(data: Path) -> None:
         (data / f"runs/tables/{name}.jsonl").read_text().splitlines() for name in ("people", "all")
     )
     assert len(every) == len(people) + 2 * 3  # Photos without captions, three captions each.
+    mirrored = (data / "runs/tables/mirrored.jsonl").read_text().splitlines()
+    assert len(mirrored) == len(people) + sum('"split": "train"' in line for line in people)
+    photos = ("flickr/images/2.jpg", "runs/tables/mirrored/mirrored_images_2.jpg")
+    photo, copy = (numpy.asarray(Image.open(data / name)).astype(int) for name in photos)
+    assert abs(photo[:, ::-1] - copy).mean() < 3
     eyes = load_model(data / "runs/eyes/model").encoder
     torch.testing.assert_close(
         eyes.state_dict()["features.0.weight"],
