@@ -100,14 +100,6 @@ class TextConfig(Config):
         8000, ge=1, le=1_000_000, description="subwords, of both sides together where joint"
     )
     method: Literal["unigram", "bpe"] = Field("unigram", description="of learning subwords")
-    sampling: float | None = Field(
-        None,
-        ge=0,
-        le=1,
-        description="cuts each training sentence anew in every epoch. Of unigram, the power to "
-        "which the probability of a cut is raised (Kudo 2018); of bpe, the probability that a "
-        "merge is left out (Provilkov et al. 2020)",
-    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -168,7 +160,7 @@ class TranslationRecipe(Config):
             names = ("source", "target", "validation_source", "validation_target", "on_problem")
         yield "data", self.data, names, f"data.format is {self.data.format}"
         names = {
-            "words": ("size", "method", "sampling"),
+            "words": ("size", "method"),
             "subwords": ("minimum_count",),
             "start_from": ("case",),  # A change of kind alone takes the other fields along.
         }[self.text.kind]

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import numpy
 import torch
 from torch import nn
 
 from captioner.data.loading import loading_workers
 from captioner.data.numbers import number_pairs
-from captioner.data.pairs import (
-    PairExample,
-    encode_pairs,
-    report_cut,
-    sample_pairs,
-)
+from captioner.data.pairs import encode_pairs, report_cut
 from captioner.data.parallel import ParallelText, SentencePair, read_parallel
 from captioner.data.source_problems import Problems
 from captioner.errors import UserError
@@ -120,7 +114,6 @@ class TranslationTask:
                 recipe.data.batch_tokens,
                 recipe.training.seed,
                 min(2, loading_workers(engine.device, engine.local_size)),  # It needs no more.
-                self._sample(source, target),
             ),
             validation_batches=batches_of(order, recipe.validation.batch_size),
             generate=partial(_generate, translator, validated),
@@ -132,39 +125,17 @@ class TranslationTask:
             starts_trained=recipe.start_from is not None,
         )
 
-    def _sample(
-        self, source: TextVocabulary, target: TextVocabulary
-    ) -> Callable[[int], list[PairExample]] | None:
-        """What cuts the training pairs anew in each epoch."""
-        sampling = self.recipe.text.sampling
-        if sampling is None:
-            return None
-        assert isinstance(source, SubwordVocabulary)
-        assert isinstance(target, SubwordVocabulary)
-        pairs, seed = self.texts["training"].pairs, self.recipe.training.seed
-        length = self.recipe.data.maximum_length
-
-        def sample(epoch: int) -> list[PairExample]:
-            # The 1: of the same seed, batches draw their order.
-            (drawn,) = numpy.random.SeedSequence((seed, epoch, 1)).generate_state(1)
-            return sample_pairs(pairs, source, target, length, sampling, int(drawn))
-
-        return sample
-
 
 def _read_start(recipe: TranslationRecipe, path: Path) -> Translator:
     """Load the translator of `start_from`.
 
-    Raises `UserError` for one of another `text.joint` or without the subwords of `text.sampling`
-    where its vocabulary is kept, and for the first tensor of another size.
+    Raises `UserError` for one of another `text.joint` where its vocabulary is kept, and for the
+    first tensor of another size.
     """
     start = load_translator(model_folder(path))
     is_joint = start.source is start.target
     if recipe.text.kind == "start_from" and is_joint != recipe.text.joint:
         raise UserError(f"text.joint should be {str(is_joint).lower()}, as in start_from")
-    is_cut_anew = recipe.text.kind == "start_from" and recipe.text.sampling is not None
-    if is_cut_anew and not isinstance(start.source, SubwordVocabulary):
-        raise UserError("text.sampling is of subwords, and start_from has words")
     with torch.device("meta"):
         size = len(start.target)
         own, given = (config.make(size, size) for config in (recipe.model, start.config))

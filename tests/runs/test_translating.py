@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 import torch
 import yaml
 from run_samples import (
-    Config,
     assert_same_tensors,
     ended,
     log_of,
@@ -29,16 +27,13 @@ from captioner.cli.main import main
 from captioner.errors import UserError
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.train_run import train_run
-from captioner.runs.translation_batches import TranslationBatches
 from captioner.runs.translation_recipe import TextConfig
-from captioner.runs.translation_task import TranslationTask, learn_vocabularies, read_texts
-from captioner.training import Engine
+from captioner.runs.translation_task import learn_vocabularies, read_texts
 from captioner.translate import load_translator
 
 pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
 
 
-SAMPLED = {"kind": "subwords", "size": 320, "sampling": 0.2}
 PLAIN = "model: {sequence_to_sequence: {}}"
 FILES = "source: a, target: a, validation_source: a, validation_target: a"
 
@@ -62,28 +57,14 @@ def test_a_run_leaves_a_model_its_scores_and_its_translations(tmp_path: Path) ->
     assert {"train_loss", "BLEU", "chrF", "exact match"} <= log_of(tmp_path / "run")[-1].keys()
 
 
-@pytest.mark.parametrize("text", [{"minimum_count": 1}, SAMPLED], ids=["words", "sampled"])
-def test_a_resumed_run_comes_to_the_same_numbers(tmp_path: Path, text: Config) -> None:
-    """With sampled subwords, those of each epoch come again."""
+def test_a_resumed_run_comes_to_the_same_numbers(tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    train_run(recipe(text=text), whole)
-    train_run(recipe(text=text, training={"epochs": 1}), parts)
+    train_run(recipe(), whole)
+    train_run(recipe(training={"epochs": 1}), parts)
     with pytest.raises(UserError, match="give --resume"):
-        train_run(recipe(text=text), parts)
-    train_run(recipe(text=text), parts, resume=True)
+        train_run(recipe(), parts)
+    train_run(recipe(), parts, resume=True)
     assert_same_tensors(parts, whole)
-
-
-def test_runs_of_neighbouring_seeds_sample_other_subwords(tmp_path: Path) -> None:
-    drawn = []
-    for seed in (0, 1, 2**40):
-        task = TranslationTask(recipe(text=SAMPLED, training={"seed": seed}))
-        task.read(tmp_path, Engine(), resumed=False)
-        batches = task.prepare(tmp_path, Engine(), resumed=False).batches
-        assert isinstance(batches, TranslationBatches)
-        assert batches.sample is not None
-        drawn += [batches.sample(epoch) for epoch in (0, 1)]
-    assert all(one != other for one, other in combinations(drawn, 2))
 
 
 @pytest.mark.slow
@@ -184,9 +165,6 @@ def test_a_run_keeps_the_vocabulary_it_starts_from(tmp_path: Path) -> None:
     joint = recipe(text={**text, "joint": True}, data=FEWER, start_from=start)
     with pytest.raises(UserError, match=r"text\.joint should be false, as in start_from"):
         train_run(joint, tmp_path / "third")
-    sampled = recipe(text={**text, "sampling": 0.2}, start_from=start)
-    with pytest.raises(UserError, match=r"text\.sampling is of subwords, and start_from has words"):
-        train_run(sampled, tmp_path / "third")
     assert not (tmp_path / "third").exists()
 
 
@@ -239,7 +217,6 @@ def test_bad_fields_are_named(tmp_path: Path, changes: str, message: str) -> Non
         ("text: {kind: subwords}\nsearch: {copy_unknown: true}", "copy_unknown", "no word is unk"),
         ("text: {size: 9000}", "text.size", "text.kind is words"),
         ("text: {method: bpe}", "text.method", "text.kind is words"),
-        ("text: {sampling: 0.2}", "text.sampling", "text.kind is words"),
         ("text: {kind: subwords, minimum_count: 1}", "minimum_count", "text.kind is subwords"),
         ("data: {format: numbers, source: a.en}", "data.source", "data.format is numbers"),
         ("data: {format: numbers, on_problem: skip}", "on_problem", "data.format is numbers"),
