@@ -95,12 +95,12 @@ def train(
     Raises `UserError` when a loss, gradient, weight or sampling probability is not finite, when
     there is not enough memory and when the disk is full; the last checkpoint stays whole. Raises
     `Interrupted` after Ctrl-C or SIGTERM at any process, with a new checkpoint. One of several
-    processes raises it; the others exit.
+    processes raises it; the others exit, at the latest when they leave the engine.
     """
     engine = engine or Engine(next(model.parameters()).device)
     run = _Run(model, data, config, folder, validation, resume, optimizer, engine)
     interruption = Interruption(exit_on_second=engine.size == 1)
-    with engine.abort_together(), interruption, closing(run):
+    with interruption, closing(run):
         if validation is not None and validation.before and not run.position.scores:
             run.validate_start(validation)
         while run.position.epoch < config.epochs and not run.is_finished:

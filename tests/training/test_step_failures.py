@@ -75,7 +75,7 @@ def test_an_error_of_one_process_amid_a_step_does_not_leave_the_other_waiting(
     tmp_path: Path, which: str
 ) -> None:
     """The other one is in the sum of the gradients then."""
-    first, second = (each[which]["ended"] for each in as_two(tmp_path, which))
+    first, second = (each["ended"] for each in as_two(tmp_path, which))
     assert first == "exit 2"
     sentence = {"no number": "at step 6, in epoch 2", "no memory": "accumulate", "bad batch": "of"}
     assert sentence[which] in second

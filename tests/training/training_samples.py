@@ -220,47 +220,65 @@ def baseline(rank: int) -> float:
     return float(loss.baseline)
 
 
-def main(folder: Path, which: str | None = None) -> None:
-    """What one of two processes does; how it went is written to `<rank>.json`.
+def ending(work: Callable[[], object]) -> str:
+    """How work ended: "done", or the error or exit."""
+    try:
+        work()
+    except (UserError, Interrupted) as error:
+        return f"{type(error).__name__}: {error}"
+    except SystemExit as error:
+        return f"exit {error.code}"
+    return "done"
 
-    which: the one of `ERRORS` that the second process raises in a step.
-    """
+
+def fail(folder: Path, which: str) -> None:
+    """Train, while the second process raises this one of `ERRORS` in a step."""
+    model = make_model()
+    spoil = partial(model.add_to_loss, raising(ERRORS[which]))
+    with Engine("cpu") as engine:
+        run(folder / which, Data(at(1, 1, spoil, rank=1)), model=model, engine=engine)
+
+
+def main(folder: Path, which: str | None = None) -> None:
+    """What one of two processes does; how it went is written to `<rank>.json`."""
+    seen: dict[str, Any] = {}
+    if which is not None:
+        seen["ended"] = ending(partial(fail, folder, which))
+    else:
+        seen = train_well(folder)
+    (folder / f"{os.environ['RANK']}.json").write_text(json.dumps(seen), encoding="utf-8")
+
+
+def train_well(folder: Path) -> dict[str, Any]:
+    """Runs of one of two processes, by name: how they ended, their steps and weights."""
     seen: dict[str, Any] = {}
     with Engine("cpu") as engine:
 
         def note(name: str, to: str | None = None, **options: Any) -> None:
             data = options.setdefault("data", Data())
-            noted: dict[str, Any] = {"ended": "done"}
-            try:
+            noted: dict[str, Any] = {}
+
+            def train_and_note() -> None:
                 model, validator, _ = run(folder / (to or name), engine=engine, **options)
                 noted["kept"] = len(validator.kept)
                 noted["weights"] = [each.flatten().tolist() for each in model.parameters()]
-            except (UserError, Interrupted) as error:
-                noted["ended"] = f"{type(error).__name__}: {error}"
-            except SystemExit as error:
-                noted["ended"] = f"exit {error.code}"
-            seen[name] = {**noted, "given": data.given}
 
-        def note_failing(name: str, extra: Callable[[], Tensor | float]) -> None:
-            model = make_model()
-            spoil = partial(model.add_to_loss, extra)
-            note(name, data=Data(at(1, 1, spoil, rank=1)), model=model)
+            seen[name] = {"ended": ending(train_and_note), **noted, "given": data.given}
 
-        if which is not None:
-            note_failing(which, raising(ERRORS[which]))
-        else:
-            note("plain", model=make_model(0.0))
-            note("parts", model=make_model(0.0), accumulate=2)
-            note("averaged", model=make_model(0.0), average=0.9)
-            note("dropout")
-            end = partial(signal.raise_signal, signal.SIGTERM)
-            note("stopped", data=Data(at(1, 1, end, rank=1)))
-            note("resumed", to="stopped", resume=True)
-            gone = UserError("photo 7 is gone")
-            note("failed", data=Data(at(1, 1, raising(gone), rank=1)))
-            note_failing("spoiled", lambda: torch.nan)
-            seen["baseline"] = baseline(engine.rank)
-    (folder / f"{engine.rank}.json").write_text(json.dumps(seen), encoding="utf-8")
+        note("plain", model=make_model(0.0))
+        note("parts", model=make_model(0.0), accumulate=2)
+        note("averaged", model=make_model(0.0), average=0.9)
+        note("dropout")
+        end = partial(signal.raise_signal, signal.SIGTERM)
+        note("stopped", data=Data(at(1, 1, end, rank=1)))
+        note("resumed", to="stopped", resume=True)
+        gone = UserError("photo 7 is gone")
+        note("failed", data=Data(at(1, 1, raising(gone), rank=1)))
+        model = make_model()
+        spoil = partial(model.add_to_loss, lambda: torch.nan)
+        note("spoiled", data=Data(at(1, 1, spoil, rank=1)), model=model)
+        seen["baseline"] = baseline(engine.rank)
+    return seen
 
 
 if __name__ == "__main__":
