@@ -126,7 +126,7 @@ def make_step(
     [
         ({}, {}, {}),
         ({"standardise": True, "memory_dropout": 0.5}, {"label_smoothing": 0.1}, {}),
-        ({"gate": "vector"}, {"map_divergence": 0.1, "doubly_stochastic_target": "share"}, {}),
+        ({"gate": "vector"}, {"doubly_stochastic_target": "share"}, {}),
         ({"gate": "none"}, {"scheduled_sampling": 0.5}, {"progress": 0.5}),
         ({"deep_output": False}, {"grounding": 0.5}, {"places": torch.rand(3, 5, 9)}),
         (

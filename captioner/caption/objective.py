@@ -20,7 +20,6 @@ WEIGHT = 1e6
 _SOFT_FIELDS: dict[str, Any] = {
     "doubly_stochastic": 0.0,
     "doubly_stochastic_target": "one",
-    "map_divergence": 0.0,
     "grounding": 0.0,
 }
 """Fields of soft attention, with the values that hard attention needs."""
@@ -50,11 +49,6 @@ class SelfCriticalConfig(Config):
     )
     maximum_length: int = Field(
         20, ge=1, le=LENGTH, description="words of a sample, which is cut off there"
-    )
-    reward_end: bool = Field(
-        True,
-        description="count the end as a word in the reward; without it an unfinished caption is "
-        "worth as much as a finished one",
     )
 
     @model_validator(mode="after")
@@ -90,13 +84,6 @@ class ObjectiveConfig(Config):
         ge=0,
         lt=1,
         description="probability spread over the whole vocabulary (Szegedy et al. 2016, section 7)",
-    )
-    map_divergence: float = Field(
-        0.0,
-        ge=0,
-        le=WEIGHT,
-        description="weight of the divergence of a caption's maps, which moves them from word to "
-        "word; soft attention only, not in the paper",
     )
     grounding: float = Field(
         0.0,
@@ -145,7 +132,7 @@ class ObjectiveConfig(Config):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.self_critical is not None and self.self_critical.cross_entropy_weight == 0:
-            for name in ("label_smoothing", "scheduled_sampling", "map_divergence", "grounding"):
+            for name in ("label_smoothing", "scheduled_sampling", "grounding"):
                 if getattr(self, name) > 0:
                     raise ValueError(
                         f"{name} {getattr(self, name)} has no effect: "
@@ -189,21 +176,6 @@ def doubly_stochastic_penalty(weights: Tensor, mask: Tensor, target: str = "one"
     return (target_mass - mass).square().sum(dim=1)
 
 
-def map_divergence(weights: Tensor, mask: Tensor) -> Tensor:
-    """Divergence of a caption's maps from their mean, in nats, summed over its words: (B,).
-
-    T times the Jensen-Shannon divergence of the maps of T words, equally weighted: the entropy of
-    their mean less the mean of their entropies (Lin 1991, *Divergence Measures Based on the Shannon
-    Entropy*, equation 5.1), the mutual information of word and position. 0 for equal maps, however
-    wide. weights (B, T, L), mask (B, T) boolean, False for padding, whose attention is left out.
-    Computed in float32 at least.
-    """
-    weights = at_least_float32(weights)
-    words = mask.sum(dim=1).to(weights.dtype)  # (B,)
-    mean = (weights * mask.unsqueeze(-1)).sum(dim=1) / words.clamp(min=1).unsqueeze(-1)  # (B, L)
-    return words * _entropy(mean) - (_entropy(weights) * mask).sum(dim=1)
-
-
 def grounding_penalty(weights: Tensor, places: Tensor) -> Tensor:
     """Minus the logarithm of the attention inside what each word names, summed over words: (B,).
 
@@ -217,9 +189,3 @@ def grounding_penalty(weights: Tensor, places: Tensor) -> Tensor:
     inside = (weights * places).sum(dim=-1)  # (B, T)
     floor = torch.finfo(weights.dtype).tiny
     return -(inside.where(named, 1.0).clamp(min=floor).log()).sum(dim=-1)
-
-
-def _entropy(weights: Tensor) -> Tensor:
-    """Entropy of distributions over positions (..., L), in nats: (...)."""
-    weights = weights.clamp(min=torch.finfo(weights.dtype).tiny)  # The gradient at 0 is infinite.
-    return -(weights * weights.log()).sum(dim=-1)  # (...)

@@ -13,7 +13,6 @@ from captioner.caption.objective import (
     ObjectiveConfig,
     doubly_stochastic_penalty,
     grounding_penalty,
-    map_divergence,
 )
 from captioner.caption.scheduled_sampling import scheduled_inputs
 from captioner.decoding import cross_entropies
@@ -94,9 +93,8 @@ class CaptioningLoss(nn.Module):
         """The loss of a batch under the key `loss`, and quantities to report.
 
         `loss`: mean over captions of equation 14 of Xu et al. 2015, in nats a caption.
-        `cross_entropy`: nats a word, without smoothing or regularisation. `map_divergence` and
-        `grounding`, where the objective has a weight for them: nats a word, and nats a word that
-        names something.
+        `cross_entropy`: nats a word, without smoothing or regularisation. `grounding`, of a batch
+        with `places`: nats a word that names something.
         """
         return self.cross_entropy_loss(batch, batch.annotations(self.encoder))
 
@@ -114,10 +112,6 @@ class CaptioningLoss(nn.Module):
             loss = loss + objective.doubly_stochastic * penalty
         words = batch.mask.sum().clamp(min=1)
         report = {"cross_entropy": entropies.plain.sum() / words}
-        if objective.map_divergence > 0:
-            divergence = map_divergence(weights, batch.mask)  # (B,)
-            loss = loss - objective.map_divergence * divergence
-            report["map_divergence"] = divergence.detach().sum() / words
         if batch.places is not None:
             missed = grounding_penalty(weights, batch.places)  # (B,)
             loss = loss + objective.grounding * missed

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from captioner.data.parallel import SentencePair
-from captioner.text.subword_vocabulary import SubwordVocabulary
 from captioner.text.text_vocabulary import TextVocabulary, truncate
 from captioner.text.token_batches import TranslationBatch, collate_sources, decoder_inputs
 
@@ -54,23 +53,6 @@ def encode_pairs(
         if source_cut or target_cut:
             cut.append(pair.line)
     return PairExamples(examples, cut)
-
-
-def sample_pairs(
-    pairs: Sequence[SentencePair],
-    source: SubwordVocabulary,
-    target: SubwordVocabulary,
-    maximum_length: int,
-    sampling: float,
-    seed: int,
-) -> list[PairExample]:
-    """Encode sentence pairs, both sides cut at random: see `SubwordVocabulary.sample`."""
-    sources = source.sample((pair.source for pair in pairs), sampling, seed)
-    targets = target.sample((pair.target for pair in pairs), sampling, seed)
-    return [
-        PairExample(read[:maximum_length], written[:maximum_length])
-        for read, written in zip(sources, targets, strict=True)
-    ]
 
 
 def report_cut(what: str, lines: Sequence[int], limit: str) -> str:

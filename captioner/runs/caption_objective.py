@@ -100,7 +100,7 @@ def caption_reward(
     config: SelfCriticalConfig,
 ) -> Reward:
     """CIDEr-D and, where it has a weight, word precision against the references of the photos."""
-    cider = cider_reward(references, vocabulary, config.reward_end)
+    cider = cider_reward(references, vocabulary)
     if config.word_precision_weight == 0:
         return cider
     precision = word_precision_reward(references, vocabulary)
@@ -131,24 +131,19 @@ def word_precision_reward(
     return reward
 
 
-def cider_reward(
-    references: Sequence[Sequence[Sequence[str]]], vocabulary: Vocabulary, reward_end: bool
-) -> Reward:
+def cider_reward(references: Sequence[Sequence[Sequence[str]]], vocabulary: Vocabulary) -> Reward:
     """CIDEr-D against the references of the photos, as a reward.
 
+    The end counts as a word, so that it matters whether a caption was finished.
     references: words; those outside the vocabulary still count in a reference's length.
-    reward_end: whether the end counts as a word.
     """
-    ending = [vocabulary.words[Vocabulary.end]] if reward_end else []
-    texts = [[[*words, *ending] for words in captions] for captions in references]
+    end = vocabulary.words[Vocabulary.end]
+    texts = [[[*words, end] for words in captions] for captions in references]
     frequency = DocumentFrequency.from_references(texts)
 
-    def words_of(caption: Sequence[int]) -> list[str]:
-        said = [token for token in caption if reward_end or token != Vocabulary.end]
-        return [vocabulary.words[token] for token in said]
-
     def reward(rows: Tensor, captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
-        said = [words_of(caption) for of_photo in captions for caption in of_photo]
+        every = [caption for of_photo in captions for caption in of_photo]
+        said = [[vocabulary.words[token] for token in caption] for caption in every]
         truth = [texts[row] for row in rows.tolist() for _ in captions[0]]
         scores = cider_d(Corpus.of(said, truth), frequency).per_image  # (B * K,)
         return torch.from_numpy(scores).float().view(len(captions), -1)  # (B, K)

@@ -254,5 +254,4 @@ def fill_stores(recipe: CaptioningRecipe, engine: Engine) -> dict[str, FeatureSt
         sources = sources_to_store(recipe)
         torch.manual_seed(recipe.training.seed)  # Random weights are those of training.
         encoder = encoder_of(recipe).to(engine.device)
-    with engine.abort_together():
-        return stored_features(recipe, encoder, sources, Path(), engine)
+    return stored_features(recipe, encoder, sources, Path(), engine)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor, nn
 
 from captioner.caption import Captioner, load_model, save_model
 from captioner.errors import UserError
 from captioner.files import atomic_folder
-from captioner.schema import flat, to_mapping
 from captioner.translate import Translator, load_translator, save_translator
 from captioner.translate.translator_folder import is_translator
 
@@ -40,7 +38,11 @@ def average_models(folders: Sequence[str | Path], out: str | Path) -> None:
         sums = {name: tensor.double() for name, tensor in weights.items()}
         for folder in folders[1:]:
             model = _load(folder)
-            _check_same(first, folders[0], model, folder)
+            if _settings(model) != _settings(first):
+                raise UserError(
+                    f"{folder} cannot be averaged with {folders[0]}: sizes, preprocessing or "
+                    "vocabulary differ"
+                )
             for name, tensor in _weights(model).items():
                 sums[name] += tensor
         for name, tensor in weights.items():
@@ -66,34 +68,9 @@ def _weights(model: Captioner | Translator) -> dict[str, Tensor]:
     return {name: t for name, t in parts.state_dict().items() if t.is_floating_point()}
 
 
-def _check_same(
-    first: Captioner | Translator, path: str | Path, other: Captioner | Translator, own: str | Path
-) -> None:
-    """Raise `UserError` for the first difference of two models besides their weights."""
-    refusal = f"{own} cannot be averaged with {path}"
-    if isinstance(first, Translator) != isinstance(other, Translator):
-        raise UserError(f"{refusal}: one is a captioner and one a translator")
-    one, two = _settings(first), _settings(other)
-    for name in sorted(one.keys() | two.keys()):
-        if one.get(name) != two.get(name):
-            values = f"is {two.get(name)!r}, not {one.get(name)!r}"
-            raise UserError(
-                f"{refusal}: its {name} {'differs' if 'vocabulary' in name else values}"
-            )
-
-
-def _settings(model: Captioner | Translator) -> dict[str, Any]:
-    """The config fields that the weights depend on, and the vocabularies, by name."""
+def _settings(model: Captioner | Translator) -> tuple[object, ...]:
+    """What the weights depend on."""
     if isinstance(model, Translator):
-        return {
-            "source vocabulary": model.source,
-            "target vocabulary": model.target,
-            "maximum_source_length": model.maximum_source_length,
-            **flat(to_mapping(model.config), "model."),
-        }
-    return {
-        "vocabulary": model.vocabulary,
-        **flat(to_mapping(model.encoder.config), "encoder."),
-        **flat(to_mapping(model.decoder.config), "decoder."),
-        **flat(to_mapping(model.preprocessing), "preprocessing."),
-    }
+        return model.config, model.source, model.target, model.maximum_source_length
+    configs = model.encoder.config, model.decoder.config, model.preprocessing
+    return *configs, model.vocabulary

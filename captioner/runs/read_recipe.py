@@ -22,18 +22,18 @@ CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
 
 FINE_TUNING: dict[str, Any] = {
     "data": {"format": "table"},
-    "start_from": "default",
-    "minimum_count": 3,
-    "objective": {"doubly_stochastic": 0.0, "label_smoothing": 0.1},
+    "start_from": "default",  # Its sizes, words, encoder, preprocessing and search are the run's.
+    "minimum_count": 3,  # of a new word
+    "objective": {"doubly_stochastic": 0.0, "label_smoothing": 0.1},  # the packaged model's
     "training": {
-        "epochs": 20,
-        "batch_size": 8,
+        "epochs": 20,  # at most; few photos need more, many stop early
+        "batch_size": 8,  # A few hundred captions are then enough steps to learn new words.
         "learning_rate": 2e-4,
         "schedule": "cosine",
         "patience": 5,
     },
 }
-"""Adapts a model to a table of photos, as `configs/own_photos.yaml` does."""
+"""Adapts a model to a table of photos."""
 
 
 def read_any_recipe(

@@ -54,9 +54,8 @@ def train_run(
             resumed = resume and (folder / CHECKPOINT).exists()
             task.read(folder, engine, resumed)
         stack.enter_context(locked_run_folder(recipe, folder, resume, engine))
-        with engine.abort_together():
-            prepared = task.prepare(folder, engine, resumed)
-            engine.gather(None)  # waits until every process is ready
+        prepared = task.prepare(folder, engine, resumed)
+        engine.gather(None)  # waits until every process is ready
         validator = Validator(prepared, folder, engine)
         validate = validator.run
         if recipe.training.compile:

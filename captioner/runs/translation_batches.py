@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import ClassVar
@@ -20,7 +20,6 @@ class TranslationBatches:
     """Batches of pairs of similar length.
 
     tokens: of a batch, padding included, on the longer side of its pairs. seed: of the order.
-    sample: the same pairs in another form for each epoch; batches stay those of `examples`.
     workers: see `load_ahead`.
 
     Implements `captioner.training.Batches`. Counts target tokens as examples, since the loss
@@ -32,7 +31,6 @@ class TranslationBatches:
     tokens: int
     seed: int = 0
     workers: int = 0
-    sample: Callable[[int], list[PairExample]] | None = None
 
     def steps(self, epoch: int) -> int:
         """The number of batches of an epoch, the same for every epoch."""
@@ -43,19 +41,12 @@ class TranslationBatches:
     ) -> Generator[Step, None, None]:
         """The share of process `rank` of each batch, from number `first` on."""
         cuts = range(rank, parts * processes, processes)
-        examples = self.examples if self.sample is None else self.sample(epoch)
-        load = partial(self._step, examples, cuts, parts * processes)
+        load = partial(self._step, cuts, parts * processes)
         yield from load_ahead(load, self._plan(epoch)[first:], self.workers)
 
-    def _step(
-        self,
-        examples: list[PairExample],
-        cuts: Sequence[int],
-        all_cuts: int,
-        indices: Sequence[int],
-    ) -> Step:
+    def _step(self, cuts: Sequence[int], all_cuts: int, indices: Sequence[int]) -> Step:
         """Collate the parts `cuts` of a batch, given by the indices of its examples."""
-        chosen = [examples[index] for index in indices]
+        chosen = [self.examples[index] for index in indices]
         return Step([self._part(chosen, cut, all_cuts) for cut in cuts], _tokens(chosen))
 
     @cached_property

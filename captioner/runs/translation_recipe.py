@@ -75,13 +75,9 @@ class ParallelData(Config):
 
 
 class TextConfig(Config):
-    """How text is cut into tokens, learned from the training text."""
+    """How text is cut into tokens, learned from the training text or as in `start_from`."""
 
-    kind: Literal["words", "subwords", "start_from"] = Field(
-        "words",
-        description="what a token is; start_from: the vocabulary of that model, unchanged, for any "
-        "size, method and minimum_count",
-    )
+    kind: Literal["words", "subwords"] = Field("words", description="what a token is")
     joint: bool = Field(False, description="one vocabulary for both sides")
     case: Literal["keep", "lower", "sentence"] = Field(
         "keep",
@@ -100,14 +96,6 @@ class TextConfig(Config):
         8000, ge=1, le=1_000_000, description="subwords, of both sides together where joint"
     )
     method: Literal["unigram", "bpe"] = Field("unigram", description="of learning subwords")
-    sampling: float | None = Field(
-        None,
-        ge=0,
-        le=1,
-        description="cuts each training sentence anew in every epoch. Of unigram, the power to "
-        "which the probability of a cut is raised (Kudo 2018); of bpe, the probability that a "
-        "merge is left out (Provilkov et al. 2020)",
-    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -136,8 +124,8 @@ class TranslationRecipe(Config):
     model: TranslationModelConfig
     start_from: FilePath | None = Field(
         None,
-        description="a translator of the same sizes, by name or folder: initial weights; tokens "
-        "that its vocabulary lacks begin with random ones",
+        description="a translator of the same sizes, by name or folder: initial weights and the "
+        "vocabulary, for any text.kind, case, size, method and minimum_count",
     )
     text: TextConfig = Field(default_factory=TextConfig)
     objective: TranslationObjective = Field(default_factory=TranslationObjective)
@@ -150,8 +138,6 @@ class TranslationRecipe(Config):
         for name, model in self.model:
             if model is not None and model.tie_embeddings == "all" and not self.text.joint:
                 raise ValueError(f"model.{name}.tie_embeddings 'all' needs text.joint to be true")
-        if self.text.kind == "start_from" and self.start_from is None:
-            raise ValueError("text.kind 'start_from' needs start_from, a translator")
         for path, section, names, reason in self._without_effect():
             for name in names:
                 default = type(section).model_fields[name].get_default(call_default_factory=True)
@@ -167,11 +153,7 @@ class TranslationRecipe(Config):
         if self.data.format == "numbers":
             names = ("source", "target", "validation_source", "validation_target", "on_problem")
         yield "data", self.data, names, f"data.format is {self.data.format}"
-        names = {
-            "words": ("size", "method", "sampling"),
-            "subwords": ("minimum_count",),
-            "start_from": ("case",),  # A change of kind alone takes the other fields along.
-        }[self.text.kind]
+        names = ("size", "method") if self.text.kind == "words" else ("minimum_count",)
         yield "text", self.text, names, f"text.kind is {self.text.kind}"
         if self.text.kind == "subwords":
             yield "search", self.search, ("copy_unknown",), "no word is unknown to text of subwords"

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import numpy
 import torch
-from torch import nn
 
 from captioner.data.loading import loading_workers
 from captioner.data.numbers import number_pairs
-from captioner.data.pairs import (
-    PairExample,
-    encode_pairs,
-    report_cut,
-    sample_pairs,
-)
+from captioner.data.pairs import encode_pairs, report_cut
 from captioner.data.parallel import ParallelText, SentencePair, read_parallel
 from captioner.data.source_problems import Problems
 from captioner.errors import UserError
@@ -32,7 +25,6 @@ from captioner.runs.translation_batches import TranslationBatches
 from captioner.runs.translation_recipe import ParallelData, TextConfig, TranslationRecipe
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.capitals import as_sentence
-from captioner.text.vocabulary import Vocabulary
 from captioner.text.vocabulary_files import load_vocabularies, save_vocabularies
 from captioner.training import Engine, ShownExample, check_memory
 from captioner.translate import TranslationLoss, Translator, load_translator, save_translator
@@ -62,13 +54,16 @@ class TranslationTask:
         recipe = self.recipe
         start = None
         if recipe.start_from is not None and not resumed:
-            start = _read_start(recipe, recipe.start_from)
+            start = load_translator(model_folder(recipe.start_from))
         training, validation = read_texts(recipe.data)
         self.texts = {"training": training, "validation": validation}
         if resumed:
             source, target = load_vocabularies(folder, recipe.text.joint)
-        elif start is not None and recipe.text.kind == "start_from":
+        elif start is not None:
             source, target = start.source, start.target
+            if (source is target) != recipe.text.joint:
+                joint = str(source is target).lower()
+                raise UserError(f"text.joint should be {joint}, as in start_from")
         else:
             source, target = learn_vocabularies(training.pairs, recipe.text)
         torch.manual_seed(recipe.training.seed)
@@ -76,7 +71,8 @@ class TranslationTask:
         check_memory(make, engine.device)
         model = make()
         if start is not None:
-            _copy_weights(start, model, source, target)
+            refusal = f"start_from {recipe.start_from} does not fit this model"
+            fill(model, start.model.state_dict(), refusal)
         self.translator = Translator(
             recipe.model,
             model,
@@ -120,7 +116,6 @@ class TranslationTask:
                 recipe.data.batch_tokens,
                 recipe.training.seed,
                 min(2, loading_workers(engine.device, engine.local_size)),  # It needs no more.
-                self._sample(source, target),
             ),
             validation_batches=batches_of(order, recipe.validation.batch_size),
             generate=partial(_generate, translator, validated),
@@ -131,66 +126,6 @@ class TranslationTask:
             data=sentences,
             starts_trained=recipe.start_from is not None,
         )
-
-    def _sample(
-        self, source: TextVocabulary, target: TextVocabulary
-    ) -> Callable[[int], list[PairExample]] | None:
-        """What cuts the training pairs anew in each epoch."""
-        sampling = self.recipe.text.sampling
-        if sampling is None:
-            return None
-        assert isinstance(source, SubwordVocabulary)
-        assert isinstance(target, SubwordVocabulary)
-        pairs, seed = self.texts["training"].pairs, self.recipe.training.seed
-        length = self.recipe.data.maximum_length
-
-        def sample(epoch: int) -> list[PairExample]:
-            # The 1: of the same seed, batches draw their order.
-            (drawn,) = numpy.random.SeedSequence((seed, epoch, 1)).generate_state(1)
-            return sample_pairs(pairs, source, target, length, sampling, int(drawn))
-
-        return sample
-
-
-def _read_start(recipe: TranslationRecipe, path: Path) -> Translator:
-    """Load the translator of `start_from`.
-
-    Raises `UserError` for one of another `text.joint` or without the subwords of `text.sampling`
-    where its vocabulary is kept, and for the first tensor of another size.
-    """
-    start = load_translator(model_folder(path))
-    is_joint = start.source is start.target
-    if recipe.text.kind == "start_from" and is_joint != recipe.text.joint:
-        raise UserError(f"text.joint should be {str(is_joint).lower()}, as in start_from")
-    is_cut_anew = recipe.text.kind == "start_from" and recipe.text.sampling is not None
-    if is_cut_anew and not isinstance(start.source, SubwordVocabulary):
-        raise UserError("text.sampling is of subwords, and start_from has words")
-    with torch.device("meta"):
-        size = len(start.target)
-        own, given = (config.make(size, size) for config in (recipe.model, start.config))
-    fill(own.state_dict(), given.state_dict(), f"start_from {path} does not fit this model")
-    return start
-
-
-def _copy_weights(
-    start: Translator, model: nn.Module, source: TextVocabulary, target: TextVocabulary
-) -> None:
-    """Fill a model from a translator: rows of tokens by their text, all other tensors whole.
-
-    Rows of tokens that the translator lacks stay as they are.
-    """
-    own, tensors = model.state_dict(), dict(start.model.state_dict())
-    sides = {"source": (start.source, source), "target": (start.target, target)}
-    for name in own.keys() & tensors.keys():
-        if not name.startswith("embeddings.") or own[name].shape[1:] != tensors[name].shape[1:]:
-            continue
-        old, new = sides["source" if "source" in name else "target"]
-        rows = torch.tensor(old.indices(new.tokens(range(len(new)))))  # (V,)
-        is_shared = (rows != Vocabulary.unknown).index_fill(0, torch.tensor(Vocabulary.unknown), 1)
-        values = own[name].clone()
-        values[is_shared] = tensors[name][rows[is_shared]]
-        tensors[name] = values
-    fill(model, tensors, "start_from does not fit this model")
 
 
 def _generate(

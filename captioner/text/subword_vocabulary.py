@@ -7,7 +7,6 @@ import io
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, ClassVar
@@ -113,27 +112,6 @@ class SubwordVocabulary:
         """See `TextVocabulary.split`."""
         pieces: list[str] = self._processor.EncodeAsPieces(plain_text(text, self.case))
         return pieces
-
-    def sample(self, texts: Iterable[str], sampling: float, seed: int) -> list[list[int]]:
-        """Cut texts at random, and return the indices of each; the same for the same seed.
-
-        sampling: of `unigram`, the power to which the probability of a cut is raised: 0 makes all
-            alike, a large one leaves the best (Kudo 2018, *Subword Regularization*, section 3.3).
-            Of `bpe`, the probability that a merge is left out (Provilkov et al. 2020,
-            *BPE-Dropout*).
-        """
-        import sentencepiece
-
-        lines = [plain_text(text, self.case) for text in texts]
-
-        def draw() -> list[list[int]]:
-            sample = self._processor.SampleEncodeAsIds
-            return [[int(index) for index in sample(line, -1, sampling)] for line in lines]
-
-        # Each thread has its generator; a new one begins with the seed.
-        sentencepiece.set_random_generator_seed(seed)
-        with ThreadPoolExecutor(1) as thread:
-            return thread.submit(draw).result()
 
     def join(self, tokens: Iterable[str]) -> str:
         """See `TextVocabulary.join`. Byte pieces of line ends become a space."""

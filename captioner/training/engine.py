@@ -18,7 +18,7 @@ from captioner.errors import UserError
 Value = TypeVar("Value")
 
 _FAILURES = "captioner/failures"
-"""Key in the processes' store: the number of processes that failed in `abort_together`."""
+"""Key in the processes' store: the number of processes that left with a `UserError`."""
 
 
 class Engine:
@@ -46,7 +46,6 @@ class Engine:
             torch.set_float32_matmul_precision("high")
         self.rank, self.local_size = 0, 1
         self.size = int(_first_set("WORLD_SIZE", "SLURM_STEP_NUM_TASKS") or 1)
-        self._raised: UserError | None = None
         if self.size == 1:
             return
         _check_device(self.device)
@@ -79,12 +78,29 @@ class Engine:
     def __enter__(self) -> Engine:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        if self.size > 1:
-            distributed.destroy_process_group()
-            # gloo's threads outlive it where a module was wrapped. They need the interpreter to
-            # free the tensors of their last work; if it ends before, the process aborts.
-            time.sleep(0.2)
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Disconnect, which ends the others where they wait for this process.
+
+        Of several processes with an error only the first with a `UserError` raises it; the others
+        exit silently with code 2.
+        """
+        if self.size == 1:
+            return
+        is_after_another = error is not None and self._has_another_failed(error)
+        distributed.destroy_process_group()
+        # gloo's threads outlive it where a module was wrapped. They need the interpreter to free
+        # the tensors of their last work; if it ends before, the process aborts.
+        time.sleep(0.2)
+        if is_after_another:
+            raise SystemExit(2) from None
+
+    def _has_another_failed(self, error: BaseException) -> bool:
+        """Whether another process has left with a `UserError` before; counts this one."""
+        is_counted = isinstance(error, UserError)
+        try:
+            return bool(self._store.add(_FAILURES, is_counted) > is_counted)
+        except RuntimeError:  # The store ended with the process that kept it, which had failed.
+            return True
 
     def wrap(self, module: nn.Module) -> nn.Module:
         """A module whose gradients are averaged over all processes, each of which calls it.
@@ -149,35 +165,8 @@ class Engine:
         if not any(failed):
             return
         if failure is not None and failed.index(True) == self.rank:
-            self._raised = failure
             raise failure
         raise SystemExit(2)
-
-    @contextmanager
-    def abort_together(self) -> Iterator[None]:
-        """If one process fails in this block, abort all of them.
-
-        For a block in which processes wait for each other at any place. The first process with a
-        `UserError` raises it; the engine is unusable then. The others exit silently with code 2,
-        when their connection breaks or torchrun stops them.
-        """
-        try:
-            yield
-        except UserError as error:
-            if self.size > 1 and error is not self._raised and self._count_failures(1) != 1:
-                raise SystemExit(2) from None
-            raise
-        except (RuntimeError, KeyboardInterrupt):
-            if self.size > 1 and self._count_failures(0) > 0:
-                raise SystemExit(2) from None
-            raise
-
-    def _count_failures(self, more: int) -> int:
-        """The number of failed processes, after adding `more`."""
-        try:
-            return int(self._store.add(_FAILURES, more))
-        except RuntimeError:  # The store ended with the process that kept it, which had failed.
-            return self.size
 
 
 def _first_set(*names: str) -> str:

@@ -86,7 +86,7 @@ class Stepper:
         """Make step number `number` of the run, in an epoch, both counted from 0.
 
         Raises `UserError` as `check` does, and when there is not enough memory. One process may
-        raise it while others wait for it: see `Engine.abort_together`.
+        raise it while others wait for it, which end when it leaves its engine.
         """
         try:
             self._make(step, number, epoch)

@@ -17,6 +17,7 @@ from torch import nn
 
 from captioner.devices import has_bfloat16
 from captioner.errors import UserError
+from captioner.progress import progress_bar
 from captioner.training.averaging import Average
 from captioner.training.batches import Batches, Step, seed_of
 from captioner.training.checkpoint import (
@@ -33,7 +34,6 @@ from captioner.training.log import RunLog
 from captioner.training.optimizers import make_optimizer
 from captioner.training.schedule import learning_rate_factor, validations_since_best
 from captioner.training.step import Stepper
-from captioner.training.step_progress import StepProgress
 from captioner.training.tensorboard import ShownExample, TensorBoard
 
 CHECKPOINT, LOG = "last.safetensors", "log.jsonl"
@@ -95,12 +95,12 @@ def train(
     Raises `UserError` when a loss, gradient, weight or sampling probability is not finite, when
     there is not enough memory and when the disk is full; the last checkpoint stays whole. Raises
     `Interrupted` after Ctrl-C or SIGTERM at any process, with a new checkpoint. One of several
-    processes raises it; the others exit.
+    processes raises it; the others exit, at the latest when they leave the engine.
     """
     engine = engine or Engine(next(model.parameters()).device)
     run = _Run(model, data, config, folder, validation, resume, optimizer, engine)
     interruption = Interruption(exit_on_second=engine.size == 1)
-    with engine.abort_together(), interruption, closing(run):
+    with interruption, closing(run):
         if validation is not None and validation.before and not run.position.scores:
             run.validate_start(validation)
         while run.position.epoch < config.epochs and not run.is_finished:
@@ -198,7 +198,15 @@ class _Run:
             self.engine.size,
             config.accumulate,
         )
-        with closing(self._progress()) as progress, closing(shares) as steps:
+        examples, began, speed = 0, time.monotonic(), f"0 {self.data.unit}/s"
+        progress = progress_bar(
+            f"epoch {position.epoch + 1}/{config.epochs}",
+            self.data.steps(position.epoch),
+            "steps",
+            position.step_in_epoch,
+            self.engine.is_main,
+        )
+        with progress, closing(shares) as steps:
             while True:
                 step: Step | None = None
                 failure: UserError | None = None
@@ -208,16 +216,18 @@ class _Run:
                     failure = error
                 except torch.OutOfMemoryError:  # An encoder computes the batches.
                     failure = self.stepper.memory_error(position.step, position.epoch)
-                stop, show, save = self._agree(failure, interruption, progress)
+                stop, save = self._agree(failure, interruption)
                 if step is not None:
-                    self._make(step, progress)
+                    self._make(step)
+                    examples += step.examples
+                    rate = examples / max(1e-3, time.monotonic() - began)
+                    speed = f"{rate:,.0f} {self.data.unit}/s"
+                    progress.set_postfix_str(speed, refresh=False)
+                    progress.update()
                 if self.engine.size == 1:  # Several processes agree before the next step.
                     stop = interruption.is_requested
                 if step is not None and config.tensorboard and position.step % SCALAR_STEPS == 0:
                     recorded = self._record_steps(*recorded)
-                if step is not None and show:
-                    self.stepper.check(position.epoch)
-                    progress.show_loss(self.stepper.sums()["loss"] / position.step_in_epoch)
                 if stop or (save and step is not None):
                     self._save()
                 if stop:
@@ -227,7 +237,7 @@ class _Run:
             self.stepper.check(position.epoch)
             sums = self.stepper.sums()
             means = {name: value / max(1, position.step_in_epoch) for name, value in sums.items()}
-            progress.show_loss(means.get("loss", math.nan))
+            progress.set_postfix_str(f"{speed}, loss {means['loss']:.3f}", refresh=False)
         is_due = (position.epoch + 1) % config.validate_every == 0
         is_due = self.validation is not None and (is_due or position.epoch + 1 == config.epochs)
         if is_due and self.saved_step < position.step:  # Validation takes long, and may fail.
@@ -254,29 +264,23 @@ class _Run:
                 self.board.write(record)
         self._save()
 
-    def _agree(
-        self,
-        failure: UserError | None,
-        interruption: Interruption,
-        progress: StepProgress,
-    ) -> tuple[bool, bool, bool]:
-        """Whether to stop after this step, to show its loss, and to save a checkpoint.
+    def _agree(self, failure: UserError | None, interruption: Interruption) -> tuple[bool, bool]:
+        """Whether to stop after this step, and to save a checkpoint.
 
         The same for all processes. Stops all of them if one has a failure.
         """
         is_late = time.monotonic() - self.save_time > self.config.checkpoint_seconds
         wishes = (
             interruption.is_requested,
-            progress.is_loss_due,
             self.engine.is_main and is_late,
             failure is not None,
         )
-        stop, show, save, failed = map(bool, self.engine.maximum(*map(int, wishes)))
+        stop, save, failed = map(bool, self.engine.maximum(*map(int, wishes)))
         if failed:
             self.engine.share_failure(failure)
-        return stop, show, save
+        return stop, save
 
-    def _make(self, step: Step, progress: StepProgress) -> None:
+    def _make(self, step: Step) -> None:
         position = self.position
         factor = learning_rate_factor(self.config, position.step, self.total_steps, position.scores)
         for group in self.optimizer.param_groups:
@@ -286,7 +290,6 @@ class _Run:
             self.average.update(position.step)
         position.step += 1
         position.step_in_epoch += 1
-        progress.advance(step.examples)
 
     def _record_steps(self, since: int, before: float) -> tuple[int, float]:
         """Write the mean loss since the last record for TensorBoard; all processes call this.
@@ -359,13 +362,3 @@ class _Run:
                 flush=True,
             )
         return scores
-
-    def _progress(self) -> StepProgress:
-        position = self.position
-        return StepProgress(
-            f"epoch {position.epoch + 1}/{self.config.epochs}",
-            self.data.steps(position.epoch),
-            position.step_in_epoch,
-            self.data.unit,
-            self.engine.is_main,
-        )

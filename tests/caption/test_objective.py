@@ -15,7 +15,6 @@ from captioner.caption.objective import (
     SelfCriticalConfig,
     doubly_stochastic_penalty,
     grounding_penalty,
-    map_divergence,
 )
 from captioner.errors import UserError
 
@@ -40,26 +39,10 @@ def test_penalty_by_hand() -> None:
     torch.testing.assert_close(found, torch.tensor(expected))
 
 
-def test_map_divergence_by_hand() -> None:
-    first = -(0.7 * math.log(0.7) + 0.3 * math.log(0.1))
-    second = -(0.8 * math.log(0.4) + 0.2 * math.log(0.1))
-    mean = -(0.55 * math.log(0.55) + 0.25 * math.log(0.25) + 0.2 * math.log(0.1))
-    # The second caption has one word, which differs from no other; its padding is left out.
-    expected = torch.tensor([2 * mean - first - second, 0.0])
-    torch.testing.assert_close(map_divergence(WEIGHTS, MASK), expected)
-
-
-def test_the_gradient_of_map_divergence_is_finite_at_a_weight_of_0() -> None:
-    weights = torch.tensor([[[1.0, 0.0], [1.0, 0.0]]]).requires_grad_()
-    map_divergence(weights, torch.tensor([[True, True]])).sum().backward()
-    assert weights.grad.isfinite().all()
-
-
 Term = Callable[[Tensor], Tensor]
 TERMS: dict[str, Term] = {
     "one": lambda weights: doubly_stochastic_penalty(weights, MASK),
     "share": lambda weights: doubly_stochastic_penalty(weights, MASK, "share"),
-    "divergence": lambda weights: map_divergence(weights, MASK),
 }
 
 
@@ -95,11 +78,7 @@ def test_sums_are_in_float32_or_double_precision(term: Term) -> None:
             {"doubly_stochastic": 0.0, "doubly_stochastic_target": "share"},
             "doubly_stochastic_target 'share' is for soft attention; set it to 'one' for hard",
         ),
-        (
-            "hard",
-            {"doubly_stochastic": 0.0, "map_divergence": 0.1},
-            r"map_divergence 0\.1 is for so",
-        ),
+        ("hard", {"doubly_stochastic": 0.0, "grounding": 0.1}, r"grounding 0\.1 is for so"),
         ("soft", {"reward_weight": 1.0}, r"reward_weight 1\.0 is for hard .* to 0\.1 for soft"),
         ("soft", {"semi_sampling": 0.0}, r"semi_sampling 0\.0 is for hard attention"),
     ],
@@ -111,9 +90,7 @@ def test_fields_of_the_other_attention_are_refused(
         ObjectiveConfig(**options).check_selection(selection)
 
 
-@pytest.mark.parametrize(
-    "name", ["label_smoothing", "scheduled_sampling", "map_divergence", "grounding"]
-)
+@pytest.mark.parametrize("name", ["label_smoothing", "scheduled_sampling", "grounding"])
 def test_what_changes_cross_entropy_is_refused_where_self_critical_training_has_none(
     name: str,
 ) -> None:

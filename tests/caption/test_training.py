@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
-from captioner.caption.objective import ObjectiveConfig, doubly_stochastic_penalty, map_divergence
+from captioner.caption.objective import ObjectiveConfig, doubly_stochastic_penalty
 from captioner.caption.training import CaptioningBatch, CaptioningLoss
 from captioner.decoding import cross_entropies
 from captioner.vision.vgg import VGGConfig, VGGEncoder
@@ -34,9 +34,8 @@ ANNOTATIONS = torch.randn(2, 4, 512, generator=torch.Generator().manual_seed(1))
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 @pytest.mark.parametrize("target", ["one", "share"])
 @pytest.mark.parametrize("weight", [0.0, 0.5])
-@pytest.mark.parametrize("divergence", [0.0, 0.3])
 def test_the_loss_is_the_mean_over_captions_of_its_terms(
-    divergence: float, weight: float, target: str, smoothing: float
+    weight: float, target: str, smoothing: float
 ) -> None:
     decoder, batch = make_decoder(), make_batch(ANNOTATIONS)
     found = CaptioningLoss(
@@ -45,23 +44,16 @@ def test_the_loss_is_the_mean_over_captions_of_its_terms(
             doubly_stochastic=weight,
             doubly_stochastic_target=target,
             label_smoothing=smoothing,
-            map_divergence=divergence,
         ),
     ).loss(batch)
     said = decoder(decoder.remember(ANNOTATIONS), batch.inputs.unsqueeze(1))
     logits, weights = said.logits[:, 0], said.weights[:, 0]
     terms = cross_entropies(logits, batch.targets, batch.mask, smoothing).smoothed
     terms = terms + weight * doubly_stochastic_penalty(weights, batch.mask, target)
-    apart = map_divergence(weights, batch.mask)
-    terms = terms - divergence * apart
     torch.testing.assert_close(found["loss"], (terms[0] + terms[1]) / 2)
     plain = cross_entropies(logits, batch.targets, batch.mask).smoothed
     torch.testing.assert_close(found["cross_entropy"], plain.sum() / 6)
-    reported = {"loss", "cross_entropy"}
-    if divergence:
-        torch.testing.assert_close(found["map_divergence"], apart.sum() / 6)
-        reported.add("map_divergence")
-    assert found.keys() == reported
+    assert found.keys() == {"loss", "cross_entropy"}
     assert [name for name, value in found.items() if value.requires_grad] == ["loss"]
 
 

@@ -107,7 +107,7 @@ def position_of(path: Path) -> dict[str, Any]:
         with safe_open(path, "pt") as file:
             found: dict[str, Any] = json.loads(file.metadata()["position"])
             return found
-    except (SafetensorError, OSError):
+    except (SafetensorError, OSError, RuntimeError):  # It is replaced amid reading.
         return {"step": 0, "epoch": 0}
 
 

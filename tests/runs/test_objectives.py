@@ -38,26 +38,24 @@ REFERENCES = [
 VOCABULARY = Vocabulary(["a", "dog", "runs", "cat", "and"])  # 4 to 8
 
 
-@pytest.mark.parametrize("reward_end", [True, False])
-def test_the_reward_is_cider_d_of_the_words(reward_end: bool) -> None:
+def test_the_reward_is_cider_d_of_the_words_and_the_end() -> None:
     """An unknown word is none that a reference has, though references have unknown words."""
     captions = [[[4, 5, 6, 2], [4, 5, 6]], [[2], [4, 3, 7, 2]]]
     rows = torch.tensor([2, 0])
-    found = cider_reward(REFERENCES, VOCABULARY, reward_end)(rows, captions)
-    end = ["<end>"] if reward_end else []
-    texts = [[[*words, *end] for words in image] for image in REFERENCES]
+    found = cider_reward(REFERENCES, VOCABULARY)(rows, captions)
+    texts = [[[*words, "<end>"] for words in image] for image in REFERENCES]
     said = [[["a", "dog", "runs"], ["a", "dog", "runs"]], [[], ["a", "<unk>", "cat"]]]
     ended = [[True, False], [True, True]]
     expected = [
         cider_d(
-            Corpus.of([[*words, *(end if whole else [])]], [texts[row]]),
+            Corpus.of([[*words, *["<end>"] * whole]], [texts[row]]),
             DocumentFrequency.from_references(texts),
         ).score
         for row, both, wholes in zip(rows.tolist(), said, ended, strict=True)
         for words, whole in zip(both, wholes, strict=True)
     ]
     np.testing.assert_allclose(found.flatten().numpy(), expected, rtol=1e-6)
-    assert (float(found[0, 0]) != float(found[0, 1])) == reward_end
+    assert float(found[0, 0]) != float(found[0, 1])
 
 
 def test_true_words_are_rewarded_beside_cider_d() -> None:
@@ -75,7 +73,7 @@ def test_true_words_are_rewarded_beside_cider_d() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 def test_the_reward_takes_rows_that_were_moved_to_a_gpu() -> None:
     rows, captions = torch.tensor([2, 0]), [[[4, 5, 6, 2]], [[4, 3, 7, 2]]]
-    reward = cider_reward(REFERENCES, VOCABULARY, reward_end=True)
+    reward = cider_reward(REFERENCES, VOCABULARY)
     assert torch.equal(reward(rows.cuda(), captions), reward(rows, captions))
 
 

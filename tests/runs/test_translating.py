@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +28,13 @@ from captioner.cli.main import main
 from captioner.errors import UserError
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.train_run import train_run
-from captioner.runs.translation_batches import TranslationBatches
 from captioner.runs.translation_recipe import TextConfig
-from captioner.runs.translation_task import TranslationTask, learn_vocabularies, read_texts
-from captioner.training import Engine
+from captioner.runs.translation_task import learn_vocabularies, read_texts
 from captioner.translate import load_translator
 
 pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
 
 
-SAMPLED = {"kind": "subwords", "size": 320, "sampling": 0.2}
 PLAIN = "model: {sequence_to_sequence: {}}"
 FILES = "source: a, target: a, validation_source: a, validation_target: a"
 
@@ -62,28 +58,14 @@ def test_a_run_leaves_a_model_its_scores_and_its_translations(tmp_path: Path) ->
     assert {"train_loss", "BLEU", "chrF", "exact match"} <= log_of(tmp_path / "run")[-1].keys()
 
 
-@pytest.mark.parametrize("text", [{"minimum_count": 1}, SAMPLED], ids=["words", "sampled"])
-def test_a_resumed_run_comes_to_the_same_numbers(tmp_path: Path, text: Config) -> None:
-    """With sampled subwords, those of each epoch come again."""
+def test_a_resumed_run_comes_to_the_same_numbers(tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    train_run(recipe(text=text), whole)
-    train_run(recipe(text=text, training={"epochs": 1}), parts)
+    train_run(recipe(), whole)
+    train_run(recipe(training={"epochs": 1}), parts)
     with pytest.raises(UserError, match="give --resume"):
-        train_run(recipe(text=text), parts)
-    train_run(recipe(text=text), parts, resume=True)
+        train_run(recipe(), parts)
+    train_run(recipe(), parts, resume=True)
     assert_same_tensors(parts, whole)
-
-
-def test_runs_of_neighbouring_seeds_sample_other_subwords(tmp_path: Path) -> None:
-    drawn = []
-    for seed in (0, 1, 2**40):
-        task = TranslationTask(recipe(text=SAMPLED, training={"seed": seed}))
-        task.read(tmp_path, Engine(), resumed=False)
-        batches = task.prepare(tmp_path, Engine(), resumed=False).batches
-        assert isinstance(batches, TranslationBatches)
-        assert batches.sample is not None
-        drawn += [batches.sample(epoch) for epoch in (0, 1)]
-    assert all(one != other for one, other in combinations(drawn, 2))
 
 
 @pytest.mark.slow
@@ -146,69 +128,24 @@ def test_files_subwords_and_one_vocabulary(tmp_path: Path, capsys: Output) -> No
     assert len((out / "translations.txt").read_text().splitlines()) == 4
 
 
-@pytest.mark.parametrize("tie", ["none", "target", "all"])
-def test_a_run_starts_from_a_translator_by_its_tokens(tmp_path: Path, tie: str) -> None:
-    model = luong(tie_embeddings=tie, embedding_size=8)
-    text = {"minimum_count": 1, "joint": True}
-    train_run(recipe(model=model, text=text), tmp_path / "first")
-    still = {"learning_rate": 1e-30, "epochs": 1}
-    changes = {"model": model, "text": text, "data": FEWER, "training": still}
-    train_run(recipe(**changes, start_from=str(tmp_path / "first")), tmp_path / "second")
-    first, second = (load_translator(tmp_path / name / "model") for name in ("first", "second"))
-    words = list(second.source.tokens(range(4, len(second.source))))
-    assert 0 < len(words) < len(first.source) - 4
-    with torch.no_grad():
-        for old, new in zip(
-            *(
-                (
-                    each.model.embeddings.source(torch.tensor([each.source.indices(words)])),
-                    each.model.embeddings.target(torch.tensor(each.target.indices(words))),
-                    each.model.embeddings.logits(torch.ones(8))[each.target.indices(words)],
-                )
-                for each in (first, second)
-            ),
-            strict=True,
-        ):
-            torch.testing.assert_close(old, new, atol=2e-3, rtol=2e-3)  # Saved in float16.
-    assert log_of(tmp_path / "second")[0]["epoch"] == 0  # Validated before training.
-
-
-def test_a_run_keeps_the_vocabulary_it_starts_from(tmp_path: Path) -> None:
+def test_a_run_starts_from_a_translator_and_keeps_its_vocabulary(tmp_path: Path) -> None:
     train_run(recipe(), tmp_path / "first")
-    text, start = {"kind": "start_from"}, str(tmp_path / "first")
-    train_run(recipe(text=text, data=FEWER, start_from=start), tmp_path / "second")
+    still = {"learning_rate": 1e-30, "epochs": 1}
+    changes: Config = {"data": FEWER, "start_from": str(tmp_path / "first"), "training": still}
+    train_run(recipe(**changes), tmp_path / "second")
     first, second = (load_translator(tmp_path / name / "model") for name in ("first", "second"))
     assert (second.source, second.target) == (first.source, first.target)
-    again = recipe(text=text, data=FEWER, start_from=start, training={"epochs": 3})
-    train_run(again, tmp_path / "second", resume=True)
-    joint = recipe(text={**text, "joint": True}, data=FEWER, start_from=start)
-    with pytest.raises(UserError, match=r"text\.joint should be false, as in start_from"):
-        train_run(joint, tmp_path / "third")
-    sampled = recipe(text={**text, "sampling": 0.2}, start_from=start)
-    with pytest.raises(UserError, match=r"text\.sampling is of subwords, and start_from has words"):
-        train_run(sampled, tmp_path / "third")
+    for old, new in zip(first.model.parameters(), second.model.parameters(), strict=True):
+        torch.testing.assert_close(old, new)
+    assert log_of(tmp_path / "second")[0]["epoch"] == 0  # Validated before training.
+    train_run(recipe(**changes | {"training": still | {"epochs": 2}}), tmp_path / "second", True)
+    for other, message in (
+        ({"text": {"joint": True}}, r"text\.joint should be false, as in start_from"),
+        ({"model": luong(embedding_size=7)}, r"start_from .*first does not fit this model"),
+    ):
+        with pytest.raises(UserError, match=message):
+            train_run(recipe(**changes | other), tmp_path / "third")
     assert not (tmp_path / "third").exists()
-
-
-def test_new_tokens_begin_at_random_and_other_sizes_are_refused(tmp_path: Path) -> None:
-    train_run(recipe(), tmp_path / "first")
-    start = str(tmp_path / "first" / "model")
-    folder = train_run(recipe(data=numbers(60, 5, 9_999), start_from=start), tmp_path / "second")
-    source = load_translator(folder).source
-    assert "thousand" in source.tokens(range(len(source)))
-    wide = luong(embedding_size=7)
-    with pytest.raises(UserError, match=r"start_from .*first/model does not fit this model"):
-        train_run(recipe(model=wide, start_from=start), tmp_path / "third")
-    assert not (tmp_path / "third").exists()
-
-
-def test_a_published_config_keeps_a_vocabulary_by_one_change() -> None:
-    path = Path(__file__).parents[2] / "configs" / "multi30k_en_de.yaml"
-    changes = ["start_from=english_german", "text.kind=start_from"]
-    text = read_any_recipe(path, changes).text
-    assert (text.kind, text.joint, text.capitals) == ("start_from", True, "titles")
-    with pytest.raises(UserError, match=r"text\.case has no effect: text\.kind is start_from"):
-        read_any_recipe(path, [*changes, "text.case=lower"])
 
 
 @pytest.mark.parametrize(
@@ -217,7 +154,6 @@ def test_a_published_config_keeps_a_vocabulary_by_one_change() -> None:
         ("data: {format: parallel}", "data.source is missing; format 'parallel'"),
         ("data: {format: numbers, numbers: {train: 90, largest: 99}}", "are more than there are"),
         ("text: {kind: subwords, case: sentence}", "text.case 'sentence' is of words"),
-        ("text: {kind: start_from}", "needs start_from, a translator"),
         ("model: {}", "one model of sequence_to_sequence"),
         ("model: {gnmt: {tie_embeddings: all}}", "'all' needs text.joint to be true"),
         ("task: sing", "task 'sing' is not 'translate'"),
@@ -239,7 +175,6 @@ def test_bad_fields_are_named(tmp_path: Path, changes: str, message: str) -> Non
         ("text: {kind: subwords}\nsearch: {copy_unknown: true}", "copy_unknown", "no word is unk"),
         ("text: {size: 9000}", "text.size", "text.kind is words"),
         ("text: {method: bpe}", "text.method", "text.kind is words"),
-        ("text: {sampling: 0.2}", "text.sampling", "text.kind is words"),
         ("text: {kind: subwords, minimum_count: 1}", "minimum_count", "text.kind is subwords"),
         ("data: {format: numbers, source: a.en}", "data.source", "data.format is numbers"),
         ("data: {format: numbers, on_problem: skip}", "on_problem", "data.format is numbers"),

@@ -39,22 +39,6 @@ def test_batches_loaded_ahead_are_the_same() -> None:
             assert all(a.equal(b) for a, b in zip(part.batch, same.batch, strict=True))
 
 
-def test_sampled_examples_are_those_of_the_epoch() -> None:
-    def sample(epoch: int) -> list[PairExample]:
-        return [PairExample(each.source, [epoch + 4]) for each in EXAMPLES]
-
-    data = TranslationBatches(EXAMPLES, tokens=40, seed=3, sample=sample)
-    for epoch in (0, 1):
-        expected = whole_batches(TranslationBatches(EXAMPLES, tokens=40, seed=3), epoch, 1)
-        found = whole_batches(data, epoch, 1)
-        assert len(found) == len(expected) == data.steps(epoch) - 1
-        for batch, other in zip(found, expected, strict=True):
-            assert batch.source.equal(other.source)
-            assert batch.targets[:, 0].unique().tolist() == [epoch + 4]
-    (first, *_) = data.shares(0, 0, 0, 1, 1)
-    assert first.examples == 2 * len(first.parts[0].batch.source)  # Tokens, each with its end.
-
-
 @pytest.mark.parametrize(("processes", "parts"), [(1, 3), (3, 1), (2, 2), (40, 1)])
 def test_the_gradient_is_that_of_the_whole_batch(processes: int, parts: int) -> None:
     torch.manual_seed(0)

@@ -38,22 +38,6 @@ def test_any_text_comes_back(vocabulary: SubwordVocabulary, text: str) -> None:
     assert vocabulary.join(pieces) == vocabulary.join(vocabulary.tokens(indices)) == expected
 
 
-@pytest.mark.parametrize(("vocabulary", "best"), [(KEPT, 1000.0), (LOWER, 0.0)])
-def test_sampled_cuts_are_of_the_same_text_and_come_again(
-    vocabulary: SubwordVocabulary, best: float
-) -> None:
-    texts = TEXTS[:4] * 5
-    sampled = vocabulary.sample(texts, 0.2, seed=3)
-    assert [vocabulary.join(vocabulary.tokens(indices)) for indices in sampled] == [
-        plain_text(text, vocabulary.case) for text in texts
-    ]
-    assert vocabulary.sample(iter(texts), 0.2, seed=3) == sampled
-    assert vocabulary.sample(texts, 0.2, seed=4) != sampled
-    assert len({tuple(indices) for indices in sampled}) > 4
-    whole = [vocabulary.indices(vocabulary.split(text)) for text in texts]
-    assert vocabulary.sample(texts, best, seed=3) == whole != sampled
-
-
 def test_common_words_are_pieces() -> None:
     assert LOWER.split("walking") == ["▁walking"]
     assert KEPT.shown(["▁walk", "ing"]) == ["▁walk", "ing"]

@@ -114,6 +114,15 @@ def test_a_loss_that_is_no_number_in_one_process_ends_both(two: Path) -> None:
 
 
 @pytest.mark.slow
+def test_an_error_amid_a_step_does_not_leave_the_other_process_waiting(two: Path) -> None:
+    """The other one is in the sum of the gradients then."""
+    first, second = (each["ended"] for each in seen(two, "amid a step"))
+    assert first == "exit 2"
+    assert "there is not enough memory on cpu for step 6, in epoch 2" in second
+    assert content_of(two / "amid")[0]["step"] == STEPS
+
+
+@pytest.mark.slow
 def test_the_baseline_of_hard_attention_is_of_all_processes(two: Path) -> None:
     words = 2 + 3 + 2  # The fourth caption was not drawn.
     expected = 0.9 * -1.0 + 0.1 * (-4 - 6 - 9) / words

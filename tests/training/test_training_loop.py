@@ -58,7 +58,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # A run.
 
 
-def test_a_run_learns_is_logged_and_gives_back_where_it_ended(tmp_path: Path) -> None:
+def test_a_run_learns_is_logged_and_gives_back_where_it_ended(
+    tmp_path: Path, capsys: Output
+) -> None:
     data = Data()
     _, _, position = run(tmp_path, data)
     assert (position.epoch, position.step_in_epoch, position.step) == (EPOCHS, 0, EPOCHS * STEPS)
@@ -72,6 +74,9 @@ def test_a_run_learns_is_logged_and_gives_back_where_it_ended(tmp_path: Path) ->
         assert record["train_doubled"] == pytest.approx(2 * record["train_loss"])
         assert record["other"] == 1.0
         assert record["train_gradient_norm"] > 0
+    shown = capsys.readouterr().err.splitlines()[-1]
+    assert shown.startswith(f"epoch {EPOCHS}/{EPOCHS}: {STEPS}/{STEPS} steps, ")
+    assert shown.endswith(f" examples/s, loss {log[-1]['train_loss']:.3f}")
 
 
 def test_without_validation_there_are_no_scores(tmp_path: Path) -> None:

@@ -35,12 +35,6 @@ STEPS = -(-EXAMPLES // BATCH)
 
 ALL_STEPS = [(epoch, number) for epoch in range(EPOCHS) for number in range(STEPS)]
 
-ERRORS = {
-    "no number": UserError("the model's output is not a number; its weights are damaged"),
-    "no memory": torch.OutOfMemoryError("CUDA out of memory."),
-    "bad batch": UserError("the batch does not say which photos it is of"),
-}
-
 
 class Batch(NamedTuple):
     inputs: Tensor
@@ -197,14 +191,13 @@ def content_of(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         return json.loads(file.metadata()["position"]), load_file(path)
 
 
-def as_two(folder: Path, *arguments: str) -> list[Any]:
-    """What each of two processes that torchrun starts has seen."""
+def as_two(folder: Path) -> None:
+    """Two processes that torchrun starts do what `main` says."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", "2", __file__, str(folder), *arguments]
+    command += ["--nproc-per-node", "2", __file__, str(folder)]
     environment = {**os.environ, "PYTHONPATH": str(Path(captioner.__file__).parents[1])}
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert ended.returncode == 0, ended.stderr[-3000:]
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
 
 
 def baseline(rank: int) -> float:
@@ -220,48 +213,59 @@ def baseline(rank: int) -> float:
     return float(loss.baseline)
 
 
-def main(folder: Path, which: str | None = None) -> None:
-    """What one of two processes does; how it went is written to `<rank>.json`.
+def ending(work: Callable[[], object]) -> str:
+    """How work ended: "done", or the error or exit."""
+    try:
+        work()
+    except (UserError, Interrupted) as error:
+        return f"{type(error).__name__}: {error}"
+    except SystemExit as error:
+        return f"exit {error.code}"
+    return "done"
 
-    which: the one of `ERRORS` that the second process raises in a step.
-    """
+
+def spoiled(extra: Callable[[], Tensor | float]) -> dict[str, Any]:
+    """A model and data for `run`; the second process adds to its loss from a step on."""
+    model = make_model()
+    return {"model": model, "data": Data(at(1, 1, partial(model.add_to_loss, extra), rank=1))}
+
+
+def main(folder: Path) -> None:
+    """What one of two processes does; how it went is written to `<rank>.json`."""
     seen: dict[str, Any] = {}
+    seen["amid a step"] = {"ended": ending(partial(train_all, folder, seen))}
+    (folder / f"{os.environ['RANK']}.json").write_text(json.dumps(seen), encoding="utf-8")
+
+
+def train_all(folder: Path, seen: dict[str, Any]) -> None:
+    """Trains, and notes by name how it ended; the last run fails while processes wait."""
     with Engine("cpu") as engine:
 
         def note(name: str, to: str | None = None, **options: Any) -> None:
             data = options.setdefault("data", Data())
-            noted: dict[str, Any] = {"ended": "done"}
-            try:
+            noted: dict[str, Any] = {}
+
+            def train_and_note() -> None:
                 model, validator, _ = run(folder / (to or name), engine=engine, **options)
                 noted["kept"] = len(validator.kept)
                 noted["weights"] = [each.flatten().tolist() for each in model.parameters()]
-            except (UserError, Interrupted) as error:
-                noted["ended"] = f"{type(error).__name__}: {error}"
-            except SystemExit as error:
-                noted["ended"] = f"exit {error.code}"
-            seen[name] = {**noted, "given": data.given}
 
-        def note_failing(name: str, extra: Callable[[], Tensor | float]) -> None:
-            model = make_model()
-            spoil = partial(model.add_to_loss, extra)
-            note(name, data=Data(at(1, 1, spoil, rank=1)), model=model)
+            seen[name] = {"ended": ending(train_and_note), **noted, "given": data.given}
 
-        if which is not None:
-            note_failing(which, raising(ERRORS[which]))
-        else:
-            note("plain", model=make_model(0.0))
-            note("parts", model=make_model(0.0), accumulate=2)
-            note("averaged", model=make_model(0.0), average=0.9)
-            note("dropout")
-            end = partial(signal.raise_signal, signal.SIGTERM)
-            note("stopped", data=Data(at(1, 1, end, rank=1)))
-            note("resumed", to="stopped", resume=True)
-            gone = UserError("photo 7 is gone")
-            note("failed", data=Data(at(1, 1, raising(gone), rank=1)))
-            note_failing("spoiled", lambda: torch.nan)
-            seen["baseline"] = baseline(engine.rank)
-    (folder / f"{engine.rank}.json").write_text(json.dumps(seen), encoding="utf-8")
+        note("plain", model=make_model(0.0))
+        note("parts", model=make_model(0.0), accumulate=2)
+        note("averaged", model=make_model(0.0), average=0.9)
+        note("dropout")
+        end = partial(signal.raise_signal, signal.SIGTERM)
+        note("stopped", data=Data(at(1, 1, end, rank=1)))
+        note("resumed", to="stopped", resume=True)
+        gone = UserError("photo 7 is gone")
+        note("failed", data=Data(at(1, 1, raising(gone), rank=1)))
+        note("spoiled", **spoiled(lambda: torch.nan))
+        seen["baseline"] = baseline(engine.rank)
+        no_memory = torch.OutOfMemoryError("out of memory")
+        run(folder / "amid", engine=engine, **spoiled(raising(no_memory)))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    main(Path(sys.argv[1]))
