@@ -152,6 +152,9 @@ class _Run:
             self.log: RunLog | None = None
             self.board: TensorBoard | None = None
             if engine.is_main:
+                if resumed:
+                    epoch = self.position.epoch + (self.position.step_in_epoch > 0)
+                    print(f"going on after step {self.position.step} (epoch {epoch})", flush=True)
                 if config.precision == "bfloat16" and not has_bfloat16(engine.device):
                     print(SLOW_BFLOAT16, file=sys.stderr)
                 self._open_log(resumed)

@@ -18,10 +18,12 @@ from run_samples import (
     recipe_of,
     whole_batches,
 )
+from samples import Output
 
 from captioner.data.examples import CaptionExample
 from captioner.errors import UserError
 from captioner.runs.caption_batches import CaptionBatches
+from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.train_run import train_run
 
 HARD = {"decoder": {"selection": "hard"}, "objective": {"doubly_stochastic": 0.0}}
@@ -51,6 +53,16 @@ def test_a_run_split_in_two_equals_one_in_one_go(
     assert_same_tensors(split, whole)
     assert_same_tensors(split, whole, "model/model.safetensors")
     assert log_of(split) == log_of(whole)
+
+
+def test_a_run_goes_on_with_the_config_in_its_folder(
+    config: Config, tmp_path: Path, capsys: Output
+) -> None:
+    train_run(recipe_of(config, training={"epochs": 1}), tmp_path, resume=True)
+    assert f"nothing to resume in {tmp_path} yet; training starts\n" in capsys.readouterr().out
+    step = log_of(tmp_path)[-1]["step"]
+    train_run(read_any_recipe(tmp_path / "config.json", ["training.epochs=2"]), tmp_path, True)
+    assert f"\ngoing on after step {step} (epoch 1)\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("freeze", [True, False])
