@@ -118,7 +118,7 @@ def test_a_run_is_not_resumed_with_another_config(config: Config, tmp_path: Path
         ("features", "mirror", True),
     ):
         recipe = recipe_of(config, **{section: {field: value}})
-        with pytest.raises(UserError, match=rf"made with {section}.{field} .*, not {value!r}$"):
+        with pytest.raises(UserError, match=rf"made with {section}.{field} .*, not {value!r}; "):
             train_run(recipe, tmp_path / "run", resume=True)
         assert (tmp_path / "run" / "config.json").read_bytes() == before
 
