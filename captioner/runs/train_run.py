@@ -34,7 +34,7 @@ def train_run(
     """Train by a recipe; returns the folder of the best model.
 
     folder: receives `config.json`, the vocabulary, `environment.json` (versions), the checkpoint,
-        the log, and `model/` with the best model so far, its scores and, at the end, its card;
+        the log, and `model/` with the best model so far, its scores and its card;
         also a captioner's `features/` and `results.json`, or a translator's `translations.txt`.
     resume: continue from the folder's checkpoint, if there is one; only fields in `CHANGEABLE` may
         differ. Without it, a folder with a checkpoint is refused.
@@ -61,6 +61,11 @@ def train_run(
             engine.gather(None)  # waits until every process is ready
         validator = Validator(prepared, folder, engine)
         validate = validator.run
+
+        def keep(scores: dict[str, float], epoch: int) -> None:
+            validator.keep(scores)
+            write_card(recipe, folder, prepared.data, {"epoch": epoch, **scores})
+
         if recipe.training.compile:
             compile_parts(prepared.loss)
             # The shapes of a search change with every word.
@@ -73,7 +78,7 @@ def train_run(
             Validation(
                 validate,
                 recipe.validation.score,
-                validator.keep,
+                keep,
                 validator.show,
                 prepared.save,
                 prepared.starts_trained,

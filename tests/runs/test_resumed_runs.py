@@ -18,13 +18,15 @@ from run_samples import (
     recipe_of,
     whole_batches,
 )
-from samples import Output
+from samples import Output, Patch
 
 from captioner.data.examples import CaptionExample
 from captioner.errors import UserError
 from captioner.runs.caption_batches import CaptionBatches
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.train_run import train_run
+from captioner.training import Interrupted
+from captioner.training.log import RunLog
 
 HARD = {"decoder": {"selection": "hard"}, "objective": {"doubly_stochastic": 0.0}}
 
@@ -53,6 +55,23 @@ def test_a_run_split_in_two_equals_one_in_one_go(
     assert_same_tensors(split, whole)
     assert_same_tensors(split, whole, "model/model.safetensors")
     assert log_of(split) == log_of(whole)
+
+
+def test_the_best_model_of_a_run_that_was_stopped_has_a_card(
+    config: Config, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    def stop(*_: object) -> None:
+        raise Interrupted("stopped")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunLog, "write", stop)
+        with pytest.raises(Interrupted):
+            train_run(recipe_of(config), tmp_path)
+    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    assert "in validation, after epoch 1 of a training that had not ended." in card
+    assert "training: 6 photos" in card
+    train_run(recipe_of(config), tmp_path, resume=True)
+    assert " of 2 epochs." in (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_run_goes_on_with_the_config_in_its_folder(
