@@ -15,12 +15,11 @@ from typing import Annotated
 from pydantic import FailFast, with_config
 from typing_extensions import TypedDict
 
-from captioner.data.collector import CaptionCollector, image_folder
+from captioner.data.collector import CaptionCollector, image_folder, read_document
 from captioner.data.records import CaptionSet
 from captioner.data.source_problems import OnProblem
 from captioner.errors import UserError
-from captioner.files import read_json
-from captioner.schema import RECORD, Records, Text, from_mapping
+from captioner.schema import RECORD, Records, Text
 
 _FOLDER = re.compile(r"(?:train|val|test)20\d\d")
 _SPLIT = re.compile(r"(?<![a-z])(?:train|val|test)(?:20\d\d)?(?![a-z0-9])")
@@ -70,7 +69,7 @@ def read_coco(
     named = _matched(_SPLIT.search(file.name))
     if split and named and not (split.startswith(named) or named.startswith(split)):
         raise UserError(f"{where} is of the split {named!r}, not {split!r}")
-    document = from_mapping(_CaptionFile, read_json(file, "caption file"), where)
+    document = read_document(_CaptionFile, file, "caption file", "coco")
     folder_of = cache(lambda name: image_folder(Path(images), name, split, named))
     collector = CaptionCollector(where, on_problem, check_files)
     for image in document.images:
