@@ -23,6 +23,12 @@ from captioner.files import (
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 _SAVED = ".saved"
 
+FORMATS = {
+    "captioner": "captioner caption model 1",
+    "translator": "captioner translation model 1",
+}
+"""The field `format` of the config of each kind of model."""
+
 T = TypeVar("T")
 
 
@@ -117,10 +123,10 @@ def is_of_format(folder: str | Path, format: str) -> bool:
     return path.is_file() and _format_of(read_json(path, "model config")) == format
 
 
-def read_model_config(folder: Path, format: str, kind: str) -> Any:
+def read_model_config(folder: Path, kind: str) -> Any:
     """Read the config of a model folder as JSON.
 
-    format: the expected field `format`. kind: name of such models in messages.
+    kind: the expected one of `FORMATS`.
     Raises `UserError` if the folder is missing, or naming the file if it cannot be read or has
     another format.
     """
@@ -128,11 +134,14 @@ def read_model_config(folder: Path, format: str, kind: str) -> Any:
         raise UserError(f"model folder {folder} does not exist")
     path = folder / CONFIG
     mapping = read_json(path, "model config")
-    if (named := _format_of(mapping)) != format:
-        reason = f"its format is {named!r}, not {format!r}"
+    if (named := _format_of(mapping)) != FORMATS[kind]:
+        for other, format in FORMATS.items():
+            if named == format:
+                raise UserError(f"{folder} is a {other}, not a {kind}")
+        reason = f"its format is {named!r}, not {FORMATS[kind]!r}"
         if named is None:
             reason = f"it names no format; a run's model is in its folder {MODEL}"
-        raise UserError(f"{path} is not the config of a {kind} model: {reason}")
+        raise UserError(f"{path} is not the config of a {kind}: {reason}")
     return mapping
 
 

@@ -99,7 +99,7 @@ def blind_decoder(
         said = captioner.caption_annotations(nothing)[0].text
         return scores_of([said] * len(validation), validation)
 
-    def keep(scores: dict[str, float]) -> None:
+    def keep(scores: dict[str, float], epoch: int) -> None:
         nonlocal best
         best = (said, scores)
 

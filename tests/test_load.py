@@ -44,8 +44,10 @@ def test_a_translator_is_found_by_name_or_folder(
     assert "\n" not in repr(found)
     assert found.config == packaged.config
     assert found.target == packaged.target
-    with pytest.raises(UserError, match="not the config of a translation model"):
+    with pytest.raises(UserError, match="is a captioner, not a translator"):
         captioner.load_translator(tiny_model)
+    with pytest.raises(UserError, match="english_german is a translator, not a captioner"):
+        captioner.load(folder)
     with pytest.raises(UserError, match="neither a folder nor one of the packaged models"):
         captioner.load_translator("english_klingon")
 

@@ -24,6 +24,7 @@ from captioner.files import read_json, write_bytes, write_json, write_text
 from captioner.model_folders import (
     CARD,
     CONFIG,
+    FORMATS,
     WEIGHTS,
     complete_folder,
     read_card,
@@ -38,7 +39,7 @@ from captioner.vision.encoders import encoder_config, make_encoder
 from captioner.vision.preprocessing import Preprocessing
 from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
 
-FORMAT = "captioner caption model 1"
+FORMAT = FORMATS["captioner"]
 VOCABULARY = "vocabulary.json"
 _CONFIDENCE = "confidence"
 
@@ -90,7 +91,7 @@ def save_model(
 def read_config(folder: Path) -> ModelConfig:
     """Read the config of a model folder. Raises `UserError` naming the file and the field."""
     folder = complete_folder(folder)
-    mapping = read_model_config(folder, FORMAT, "caption")
+    mapping = read_model_config(folder, "captioner")
     return from_mapping(ModelConfig, mapping, str(folder / CONFIG))
 
 

@@ -15,14 +15,14 @@ from typing import Annotated
 from pydantic import FailFast, with_config
 from typing_extensions import TypedDict
 
-from captioner.data.collector import CaptionCollector, image_folder
+from captioner.data.collector import CaptionCollector, image_folder, read_document
 from captioner.data.records import CaptionSet
 from captioner.data.source_problems import OnProblem
 from captioner.errors import UserError
-from captioner.files import read_json
-from captioner.schema import RECORD, Records, Text, from_mapping
+from captioner.schema import RECORD, Records, Text
 
 _FOLDER = re.compile(r"(?:train|val|test)20\d\d")
+_SPLIT = re.compile(r"(?<![a-z])(?:train|val|test)(?:20\d\d)?(?![a-z0-9])")
 
 
 @with_config(RECORD)
@@ -55,20 +55,22 @@ def read_coco(
     annotations: the JSON file, or a folder with `captions_SPLIT.json` or
         `annotations/captions_SPLIT.json`.
     images: the folder of the photos, or of `train2014`, `val2017` and so on.
-    split: train2014, val2014, train2017 or val2017, or without the year if the file name has it;
-        required for a folder of annotations.
+    split: train, val or test, or with the year, train2014; required for a folder of annotations.
+        A file is one split, and read whole: its name may not say another.
     on_problem, check_files: see `CaptionCollector`.
 
-    `image_id` is COCO's number. Raises `UserError` for a missing or ill-formed file, for a split
-    that contradicts the file name, and as `CaptionCollector.finish` does.
+    `image_id` is COCO's number. Raises `UserError` for a missing or ill-formed file, for another
+    split or one that contradicts the file name, and as `CaptionCollector.finish` does.
     """
     file = _annotation_file(Path(annotations), split)
     where = f"caption file {file}"
-    file_split = _matched(_FOLDER.search(file.name))
-    if split is not None and file_split is not None and split not in (file_split, file_split[:-4]):
-        raise UserError(f"{where} is of the split {file_split!r}, not {split!r}")
-    document = from_mapping(_CaptionFile, read_json(file, "caption file"), where)
-    folder_of = cache(lambda name: image_folder(Path(images), name, split, file_split))
+    if split is not None and not _SPLIT.fullmatch(split):
+        raise UserError(f"{where}: a split of COCO is train, val or test, not {split!r}")
+    named = _matched(_SPLIT.search(file.name))
+    if split and named and not (split.startswith(named) or named.startswith(split)):
+        raise UserError(f"{where} is of the split {named!r}, not {split!r}")
+    document = read_document(_CaptionFile, file, "caption file", "coco")
+    folder_of = cache(lambda name: image_folder(Path(images), name, split, named))
     collector = CaptionCollector(where, on_problem, check_files)
     for image in document.images:
         path = folder_of(_matched(_FOLDER.search(image["file_name"]))) / image["file_name"]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import os.path
+import os
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from captioner.data.records import CaptionedImage, CaptionSet, ImageId
-from captioner.data.source_problems import OnProblem, Problems
+from captioner.data.source_problems import OnProblem, Problems, or_other_format
 from captioner.errors import UserError
+from captioner.files import read_json
+from captioner.schema import Instance, from_mapping
 from captioner.text.plain_text import is_valid_unicode
 
 
@@ -121,6 +123,17 @@ class CaptionCollector:
         if not images:
             raise UserError(f"no image with a caption is left of {self.problems.summary()}")
         return CaptionSet(images, self.problems)
+
+
+def read_document(
+    kind: type[Instance], path: str | os.PathLike[str], what: str, format: str
+) -> Instance:
+    """Read a JSON file of a format. what: the file's role, for messages. Raises `UserError`."""
+    try:
+        return from_mapping(kind, read_json(path, what), f"{what} {path}")
+    except UserError as error:
+        advice = or_other_format(format) if os.path.isfile(path) else ""
+        raise UserError(f"{error}{advice}") from None
 
 
 def image_folder(images: Path, *names: str | None) -> Path:

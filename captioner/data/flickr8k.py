@@ -13,7 +13,7 @@ from pathlib import Path
 
 from captioner.data.collector import CaptionCollector
 from captioner.data.records import CaptionSet
-from captioner.data.source_problems import OnProblem
+from captioner.data.source_problems import OnProblem, or_other_format
 from captioner.errors import UserError
 from captioner.files import read_text
 
@@ -45,6 +45,9 @@ def read_flickr8k(
     """
     file, folder = Path(annotations), Path(images)
     lines = _lines(read_text(file, "token file"))
+    if lines and not any(_LINE.fullmatch(line) for _, line in lines):
+        sentence = f"token file {file} has no line of NAME#NUMBER, a tab and a caption"
+        raise UserError(sentence + or_other_format("flickr8k"))
     listed = None if split is None else _list_file(file, split)
     files = f"token file {file}" + ("" if listed is None else f" with split list {listed}")
     collector = CaptionCollector(files, on_problem, check_files)

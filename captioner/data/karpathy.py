@@ -14,12 +14,11 @@ from typing import Annotated
 from pydantic import FailFast, with_config
 from typing_extensions import NotRequired, TypedDict
 
-from captioner.data.collector import CaptionCollector, image_folder
+from captioner.data.collector import CaptionCollector, image_folder, read_document
 from captioner.data.records import CaptionSet
 from captioner.data.source_problems import OnProblem
 from captioner.errors import UserError
-from captioner.files import read_json
-from captioner.schema import RECORD, Records, Text, from_mapping
+from captioner.schema import RECORD, Records, Text
 
 
 @with_config(RECORD)
@@ -61,7 +60,7 @@ def read_karpathy(
     `CaptionCollector.finish` does.
     """
     where = f"split file {annotations}"
-    entries = from_mapping(_SplitFile, read_json(annotations, "split file"), where).images
+    entries = read_document(_SplitFile, annotations, "split file", "karpathy").images
     present = {entry["split"] for entry in entries}
     if split is not None and split not in present:
         raise UserError(f"{where} has no split {split!r}, only {', '.join(sorted(present))}")

@@ -12,6 +12,12 @@ OnProblem = Literal["refuse", "skip"]
 
 IN_TRAINING = "in training --set data.on_problem=skip"
 
+
+def or_other_format(format: str) -> str:
+    """The end of a message about a file that may be of another format than this one."""
+    return f"; if it is not {format}, name its format (--format, in training data.format)"
+
+
 _LISTED_OF_EACH_KIND = 10
 
 

@@ -25,7 +25,10 @@ class SearchOptions(Config):
 
     beam: int = Field(default=5, ge=1, le=1_000, description="beam size; 1 is greedy search")
     n_best: int = Field(
-        default=1, ge=1, le=1_000, description="results a photo or sentence, at most the beam"
+        default=1,
+        ge=1,
+        le=1_000,
+        description="results a photo or sentence; more than the model's beam widen it",
     )
     length_normalisation: float = Field(
         default=0.0,

@@ -49,7 +49,8 @@ def score_results(
     known = {str(image.image_id): image for image in found}
     for name in captions:
         if name not in known:
-            raise UserError(f"{results}: image {name} has no references in {references}")
+            place = f"{references}" if split is None else f"the split {split!r} of {references}"
+            raise UserError(f"{results}: image {name} has no references in {place}")
     scored = [known[name] for name in captions]
 
     def open_photo(row: int) -> Image.Image:

@@ -18,31 +18,40 @@ from captioner.training import LOG
 Record = dict[str, Any]
 
 
-def validations_of(folder: Path, score: str) -> tuple[Record, Record, Record]:
+def validations_of(
+    folder: Path, score: str, now: Record | None = None
+) -> tuple[Record, Record, Record]:
     """The first, the best and the last record with a validation in the log of a run.
 
     The record of epoch 0 is of the model before training. Of several best ones, the first was kept.
+    now: a validation that is not in the log yet.
     """
     lines = read_text(folder / LOG, "run log").splitlines()
     records = [record for record in map(json.loads, lines) if score in record]
+    records += [now] if now else []
     return records[0], max(records, key=lambda record: record[score]), records[-1]
 
 
-def write_card(recipe: Recipe, folder: Path, data: Sequence[str]) -> None:
+def write_card(
+    recipe: Recipe, folder: Path, data: Sequence[str], now: Record | None = None
+) -> None:
     """Write the card beside a run's best model.
 
     folder: the run's. data: sentences about training and validation data.
+    now: epoch and scores of a model that was just kept, in a run that has not ended.
     Raises `UserError` if the log cannot be read or the card not written.
     """
     score = recipe.validation.score
-    first, best, last = validations_of(folder, score)
+    first, best, last = validations_of(folder, score, now)
     start = recipe.start_from if isinstance(recipe, CaptioningRecipe) else None
     kind, tag = "translator", "translation"
     if isinstance(recipe, CaptioningRecipe):
         kind, tag = "captioner", "image-to-text"
     value, epochs = f"{score} {best[score]:.3f} in validation", last["epoch"]
     summary, compared = f"{value}, after {best['epoch']} of {epochs} epochs", [best]
-    if best["epoch"] == 0:
+    if now:
+        summary = f"{value}, after epoch {now['epoch']} of a training that had not ended"
+    elif best["epoch"] == 0:
         summary = f"{value} before training, which none of {epochs} epochs surpassed"
     elif first["epoch"] == 0:
         summary += f"; {first[score]:.3f} before training"

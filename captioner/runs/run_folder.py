@@ -113,7 +113,8 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
         if reason or name not in CHANGEABLE:
             raise UserError(
                 f"cannot resume {folder}: it was made with {name} {before.get(name)!r}, "
-                f"not {now.get(name)!r}{reason}"
+                f"not {now.get(name)!r}{reason}; to keep what it was made with: "
+                f"captioner train {path} --out {folder} --resume"
             )
     check_checkpoint(folder / CHECKPOINT, engine.size)
 

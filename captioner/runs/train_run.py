@@ -34,10 +34,10 @@ def train_run(
     """Train by a recipe; returns the folder of the best model.
 
     folder: receives `config.json`, the vocabulary, `environment.json` (versions), the checkpoint,
-        the log, and `model/` with the best model so far, its scores and, at the end, its card;
+        the log, and `model/` with the best model so far, its scores and its card;
         also a captioner's `features/` and `results.json`, or a translator's `translations.txt`.
-    resume: continue from the folder's checkpoint; only fields in `CHANGEABLE` may differ. Without
-        it, a folder with a checkpoint is refused.
+    resume: continue from the folder's checkpoint, if there is one; only fields in `CHANGEABLE` may
+        differ. Without it, a folder with a checkpoint is refused.
     device: under `torchrun`, the type of device; each process takes its own.
     Raises `UserError` for bad data, weights or folders, and if another run has locked the folder.
     Several processes end as `captioner.training.train` says.
@@ -52,12 +52,19 @@ def train_run(
         with engine.fail_together():
             check_folder(recipe, folder, resume, engine)
             resumed = resume and (folder / CHECKPOINT).exists()
+            if resume and not resumed:
+                print(f"nothing to resume in {folder} yet; training starts", flush=True)
             task.read(folder, engine, resumed)
         stack.enter_context(locked_run_folder(recipe, folder, resume, engine))
         prepared = task.prepare(folder, engine, resumed)
         engine.gather(None)  # waits until every process is ready
         validator = Validator(prepared, folder, engine)
         validate = validator.run
+
+        def keep(scores: dict[str, float], epoch: int) -> None:
+            validator.keep(scores)
+            write_card(recipe, folder, prepared.data, {"epoch": epoch, **scores})
+
         if recipe.training.compile:
             compile_parts(prepared.loss)
             # The shapes of a search change with every word.
@@ -70,7 +77,7 @@ def train_run(
             Validation(
                 validate,
                 recipe.validation.score,
-                validator.keep,
+                keep,
                 validator.show,
                 prepared.save,
                 prepared.starts_trained,

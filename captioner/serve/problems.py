@@ -8,6 +8,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException as FrameworkError
 
+from captioner.errors import did_you_mean, near_names
 from captioner.schema import error_sentence
 
 Problem = HTTPException
@@ -55,9 +56,12 @@ async def on_invalid_request(request: Request, error: Exception) -> JSONResponse
     if not place:
         sentence = "the content should be a JSON object, of fields with values, as application/json"
     elif first["type"] == "extra_forbidden":
-        sentence = f"unknown field {place[-1]!r}"
+        known = request.scope["route"].body_field.field_info.annotation.model_fields
+        sentence = f"unknown field {place[-1]!r}{did_you_mean(near_names(place[-1], known))}"
     else:
         sentence = error_sentence(first, place)
+        if sentence == "field 'photo' is missing":
+            sentence += ": send a form with it, as curl -F photo=@photo.jpg does"
     return answer_problem(Problem(422, sentence))
 
 

@@ -49,7 +49,8 @@ class Validation:
     run: returns scores by name; the model is in evaluation mode, without gradients. All processes
         call it, with the same weights; the scores of process 0 count.
     score: the name of the deciding score; higher is better.
-    save_best: saves the model that is the best so far, with its scores; process 0 calls it.
+    save_best: saves the model that is the best so far, with its scores and epoch; process 0 calls
+        it.
     examples: the model's outputs for a few examples, for TensorBoard; process 0 calls it after
         `run`.
     save: saves the model to a folder, for `training.keep_last`; process 0 calls it.
@@ -59,7 +60,7 @@ class Validation:
 
     run: Callable[[], dict[str, float]]
     score: str
-    save_best: Callable[[dict[str, float]], None]
+    save_best: Callable[[dict[str, float], int], None]
     examples: Callable[[], Sequence[ShownExample]] | None = None
     save: Callable[[Path], None] | None = None
     before: bool = False
@@ -152,6 +153,9 @@ class _Run:
             self.log: RunLog | None = None
             self.board: TensorBoard | None = None
             if engine.is_main:
+                if resumed:
+                    epoch = self.position.epoch + (self.position.step_in_epoch > 0)
+                    print(f"going on after step {self.position.step} (epoch {epoch})", flush=True)
                 if config.precision == "bfloat16" and not has_bfloat16(engine.device):
                     print(SLOW_BFLOAT16, file=sys.stderr)
                 self._open_log(resumed)
@@ -348,7 +352,7 @@ class _Run:
             position.scores.append(score)
             with engine.fail_together():
                 if best and engine.is_main:
-                    validation.save_best(scores)
+                    validation.save_best(scores, position.epoch)
                 if self.config.keep_last > 0 and engine.is_main and validation.save is not None:
                     count = self.config.keep_last
                     keep_model(self.folder, position.epoch, count, validation.save)

@@ -18,6 +18,7 @@ from captioner.files import write_json, write_text
 from captioner.model_folders import (
     CARD,
     CONFIG,
+    FORMATS,
     WEIGHTS,
     is_of_format,
     read_card,
@@ -32,7 +33,7 @@ from captioner.translate.model_config import TranslationModelConfig
 from captioner.translate.translator import Translator
 from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
 
-FORMAT = "captioner translation model 1"
+FORMAT = FORMATS["translator"]
 
 
 class TranslatorConfig(Config):
@@ -90,7 +91,7 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
 
 def _load(folder: Path) -> Translator:
     path = folder / CONFIG
-    mapping = read_model_config(folder, FORMAT, "translation")
+    mapping = read_model_config(folder, "translator")
     config = from_mapping(TranslatorConfig, mapping, str(path))
     source, target = load_vocabularies(folder, config.joint_vocabulary)
     try:

@@ -72,7 +72,7 @@ class StoreRecord(Config):
                 if name == "images":
                     difference = "holds other images"
                 raise UserError(
-                    f"feature store {folder} {difference}; give another folder or delete it"
+                    f"feature store {folder} {difference}; set another features.folder or delete it"
                 )
 
 

@@ -37,11 +37,12 @@ def find_images(
 
     A folder stands for the files in and below it with a suffix in `IMAGE_SUFFIXES`, sorted,
     without hidden ones. A pattern is expanded as by a shell, sorted. Neither gives pictures that
-    captioner drew. A named file may have any suffix; a path or pattern that matches nothing is
-    returned as it is, and fails on loading.
+    captioner drew. A named file may have any suffix; a path that does not exist is returned as it
+    is, and fails on loading.
 
-    report: takes a sentence about a folder without images, one that cannot be read, and a link to
-        a folder inside a folder, which is not followed. By default it raises `UserError`.
+    report: takes a sentence about a pattern that matches nothing, a folder without images, one that
+        cannot be read, and a link to a folder inside a folder, which is not followed. By default it
+        raises `UserError`.
     passed_over: counts the files of folders that are not read, by the kinds of `PASSED_OVER`.
     """
     counts = Counter() if passed_over is None else passed_over
@@ -51,9 +52,11 @@ def find_images(
         if not os.path.lexists(typed) and "\0" not in typed and glob.has_magic(typed):
             found = sorted(glob.glob(typed, recursive=True))
             matches = [match for match in found if not is_drawn(match)] or found
+            if not matches:
+                report(f"{typed} matches no file")
         else:
-            matches = []
-        for match in matches or [typed]:
+            matches = [typed]
+        for match in matches:
             is_folder = os.path.isdir(match)
             images.extend(_images_below(match, report, counts) if is_folder else [Path(match)])
     return images

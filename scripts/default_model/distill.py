@@ -271,7 +271,7 @@ def main() -> None:
         }
         return {**scores, "mean": sum(scores.values()) / len(scores)}
 
-    def keep(scores: dict[str, float]) -> None:
+    def keep(scores: dict[str, float], epoch: int) -> None:
         vectors = [student.annotations(part).flatten(2).transpose(1, 2) for part in pixels]
         decoder = deepcopy(student.decoder)
         fold(decoder, student.maps, torch.cat(vectors))

@@ -146,7 +146,7 @@ def test_a_card_that_is_not_text_is_named(tiny_model: Path) -> None:
         (
             None,
             {"format": "captioner caption model 2"},
-            "is not the config of a caption model: its format is 'captioner caption model 2', not",
+            "is not the config of a captioner: its format is 'captioner caption model 2', not",
         ),
         (None, {"format": None}, "a run's model is in its folder model"),
         (None, {"extra": 1}, "unknown field 'extra'"),

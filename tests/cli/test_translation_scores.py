@@ -99,7 +99,7 @@ def test_translations_that_are_cut_are_counted(folder: Path, capsys: Output) -> 
         (f"{OF_FILE} --json found", "TRANSLATIONS and --json are the same file, found"),
         ("evaluate-translator absent source references", "'absent' is neither a folder"),
         (f"{OF_MODEL} --json model/target.json", "--json would replace model/target.json, which"),
-        ("evaluate-translator tiny-model source references", "of a translation model"),
+        ("evaluate-translator tiny-model source references", "is a captioner, not"),
     ],
 )
 def test_one_sentence_for_an_error(

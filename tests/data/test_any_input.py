@@ -78,6 +78,19 @@ def test_a_value_of_another_type_is_refused(tmp_path: Path, kind: str) -> None:
         assert str(file) in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", ["coco", "karpathy", "flickr8k"])
+@pytest.mark.parametrize("content", ["[{}]", '{"images": [{}]}', "image,caption\na.jpg,A dog\n"])
+def test_a_file_that_looks_like_another_format_is_refused_in_one_sentence(
+    tmp_path: Path, kind: str, content: str
+) -> None:
+    (tmp_path / "file").write_text(content)
+    with pytest.raises(
+        UserError, match=f"; if it is not {kind}, name its format \\(--format"
+    ) as error:
+        read(kind, tmp_path / "file")
+    assert "skip" not in str(error.value)
+
+
 TEXTS = {
     "flickr8k": ("tokens.txt", "a.jpg#0\tA dog .\nb.jpg#1\tIt runs\n"),
     "table": ("t.csv", 'image,caption\na.jpg,"A dog"\nb.jpg,It runs\n'),

@@ -66,15 +66,30 @@ def test_the_layout_of_2017_is_found_from_its_root(tmp_path: Path) -> None:
     assert read_coco(file, tmp_path, split="train").images == images
 
 
-@pytest.mark.parametrize("split", ["val", "val2017", "train2014", "train201", "test", "t"])
-def test_a_split_that_contradicts_the_name_of_the_file_is_refused(
-    tmp_path: Path, split: str
-) -> None:
-    file = write_json(tmp_path / "captions_train2017.json", document())
-    with pytest.raises(UserError, match=rf"captions_train2017.json is of .*, not '{split}'$"):
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("captions_train2017.json", "val"),
+        ("captions_train2017.json", "val2017"),
+        ("captions_train2017.json", "train2014"),
+        ("captions_train2017.json", "train201"),
+        ("coco_val.json", "train"),
+        ("captions.json", "trainImages.txt"),
+    ],
+)
+def test_a_split_that_is_not_of_the_file_is_refused(tmp_path: Path, name: str, split: str) -> None:
+    file = write_json(tmp_path / name, document())
+    with pytest.raises(UserError, match=rf"{name}.*split.*, not '{split}'$"):
         read_coco(file, tmp_path, split=split, check_files=False)
-    renamed = write_json(tmp_path / "captions.json", document())
-    assert read_coco(renamed, tmp_path, split=split, check_files=False).images
+
+
+@pytest.mark.parametrize("name", ["coco_val.json", "captions_val2017.json", "evaluation.json"])
+@pytest.mark.parametrize("split", ["val", "val2017"])
+def test_a_file_is_read_whole_where_its_name_says_no_other_split(
+    tmp_path: Path, name: str, split: str
+) -> None:
+    file = write_json(tmp_path / name, document())
+    assert len(read_coco(file, tmp_path, split=split, check_files=False).images) == 2
 
 
 def test_a_folder_of_annotations_needs_a_split_that_is_there(tmp_path: Path) -> None:

@@ -119,6 +119,12 @@ def test_results_of_an_image_without_references(references: Path, tmp_path: Path
     path = write_results(tmp_path / "other.json", {1: "a dog", 9: "a cat"})
     with pytest.raises(UserError, match=r"other\.json: image 9 has no references in"):
         score_results(path, references)
+    table = tmp_path / "t.csv"
+    table.write_text("image,caption,split\n1,a dog,val\n9,a cat,train\n")
+    with pytest.raises(
+        UserError, match=r"image 9 has no references in the split 'val' of .*t\.csv"
+    ):
+        score_results(path, table, format="table", split="val")
 
 
 def test_references_of_another_format(tmp_path: Path) -> None:

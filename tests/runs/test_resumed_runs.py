@@ -18,11 +18,15 @@ from run_samples import (
     recipe_of,
     whole_batches,
 )
+from samples import Output, Patch
 
 from captioner.data.examples import CaptionExample
 from captioner.errors import UserError
 from captioner.runs.caption_batches import CaptionBatches
+from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.train_run import train_run
+from captioner.training import Interrupted
+from captioner.training.log import RunLog
 
 HARD = {"decoder": {"selection": "hard"}, "objective": {"doubly_stochastic": 0.0}}
 
@@ -51,6 +55,33 @@ def test_a_run_split_in_two_equals_one_in_one_go(
     assert_same_tensors(split, whole)
     assert_same_tensors(split, whole, "model/model.safetensors")
     assert log_of(split) == log_of(whole)
+
+
+def test_the_best_model_of_a_run_that_was_stopped_has_a_card(
+    config: Config, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    def stop(*_: object) -> None:
+        raise Interrupted("stopped")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunLog, "write", stop)
+        with pytest.raises(Interrupted):
+            train_run(recipe_of(config), tmp_path)
+    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    assert "in validation, after epoch 1 of a training that had not ended." in card
+    assert "training: 6 photos" in card
+    train_run(recipe_of(config), tmp_path, resume=True)
+    assert " of 2 epochs." in (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_run_goes_on_with_the_config_in_its_folder(
+    config: Config, tmp_path: Path, capsys: Output
+) -> None:
+    train_run(recipe_of(config, training={"epochs": 1}), tmp_path, resume=True)
+    assert f"nothing to resume in {tmp_path} yet; training starts\n" in capsys.readouterr().out
+    step = log_of(tmp_path)[-1]["step"]
+    train_run(read_any_recipe(tmp_path / "config.json", ["training.epochs=2"]), tmp_path, True)
+    assert f"\ngoing on after step {step} (epoch 1)\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("freeze", [True, False])
@@ -106,7 +137,7 @@ def test_a_run_is_not_resumed_with_another_config(config: Config, tmp_path: Path
         ("features", "mirror", True),
     ):
         recipe = recipe_of(config, **{section: {field: value}})
-        with pytest.raises(UserError, match=rf"made with {section}.{field} .*, not {value!r}$"):
+        with pytest.raises(UserError, match=rf"made with {section}.{field} .*, not {value!r}; "):
             train_run(recipe, tmp_path / "run", resume=True)
         assert (tmp_path / "run" / "config.json").read_bytes() == before
 

@@ -184,6 +184,7 @@ def test_a_bad_photo_is_named_and_the_others_are_captioned(client: httpx.Client)
         ({"sample": "perhaps"}, "sample should be true or false"),
         ({"length_normalisation": "1e400"}, "length_normalisation should be a finite number"),
         ({"colour": "red"}, "unknown field 'colour'"),
+        ({"nbest": "3"}, "unknown field 'nbest'; did you mean 'n_best'?"),
         ({"photo": "text"}, "photo[0]: expected a file, found text"),
     ],
 )
@@ -195,7 +196,8 @@ def test_a_wrong_field_is_named(client: httpx.Client, fields: dict[str, str], na
 @pytest.mark.parametrize(
     ("content", "kind", "status", "named"),
     [
-        (b"{}", "application/json", 422, "'photo' is missing"),
+        (b"{}", "application/json", 422, "'photo' is missing: send a form"),
+        (b"\xff\xd8=", "application/x-www-form-urlencoded", 422, "'photo' is missing: send a form"),
         (b"", "multipart/form-data", 400, "boundary"),
         (b"nonsense", "multipart/form-data; boundary=x", 400, "Invalid multipart data"),
         (b"--x\r\n\r\nvalue\r\n--x--", "multipart/form-data; boundary=x", 400, "must be provided"),
@@ -302,7 +304,7 @@ def test_a_sentence_that_is_cut_says_so(client: httpx.Client) -> None:
         (b'{"sentences": ["a"], "beam": "3"}', 422, "beam should be a whole number"),
         (b'{"sentences": ["a"], "beam": 21}', 422, "'beam' is 21"),
         (b'{"sentences": ["a"], "coverage_penalty": NaN}', 422, "finite"),
-        (b'{"sentences": ["a"], "colour": 1}', 422, "unknown field 'colour'"),
+        (b'{"sentences": ["a"], "beem": 1}', 422, "unknown field 'beem'; did you mean 'beam'?"),
         (b'{"sentences": ["a"], "\\ud800": 1}', 422, "should be a JSON object"),
     ],
 )

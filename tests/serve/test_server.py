@@ -112,7 +112,7 @@ def test_without_its_extra_it_says_what_to_install(tmp_path: Path) -> None:
         (["--max-waiting", "-1"], "--max-waiting -1"),
         (["--timeout", "0"], "--timeout 0"),
         (["--translator", "no-such-model"], "no-such-model"),
-        (["--translator", "default"], "not the config of a translation model"),
+        (["--translator", "default"], "is a captioner, not a translator"),
         (["--translator", "d=english_german"], "--translator 'd' is not a language tag"),
         (
             ["--translator", "english_german", "--translator", "de=x"],

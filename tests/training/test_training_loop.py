@@ -100,7 +100,7 @@ def test_nothing_to_train_on_is_a_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize("moment", ALL_STEPS)
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_at_any_step(
-    whole: Path, tmp_path: Path, moment: tuple[int, int], kind: int
+    whole: Path, tmp_path: Path, moment: tuple[int, int], kind: int, capsys: Output
 ) -> None:
     handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     first = Data(at(*moment, partial(signal.raise_signal, kind)))
@@ -110,6 +110,8 @@ def test_a_signal_at_any_step(
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
     second = Data()
     run(tmp_path, second, resume=True)
+    said = f"going on after step {number} (epoch {moment[0] + 1})"
+    assert said in capsys.readouterr().out.splitlines()
     assert_same_run(tmp_path, whole)
     assert first.given + second.given == ALL_STEPS  # No step is made twice.
 

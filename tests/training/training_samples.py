@@ -148,7 +148,7 @@ class Validator:
         return {"score": float(next(self.model.parameters()).sum()) + 100 * self.rank, "other": 1.0}
 
     def validation(self, **options: Any) -> Validation:
-        def keep(scores: dict[str, float]) -> None:
+        def keep(scores: dict[str, float], epoch: int) -> None:
             self.kept.append(scores["score"])
 
         return Validation(self.run, "score", keep, **options)

@@ -335,7 +335,7 @@ def test_folders_that_do_not_load(tmp_path: Path) -> None:
     path = tmp_path / "model" / "config.json"
     mapping = json.loads(path.read_text())
     path.write_text(json.dumps({**mapping, "format": "captioner caption model 1"}))
-    with pytest.raises(UserError, match="is not the config of a translation model"):
+    with pytest.raises(UserError, match=r"model is a captioner, not a translator$"):
         load_translator(tmp_path / "model")
     path.write_text(json.dumps({**mapping, "model": {"general": {}}}))
     with pytest.raises(UserError, match=r"unknown field 'model\.general'"):

@@ -105,7 +105,7 @@ def test_a_store_with_another_record_is_refused(
         with pytest.raises(UserError) as caught:
             open_store()
         assert str(caught.value) == (
-            f"feature store {tmp_path} {difference}; give another folder or delete it"
+            f"feature store {tmp_path} {difference}; set another features.folder or delete it"
         )
     fill(tmp_path)
     assert torch.equal(FeatureStore(tmp_path, RECORD).read([19]), vectors([19]))

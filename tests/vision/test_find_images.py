@@ -52,11 +52,16 @@ def test_what_is_named_outright_is_taken_in_its_order_whatever_it_is(here: Path)
     assert names("photos/.thumbnails") == ["photos/.thumbnails/small.jpg"]
 
 
-@pytest.mark.parametrize(
-    "path", ["missing.jpg", "missing/*.jpg", "photos/[z-a].jpg", "photos/[", "a\0/*.jpg", ""]
-)
-def test_what_names_nothing_comes_back_as_it_is(here: Path, path: str) -> None:
+@pytest.mark.parametrize("path", ["missing.jpg", "a\0/*.jpg", ""])
+def test_a_path_of_nothing_comes_back_as_it_is(here: Path, path: str) -> None:
     assert find_images(["photos/b.jpg", path]) == [Path("photos/b.jpg"), Path(path)]
+
+
+@pytest.mark.parametrize("pattern", ["missing/*.jpg", "photos/[z-a].jpg", "photos/["])
+def test_a_pattern_that_matches_nothing_is_reported(here: Path, pattern: str) -> None:
+    reports: list[str] = []
+    assert find_images(["photos/b.jpg", pattern], reports.append) == [Path("photos/b.jpg")]
+    assert reports == [f"{pattern} matches no file"]
 
 
 def test_a_broken_link_comes_back_to_be_reported(here: Path) -> None:
