@@ -19,6 +19,15 @@ _TEMPORARY = ".captioner-"
 
 
 @contextlib.contextmanager
+def refuse_os_errors(problem: str) -> Iterator[None]:
+    """Raise `UserError` with the problem, "cannot write x", and the reason of an `OSError`."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{problem}: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields a temporary path to write to, which replaces `path` on a clean exit.
 
@@ -220,10 +229,9 @@ def check_writable(what: str, folder: str | os.PathLike[str]) -> None:
         existing = existing.parent
     if not existing.is_dir():
         raise UserError(f"{what} needs {existing} to be a folder, but it is a file")
-    try:  # Some folders, such as /proc, take no files despite their permissions.
+    with refuse_os_errors(f"{what} cannot write into folder {existing}"):
+        # Some folders, such as /proc, take no files despite their permissions.
         tempfile.TemporaryFile(dir=existing).close()
-    except OSError as error:
-        raise UserError(f"{what} cannot write into folder {existing}: {_reason(error)}") from None
 
 
 def try_all(parts: Sequence[Callable[[], object]]) -> None:

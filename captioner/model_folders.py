@@ -6,9 +6,9 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from captioner.errors import UserError, did_you_mean, near_names
 from captioner.files import (
@@ -28,8 +28,6 @@ FORMATS = {
     "translator": "captioner translation model 1",
 }
 """The field `format` of the config of each kind of model."""
-
-T = TypeVar("T")
 
 
 @contextlib.contextmanager
@@ -53,28 +51,6 @@ def complete_folder(folder: str | Path) -> Path:
     """The folder with the files of a model: `folder`, or `.saved` in it if saving was stopped."""
     saved = Path(folder) / _SAVED
     return saved if saved.is_dir() else Path(folder)
-
-
-def read_whole(folder: str | Path, read: Callable[[Path], T]) -> T:
-    """What `read` makes of `complete_folder`, read again if the files were replaced meanwhile."""
-    while True:
-        found = complete_folder(folder)
-        state = _state(found)
-        try:
-            result = read(found)
-        except UserError:
-            if (found, state) == (complete_folder(folder), _state(found)):
-                raise
-        else:
-            if (found, state) == (complete_folder(folder), _state(found)):
-                return result
-
-
-def _state(folder: Path) -> object:
-    """The files of a folder with their times of change."""
-    with contextlib.suppress(OSError):
-        return {(path.name, path.stat().st_mtime_ns) for path in folder.iterdir()}
-    return None
 
 
 def _replace_by(saved: Path) -> None:

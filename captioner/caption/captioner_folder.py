@@ -29,7 +29,6 @@ from captioner.model_folders import (
     complete_folder,
     read_card,
     read_model_config,
-    read_whole,
     saving,
 )
 from captioner.schema import Config, from_mapping, to_mapping
@@ -100,10 +99,7 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
 
     Raises `UserError` naming the file, and the field or tensor that is missing or does not fit.
     """
-    return read_whole(folder, _load).to(device)
-
-
-def _load(folder: Path) -> Captioner:
+    folder = complete_folder(folder)
     config = read_config(folder)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     # On `meta`: no memory, no initial weights.
@@ -118,9 +114,10 @@ def _load(folder: Path) -> Captioner:
     fill(nn.ModuleDict(modules), read_tensors(folder / WEIGHTS), folder / WEIGHTS)
     settings = config.preprocessing, config.search, read_card(folder), confidence
     try:
-        return Captioner(encoder, decoder, vocabulary, *settings)
+        captioner = Captioner(encoder, decoder, vocabulary, *settings)
     except UserError as error:
         raise UserError(f"{folder / CONFIG}: {error}") from None
+    return captioner.to(device)
 
 
 def save_confidence(confidence: Confidence, folder: str | Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from captioner.cli.output_files import check_places
 from captioner.errors import UserError
-from captioner.files import write_json, write_text
+from captioner.files import refuse_os_errors, write_json, write_text
 from captioner.render.alignment import AlignmentItem, alignment_page, save_heat_map
 from captioner.render.save import PAGE_SUFFIXES, PLOT_SUFFIXES
 from captioner.translate import Translation
@@ -79,10 +79,8 @@ class AlignmentFile:
         return self.path if number == 1 else self.path.with_name(name)
 
     def _without_picture(self, reason: str) -> str:
-        try:
+        with refuse_os_errors(f"cannot remove {self._picture}"):
             self._picture.unlink(missing_ok=True)  # An earlier run's would be mistaken for it.
-        except OSError as error:
-            raise UserError(f"cannot remove {self._picture}: {error.strerror}") from None
         return f"there is no picture {self._picture} of line {len(self._items)}: {reason}"
 
     def finish(self) -> None:

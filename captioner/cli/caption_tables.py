@@ -17,7 +17,15 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from captioner.csv_tables import csv_rows, csv_text
 from captioner.errors import UserError
-from captioner.files import json_text, read_json, read_text, real_path, try_all, write_text
+from captioner.files import (
+    json_text,
+    read_json,
+    read_text,
+    real_path,
+    refuse_os_errors,
+    try_all,
+    write_text,
+)
 from captioner.text.languages import ENGLISH
 
 Record = dict[str, Any]
@@ -140,11 +148,11 @@ class CaptionTables:
         elif not self._are_lines_begun:
             self._begin_lines()
         elif path:
-            try:
-                with open(path, "a", encoding="utf-8", errors="backslashreplace") as file:
-                    file.write(_lines(self._records[-1:]))
-            except OSError as error:
-                raise UserError(f"cannot write {path}: {error.strerror}") from None
+            with (
+                refuse_os_errors(f"cannot write {path}"),
+                open(path, "a", encoding="utf-8", errors="backslashreplace") as file,
+            ):
+                file.write(_lines(self._records[-1:]))
 
     def save_so_far(self) -> None:
         """Write the whole tables, if they were not written just now. Errors are left to `finish`.
@@ -240,10 +248,8 @@ def _read(option: str, path: Path) -> list[Record]:
 
 def _read_lines(path: Path) -> list[Record]:
     """The records of JSON lines; a last line without its end, of a killed run, is left out."""
-    try:
+    with refuse_os_errors(f"cannot read {path}"):
         whole = path.read_bytes().rpartition(b"\n")[0]
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
     return [json.loads(line) for line in whole.splitlines() if line.strip()]
 
 

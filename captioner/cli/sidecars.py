@@ -17,7 +17,7 @@ from captioner.caption import Caption
 from captioner.cli.report import on_a_line
 from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
-from captioner.files import read_text, real_path, write_bytes, write_text
+from captioner.files import read_text, real_path, refuse_os_errors, write_bytes, write_text
 from captioner.text.nouns import nouns
 
 _NAMESPACES = {
@@ -171,12 +171,11 @@ def write_xmp(
 
 def _read(path: Path) -> etree._Element:
     """The `rdf:RDF` element of an XMP file, or of an empty one if the file does not exist."""
-    try:
+    with refuse_os_errors(f"cannot read {path}"):
         content = path.read_bytes() if os.path.lexists(path) else _EMPTY
+    try:
         parser = etree.XMLParser(resolve_entities=False, no_network=True)
         root = etree.fromstring(content, parser)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
     except etree.XMLSyntaxError as error:
         raise UserError(f"{path} is not valid XML ({error.msg}) and was left alone") from None
     if root.getroottree().docinfo.doctype:

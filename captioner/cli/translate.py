@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from captioner.cli.shared_options import (
 from captioner.data.parallel import is_gzip, text_bytes
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError
+from captioner.files import refuse_os_errors
 from captioner.models import DEFAULT_TRANSLATOR, LANGUAGES
 from captioner.text.languages import language_tag
 
@@ -158,15 +160,13 @@ def _open(path: str) -> BinaryIO:
         return sys.stdin.buffer
     if is_gzip(path):
         return io.BytesIO(text_bytes(path))
-    try:
+    if not os.path.lexists(path):
+        hint = "; a sentence comes from standard input: echo ... | captioner translate"
+        raise UserError(f"text file {path} does not exist{hint * (' ' in path)}")
+    with refuse_os_errors(f"cannot read text file {path}"):
         file = open(path, "rb")  # noqa: SIM115 - the caller reads it.
         if b"\0" not in file.peek():
             return file
-    except FileNotFoundError:
-        hint = "; a sentence comes from standard input: echo ... | captioner translate"
-        raise UserError(f"text file {path} does not exist{hint * (' ' in path)}") from None
-    except OSError as error:
-        raise UserError(f"cannot read text file {path}: {error.strerror or error}") from None
     file.close()
     raise UserError(f"{path} is not UTF-8 text: it has null bytes")
 

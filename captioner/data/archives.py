@@ -6,17 +6,19 @@ import lzma
 import os
 import re
 import shutil
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 from captioner.errors import UserError
-from captioner.files import folder_lock
+from captioner.files import atomic_folder, folder_lock, remove_temporaries
 from captioner.progress import progress_bar
 
 _OF_MACOS = re.compile(r"^__MACOSX/|(^|/)\.DS_Store$")
+
+_TOP = ".top"
+"""Name of an archive's single top folder while its files are moved up."""
 
 _UNREADABLE = (
     zipfile.BadZipFile,
@@ -48,16 +50,12 @@ def unpack_missing(archives: Mapping[str, str | os.PathLike[str]]) -> None:
 
 
 def _unpack(archive: Path, folder: Path) -> None:
-    for left in folder.parent.glob(f".{folder.name}-*"):  # By a killed process.
-        shutil.rmtree(left, ignore_errors=True)
+    remove_temporaries(folder.parent)
     try:
-        with (
-            tempfile.TemporaryDirectory(
-                dir=folder.parent, prefix=f".{folder.name}-", ignore_cleanup_errors=True
-            ) as temporary,
-            zipfile.ZipFile(archive) as source,
-        ):
+        with atomic_folder(folder) as temporary, zipfile.ZipFile(archive) as source:
             members = [m for m in source.infolist() if not _OF_MACOS.search(m.filename)]
+            if not members:
+                raise UserError(f"archive {archive} holds no files")
             needed, free = sum(m.file_size for m in members), shutil.disk_usage(temporary).free
             if needed > free:
                 raise UserError(
@@ -68,13 +66,11 @@ def _unpack(archive: Path, folder: Path) -> None:
                 for member in members:
                     source.extract(member, temporary)  # Never outside of it, whatever its name is.
                     progress.update()
-            found = list(Path(temporary).iterdir())
-            if not found:
-                raise UserError(f"archive {archive} holds no files")
-            whole = found[0] if len(found) == 1 and found[0].is_dir() else Path(temporary)
-            whole.chmod(0o755)
-            whole.rename(folder)
+            found = list(temporary.iterdir())
+            if len(found) == 1 and found[0].is_dir():
+                top = found[0].rename(temporary / _TOP)
+                for path in top.iterdir():
+                    path.rename(temporary / path.name)
+                top.rmdir()
     except _UNREADABLE as error:
         raise UserError(f"archive {archive} cannot be unpacked ({error})") from None
-    except OSError as error:
-        raise UserError(f"cannot unpack {archive} to {folder}: {error.strerror or error}") from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -235,10 +236,9 @@ def _checked(document: Any, where: str) -> dict[str, list[Record]]:
 def _check_polygon(polygon: Any, width: int, height: int, where: str) -> None:
     """Refuse a polygon that pycocotools would misread, or crash on: points far outside."""
     corners = polygon if isinstance(polygon, list) else []
-    # False for infinity and NaN.
-    are_numbers = all(type(value) in (int, float) and abs(value) < 1e9 for value in corners)
-    if len(corners) < 6 or len(corners) % 2 or not are_numbers:
-        raise UserError(f"a polygon of {where} is not three or more pairs of numbers")
-    for side, values in ((width, corners[::2]), (height, corners[1::2])):
-        if min(values) < -side or max(values) > 2 * side:
-            raise UserError(f"a polygon of {where} has a point far outside its image")
+    are_near = all(
+        type(value) in (int, float) and -side <= value <= 2 * side
+        for value, side in zip(corners, cycle((width, height)), strict=False)
+    )
+    if len(corners) < 6 or len(corners) % 2 or not are_near:
+        raise UserError(f"a polygon of {where} is not three or more pairs of numbers in its image")

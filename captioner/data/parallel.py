@@ -10,6 +10,7 @@ from pathlib import Path
 
 from captioner.data.source_problems import IN_TRAINING, OnProblem, Problems
 from captioner.errors import UserError
+from captioner.files import refuse_os_errors
 
 
 @dataclass(frozen=True)
@@ -95,17 +96,9 @@ def text_bytes(path: str | Path) -> bytes:
 
     Raises `UserError` for a file that cannot be read or unpacked.
     """
-    path = Path(path)
     try:
-        content = path.read_bytes()
-        if is_gzip(path):
-            content = gzip.decompress(content)
-    except FileNotFoundError:
-        raise UserError(f"text file {path} does not exist") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile):
+        with refuse_os_errors(f"cannot read text file {path}"):
+            content = Path(path).read_bytes()
+            return gzip.decompress(content) if is_gzip(path) else content
+    except (EOFError, zlib.error):
         raise UserError(f"text file {path} is not a whole gzip file") from None
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"cannot read text file {path}: {getattr(error, 'strerror', None) or error}"
-        ) from None
-    return content

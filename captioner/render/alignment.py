@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,14 +12,19 @@ import numpy as np
 import numpy.typing as npt
 
 from captioner.errors import UserError
-from captioner.render.families import families_for
 from captioner.render.heat_map import draw_heat_map
 from captioner.render.save import PLOT_SUFFIXES, check_suffix, save_figure
-from captioner.render.typography import printable
 from captioner.render.web_page import escaped, web_page
 
 _CELL_INCHES = 0.32
 _LONGEST_INCHES = 60.0
+
+_FONTS = (
+    *("DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans", "Droid Sans Fallback"),
+    *("WenQuanYi Zen Hei", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "Nirmala UI", "Tahoma"),
+    *("PingFang SC", "Hiragino Sans", "Apple SD Gothic Neo", "Arial Unicode MS", "STIXGeneral"),
+)
+"""matplotlib's own, then common ones for the letters that it lacks: Chinese, Japanese, Korean."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ class AlignmentItem:
 def save_heat_map(path: str | os.PathLike[str], item: AlignmentItem) -> str:
     """Draw a heat map with words on both axes; white is 0, full colour is 1.
 
-    Returns the distinct letters that no installed font has, which are drawn as boxes.
+    Returns the distinct letters that the fonts here lack, which are drawn as boxes.
     Raises `UserError` if the name does not end in one of `PLOT_SUFFIXES`, if the translation
     is empty, and if the file cannot be written.
     """
@@ -47,19 +53,21 @@ def save_heat_map(path: str | os.PathLike[str], item: AlignmentItem) -> str:
         raise UserError(f"cannot draw {path}: the translation is empty")
     # Imported here: matplotlib takes half a second. Its pyplot would need a display.
     from matplotlib.figure import Figure
+    from matplotlib.font_manager import fontManager
 
     weights = np.asarray(item.weights, dtype=float)  # (T, S)
     height, width = (min(_LONGEST_INCHES, 2 + _CELL_INCHES * count) for count in weights.shape)
     figure = Figure(figsize=(width, height), layout="constrained")
     axis = figure.subplots()
     draw_heat_map(axis, weights, item.source, item.target)
-    families, missing = families_for(printable("".join([*item.source, *item.target])))
+    installed = {font.name for font in fontManager.ttflist}
     for label in (*axis.get_xticklabels(), *axis.get_yticklabels()):
-        label.set_fontfamily(families)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # One warning for each missing letter.
+        label.set_fontfamily([name for name in _FONTS if name in installed])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)  # One for each letter that a font lacks.
         save_figure(path, figure, bbox_inches="tight", pad_inches=0.1)
-    return missing
+    missing = (re.match(r"Glyph (\d+)", str(warning.message)) for warning in caught)
+    return "".join(sorted({chr(int(match[1])) for match in missing if match}))
 
 
 def alignment_page(items: Sequence[AlignmentItem]) -> str:

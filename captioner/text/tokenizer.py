@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
-from captioner.text.abbreviations import ABBREVIATIONS, SPLIT_WORDS
-
 PUNCTUATION = frozenset({"''", "'", "``", "`", ".", "?", "!", ",", ":", "-", "--", "...", ";"})
 """Tokens that the evaluation removes. Its list also has -LRB- and other brackets, but is applied
 after lower-casing and misses "-lrb-": brackets stay."""
-
-_PLAIN = re.compile(
-    r"[A-Za-z \n]*"
-    r"(?:(?:[,.](?=[ \n]|\Z)|(?<=[A-Za-z])(?:-(?=[A-Za-z])|'s(?=[ \n]|\Z)))[A-Za-z \n]*)*"
-)
-"""Plain text: ASCII words, white space, hyphens inside words, final "'s", commas and periods."""
-
-_NOT_PLAIN = frozenset(
-    {f"{letter}." for letter in "abcdefghijklmnopqrstuvwxyz"}
-    | {f"{abbreviation}." for abbreviation in ABBREVIATIONS}
-    | {*SPLIT_WORDS, *(f"{word}." for word in SPLIT_WORDS)}
-)
-"""Words that match `_PLAIN` but keep their period or are split in two."""
 
 
 def tokenize(caption: str) -> list[str]:
@@ -41,46 +24,21 @@ def tokenize(caption: str) -> list[str]:
     - There, some line ends inside a caption split it in two, and all captions after it are scored
       against the wrong image. Here line ends are white space.
 
-    Known to differ: the lower case of a capital Greek sigma beside a digit, hyphen, underscore or
-    superscript; and a dotted capital I for the I in words such as "'til".
+    The words are equal for the 222,000 different captions of COCO's, Flickr8k's and Multi30k's
+    English, German and French files in the tests. Known to differ: telephone numbers with spaces,
+    emoticons such as (^_^), "C++", names of files, HTML tags with attributes and entities other
+    than `&amp;` and its like, and compounds with combining accents.
     """
-    words = _plain_words(caption)
-    return words_by_rules(caption) if words is None else words
-
-
-def words_by_rules(caption: str) -> list[str]:
-    """As `tokenize`, but without the fast path: ten times slower for a plain caption."""
-    return [word for token in _kept_tokens(caption) for word in token.split()]
+    return [word for token in tokenize_unsplit(caption) for word in token.split()]
 
 
 def tokenize_unsplit(caption: str) -> list[str]:
-    """As `tokenize`, but mixed and telephone numbers stay one word: "22 3/4" with a no-break space.
+    """As `tokenize`, but a mixed number stays one word: "22 3/4" with a no-break space.
 
     That is the raw output of the evaluation's tokeniser. BLEU, CIDEr-D and METEOR split such a
     word, as `tokenize` does; ROUGE-L does not.
     """
-    words = _plain_words(caption)
-    return _kept_tokens(caption) if words is None else words
-
-
-def _kept_tokens(caption: str) -> list[str]:
     # Imported here: the rules take time to compile, and captioning a photo does not need them.
     from captioner.text.penn_treebank import treebank_tokens
 
     return [token for token in treebank_tokens(caption) if token not in PUNCTUATION]
-
-
-def _plain_words(caption: str) -> list[str] | None:
-    """The words of a plain caption; None if it needs the rules."""
-    if not _PLAIN.fullmatch(caption):
-        return None
-    text = caption.lower().replace(",", "").replace("'s", " 's")
-    if "." in text:
-        body = text.rstrip(" \n.")
-        words = body.split()
-        if "." in body or (words and f"{words[-1]}." in _NOT_PLAIN):
-            words = text.split()  # With their periods, also inside the caption.
-            return text.replace(".", "").split() if _NOT_PLAIN.isdisjoint(words) else None
-    else:
-        words = text.split()
-    return words if _NOT_PLAIN.isdisjoint(words) else None

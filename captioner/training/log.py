@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from captioner.errors import UserError
-from captioner.files import read_text, write_text
+from captioner.files import read_text, refuse_os_errors, write_text
 
 
 class RunLog:
@@ -33,8 +32,8 @@ class RunLog:
 
     def write(self, record: dict[str, Any]) -> None:
         """Append one record. Raises `UserError` when the file cannot be written."""
-        try:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(record, ensure_ascii=False) + "\n")
-        except OSError as error:
-            raise UserError(f"cannot write {self.path}: {error.strerror or error}") from None
+        with (
+            refuse_os_errors(f"cannot write {self.path}"),
+            self.path.open("a", encoding="utf-8") as file,
+        ):
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")

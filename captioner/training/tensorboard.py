@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ import numpy
 from PIL import Image
 
 from captioner.errors import UserError
+from captioner.files import refuse_os_errors
 
 FOLDER = "tensorboard"
 
@@ -47,12 +47,12 @@ class TensorBoard:
         """
         self._folder = folder / FOLDER
         make = summary_writer()
-        with self._refuse_disk_errors():
+        with refuse_os_errors(f"cannot write {self._folder}"):
             self._writer: Any = make(str(self._folder), purge_step=step + 1 if step else None)
 
     def write(self, record: dict[str, Any]) -> None:
         """Write the numbers of a log record as scalars, at the record's step."""
-        with self._refuse_disk_errors():
+        with refuse_os_errors(f"cannot write {self._folder}"):
             for name, value in record.items():
                 if name != "step":
                     self._writer.add_scalar(name, value, record["step"])
@@ -60,7 +60,7 @@ class TensorBoard:
 
     def show(self, examples: Sequence[ShownExample], step: int) -> None:
         """Write the model's outputs for some examples."""
-        with self._refuse_disk_errors():
+        with refuse_os_errors(f"cannot write {self._folder}"):
             for name, text, picture in examples:
                 self._writer.add_text(name, text, step)
                 if picture is not None:
@@ -71,11 +71,3 @@ class TensorBoard:
     def close(self) -> None:
         """Close the file."""
         self._writer.close()
-
-    @contextmanager
-    def _refuse_disk_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            reason = error.strerror or error
-            raise UserError(f"cannot write {self._folder}: {reason}") from None

@@ -20,10 +20,10 @@ from captioner.model_folders import (
     CONFIG,
     FORMATS,
     WEIGHTS,
+    complete_folder,
     is_of_format,
     read_card,
     read_model_config,
-    read_whole,
     saving,
 )
 from captioner.schema import COUNT, Config, from_mapping, to_mapping
@@ -86,10 +86,7 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
 
     Raises `UserError` naming the file, and the field or tensor that is missing or does not fit.
     """
-    return read_whole(folder, _load).to(device)
-
-
-def _load(folder: Path) -> Translator:
+    folder = complete_folder(folder)
     path = folder / CONFIG
     mapping = read_model_config(folder, "translator")
     config = from_mapping(TranslatorConfig, mapping, str(path))
@@ -111,4 +108,4 @@ def _load(folder: Path) -> Translator:
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     fill(nn.ModuleDict({"model": model}), read_tensors(folder / WEIGHTS), folder / WEIGHTS)
-    return translator
+    return translator.to(device)

@@ -15,12 +15,11 @@ the next run computes again.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import shutil
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,14 @@ from pydantic import Field
 from torch import Tensor
 
 from captioner.errors import UserError
-from captioner.files import atomic_path, flush_folder, folder_lock, read_json, write_json
+from captioner.files import (
+    atomic_path,
+    flush_folder,
+    folder_lock,
+    read_json,
+    refuse_os_errors,
+    write_json,
+)
 from captioner.schema import Config, flat, from_mapping, to_mapping
 
 RECORD = "record.json"
@@ -90,7 +96,7 @@ class StoreWriter:
         self.folder, self.record, self.rank, self.ranks = folder, record, rank, ranks
         self._pending: dict[int, int] = {}
         self._flushed = time.monotonic()
-        with _refuse_disk_errors(folder):
+        with refuse_os_errors(f"cannot write feature store {folder}"):
             # Files, not a writable map: on a full disk a write to a map kills the process.
             (folder / f"done-{rank}.bin").touch()
             flush_folder(folder)
@@ -114,7 +120,7 @@ class StoreWriter:
         if vectors.shape != expected:
             raise ValueError(f"vectors are {tuple(vectors.shape)}, not {expected}")
         content = vectors.detach().to(torch.float16).cpu().contiguous().numpy()  # (B, L, D)
-        with _refuse_disk_errors(self.folder):
+        with refuse_os_errors(f"cannot write feature store {self.folder}"):
             for row, values in zip(rows, content, strict=True):
                 self._rows.seek(self._start + row * values.nbytes)
                 left = values.data.cast("B")
@@ -128,7 +134,7 @@ class StoreWriter:
         """Flush the written rows to disk, then mark them done."""
         if not self._pending:
             return
-        with _refuse_disk_errors(self.folder):
+        with refuse_os_errors(f"cannot write feature store {self.folder}"):
             os.fsync(self._rows.fileno())
             for row, state in self._pending.items():
                 self._marks.seek(row)
@@ -240,16 +246,6 @@ def _write_empty(folder: Path, record: StoreRecord) -> None:
     with atomic_path(folder / ROWS) as path:
         numpy.lib.format.open_memmap(path, "w+", numpy.float16, shape)
     write_json(folder / RECORD, to_mapping(record), indent=None)
-
-
-@contextlib.contextmanager
-def _refuse_disk_errors(folder: Path) -> Iterator[None]:
-    """Raise `UserError` for an `OSError` in the block."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or error
-        raise UserError(f"cannot write feature store {folder}: {reason}") from None
 
 
 def _short(value: Any) -> str:

@@ -89,8 +89,7 @@ def load_image(
 
     Applies the EXIF orientation, puts transparent images on white, scales 16-bit greys to 8 bits,
     and takes the first frame of an animation (the current one of a Pillow image). Greys of 32 bits
-    and floats have no fixed range: values within 0 to 255 are kept, floats within 0 to 1 and
-    integers within 0 to 65535 are scaled from these, others from their minimum and maximum.
+    are clipped to 16, and floats to 0 to 255.
 
     maximum_pixels: limit on width times height, checked before decoding.
     name: the photo's name in errors; by default the path, or "the image".

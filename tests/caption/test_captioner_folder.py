@@ -23,7 +23,6 @@ from captioner import weight_files
 from captioner.caption import Captioner, load_model, save_model
 from captioner.errors import UserError
 from captioner.files import remove_temporaries
-from captioner.model_folders import read_whole
 
 FILES = {"model.safetensors", "config.json", "vocabulary.json", "README.md"}
 PHOTOS = [photo(seed, (90, 80)) for seed in range(3)]
@@ -248,23 +247,3 @@ def test_a_power_loss_leaves_the_old_model_or_the_new(
     assert found[0] == old.card
     assert found[-1] == new.card
     assert len(found) > 10
-
-
-def test_a_model_that_is_replaced_while_it_is_read_is_read_again(tmp_path: Path) -> None:
-    """Words of one model with weights of another would be read without an error."""
-    old, new = make_captioner(), make_captioner(seed=1, words=[*WORDS[1:], "zebra"])
-    folder = tmp_path / "model"
-    save_model(old, folder)
-    reads = []
-
-    def read(found: Path) -> tuple[str, float]:
-        words = (found / "vocabulary.json").read_text()
-        reads.append(words)
-        if len(reads) == 1:
-            save_model(new, folder)
-        return words, float(load_file(found / "model.safetensors")["decoder.output.bias"].sum())
-
-    words, bias = read_whole(folder, read)
-    assert len(reads) == 2
-    assert "zebra" in words
-    assert bias == float(new.decoder.output.bias.detach().half().sum())

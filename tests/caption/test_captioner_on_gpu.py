@@ -55,7 +55,9 @@ def make_batch() -> CaptioningBatch:
     source = torch.randn(6, 16, 24, generator=generator)
     tokens = torch.randint(4, WORDS, (6, 8), generator=generator)
     mask = torch.arange(8) < torch.tensor([8, 7, 5, 5, 3, 1]).unsqueeze(1)
-    return CaptioningBatch(source, tokens, tokens.roll(-1, 1), mask, rows=torch.arange(6))
+    return CaptioningBatch(
+        source, tokens, tokens.roll(-1, 1), mask, rows=torch.arange(6), progress=0.5
+    )
 
 
 @pytest.mark.parametrize("make", [make_decoder, make_transformer])
@@ -101,7 +103,7 @@ def test_a_search_finds_the_captions_of_the_cpu(make: Any) -> None:
 def losses() -> dict[str, nn.Module]:
     critical = ObjectiveConfig(self_critical=SelfCriticalConfig(samples=3, maximum_length=8))
     return {
-        "soft": CaptioningLoss(make_decoder(dropout=0.1), ObjectiveConfig()),
+        "soft": CaptioningLoss(make_decoder(dropout=0.1), ObjectiveConfig(scheduled_sampling=0.1)),
         "transformer": CaptioningLoss(make_transformer(dropout=0.1), ObjectiveConfig()),
         "hard": HardAttentionLoss(
             make_decoder("hard"), ObjectiveConfig(doubly_stochastic=0.0, draws=2)

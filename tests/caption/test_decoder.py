@@ -11,6 +11,7 @@ from decoder_samples import MEMORY, PLACES, WORDS, calls_of, captions, photos, s
 from torch import Tensor, nn
 
 from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
+from captioner.cpu import SWITCH
 from captioner.decoding import BeamSearch, Constraints, decode
 
 HIDDEN = 6
@@ -200,3 +201,23 @@ def test_memory_dropout_blanks_whole_channels_in_training_only() -> None:
     assert 0.4 < (channels == 0).float().mean() < 0.6
     assert len(channels.unique(dim=0)) > 30  # each photo has its own
     assert torch.equal(make().train().remember(a).values, a)
+
+
+@pytest.mark.parametrize("selection", ["soft", "hard"])
+def test_states_and_weights_are_in_float32_under_autocast(
+    monkeypatch: pytest.MonkeyPatch, selection: str
+) -> None:
+    """As sums over words should be."""
+    monkeypatch.setenv(SWITCH, "0")  # As on a GPU.
+    decoder = make(selection=selection)
+    with torch.autocast("cpu", torch.bfloat16):
+        memory = decoder.remember(photos())
+        forced = decoder(memory, captions())
+        start = decoder.start(memory)
+        step = decoder.step(captions()[..., 0], start)
+    assert forced.logits.dtype == torch.bfloat16
+    assert forced.weights.dtype == step.weights.dtype == torch.float32
+    for state in (start, step.state):
+        assert [each.dtype for each in state[1:]] == [torch.float32] * 2
+    if selection == "hard":
+        assert forced.log_probability.dtype == forced.entropy.dtype == torch.float32

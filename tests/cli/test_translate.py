@@ -194,7 +194,7 @@ def test_pictures_that_are_not_drawn_are_named(give: Give, capsys: Output) -> No
 
 
 def test_letters_that_no_font_has_are_said(monkeypatch: Patch, capsys: Output) -> None:
-    monkeypatch.setattr("captioner.render.families._installed", tuple)
+    monkeypatch.setattr("captioner.render.alignment._FONTS", ("DejaVu Sans",))
     Path("text").write_text("A \u2f00\u72ac dog.\n", encoding="utf-8")
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)

@@ -91,7 +91,7 @@ def test_translations_that_are_cut_are_counted(folder: Path, capsys: Output) -> 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("score-translations none references", "text file none does not exist"),
+        ("score-translations none references", "cannot read text file none: No such file"),
         ("score-translations found short", "found has 3 lines and short has 2"),
         (f"{OF_FILE} --source short", "short has 2 lines and ref"),
         ("score-translations found found", "found, line 2, is empty"),

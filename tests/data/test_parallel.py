@@ -37,7 +37,7 @@ def test_packed_files(tmp_path: Path) -> None:
     assert read_lines(path) == ["one", "two"]
     for damaged in (gzip.compress(b"one\ntwo\n" * 99)[:-12], b"plain"):
         path.write_bytes(damaged)
-        with pytest.raises(UserError, match=r"text file .*a\.gz is not a whole gzip file"):
+        with pytest.raises(UserError, match=r"text file .*a\.gz(: Not a| is not a whole) gzip"):
             read_lines(path)
 
 
@@ -57,7 +57,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, source, target, message) -> None
 
 
 def test_missing_files_and_folders(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"text file .*none\.en does not exist"):
+    with pytest.raises(UserError, match=r"cannot read text file .*none\.en: No such file"):
         read_lines(tmp_path / "none.en")
     with pytest.raises(UserError, match="cannot read text file"):
         read_lines(tmp_path)

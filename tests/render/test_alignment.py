@@ -9,7 +9,6 @@ from PIL import Image
 
 from captioner.errors import UserError
 from captioner.render.alignment import AlignmentItem, alignment_page, save_heat_map
-from captioner.render.families import BUNDLED, families_for
 
 ITEM = AlignmentItem(
     ["a", "man", "<end>"], ["ein", "$\\frac$"], [[1.0, 0.0, 0.0], [0.0, 0.75, 0.25]], "ein <b>"
@@ -30,17 +29,15 @@ def test_other_formats(tmp_path: Path, suffix: str) -> None:
     assert (tmp_path / f"map{suffix}").stat().st_size > 1000
 
 
-def test_letters_are_drawn_with_whatever_font_has_them(tmp_path: Path) -> None:
-    """matplotlib's own font lacks the arc, which another of those that come with it has."""
-    item = AlignmentItem(["\u2312"], ["a"], [[1.0]])
-    assert families_for("a b") == ([BUNDLED], "")
-    found, missing = families_for("a \u2312")
-    assert found[0] == BUNDLED
-    assert len(found) == 2
-    assert missing == ""
+def test_letters_that_matplotlibs_own_font_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The arc is in another of the fonts that come with it, the Chinese dog in none of them."""
+    monkeypatch.setattr("captioner.render.alignment._FONTS", ("DejaVu Sans", "STIXGeneral"))
+    item = AlignmentItem(["\u2312", "ä\u72ac"], ["a"], [[1.0, 0.0]])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert save_heat_map(tmp_path / "map.png", item) == ""
+        assert save_heat_map(tmp_path / "map.png", item) == "\u72ac"
 
 
 def test_what_cannot_be_drawn(tmp_path: Path) -> None:

@@ -330,16 +330,8 @@ def test_a_transparent_16_bit_grey_is_white() -> None:
     [
         ("int32", [0, 100, 255], [0, 100, 255]),
         ("int32", [0, 25700, 65535], [0, 100, 255]),
-        ("int32", [0, 1_000_000, 2_000_000], [0, 128, 255]),
-        ("int32", [-100, 0, 100], [0, 128, 255]),
-        ("int32", [70_000, 70_000], [0, 0]),
-        ("float32", [0.0, 0.2, 1.0], [0, 51, 255]),
-        ("float32", [0.0, 51.0, 255.0], [0, 51, 255]),
-        ("float32", [0.0, 500.0, 1000.0], [0, 128, 255]),
-        ("float32", [-1.0, 0.0, 1.0], [0, 128, 255]),
-        ("float32", [0.0, float("nan"), float("inf"), float("-inf"), 1.0], [0, 0, 255, 0, 255]),
-        ("float32", [float("nan")], [0]),
-        ("float32", [-3e38, 0.0, 3e38], [0, 128, 255]),
+        ("int32", [-5, 25700, 70_000], [0, 100, 255]),
+        ("float32", [-1.0, 51.0, 300.0], [0, 51, 255]),
     ],
 )
 def test_greys_of_32_bits(dtype: str, values: list[float], expected: list[int]) -> None:
@@ -555,8 +547,3 @@ def test_any_pixels_of_any_mode_load(mode: str, width: int, height: int, data: A
     content = data.draw(st.binary(min_size=length, max_size=length))
     loaded = load_image(Image.frombytes(mode, (width, height), content))
     assert (loaded.mode, loaded.size) == ("RGB", (width, height))
-
-
-def test_a_signalling_nan_is_black_without_a_warning() -> None:
-    loaded = load_image(Image.frombytes("F", (1, 1), b"\x00\x00\x81\x7f"))
-    assert loaded.getpixel((0, 0)) == (0, 0, 0)
