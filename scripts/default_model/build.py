@@ -213,7 +213,7 @@ def steps_of(inputs: argparse.Namespace) -> list[Step]:
         out / name for name in ("bold", "true", "mean_of_both", "truer", "truest")
     )
     kept = [bold / "models/epoch-001", true / "models/epoch-003"]
-    last = [mean_of_both / "model", truer / "models/epoch-001", truest / "models/epoch-001"]
+    last = [truer / "models/epoch-001", truest / "models/epoch-001"]
     return [
         *steps,
         go_on(bold, mean / "model", 1.0, 0.0003, 4, 13),
@@ -221,7 +221,7 @@ def steps_of(inputs: argparse.Namespace) -> list[Step]:
         average(mean_of_both, "both", kept),
         go_on(truer, mean_of_both / "model", 2.0, 0.0003, 2, 31),
         go_on(truest, kept[1], 3.0, 0.0003, 3, 21),
-        average(last_mean, "these three", last),
+        average(last_mean, "that mean, twice, and of both", [mean_of_both / "model"] * 2 + last),
         Step(
             "confidence",
             "a copy of it gets a confidence, calibrated on both worlds",

@@ -189,7 +189,8 @@ def test_steps_go_on_from_what_those_before_them_leave(
         *(*mirrored, "mean/model", *mirrored, "mean/model"),
         *("bold/models/epoch-001", "true/models/epoch-003"),
         *(*mirrored, "mean_of_both/model", *mirrored, "true/models/epoch-003"),
-        *("mean_of_both/model", "truer/models/epoch-001", "truest/models/epoch-001"),
+        *["mean_of_both/model"] * 2,
+        *("truer/models/epoch-001", "truest/models/epoch-001"),
         *("confidence/model", "tables/people.jsonl"),  # Changed.
     ]
     assert left == [
