@@ -203,6 +203,8 @@ class Captioner:
 
         search: in place of the model's own. generator: draws samples, by default a new one.
         """
+        if not len(annotations):
+            return []
         options = self.search if search is None else search
         vocabulary = self.vocabulary
         with autocast(self.device, self.precision):

@@ -39,6 +39,7 @@ class HardAttentionLoss(CaptioningLoss):
     baseline: a buffer, so that checkpoints contain it.
     """
 
+    selection = "hard"
     decoder: ShowAttendTellDecoder
     baseline: Tensor
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from captioner.caption.objective import (
 )
 from captioner.caption.scheduled_sampling import scheduled_inputs
 from captioner.decoding import cross_entropies
+from captioner.errors import UserError
 from captioner.vision.encoder import Encoder
 
 
@@ -74,8 +75,10 @@ class CaptioningLoss(nn.Module):
     """Cross-entropy with doubly stochastic regularisation, for soft attention.
 
     encoder: given when it is trained together with the decoder, from photos.
-    Raises `UserError` for objective fields of the other kind of attention than the decoder's.
+    Raises `UserError` for a decoder or objective fields of the other kind of attention.
     """
+
+    selection: ClassVar[str] = "soft"
 
     def __init__(
         self,
@@ -84,7 +87,9 @@ class CaptioningLoss(nn.Module):
         encoder: Encoder | None = None,
     ) -> None:
         super().__init__()
-        objective.check_selection(decoder.config.selection)
+        if decoder.config.selection != self.selection:
+            raise UserError(f"this loss trains {self.selection} attention")
+        objective.check_selection(self.selection)
         self.decoder = decoder
         self.encoder = encoder
         self.objective = objective

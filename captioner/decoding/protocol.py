@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -31,12 +32,15 @@ class Decoder(Protocol):
     memories and tuples of these, so that the loop can leave out sources that have ended.
     """
 
+    @abstractmethod
     def start(self, memory: Memory) -> object:
         """A memory of B sources -> a state with one row for each, (B, 1, ...)."""
 
+    @abstractmethod
     def step(self, tokens: Tensor, state: object) -> Step:
         """The last tokens (B, K) and the state before them -> logits, state and weights."""
 
+    @abstractmethod
     def select(self, state: object, rows: Tensor) -> object:
         """Select rows (B, K'), indices into each source's K rows, of a state."""
 

@@ -142,6 +142,16 @@ class NgramCounts:
         return [" ".join(row[start : start + self.order]) for start in self.examples.tolist()]
 
 
+def _sorting(code: IntArray) -> IntArray:
+    """The indices that sort non-negative codes, stably; half of the time of `argsort`."""
+    bits = len(code).bit_length()
+    if int(code.max(initial=0)).bit_length() + bits >= 64:
+        return np.argsort(code, kind="stable")
+    keyed = (code << bits) | np.arange(len(code))  # The index in the lower bits.
+    keyed.sort()
+    return np.asarray(keyed & ((1 << bits) - 1))
+
+
 def count_ngrams(sentences: Sequence[Tokens]) -> list[NgramCounts]:
     """Count the n-grams of every length from 1 to `MAXIMUM_ORDER` in every sentence."""
     numbers: defaultdict[str, int] = defaultdict(count().__next__)
@@ -157,7 +167,7 @@ def count_ngrams(sentences: Sequence[Tokens]) -> list[NgramCounts]:
         starts = np.flatnonzero(left >= order)
         # An n-gram is its first n - 1 words, as one number, and its last word.
         code = ngram_at[starts] * kinds + words[starts + order - 1]
-        places = np.argsort(code, kind="stable")
+        places = _sorting(code)
         starts, code = starts[places], code[places]
         sentence = sentence_of[starts]
         another_ngram = changes(code)

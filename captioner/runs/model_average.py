@@ -40,8 +40,8 @@ def average_models(folders: Sequence[str | Path], out: str | Path) -> None:
             model = _load(folder)
             if _settings(model) != _settings(first):
                 raise UserError(
-                    f"{folder} cannot be averaged with {folders[0]}: sizes, preprocessing or "
-                    "vocabulary differ"
+                    f"{folder} cannot be averaged with {folders[0]}: kind, sizes, preprocessing "
+                    "or vocabulary differ"
                 )
             for name, tensor in _weights(model).items():
                 sums[name] += tensor

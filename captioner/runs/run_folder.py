@@ -104,7 +104,10 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
     mapping, now = read_json(path, "config of the run"), flat(to_mapping(recipe))
     if isinstance(mapping, dict) and mapping.get("task") != now.get("task"):
         raise UserError(f"cannot resume {folder}: its run is of another task; give another folder")
-    saved = from_mapping(type(recipe), mapping, str(path))
+    try:
+        saved = from_mapping(type(recipe), mapping, str(path))
+    except UserError as error:  # Such as a field that is gone since.
+        raise UserError(f"cannot resume {folder}, which another version made: {error}") from None
     before = flat(to_mapping(saved))
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) == now.get(name) or name.startswith("data.archives."):

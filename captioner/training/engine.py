@@ -46,6 +46,7 @@ class Engine:
             torch.set_float32_matmul_precision("high")
         self.rank, self.local_size = 0, 1
         self.size = int(_first_set("WORLD_SIZE", "SLURM_STEP_NUM_TASKS") or 1)
+        self._raised: UserError | None = None  # By this process alone, in `share_failure`.
         if self.size == 1:
             return
         _check_device(self.device)
@@ -86,7 +87,7 @@ class Engine:
         """
         if self.size == 1:
             return
-        is_after_another = error is not None and self._has_another_failed(error)
+        is_after_another = error is not self._raised and self._has_another_failed(error)
         distributed.destroy_process_group()
         # gloo's threads outlive it where a module was wrapped. They need the interpreter to free
         # the tensors of their last work; if it ends before, the process aborts.
@@ -94,7 +95,7 @@ class Engine:
         if is_after_another:
             raise SystemExit(2) from None
 
-    def _has_another_failed(self, error: BaseException) -> bool:
+    def _has_another_failed(self, error: BaseException | None) -> bool:
         """Whether another process has left with a `UserError` before; counts this one."""
         is_counted = isinstance(error, UserError)
         try:
@@ -165,6 +166,7 @@ class Engine:
         if not any(failed):
             return
         if failure is not None and failed.index(True) == self.rank:
+            self._raised = failure
             raise failure
         raise SystemExit(2)
 

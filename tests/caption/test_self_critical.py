@@ -180,7 +180,7 @@ def test_an_encoder_is_trained_along_where_it_is_given() -> None:
 def test_hard_attention_is_refused() -> None:
     hard = small_decoder(selection="hard")
     objective = ObjectiveConfig(doubly_stochastic=0.0, self_critical=SelfCriticalConfig())
-    with pytest.raises(UserError, match="self_critical is for soft attention"):
+    with pytest.raises(UserError, match="trains soft attention"):
         SelfCriticalLoss(hard, objective, reward)
 
 

@@ -96,7 +96,7 @@ def test_models_that_differ_are_refused(tmp_path: Path, other: Translator | Capt
     (folder,) = saved(tmp_path, translator(1.0))
     save = save_translator if isinstance(other, Translator) else save_model
     save(other, tmp_path / "other")  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"other cannot be averaged with .*model-0: sizes, prepro"):
+    with pytest.raises(UserError, match=r"other cannot be averaged with .*model-0: kind, sizes, "):
         average_models([folder, tmp_path / "other"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
