@@ -68,7 +68,7 @@ class AlignmentFile:
             return self._without_picture(error or "its translation is empty")
         if missing := save_heat_map(self._picture, item):
             letters = " ".join(missing)
-            return f"{self._picture} has boxes in place of letters that no font here has: {letters}"
+            return f"{self._picture} has boxes in place of letters that its fonts lack: {letters}"
         return ""
 
     @property

@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.models import load
 
     folder = model_folder(arguments.model)
-    if arguments.model in packaged_models():
+    if folder.resolve() in [model_folder(name).resolve() for name in packaged_models()]:
         raise UserError(
             f"{arguments.model} is in the package, and stays as it is; copy {folder}, and give the "
             "copy a confidence"

@@ -82,6 +82,6 @@ def _checked(line_format: str) -> str:
             if conversion or (form and "{" in form):
                 raise ValueError("a field takes a width or precision only, as {score:.2f}")
         replaced.format_map(FIELDS)
-    except ValueError as error:
+    except (ValueError, MemoryError) as error:
         raise UserError(f"{shown} is not understood: {error}") from None
     return replaced

@@ -51,6 +51,8 @@ def _paths(arguments: argparse.Namespace, names: Iterable[str]) -> Iterator[tupl
     for name in names:
         given = getattr(arguments, name.lstrip("-").replace("-", "_").lower(), None)
         for path in given if isinstance(given, list) else [given]:
+            if path == "":
+                raise UserError(f"{name} is empty; it should name a file or folder")
             if path is not None:
                 yield name, path
 

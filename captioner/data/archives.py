@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from captioner.errors import UserError
-from captioner.files import atomic_folder, folder_lock, remove_temporaries
+from captioner.files import atomic_folder, folder_lock, refuse_os_errors, remove_temporaries
 from captioner.progress import progress_bar
 
 _OF_MACOS = re.compile(r"^__MACOSX/|(^|/)\.DS_Store$")
@@ -52,7 +52,11 @@ def unpack_missing(archives: Mapping[str, str | os.PathLike[str]]) -> None:
 def _unpack(archive: Path, folder: Path) -> None:
     remove_temporaries(folder.parent)
     try:
-        with atomic_folder(folder) as temporary, zipfile.ZipFile(archive) as source:
+        with (
+            atomic_folder(folder) as temporary,
+            refuse_os_errors(f"cannot unpack {archive}"),
+            zipfile.ZipFile(archive) as source,
+        ):
             members = [m for m in source.infolist() if not _OF_MACOS.search(m.filename)]
             if not members:
                 raise UserError(f"archive {archive} holds no files")

@@ -67,7 +67,8 @@ def read_coco(
     if split is not None and not _SPLIT.fullmatch(split):
         raise UserError(f"{where}: a split of COCO is train, val or test, not {split!r}")
     named = _matched(_SPLIT.search(file.name))
-    if split and named and not (split.startswith(named) or named.startswith(split)):
+    names = _SPLIT.findall(file.name)
+    if split and names and not any(n.startswith(split) or split.startswith(n) for n in names):
         raise UserError(f"{where} is of the split {named!r}, not {split!r}")
     document = read_document(_CaptionFile, file, "caption file", "coco")
     folder_of = cache(lambda name: image_folder(Path(images), name, split, named))

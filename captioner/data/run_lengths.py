@@ -21,7 +21,7 @@ def decode_run_lengths(counts: Any, height: int, width: int, where: str) -> NDAr
         if sum(runs) != height * width:
             raise ValueError
         return np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(width, height).T
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise UserError(
             f"{where} has no runs that add up to the {height * width} pixels of its image"
         ) from None

@@ -22,7 +22,7 @@ def check_maps(attention: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """
     try:
         maps = np.asarray(attention).astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):
         raise ValueError("attention is no array of numbers (T, rows, columns)") from None
     if maps.ndim != 3 or maps.size == 0:
         raise ValueError(f"attention must have shape (T, rows, columns), not {maps.shape}")

@@ -52,7 +52,11 @@ logging.getLogger("PIL").addHandler(logging.NullHandler())  # Else Python prints
 def libtiff_silenced() -> Iterator[None]:
     """Discard what is written to file descriptor 2, as libtiff does with its messages."""
     with _libtiff_lock:
-        standard_error = os.dup(2)
+        try:
+            standard_error = os.dup(2)
+        except OSError:  # It is closed.
+            yield
+            return
         with open(os.devnull, "wb") as nothing:
             os.dup2(nothing.fileno(), 2)
         try:

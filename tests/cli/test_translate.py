@@ -200,7 +200,7 @@ def test_letters_that_no_font_has_are_said(monkeypatch: Patch, capsys: Output) -
         warnings.simplefilter("error", UserWarning)
         assert translate("text", "--alignment", "map.svg", model="english_german") == 0
     assert capsys.readouterr().err == (
-        "captioner: map.svg has boxes in place of letters that no font here has: \u2f00 \u72ac\n"
+        "captioner: map.svg has boxes in place of letters that its fonts lack: \u2f00 \u72ac\n"
     )
 
 
