@@ -1,4 +1,4 @@
-"""Does tasks in a process of its own, which may crash or hang, and says what became of each.
+"""Runs tasks in a separate process, which may crash or hang, and reports how each ended.
 
 Of a task the outcome is `accepted`, `refused` (one sentence), `traces` or `lost`.
 """
