@@ -66,12 +66,11 @@ def read_coco(
     where = f"caption file {file}"
     if split is not None and not _SPLIT.fullmatch(split):
         raise UserError(f"{where}: a split of COCO is train, val or test, not {split!r}")
-    named = _matched(_SPLIT.search(file.name))
-    names = _SPLIT.findall(file.name)
-    if split and names and not any(n.startswith(split) or split.startswith(n) for n in names):
-        raise UserError(f"{where} is of the split {named!r}, not {split!r}")
+    named = _SPLIT.findall(file.name)
+    if split and named and not any(n.startswith(split) or split.startswith(n) for n in named):
+        raise UserError(f"{where} is of the split {named[0]!r}, not {split!r}")
     document = read_document(_CaptionFile, file, "caption file", "coco")
-    folder_of = cache(lambda name: image_folder(Path(images), name, split, named))
+    folder_of = cache(lambda name: image_folder(Path(images), name, split, *named))
     collector = CaptionCollector(where, on_problem, check_files)
     for image in document.images:
         path = folder_of(_matched(_FOLDER.search(image["file_name"]))) / image["file_name"]

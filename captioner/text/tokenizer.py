@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from string import ascii_lowercase
 
 from captioner.text.abbreviations import BEFORE_NUMBER, ENDING, SPLIT_WORDS, STATES, TITLES
 
@@ -11,8 +12,7 @@ PUNCTUATION = frozenset({"''", "'", "``", "`", ".", "?", "!", ",", ":", "-", "--
 after lower-casing and misses "-lrb-": brackets stay."""
 
 _PLAIN = re.compile(r"[A-Za-z]+(?:(?:,? |-)[A-Za-z]+)* ?\.?[ \n]*")
-_KEEP_PERIOD = frozenset([*"abcdefghijklmnopqrstuvwxyz", *BEFORE_NUMBER.split(), *STATES.split()])
-_KEEP_PERIOD |= {*ENDING.split(), *TITLES.split()}
+_KEEP_PERIOD = {*ascii_lowercase, *f"{ENDING} {STATES} {TITLES} {BEFORE_NUMBER}".split()}
 _SPLIT = frozenset(SPLIT_WORDS.split())
 
 
@@ -52,7 +52,7 @@ def tokenize_unsplit(caption: str) -> list[str]:
 
 
 def words_by_rules(caption: str) -> list[str]:
-    """As `tokenize_unsplit`, but without the short way for plain captions."""
+    """As `tokenize_unsplit`, with the rules for every caption, plain ones too."""
     # Imported here: the rules take time to compile, and captioning a photo does not need them.
     from captioner.text.penn_treebank import treebank_tokens
 
