@@ -220,9 +220,8 @@ class Captioner:
                 ),
                 length_normalisation=options.length_normalisation,
             )
-        unusual = self.confidence.unusualness(annotations) if self.confidence else []
         captions = []
-        for index, hypotheses in enumerate(results):
+        for hypotheses in results:
             n_best = [
                 self._caption(
                     [vocabulary.words[token] for token in each.tokens],
@@ -233,7 +232,7 @@ class Captioner:
                 for each in hypotheses[: options.n_best]
             ]
             if self.confidence is not None:
-                n_best = self.confidence.judge(n_best, unusual[index])
+                n_best = self.confidence.judge(n_best)
             captions.append(replace(n_best[0], alternatives=tuple(n_best[1:])))
         return captions
 

@@ -1,8 +1,7 @@
 """Saves and loads a captioner as a folder, without pickle.
 
-Files: `model.safetensors` (weights), `config.json` (sizes, preprocessing, search),
-`vocabulary.json` and `README.md` (model card). A calibrated model also has the tensors of its
-confidence in `model.safetensors` and its numbers in `config.json`.
+Files: `model.safetensors` (weights), `config.json` (sizes, preprocessing, search, the
+confidence of a calibrated model), `vocabulary.json` and `README.md` (model card).
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from torch import nn
 
 from captioner.caption.caption_decoder import CaptionDecoderConfig
 from captioner.caption.captioner import Captioner
-from captioner.caption.confidence import Confidence, ConfidenceConfig, Familiarity
+from captioner.caption.confidence import Confidence, without_familiarity
 from captioner.caption.decoders import decoder_config, make_decoder
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
-from captioner.files import read_json, write_bytes, write_json, write_text
+from captioner.files import read_json, write_json, write_text
 from captioner.model_folders import (
     CARD,
     CONFIG,
@@ -40,7 +39,8 @@ from captioner.weight_files import fill, named_tensors, read_tensors, write_tens
 
 FORMAT = FORMATS["captioner"]
 VOCABULARY = "vocabulary.json"
-_CONFIDENCE = "confidence"
+_FAMILIARITY = "confidence.familiarity."
+"""Prefix of tensors that calibrated models of version 0.2.0 have and that are not used."""
 
 
 class ModelConfig(Config):
@@ -54,7 +54,7 @@ class ModelConfig(Config):
     decoder: Annotated[SerializeAsAny[CaptionDecoderConfig], BeforeValidator(decoder_config)]
     preprocessing: Preprocessing
     search: SearchOptions
-    confidence: ConfidenceConfig | None = None
+    confidence: Annotated[Confidence | None, BeforeValidator(without_familiarity)] = None
 
 
 def save_model(
@@ -62,7 +62,7 @@ def save_model(
 ) -> None:
     """Write a captioner to a folder; whenever it is stopped, the old model loads or the new one.
 
-    dtype: of the stored weights, except the confidence's; computation is in float32.
+    dtype: of the stored weights; computation is in float32.
     Raises `UserError` if the folder cannot be written.
     """
     config = ModelConfig(
@@ -71,14 +71,12 @@ def save_model(
         decoder=captioner.decoder.config,
         preprocessing=captioner.preprocessing,
         search=captioner.search,
-        confidence=None if captioner.confidence is None else captioner.confidence.config,
+        confidence=captioner.confidence,
     )
     tensors = named_tensors({"encoder": captioner.encoder, "decoder": captioner.decoder}, dtype)
     mapping = to_mapping(config)
     if captioner.confidence is None:
         del mapping["confidence"]
-    else:
-        tensors |= named_tensors({_CONFIDENCE: captioner.confidence})
     with saving(Path(folder)) as files:
         write_tensors(files / WEIGHTS, tensors)
         captioner.vocabulary.save(files / VOCABULARY)
@@ -106,13 +104,13 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     with torch.device("meta"):
         encoder = make_encoder(config.encoder).to(memory_format=torch.channels_last)
         decoder = make_decoder(config.decoder, len(vocabulary))
-        modules: dict[str, nn.Module] = {"encoder": encoder, "decoder": decoder}
-        confidence = None
-        if config.confidence is not None:
-            familiarity = Familiarity(config.confidence.familiarity, config.decoder.memory_size)
-            confidence = modules[_CONFIDENCE] = Confidence(config.confidence, familiarity)
-    fill(nn.ModuleDict(modules), read_tensors(folder / WEIGHTS), folder / WEIGHTS)
-    settings = config.preprocessing, config.search, read_card(folder), confidence
+    tensors = {
+        name: tensor
+        for name, tensor in read_tensors(folder / WEIGHTS).items()
+        if not name.startswith(_FAMILIARITY)
+    }
+    fill(nn.ModuleDict({"encoder": encoder, "decoder": decoder}), tensors, folder / WEIGHTS)
+    settings = config.preprocessing, config.search, read_card(folder), config.confidence
     try:
         captioner = Captioner(encoder, decoder, vocabulary, *settings)
     except UserError as error:
@@ -121,17 +119,10 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
 
 
 def save_confidence(confidence: Confidence, folder: str | Path) -> None:
-    """Write a confidence to the model folder it was fitted for, as `save_model` does.
+    """Write a confidence to the config of the model folder it was fitted for.
 
-    The rest is unchanged. Raises `UserError` if files cannot be read or written.
+    Raises `UserError` if the config cannot be read or written.
     """
-    old = complete_folder(folder)
-    mapping = read_json(old / CONFIG, "model config")
-    # Copies: Windows cannot replace a file that is open.
-    tensors = {name: tensor.clone() for name, tensor in read_tensors(old / WEIGHTS).items()}
-    kept = {n: (old / n).read_bytes() for n in (VOCABULARY, CARD) if (old / n).is_file()}
-    with saving(Path(folder)) as files:
-        for name, content in kept.items():
-            write_bytes(files / name, content)
-        write_tensors(files / WEIGHTS, tensors | named_tensors({_CONFIDENCE: confidence}))
-        write_json(files / CONFIG, {**mapping, "confidence": to_mapping(confidence.config)})
+    path = complete_folder(folder) / CONFIG
+    mapping = read_json(path, "model config")
+    write_json(path, {**mapping, "confidence": to_mapping(confidence)})

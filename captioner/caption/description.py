@@ -36,11 +36,10 @@ def describe(captioner: Captioner, folder: Path) -> str:
         lines += ["", f"{name:<15}{count}".rstrip()]
         lines += [f"  {field}: {value}" for field, value in to_mapping(config).items()]
     if captioner.confidence is not None:
-        config = captioner.confidence.config
+        confidence = captioner.confidence
         lines += ["", "confidence"]
-        lines += [f"  weight of {n}: {v:.4g}" for n, v in to_mapping(config.weights).items()]
-        lines += [f"  unsure_below: {config.unsure_below:g}"]
-        lines += [f"  {n}: {v:.4g}" for n, v in to_mapping(config.familiarity).items()]
+        lines += [f"  weight of {n}: {v:.4g}" for n, v in to_mapping(confidence.weights).items()]
+        lines += [f"  unsure_below: {confidence.unsure_below:g}"]
     if captioner.card:
         lines += ["", gist(captioner.card, folder)]
     return "\n".join(lines)

@@ -55,7 +55,6 @@ class Caption:
     confidence: expected share of the caption's content words that people use for the photo; see
         `captioner.caption.confidence`. None without calibration or search.
     sure: whether the confidence is at least the model's limit. None without confidence.
-    familiar: whether the photo is like the training photos. None without confidence.
     photo: what `overlay`, `gif` and `html` draw on. A path or the content of a file is kept as
         given and read again; of other photos a small copy is kept.
     language: tag of the language of a translated caption, such as "de". None for others.
@@ -74,7 +73,6 @@ class Caption:
     score: float | None = None
     confidence: float | None = None
     sure: bool | None = None
-    familiar: bool | None = None
     photo: ImageSource | None = field(default=None, compare=False, repr=False)
     language: str | None = None
     original: Caption | None = field(default=None, repr=False)
@@ -84,7 +82,7 @@ class Caption:
 
     @property
     def doubt(self) -> str:
-        """A note on low confidence or an unfamiliar photo; empty otherwise."""
+        """A note on low confidence; empty otherwise."""
         return self._doubt_in(ENGLISH)
 
     @property
@@ -93,10 +91,7 @@ class Caption:
         return self._doubt_in(self.language or ENGLISH)
 
     def _doubt_in(self, language: str) -> str:
-        known = phrases(language)
-        if self.familiar is False:
-            return known.not_familiar
-        return known.not_sure if self.sure is False else ""
+        return phrases(language).not_sure if self.sure is False else ""
 
     def of_photo(self, photo: ImageSource | None, region: Region) -> Caption:
         """The caption, and its alternatives, with their photo and region."""
@@ -177,7 +172,6 @@ class Caption:
         if self.confidence is not None:
             plain["confidence"] = self.confidence
             plain["sure"] = self.sure
-            plain["familiar"] = self.familiar
         if self.original is not None:
             plain["language"] = self.language
             plain["original"] = self.original.as_dict()

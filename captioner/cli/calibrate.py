@@ -14,8 +14,8 @@ from captioner.files import check_writable
 
 DESCRIPTION = """\
 Fits a trained model's confidence: the expected share of a caption's content
-words that people use for the photo. Captions of low confidence, or of photos
-unlike the training photos, are marked "not sure".
+words that people use for the photo. Captions of low confidence are marked
+"not sure".
 
   captioner calibrate runs/flickr8k/model --format flickr8k \\
       --annotations Flickr8k.token.txt --images photos/ --split val
@@ -49,7 +49,10 @@ def add_command(commands: Commands) -> None:
         help="validation photos; splits count alike (default: val)",
     )
     given.add_argument(
-        "--training-split", metavar="SPLIT", default="train", help="default: %(default)s"
+        "--training-split",
+        metavar="SPLIT",
+        default="train",
+        help="photos of it are refused as validation photos (default: %(default)s)",
     )
     add_on_problem(given, "records that cannot be used")
     fit = parser.add_argument_group("confidence")
@@ -101,10 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
         options,
         arguments.batch_size,
     )
-    confidence = model.confidence
-    assert confidence is not None  # Just fitted.
-    del model  # Windows cannot replace a file that is open, as that of its weights may be.
-    save_confidence(confidence, folder)
+    assert model.confidence is not None  # Just fitted.
+    save_confidence(model.confidence, folder)
     report_scores(scores, arguments.json)
     print(f"written into {folder}", flush=True)
     return 2 if problems else 0

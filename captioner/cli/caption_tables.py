@@ -32,7 +32,7 @@ Record = dict[str, Any]
 """A photo's `image`, `Caption.as_dict`, `files`, `model`, `bytes` and `modified`, or `error`."""
 
 _NUMBERS = ("log_probability", "score", "confidence")
-_OF_CAPTION = ("caption", *_NUMBERS, "sure", "familiar", "language")
+_OF_CAPTION = ("caption", *_NUMBERS, "sure", "language")
 _FILES = ("overlay", "gif", "words", "xmp", "text")
 _OF_PHOTO = ("model", "bytes", "modified", "error")
 _COLUMNS = ("image", "rank", *_OF_CAPTION, *_FILES, *_OF_PHOTO)

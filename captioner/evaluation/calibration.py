@@ -2,12 +2,12 @@
 
 Each half of the validation photos is judged by a confidence fitted to the other half; the one that
 is kept is fitted to all. So are pictures of nothing, validation photos with their pixels shuffled,
-with a share of 0, so that unusual pictures get a low confidence.
+with a share of 0, so that their captions get a low confidence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,14 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from captioner.caption import Caption, Captioner
-from captioner.caption.confidence import (
-    Confidence,
-    ConfidenceConfig,
-    Familiarity,
-    fit_weights,
-    pooled_features,
-    regressors,
-)
+from captioner.caption.confidence import Confidence, fit_weights, regressors
 from captioner.data.source import Source
 from captioner.errors import UserError
 from captioner.evaluation.evaluation_options import LEAST_PHOTOS, CalibrationOptions
@@ -90,16 +83,13 @@ class CalibrationReport:
 
 @dataclass(frozen=True)
 class _Observed:
-    """N captions, pooled features (N, F) of their photos, and their observed shares (N,)."""
+    """N captions and their observed shares (N,)."""
 
     captions: list[Caption]
-    features: Tensor
     shares: Tensor
 
     def take(self, rows: Sequence[int]) -> _Observed:
-        return _Observed(
-            [self.captions[row] for row in rows], self.features[rows], self.shares[rows]
-        )
+        return _Observed([self.captions[row] for row in rows], self.shares[rows])
 
 
 def calibrate(
@@ -111,27 +101,22 @@ def calibrate(
 ) -> CalibrationReport:
     """Fit a captioner's confidence to all splits together, set it, and measure it by split.
 
-    training: photos the model was trained on; some, evenly spread, say what is familiar.
+    training: photos the model was trained on, which cannot be validation photos.
     validation: other photos, by the name of their split.
     Raises `UserError` for too few photos, photos in both, and a photo that cannot be read.
     """
     options = options or CalibrationOptions()
-    for name, source in (("training", training), *validation.items()):
+    for name, source in validation.items():
         if len(source) < LEAST_PHOTOS:
             raise UserError(
                 f"calibration needs {LEAST_PHOTOS} photos of each split or more, and {name} has "
                 f"{len(source)}"
             )
-    for name, source in validation.items():
         shared = sorted(set(source.names) & set(training.names))
         if shared:
             raise UserError(
                 f"{len(shared)} photos of {name} are training photos, {shared[0]!r} among them"
             )
-    count = min(options.training_photos, len(training))
-    rows = [index * len(training) // count for index in range(count)]
-    batches = _annotations(captioner, training, rows, "training photos", batch_size)
-    familiar = torch.cat([pooled_features(vectors) for _, vectors in batches])  # (N, F)
     found = {
         name: _observe(captioner, source, name, batch_size) for name, source in validation.items()
     }
@@ -142,44 +127,34 @@ def calibrate(
         order = generator.permutation(len(observed.captions)).tolist()
         for half, part in zip(halves, (order[::2], order[1::2]), strict=True):
             half.append(observed.take(part))
-    fitted = [_fit(familiar, half[:-1], half[-1], options.unsure_below) for half in halves]
+    fitted = [_fit(half[:-1], half[-1], options.unsure_below) for half in halves]
     *of_splits, of_nothing = (
         _reliability([(fitted[1], one), (fitted[0], other)])
         for one, other in zip(*halves, strict=True)
     )
-    captioner.confidence = _fit(familiar, list(found.values()), nothing, options.unsure_below)
+    captioner.confidence = _fit(list(found.values()), nothing, options.unsure_below)
     return CalibrationReport(dict(zip(found, of_splits, strict=True)), of_nothing.unsure)
-
-
-def _annotations(
-    captioner: Captioner, source: Source, rows: Sequence[int], name: str, batch_size: int
-) -> Iterator[tuple[Sequence[int], Tensor]]:
-    """Batches of rows, and the annotation vectors of their photos."""
-    with progress_bar(name, len(rows), "images") as progress:
-        for first in range(0, len(rows), batch_size):
-            batch = rows[first : first + batch_size]
-            yield batch, captioner.annotations([source.open_photo(row) for row in batch])
-            progress.update(len(batch))
 
 
 def _observe(captioner: Captioner, source: Source, name: str, batch_size: int) -> _Observed:
     """Captions of a split; those without a content word are left out."""
-    captions, features, shares = [], [], []
-    for rows, vectors in _annotations(captioner, source, range(len(source)), name, batch_size):
-        pooled = pooled_features(vectors)  # (B, F)
-        written = captioner.caption_annotations(vectors)
-        for row, caption, own in zip(rows, written, pooled, strict=True):
-            share = content_share(caption.words, source.words[row])
-            if share is not None:
-                captions.append(caption)
-                features.append(own)
-                shares.append(share)
+    captions, shares = [], []
+    with progress_bar(name, len(source), "images") as progress:
+        for first in range(0, len(source), batch_size):
+            rows = range(first, min(first + batch_size, len(source)))
+            annotations = captioner.annotations([source.open_photo(row) for row in rows])
+            for row, caption in zip(rows, captioner.caption_annotations(annotations), strict=True):
+                share = content_share(caption.words, source.words[row])
+                if share is not None:
+                    captions.append(caption)
+                    shares.append(share)
+            progress.update(len(rows))
     if len(captions) < LEAST_PHOTOS:
         raise UserError(
             f"calibration needs {LEAST_PHOTOS} captions with a content word, and the model wrote "
             f"{len(captions)} for {name}"
         )
-    return _Observed(captions, torch.stack(features), torch.tensor(shares).double())
+    return _Observed(captions, torch.tensor(shares).double())
 
 
 def _observe_nothing(captioner: Captioner, source: Source) -> _Observed:
@@ -190,22 +165,13 @@ def _observe_nothing(captioner: Captioner, source: Source) -> _Observed:
         pixels = np.asarray(source.open_photo(row))
         shuffled = generator.permutation(pixels.reshape(-1, 3)).reshape(pixels.shape)
         pictures.append(Image.fromarray(shuffled))
-    annotations = captioner.annotations(pictures)
-    written = captioner.caption_annotations(annotations)
-    return _Observed(written, pooled_features(annotations), torch.zeros(len(written)).double())
+    captions = captioner.caption_annotations(captioner.annotations(pictures))
+    return _Observed(captions, torch.zeros(len(captions)).double())
 
 
-def _fit(
-    familiar: Tensor, photos: Sequence[_Observed], nothing: _Observed, unsure_below: float
-) -> Confidence:
-    familiarity = Familiarity.fit(familiar, torch.cat([group.features for group in photos]))
+def _fit(photos: Sequence[_Observed], nothing: _Observed, unsure_below: float) -> Confidence:
     groups = [*photos, nothing]
-    features = torch.cat(
-        [
-            regressors(each.captions, familiarity.unusualness(each.features).tolist())
-            for each in groups
-        ]
-    )  # (N, 5)
+    features = torch.cat([regressors(group.captions) for group in groups])  # (N, R)
     shares = torch.cat([group.shares for group in groups])  # (N,)
     # Splits count alike, whatever their sizes.
     weights = [1 / len(photos)] * len(photos) + [NOTHING_SHARE]
@@ -216,23 +182,17 @@ def _fit(
             for weight, group in zip(weights, groups, strict=True)
         ]
     )  # (N,)
-    config = ConfidenceConfig(
-        familiarity=familiarity.config,
+    return Confidence(
         weights=fit_weights(features, shares, counts),
         unsure_below=unsure_below,
     )
-    return Confidence(config, familiarity)
 
 
 def _reliability(parts: Sequence[tuple[Confidence, _Observed]]) -> Reliability:
-    judged: list[Caption] = []
-    for fitted, part in parts:
-        unusual = fitted.familiarity.unusualness(part.features).tolist()
-        for caption, value in zip(part.captions, unusual, strict=True):
-            judged += fitted.judge([caption], value)
+    judged = [caption for fitted, part in parts for caption in fitted.judge(part.captions)]
     scores = torch.tensor([caption.confidence for caption in judged], dtype=torch.float64)  # (N,)
     shares = torch.cat([observed.shares for _, observed in parts])  # (N,)
-    sure = torch.tensor([caption.doubt == "" for caption in judged])  # (N,)
+    sure = torch.tensor([bool(caption.sure) for caption in judged])  # (N,)
     order = scores.argsort()
     fifths = tuple(
         Fifth(float(scores[rows].mean()), float(shares[rows].mean()), len(rows))

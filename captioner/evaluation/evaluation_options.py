@@ -31,7 +31,4 @@ class CurveOptions(Config):
 class CalibrationOptions(Config):
     """How to fit a confidence."""
 
-    training_photos: int = Field(
-        2000, ge=LEAST_PHOTOS, description="training photos that define what is familiar"
-    )
     unsure_below: float = Field(0.25, ge=0, le=1, description="limit of a low confidence")

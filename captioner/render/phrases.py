@@ -14,7 +14,6 @@ class Phrases:
 
     language: str
     not_sure: str
-    not_familiar: str
     legend: str
     title: str
     usage: str
@@ -30,7 +29,6 @@ class Phrases:
 _ENGLISH = Phrases(
     language="en",
     not_sure="not sure",
-    not_familiar="not sure: unlike the photos this model was trained on",
     legend="%: how likely the model found the word, given the words before it.",
     title="Where the model looked",
     usage="""Point at a word, tap it, or press <kbd>←</kbd> <kbd>→</kbd>: bright is where the model
@@ -48,7 +46,6 @@ by the model.""",
 _GERMAN = Phrases(
     language="de",
     not_sure="nicht sicher",
-    not_familiar="nicht sicher: anders als die Fotos, mit denen das Modell trainiert wurde",
     legend="%: wie wahrscheinlich das Wort in der Übersetzung ist, nach den Wörtern davor.",
     title="Wohin das Modell geschaut hat",
     usage="""Auf ein Wort zeigen, es antippen oder <kbd>←</kbd> <kbd>→</kbd> drücken: Hell ist,
@@ -66,7 +63,6 @@ löst es. Schraffiert: vom Modell nicht gesehen.""",
 _FRENCH = Phrases(
     language="fr",
     not_sure="incertain",
-    not_familiar="incertain : ne ressemble pas aux photos qui ont entraîné ce modèle",
     legend="% : probabilité du mot dans la traduction, après les mots précédents.",
     title="Où le modèle a regardé",
     usage="""Pointez un mot, touchez-le ou appuyez sur <kbd>←</kbd> <kbd>→</kbd> : en clair, ce que

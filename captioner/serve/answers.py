@@ -31,7 +31,6 @@ class CaptionAnswer(BaseModel):
         None, description="expected share of content words that people would use"
     )
     sure: bool | None = None
-    familiar: bool | None = None
     confidence_in_words: str | None = None
     maps: list[list[list[float]]] | None = Field(
         None, description="for each word a map, row by row"
@@ -148,8 +147,6 @@ def confidence_in_words(caption: Caption) -> str | None:
     confidence = caption.confidence
     if confidence is None:
         return None
-    if caption.familiar is False:
-        return caption.doubt
     level = caption.doubt or next(words for below, words in _LEVELS if confidence < below)
     tenths = round(10 * confidence)
     share = {0: "hardly any", 10: "nearly all"}.get(tenths, f"about {tenths} in 10")

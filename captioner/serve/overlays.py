@@ -32,7 +32,6 @@ class DrawnCaption(BaseModel):
     maps: list[list[list[float]]]
     word_log_probabilities: list[Annotated[float, Field(ge=-1e9, le=0)]] | None = None
     sure: bool | None = None
-    familiar: bool | None = None
     language: str | None = Field(None, max_length=100)
 
     @model_validator(mode="after")
@@ -66,7 +65,6 @@ class DrawnCaption(BaseModel):
                 word_log_probabilities=tuple(each.word_log_probabilities or ()),
                 attention=torch.tensor(each.maps),
                 sure=each.sure,
-                familiar=each.familiar,
                 language=each.language,
             )
             for each in captions

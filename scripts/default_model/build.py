@@ -229,7 +229,7 @@ def steps_of(inputs: argparse.Namespace) -> list[Step]:
                 *("-m", "captioner", "calibrate", str(confidence / "model")),
                 *("--format", "table", "--annotations", str(people)),
                 *("--split", "flickr", "everyday", "--training-split", "train"),
-                *("--training-photos", "1000", "--unsure-below", "0.53"),
+                *("--unsure-below", "0.53"),
                 *("--json", str(confidence / CALIBRATION)),
             ],
             CALIBRATION,

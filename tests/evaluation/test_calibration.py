@@ -54,9 +54,9 @@ def test_no_picture_is_judged_by_a_confidence_fitted_to_it(monkeypatch: pytest.M
     def seen(observed: Any) -> set[int]:
         return {id(caption) for caption in observed.captions}
 
-    def record_fit(familiar: Any, photos: Any, nothing: Any, limit: float) -> Confidence:
+    def record_fit(photos: Any, nothing: Any, limit: float) -> Confidence:
         fitted.append(set().union(*map(seen, [*photos, nothing])))
-        found = fit(familiar, photos, nothing, limit)
+        found = fit(photos, nothing, limit)
         numbers[id(found)] = len(fitted) - 1
         return found
 
@@ -89,13 +89,12 @@ def test_the_same_again_gives_the_same() -> None:
     for model in (*models, models[0]):  # The first one had a confidence the second time.
         calibrate(model, source(0, 24), {"all": source(100, 20)})
     first, again = models
-    assert first.confidence.config == again.confidence.config
+    assert first.confidence == again.confidence
 
 
 @pytest.mark.parametrize(
     ("training", "validation", "sentence"),
     [
-        (source(0, 7), source(100, 20), "8 photos of each split or more, and training has 7"),
         (source(0, 24), source(100, 7), "8 photos of each split or more, and val has 7"),
         (source(0, 24), source(20, 20), "4 photos of val are training photos, '20.jpg' among"),
     ],

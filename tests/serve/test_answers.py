@@ -6,49 +6,41 @@ import pytest
 import torch
 
 from captioner.caption import Caption
-from captioner.render.phrases import phrases
 from captioner.serve.answers import CaptionAnswer, confidence_in_words
 from captioner.serve.problems import Problem, answer_problem
 
 
-def made(
-    confidence: float | None, familiar: bool = True, others: tuple[Caption, ...] = ()
-) -> Caption:
+def made(confidence: float | None, others: tuple[Caption, ...] = ()) -> Caption:
     sure = None if confidence is None else confidence >= 0.25
     maps = torch.tensor([[[0.25, 0.75]], [[1 / 3, 2 / 3]]])
-    known = None if confidence is None else familiar
     words, terms = ("a", "dog"), (-1.0, -1.5)
-    return Caption("a dog", words, -3.0, terms, maps, None, others, -2.0, confidence, sure, known)
+    return Caption("a dog", words, -3.0, terms, maps, None, others, -2.0, confidence, sure)
 
 
 @pytest.mark.parametrize(
-    ("confidence", "familiar", "said"),
+    ("confidence", "said"),
     [
-        (None, True, None),
-        (0.01, False, phrases("en").not_familiar),
-        (0.6, False, phrases("en").not_familiar),
-        (0.01, True, "not sure: people would use hardly any of its words"),
-        (0.24, True, "not sure: people would use about 2 in 10 of its words"),
-        (0.25, True, "somewhat sure: people would use about 2 in 10 of its words"),
-        (0.41, True, "fairly sure: people would use about 4 in 10 of its words"),
-        (1.0, True, "quite sure: people would use nearly all of its words"),
+        (None, None),
+        (0.01, "not sure: people would use hardly any of its words"),
+        (0.24, "not sure: people would use about 2 in 10 of its words"),
+        (0.25, "somewhat sure: people would use about 2 in 10 of its words"),
+        (0.41, "fairly sure: people would use about 4 in 10 of its words"),
+        (1.0, "quite sure: people would use nearly all of its words"),
     ],
 )
-def test_confidence_has_words(confidence: float | None, familiar: bool, said: str | None) -> None:
-    assert confidence_in_words(made(confidence, familiar)) == said
+def test_confidence_has_words(confidence: float | None, said: str | None) -> None:
+    assert confidence_in_words(made(confidence)) == said
 
 
 @pytest.mark.parametrize("confidence", [None, 0.5])
 @pytest.mark.parametrize("maps", [True, False])
 def test_a_caption_has_only_the_fields_that_are_known(confidence: float | None, maps: bool) -> None:
-    answers = CaptionAnswer.all_of(
-        made(confidence, others=(made(confidence), made(confidence))), maps
-    )
+    answers = CaptionAnswer.all_of(made(confidence, (made(confidence), made(confidence))), maps)
     assert len(answers) == 3
     wanted = {"caption", "words", "score", "log_probability", "word_log_probabilities"}
     wanted |= {"maps"} if maps else set()
     if confidence is not None:
-        wanted |= {"confidence", "sure", "familiar", "confidence_in_words"}
+        wanted |= {"confidence", "sure", "confidence_in_words"}
     for answer in answers:
         assert set(answer.model_dump(exclude_none=True)) == wanted
     if maps:
