@@ -6,8 +6,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 BLOCKED = float("-inf")
+
+LIKELIEST = 64
+"""Tokens of a step that are looked up among the known trigrams."""
 
 IMPOSSIBLE = -1e4
 """Floor on an end token's log-probability where nothing else is left; finite, so that the
@@ -25,6 +29,10 @@ class Constraints:
     forbidden: tokens that are never chosen (padding, start, unknown).
     repeat_distance: a token is blocked for this many tokens after it. 0 blocks none.
     repeatable: tokens exempt from `repeat_distance` (articles, prepositions).
+    trigrams: (N,) keys of the triples of tokens that people wrote, sorted; see `trigram_keys`. No
+        other triple occurs in a hypothesis, of which the `LIKELIEST` tokens of a step are looked
+        at. None allows all.
+    start: the token before the first one, twice, in `trigrams`.
     """
 
     minimum_length: int = 0
@@ -33,6 +41,8 @@ class Constraints:
     forbidden: tuple[int, ...] = ()
     repeat_distance: int = 0
     repeatable: tuple[int, ...] = ()
+    trigrams: Tensor | None = None
+    start: int = 0
 
     def block(self, log_probabilities: Tensor, history: Tensor, end: int) -> None:
         """Set log-probabilities (B, K, V) of tokens ruled out by those so far (B, K, t) to -inf.
@@ -49,6 +59,8 @@ class Constraints:
         if self.forbidden:
             forbidden = _on_device(self.forbidden, history.device)
             log_probabilities.index_fill_(-1, forbidden, BLOCKED)
+        if self.trigrams is not None:
+            self._block_unknown_trigrams(log_probabilities, history)
         if length < self.minimum_length:
             log_probabilities[..., end] = BLOCKED
         if self.block_ngrams:
@@ -57,6 +69,18 @@ class Constraints:
             self._block_repeats(log_probabilities, history)
         nothing_left = log_probabilities.amax(dim=-1) == BLOCKED  # (B, K)
         log_probabilities[..., end] = torch.where(nothing_left, ending, log_probabilities[..., end])
+
+    def _block_unknown_trigrams(self, log_probabilities: Tensor, history: Tensor) -> None:
+        """Block all but the likeliest tokens that complete a known trigram."""
+        assert self.trigrams is not None
+        size = log_probabilities.shape[-1]
+        before = functional.pad(history, (2, 0), value=self.start)[..., -2:]  # (B, K, 2)
+        likeliest, tokens = log_probabilities.topk(min(LIKELIEST, size), dim=-1)  # (B, K, n)
+        keys = trigram_keys(before[..., :1], before[..., 1:], tokens, size)  # (B, K, n)
+        place = torch.searchsorted(self.trigrams, keys).clamp(max=len(self.trigrams) - 1)
+        is_known = self.trigrams[place] == keys  # (B, K, n)
+        log_probabilities.fill_(BLOCKED)
+        log_probabilities.scatter_(-1, tokens, likeliest.masked_fill(~is_known, BLOCKED))
 
     def _block_repeats(self, log_probabilities: Tensor, history: Tensor) -> None:
         """Block the last `repeat_distance` tokens of each row, except `repeatable` ones."""
@@ -77,6 +101,11 @@ class Constraints:
         repeats = (windows[..., : n - 1] == context.unsqueeze(-2)).all(dim=-1)  # (B, K, t - n + 1)
         penalties = torch.where(repeats, BLOCKED, 0.0).to(log_probabilities.dtype)
         log_probabilities.scatter_add_(-1, windows[..., n - 1], penalties)
+
+
+def trigram_keys(first: Tensor, second: Tensor, third: Tensor, vocabulary_size: int) -> Tensor:
+    """A number for each triple of tokens, all int64 and alike in shape or broadcast."""
+    return (first * vocabulary_size + second) * vocabulary_size + third
 
 
 def _on_device(tokens: tuple[int, ...], device: torch.device) -> Tensor:

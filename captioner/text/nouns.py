@@ -16,13 +16,19 @@ def nouns(words: Sequence[str]) -> list[str]:
 
     words: from `tokenize`.
     """
-    return [word for word in dict.fromkeys(words) if _is_noun(word)]
+    return [word for word in dict.fromkeys(words) if is_noun(word)]
 
 
-def _is_noun(word: str) -> bool:
-    if word in FUNCTION_WORDS or word in _OTHER_WORDS or not word.replace("-", "").isalpha():
+def is_noun(word: str) -> bool:
+    """Whether a word of a caption is likely a noun."""
+    if word in FUNCTION_WORDS or is_modifier(word) or not word.replace("-", "").isalpha():
         return False
     return len(word) > 1 and (word in _NOUNS or not word.endswith(("ing", "ed", "ly")))
+
+
+def is_modifier(word: str) -> bool:
+    """Whether a word is an adjective, a number or another frequent word that is no noun."""
+    return word in _OTHER_WORDS
 
 
 _NOUNS = word_set("""

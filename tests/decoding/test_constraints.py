@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from table_decoder import END, TableDecoder, allowed_next, has_repeat, memory_of, random_table
 
 from captioner.decoding import BeamSearch, Constraints, Sampling, decode
-from captioner.decoding.constraints import IMPOSSIBLE
+from captioner.decoding.constraints import IMPOSSIBLE, trigram_keys
 
 BLOCKED = float("-inf")
 
@@ -66,6 +66,22 @@ def test_no_word_again_so_soon_by_hand(distance, tokens, blocked) -> None:
     expected = [token for token in range(5) if token not in blocked]
     constraints = Constraints(repeat_distance=distance, repeatable=(4, END))
     assert left(constraints, tokens) == expected
+
+
+def test_only_trigrams_that_people_wrote_by_hand() -> None:
+    # With 0 for the start: 2 3 <end>, and 3 4 2 <end>.
+    known = [(0, 0, 2), (0, 2, 3), (2, 3, END), (0, 0, 3), (0, 3, 4), (3, 4, 2), (4, 2, END)]
+    first, second, third = torch.tensor(sorted(known)).unbind(dim=1)
+    constraints = Constraints(trigrams=trigram_keys(first, second, third, 5))
+    for tokens, expected in {
+        (): [2, 3],
+        (2,): [3],
+        (2, 3): [END],
+        (3, 4): [2],
+        (3, 4, 2): [END],
+        (4,): [END],  # Nobody began so: nothing is left but to end.
+    }.items():
+        assert left(constraints, list(tokens)) == expected
 
 
 def test_rows_are_blocked_apart() -> None:

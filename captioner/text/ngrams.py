@@ -1,0 +1,156 @@
+"""People's n-grams: what was written in captions, and whether a sentence keeps to it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+
+from captioner.text.function_words import FUNCTION_WORDS
+from captioner.text.nouns import is_modifier, is_noun
+
+START, END = "<start>", "<end>"
+"""Before the first word and after the last, as in `captioner.text.vocabulary`."""
+
+DISCOUNT = 0.75
+"""Subtracted from every count, for n-grams that were not seen (Chen and Goodman 1999)."""
+
+LEAST_COUNT, LEAST_SHARE = 20, 0.03
+"""A noun that ends a phrase `LEAST_COUNT` times, and has "a" before it in a smaller share of them
+than `LEAST_SHARE`, is a plural or a mass noun."""
+
+_QUANTITIES = {"few", "lot", "bunch", "variety", "pair", "couple", "half", "dozen"}
+
+Ngram = tuple[str, ...]
+
+
+def ngrams(words: Sequence[str], order: int) -> Iterator[Ngram]:
+    """The n-grams of a tokenised sentence with `START` before it and `END` after it."""
+    padded = (START, *words, END)
+    return zip(*(padded[first:] for first in range(order)), strict=False)
+
+
+class PeoplesNgrams:
+    """The words, bigrams and trigrams of people's captions, counted.
+
+    captions: tokenised as by `tokenize`. Equal ones count once, and those with a misplaced article
+        do not count: see `misplaced_articles`.
+    """
+
+    def __init__(self, captions: Iterable[Sequence[str]]) -> None:
+        self._captions = set(map(tuple, captions))
+        self._plurals = _plurals(self._captions)
+        self._captions = {words for words in self._captions if not self.misplaced_articles(words)}
+        self.counts = {order: self._count(order) for order in (2, 3)}
+
+    def _count(self, order: int) -> Counter[Ngram]:
+        return Counter(ngram for words in self._captions for ngram in ngrams(words, order))
+
+    def unseen(self, words: Sequence[str]) -> list[Ngram]:
+        """The bigrams and trigrams of a sentence that nobody wrote.
+
+        Leave one out: a sentence that is among the captions does not vouch for itself.
+        """
+        own = tuple(words) in self._captions
+        return [
+            ngram
+            for order, counts in self.counts.items()
+            for ngram, times in Counter(ngrams(words, order)).items()
+            if counts[ngram] <= own * times
+        ]
+
+    def misplaced_articles(self, words: Sequence[str]) -> list[str]:
+        """The plurals and mass nouns that a sentence has "a" or "an" before.
+
+        "a luggage", "a green eyes", "a black and white cows". Which nouns these are is learned from
+        the captions: see `LEAST_SHARE`.
+        """
+        return [
+            noun
+            for noun, has_article, at_end in _phrases(words)
+            if has_article and noun in self._plurals[at_end]
+        ]
+
+    def log_probability(self, words: Sequence[str]) -> float:
+        """The mean log-probability of a sentence's words and its end, in nats.
+
+        A trigram model with interpolated Kneser-Ney smoothing (Chen and Goodman 1999, *An Empirical
+        Study of Smoothing Techniques for Language Modeling*, section 2.7), one discount for all
+        orders; below the bigrams all known words and one unknown one are alike.
+        """
+        padded = (START, *words, END)
+        total = math.log(self._bigram(padded[0], padded[1]))
+        for first, second, word in ngrams(words, 3):
+            total += math.log(self._trigram(first, second, word))
+        return total / (len(padded) - 1)
+
+    def _trigram(self, first: str, second: str, word: str) -> float:
+        total, kinds = self._histories[3].get((first, second), (0, 0))
+        lower = self._bigram(second, word)
+        if total == 0:
+            return lower
+        count = self.counts[3][first, second, word]
+        return (max(count - DISCOUNT, 0) + DISCOUNT * kinds * lower) / total
+
+    def _bigram(self, first: str, word: str) -> float:
+        known = len(self._continuations)
+        lower = max(self._continuations[word] - DISCOUNT, 0) + DISCOUNT * known / (known + 1)
+        lower /= len(self.counts[2])
+        total, kinds = self._histories[2].get((first,), (0, 0))
+        if total == 0:
+            return lower
+        count = self.counts[2][first, word]
+        return (max(count - DISCOUNT, 0) + DISCOUNT * kinds * lower) / total
+
+    @cached_property
+    def _continuations(self) -> Counter[str]:
+        """How many different words stand before each word."""
+        return Counter(word for _, word in self.counts[2])
+
+    @cached_property
+    def _histories(self) -> dict[int, dict[Ngram, tuple[int, int]]]:
+        """By order and history: how often it occurs, and how many different words follow."""
+        found: dict[int, dict[Ngram, tuple[int, int]]] = {}
+        for order, counts in self.counts.items():
+            totals, kinds = Counter[Ngram](), Counter[Ngram]()
+            for ngram, count in counts.items():
+                totals[ngram[:-1]] += count
+                kinds[ngram[:-1]] += 1
+            found[order] = {history: (total, kinds[history]) for history, total in totals.items()}
+        return found
+
+
+def _phrases(words: Sequence[str]) -> Iterator[tuple[str, bool, bool]]:
+    """The nouns that end a phrase: each with whether "a" or "an" begins it, and with whether the
+    next word is a function word or the end, not a verb."""
+    for place, word in enumerate(words):
+        if word in FUNCTION_WORDS or is_modifier(word):
+            continue
+        following = words[place + 1] if place + 1 < len(words) else END
+        at_end = following == END or following in FUNCTION_WORDS
+        if not at_end and is_noun(following):
+            continue
+        first = place
+        while first and (is_modifier(words[first - 1]) or words[first - 1] == "and"):
+            first -= 1
+        between = words[first:place]
+        is_counted = bool(between) and (between[0] == "and" or between[0] in _QUANTITIES)
+        yield word, first > 0 and words[first - 1] in ("a", "an") and not is_counted, at_end
+
+
+def _plurals(captions: Iterable[Sequence[str]]) -> dict[bool, set[str]]:
+    """The nouns that people do not give "a": where a phrase is at its end, and anywhere."""
+    counts = {at_end: (Counter[str](), Counter[str]()) for at_end in (True, False)}
+    for words in captions:
+        for noun, has_article, at_end in _phrases(words):
+            for place in {at_end, False}:
+                counts[place][has_article][noun] += 1
+    return {
+        at_end: {
+            noun
+            for noun, without in bare.items()
+            if without >= LEAST_COUNT and with_article[noun] < LEAST_SHARE * without and is_noun(noun)
+        }
+        for at_end, (bare, with_article) in counts.items()
+    }

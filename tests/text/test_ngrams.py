@@ -1,0 +1,98 @@
+"""People's n-grams."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from captioner.text.ngrams import PeoplesNgrams
+
+WORDS = ("a", "dog", "cat", "runs", "sits")
+
+
+def people(*captions: str) -> PeoplesNgrams:
+    return PeoplesNgrams(caption.split() for caption in captions)
+
+
+def test_what_nobody_wrote_is_named() -> None:
+    written = people("a dog runs", "a cat sits")
+    assert written.unseen("a dog sits".split()) == [
+        ("dog", "sits"),
+        ("a", "dog", "sits"),
+        ("dog", "sits", "<end>"),
+    ]
+    assert people("a dog runs", "a dog runs away").unseen("a dog".split()) == [
+        ("dog", "<end>"),
+        ("a", "dog", "<end>"),
+    ]
+
+
+def test_a_caption_does_not_vouch_for_itself() -> None:
+    alone = people("a dog runs", "a cat sits")
+    assert alone.unseen("a dog runs".split()) == [
+        ("a", "dog"),
+        ("dog", "runs"),
+        ("runs", "<end>"),
+        ("<start>", "a", "dog"),
+        ("a", "dog", "runs"),
+        ("dog", "runs", "<end>"),
+    ]
+    assert people("a dog runs", "a dog runs fast", "the dog runs").unseen("a dog runs".split()) == []
+
+
+@given(st.lists(st.lists(st.sampled_from(WORDS), max_size=6), min_size=1, max_size=12))
+def test_left_out_equals_counted_without(captions: list[list[str]]) -> None:
+    different = list(dict.fromkeys(map(tuple, captions)))
+    held_out, *others = different
+    assert PeoplesNgrams(different).unseen(held_out) == PeoplesNgrams(others).unseen(held_out)
+
+
+@given(st.lists(st.lists(st.sampled_from(WORDS), max_size=5), min_size=1, max_size=9))
+def test_probabilities_of_what_may_follow_sum_to_one(captions: list[list[str]]) -> None:
+    written = PeoplesNgrams(captions)
+    known = sorted({word for words in captions for word in words})
+    for history in ([], ["a"], ["a", "dog"], ["cat", "unheard"]):
+        total = sum(_next(written, history, word) for word in [*known, "<end>", "unheard"])
+        assert total == pytest.approx(1.0)
+
+
+def _next(written: PeoplesNgrams, history: Sequence[str], word: str) -> float:
+    first, second = (["<start>", "<start>", *history])[-2:]
+    return written._bigram(second, word) if not history else written._trigram(first, second, word)
+
+
+def test_log_probability_by_hand() -> None:
+    # Five kinds of bigrams: <start> a (twice), a dog, a cat, dog <end>, cat <end>. Of them one
+    # ends in "a", one in "dog", two in the end; four words are known.
+    written = people("a dog", "a cat")
+    unknown = 0.75 * 4 / 5
+    a = (2 - 0.75 + 0.75 * 1 * (1 - 0.75 + unknown) / 5) / 2
+    dog_alone = (1 - 0.75 + 0.75 * 2 * (1 - 0.75 + unknown) / 5) / 2
+    dog = (1 - 0.75 + 0.75 * 2 * dog_alone) / 2
+    end_alone = (1 - 0.75 + 0.75 * 1 * (2 - 0.75 + unknown) / 5) / 1
+    end = (1 - 0.75 + 0.75 * 1 * end_alone) / 1
+    expected = (math.log(a) + math.log(dog) + math.log(end)) / 3
+    assert written.log_probability(["a", "dog"]) == pytest.approx(expected)
+
+
+def test_plurals_and_mass_nouns_take_no_article() -> None:
+    draw = random.Random(0)
+    captions = [
+        f"{draw.choice(('two', 'three', 'some'))} {draw.choice(('black', 'white', 'brown'))} "
+        f"{noun} {draw.choice(('on', 'near', 'by'))} the {place}"
+        for noun in ("cows", "luggage", "eyes")
+        for place in (f"place{number}" for number in range(50))
+    ]
+    captions += [f"a dog near the place{number}" for number in range(50)]
+    written = people(*captions, "a luggage near a dog")
+    wrong = ["a luggage", "a cat with a green eyes", "a black and white cows standing"]
+    for sentence, noun in zip(wrong, ("luggage", "eyes", "cows"), strict=True):
+        assert written.misplaced_articles(sentence.split()) == [noun]
+    for sentence in ("a dog", "a luggage cart", "a pair of eyes", "a few cows", "the cows by a dog"):
+        assert written.misplaced_articles(sentence.split()) == []
+    assert ("a", "luggage", "near") in written.unseen("a luggage near a dog".split())
