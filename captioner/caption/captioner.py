@@ -36,7 +36,8 @@ class Captioner:
     """Encoder, decoder, vocabulary and preprocessing; see `captioner.load`.
 
     search: the default options. card: the text of the model card. confidence: of a calibrated model
-        (`captioner calibrate`). precision: of the search's matrix products.
+        (`captioner calibrate`). precision: of the search's matrix products. trigrams: keys of the
+        triples of tokens that people wrote, to which the search keeps; see `Constraints`.
 
     Raises `UserError` if the parts do not fit together.
     """
@@ -49,6 +50,7 @@ class Captioner:
     card: str = ""
     confidence: Confidence | None = None
     precision: torch.dtype = torch.float32
+    trigrams: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.decoder.config.memory_size != self.encoder.annotation_size:
@@ -91,6 +93,7 @@ class Captioner:
         """Move the weights to a device, in place; returns itself."""
         self.encoder.to(device)
         self.decoder.to(device)
+        self.trigrams = None if self.trigrams is None else self.trigrams.to(device)
         return self
 
     def for_inference(self, precision: torch.dtype = torch.float32) -> Captioner:
@@ -217,6 +220,8 @@ class Captioner:
                 constraints=options.constraints(
                     (vocabulary.pad, vocabulary.start, vocabulary.unknown),
                     tuple(vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))),
+                    self.trigrams,
+                    vocabulary.start,
                 ),
                 length_normalisation=options.length_normalisation,
             )

@@ -11,13 +11,14 @@ from typing import Annotated
 
 import torch
 from pydantic import BeforeValidator, SerializeAsAny
-from torch import nn
+from torch import Tensor, nn
 
 from captioner.caption.caption_decoder import CaptionDecoderConfig
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence, without_familiarity
 from captioner.caption.decoders import decoder_config, make_decoder
 from captioner.decoding import SearchOptions
+from captioner.decoding.constraints import trigram_keys, trigrams_of_keys
 from captioner.errors import UserError
 from captioner.files import read_json, write_json, write_text
 from captioner.model_folders import (
@@ -39,6 +40,7 @@ from captioner.weight_files import fill, named_tensors, read_tensors, write_tens
 
 FORMAT = FORMATS["captioner"]
 VOCABULARY = "vocabulary.json"
+_TRIGRAMS = "trigrams"
 _FAMILIARITY = "confidence.familiarity."
 """Prefix of tensors that calibrated models of version 0.2.0 have and that are not used."""
 
@@ -74,6 +76,9 @@ def save_model(
         confidence=captioner.confidence,
     )
     tensors = named_tensors({"encoder": captioner.encoder, "decoder": captioner.decoder}, dtype)
+    if captioner.trigrams is not None:
+        triples = trigrams_of_keys(captioner.trigrams.cpu(), len(captioner.vocabulary))  # (N, 3)
+        tensors[_TRIGRAMS] = triples.short() if len(captioner.vocabulary) < 2**15 else triples
     mapping = to_mapping(config)
     if captioner.confidence is None:
         del mapping["confidence"]
@@ -109,13 +114,27 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
         for name, tensor in read_tensors(folder / WEIGHTS).items()
         if not name.startswith(_FAMILIARITY)
     }
+    trigrams = tensors.pop(_TRIGRAMS, None)
     fill(nn.ModuleDict({"encoder": encoder, "decoder": decoder}), tensors, folder / WEIGHTS)
     settings = config.preprocessing, config.search, read_card(folder), config.confidence
     try:
         captioner = Captioner(encoder, decoder, vocabulary, *settings)
+        captioner.trigrams = _keys(trigrams, len(vocabulary), folder / WEIGHTS)
     except UserError as error:
         raise UserError(f"{folder / CONFIG}: {error}") from None
     return captioner.to(device)
+
+
+def _keys(trigrams: Tensor | None, vocabulary_size: int, path: Path) -> Tensor | None:
+    """Check the stored triples (N, 3) and return their keys (N,), sorted."""
+    if trigrams is None:
+        return None
+    if trigrams.shape[1:] != (3,) or trigrams.is_floating_point() or not len(trigrams):
+        raise UserError(f"{path}: tensor {_TRIGRAMS!r} does not hold triples of words")
+    if not 0 <= int(trigrams.min()) <= int(trigrams.max()) < vocabulary_size:
+        raise UserError(f"{path}: tensor {_TRIGRAMS!r} has words beyond the vocabulary")
+    first, second, third = trigrams.long().unbind(dim=1)  # (N,) each
+    return trigram_keys(first, second, third, vocabulary_size).sort().values
 
 
 def save_confidence(confidence: Confidence, folder: str | Path) -> None:

@@ -104,8 +104,15 @@ class Constraints:
 
 
 def trigram_keys(first: Tensor, second: Tensor, third: Tensor, vocabulary_size: int) -> Tensor:
-    """A number for each triple of tokens, all int64 and alike in shape or broadcast."""
+    """A number for each triple of tokens, int64 and of one shape, in lexicographic order."""
     return (first * vocabulary_size + second) * vocabulary_size + third
+
+
+def trigrams_of_keys(keys: Tensor, vocabulary_size: int) -> Tensor:
+    """The triples of `trigram_keys` (N,): (N, 3)."""
+    pairs = keys // vocabulary_size  # (N,)
+    columns = (pairs // vocabulary_size, pairs % vocabulary_size, keys % vocabulary_size)
+    return torch.stack(columns, dim=1)  # (N, 3)
 
 
 def _on_device(tokens: tuple[int, ...], device: torch.device) -> Tensor:

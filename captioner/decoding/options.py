@@ -115,9 +115,13 @@ class SearchOptions(Config):
         return torch.Generator(device).manual_seed(self.seed)
 
     def constraints(
-        self, forbidden: tuple[int, ...], repeatable: tuple[int, ...] = ()
+        self,
+        forbidden: tuple[int, ...],
+        repeatable: tuple[int, ...] = (),
+        trigrams: torch.Tensor | None = None,
+        start: int = 0,
     ) -> Constraints:
-        """The constraints, with tokens that are never chosen and tokens free to repeat."""
+        """The constraints; the arguments are fields of `Constraints`."""
         from captioner.decoding.constraints import Constraints
 
         return Constraints(
@@ -127,6 +131,8 @@ class SearchOptions(Config):
             forbidden,
             self.repeat_distance,
             repeatable,
+            trigrams,
+            start,
         )
 
 

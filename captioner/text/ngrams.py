@@ -6,9 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 
 from captioner.text.function_words import FUNCTION_WORDS
 from captioner.text.nouns import is_modifier, is_noun
+from captioner.text.vocabulary import Vocabulary
 
 START, END = "<start>", "<end>"
 """Before the first word and after the last, as in `captioner.text.vocabulary`."""
@@ -71,6 +73,17 @@ class PeoplesNgrams:
             for noun, has_article, at_end in _phrases(words)
             if has_article and noun in self._plurals[at_end]
         ]
+
+    def token_trigrams(self, vocabulary: Vocabulary) -> list[tuple[int, int, int]]:
+        """The triples of tokens that people wrote, each once, in order.
+
+        Two starts stand before the first word. Triples with a word that the vocabulary lacks, and
+        those of captions with a misplaced article alone, are left out.
+        """
+        first = ((START, *pair) for pair in self.counts[2] if pair[0] == START)
+        index = {word: token for token, word in enumerate(vocabulary.words)}
+        known = [triple for triple in chain(first, self.counts[3]) if index.keys() >= set(triple)]
+        return sorted((index[a], index[b], index[c]) for a, b, c in known)
 
     def log_probability(self, words: Sequence[str]) -> float:
         """The mean log-probability of a sentence's words and its end, in nats.
@@ -150,7 +163,9 @@ def _plurals(captions: Iterable[Sequence[str]]) -> dict[bool, set[str]]:
         at_end: {
             noun
             for noun, without in bare.items()
-            if without >= LEAST_COUNT and with_article[noun] < LEAST_SHARE * without and is_noun(noun)
+            if without >= LEAST_COUNT
+            and with_article[noun] < LEAST_SHARE * without
+            and is_noun(noun)
         }
         for at_end, (bare, with_article) in counts.items()
     }

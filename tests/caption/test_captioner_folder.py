@@ -21,8 +21,10 @@ from torch import Tensor, nn
 
 from captioner import weight_files
 from captioner.caption import Captioner, load_model, save_model
+from captioner.decoding.constraints import trigram_keys
 from captioner.errors import UserError
 from captioner.files import remove_temporaries
+from captioner.text.ngrams import PeoplesNgrams
 
 FILES = {"model.safetensors", "config.json", "vocabulary.json", "README.md"}
 PHOTOS = [photo(seed, (90, 80)) for seed in range(3)]
@@ -247,3 +249,31 @@ def test_a_power_loss_leaves_the_old_model_or_the_new(
     assert found[0] == old.card
     assert found[-1] == new.card
     assert len(found) > 10
+
+
+def test_a_model_that_knows_trigrams_keeps_to_them(
+    tiny_captioner: Captioner, tmp_path: Path
+) -> None:
+    people = PeoplesNgrams([["a", "red", "dog", "runs"], ["the", "two", "brown", "dog"]])
+    triples = torch.tensor(people.token_trigrams(tiny_captioner.vocabulary))
+    size = len(tiny_captioner.vocabulary)
+    tiny_captioner.trigrams = trigram_keys(*triples.unbind(dim=1), size)
+    save_model(tiny_captioner, tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    assert loaded.trigrams is not None
+    assert torch.equal(loaded.trigrams, tiny_captioner.trigrams)
+    possible = {"A red dog runs.", "The two brown dog runs.", "A red dog.", "The two brown dog."}
+    assert {caption.text for caption in loaded.caption(PHOTOS)} <= {
+        text.rstrip(".").lower() for text in possible
+    }
+
+
+@pytest.mark.parametrize("triples", [[[4, 5]], [[4, 5, 99]], [[4, 5, -1]], [[4.0, 5.0, 6.0]]])
+def test_damaged_trigrams_are_refused(
+    tiny_captioner: Captioner, tmp_path: Path, triples: list[list[float]]
+) -> None:
+    save_model(tiny_captioner, tmp_path)
+    file = tmp_path / "model.safetensors"
+    save_file({**load_file(file), "trigrams": torch.tensor(triples)}, file)
+    with pytest.raises(UserError, match=r"model\.safetensors: tensor 'trigrams'"):
+        load_model(tmp_path)
