@@ -1,51 +1,63 @@
-"""How fast training, decoding, reading photos and starting are, against a plain way and the limit.
+"""Times training, searching, captioning, scoring and starting against a reference, in one run.
 
-Each is timed in turn with the plain way of `benchmark_reference.py`, in this process: the medians
-of --repeat runs, and of the ratios of two runs beside each other the median, the least and the
-largest. What both give is compared. "limit" is what this machine itself reaches: its largest matrix
-product in the type used, or a copy of memory, whichever would hold the work up longer; and how near
-to it we are. Of starting it is `import torch`. Weights and features are random, but for `photo` and
-`loading`, which are of the packaged model.
+Each row has a reference, named in its line, which takes turns with this package's way in the same
+process: the medians of --repeat runs, and the median, least and largest ratio of two runs beside
+each other. "limit" is what the machine itself reaches: its largest matrix product in that type, or
+a copy of memory, whichever takes longer. "plain" is eager torch in float32, as in
+`benchmark_reference.py`. Weights and features are random, except where the packaged model is named.
 
-Then come what a layer costs against the length of a sentence (`benchmark_length.py`) and how many
-tokens a second each translation model is trained on and decodes (`benchmark_translation.py`).
+Then come the translation models of --configs. With --against, the rows of `benchmark_against.py`
+are timed at another commit and here.
 
   OMP_NUM_THREADS=2 python scripts/benchmark.py
-  python scripts/benchmark.py --only photo loading --repeat 20
+  python scripts/benchmark.py --only photo large --repeat 20
   python scripts/benchmark.py --only translation --configs configs/multi30k_en_de.yaml
-  python scripts/benchmark.py --device cuda
+  python scripts/benchmark.py --against main --only beam-1 photo
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import io
+import os
+import random
 import statistics
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
-import benchmark_length
+import benchmark_against
 import benchmark_reference as reference
 import benchmark_translation
 import torch
 from benchmark_machine import Machine, described
+from PIL import Image
 from torch import Tensor
 
 import captioner
-from captioner.caption import CaptioningBatch, CaptioningLoss, DecoderConfig, ObjectiveConfig
+from captioner import cpu
+from captioner.caption import (
+    CaptioningBatch,
+    CaptioningLoss,
+    DecoderConfig,
+    ObjectiveConfig,
+    load_model,
+)
 from captioner.caption.decoder import ShowAttendTellDecoder
 from captioner.cli.program import run_program
 from captioner.decoding import BeamSearch, Constraints, decode
 from captioner.demo import DEMO_PHOTO
 from captioner.devices import autocast, choose_device, has_bfloat16
 from captioner.errors import UserError
+from captioner.evaluation.captions import evaluate_captions
+from captioner.model_folders import model_folder
 from captioner.runs.feature_extraction import encode
 from captioner.runs.train_run import compile_parts
-from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
+from captioner.vision.images import load_image
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 WORDS, LENGTH, PLACES, SIZE = 10_000, 16, 196, 512
@@ -53,22 +65,13 @@ WORDS, LENGTH, PLACES, SIZE = 10_000, 16, 196, 512
 
 START, END, BEAM = 1, 2, 5
 
-LOADING = """\
-import time, torch
-begin = time.perf_counter()
-import captioner
-captioner.load()
-print(time.perf_counter() - begin)
-"""
-
 
 @dataclass(frozen=True)
 class Result:
     """One line of the table.
 
-    plain, ours: seconds of every run of the plain way (none where there is none) and of this
-        package's. limit: seconds at this machine's own speed, if it is known. difference: between
-        what both give.
+    plain, ours: seconds of each run of the reference and of this package.
+    limit: seconds at the machine's own speed, if known. difference: between the two results.
     """
 
     name: str
@@ -78,45 +81,43 @@ class Result:
     difference: str = ""
 
     def __str__(self) -> str:
-        ours = statistics.median(self.ours)
-        plain = ratio = limit = reached = ""
-        if self.plain:
-            ratios = [one / other for one, other in zip(self.plain, self.ours, strict=True)]
-            plain = f"{statistics.median(self.plain) * 1e3:.1f}"
-            ratio = f"{statistics.median(ratios):.1f} ({min(ratios):.1f} to {max(ratios):.1f})"
+        plain, ours = statistics.median(self.plain), statistics.median(self.ours)
+        ratios = [one / other for one, other in zip(self.plain, self.ours, strict=True)]
+        ratio = f"{statistics.median(ratios):.1f} ({min(ratios):.1f} to {max(ratios):.1f})"
+        limit = reached = ""
         if self.limit is not None:
             limit, reached = f"{self.limit * 1e3:.1f}", f"{self.limit / ours:.2f}"
         return (
-            f"{self.name:<38}{plain:>10}{ours * 1e3:>10.1f}{ratio:>20}"
+            f"{self.name:<52}{plain * 1e3:>10.1f}{ours * 1e3:>10.1f}{ratio:>20}"
             f"{limit:>10}{reached:>8}  {self.difference}"
         )
 
 
 def make_decoder(machine: Machine) -> ShowAttendTellDecoder:
-    """The decoder of all measurements: the paper's, of 512s, without dropout."""
+    """The paper's decoder, of sizes of 512, without dropout."""
     torch.manual_seed(0)
     decoder = ShowAttendTellDecoder(DecoderConfig(dropout=0.0), WORDS)
     return decoder.to(machine.device)
 
 
 def make_annotations(machine: Machine, images: int) -> Tensor:
-    """Annotation vectors (B, L, D), random, of the usual kind: at least 0."""
+    """Random annotation vectors (B, L, D), at least 0 like those of a VGG."""
     generator = torch.Generator().manual_seed(1)
     return torch.rand(images, PLACES, SIZE, generator=generator).to(machine.device)
 
 
 def step_products(rows: int) -> float:
-    """Operations of one decoder step for so many rows, the projection of keys left out."""
+    """Operations of one decoder step for so many rows, without the projection of keys."""
     recurrent = 4 * SIZE * 3 * SIZE + SIZE * SIZE + SIZE  # LSTM, query and gate
     output = 2 * SIZE * SIZE + SIZE * WORDS
-    looked = PLACES * SIZE * 2  # The energies and the weighted sum; tanh is not counted.
-    return 2.0 * rows * (recurrent + output + looked)
+    attended = PLACES * SIZE * 2  # Energies and the weighted sum; tanh is not counted.
+    return 2.0 * rows * (recurrent + output + attended)
 
 
 def training(
     machine: Machine, batch_size: int, dtype: torch.dtype, compiled: bool = False
 ) -> Result:
-    """One step from stored features: loss, gradient, Adam. compiled: as `training.compile`."""
+    """One step on stored features: loss, gradient, Adam. compiled: as `training.compile`."""
     decoder = make_decoder(machine)
     plain_decoder = copy.deepcopy(decoder)
     loss = CaptioningLoss(decoder, ObjectiveConfig())
@@ -132,36 +133,36 @@ def training(
 
     def plain() -> float:
         plain_adam.zero_grad()
-        found = reference.training_loss(plain_decoder, annotations, inputs, targets)
-        torch.autograd.backward(found)
+        value = reference.training_loss(plain_decoder, annotations, inputs, targets)
+        torch.autograd.backward(value)
         plain_adam.step()
-        return float(found.detach())
+        return float(value.detach())
 
     def ours() -> float:
         adam.zero_grad(set_to_none=True)
         with autocast(machine.device, dtype):
-            found = loss.loss(batch)["loss"]
-        torch.autograd.backward(found)
+            value = loss.loss(batch)["loss"]
+        torch.autograd.backward(value)
         adam.step()
-        return float(found.detach())
+        return float(value.detach())
 
-    (plain_times, own_times), (wanted, found) = machine.seconds(plain, ours)
-    # Forward, and twice as much back; keys have a gradient, what is looked at has none.
+    (plain_times, own_times), (expected, value) = machine.seconds(plain, ours)
+    # Forward, and twice as much back; keys have a gradient, annotation vectors have none.
     keys = 2 * 2.0 * batch_size * PLACES * SIZE * SIZE
     products = keys + 3 * (LENGTH + 1) * step_products(batch_size)
     # Keys and annotation vectors, read at every step there and back.
     moved = 2.0 * (LENGTH + 1) * 2 * annotations.numel() * dtype.itemsize
     return Result(
-        f"training step, {_name(dtype)}, batch of {batch_size}{', compiled' * compiled}",
+        f"training step, {_name(dtype)}, {batch_size} captions{', compiled' * compiled} / plain",
         plain_times,
         own_times,
         machine.limit(products, dtype, moved),
-        f"loss {abs(found - wanted) / abs(wanted):.0e}",
+        f"loss {abs(value - expected) / abs(expected):.0e}",
     )
 
 
 def decoding(machine: Machine, images: int, dtype: torch.dtype) -> Result:
-    """Beam search of LENGTH steps, for so many images at a time; of one image."""
+    """Beam search of LENGTH steps for so many images at a time; seconds of one image."""
     decoder = make_decoder(machine).eval()
     annotations = make_annotations(machine, images)
     words = LENGTH - 1  # And the end.
@@ -169,7 +170,7 @@ def decoding(machine: Machine, images: int, dtype: torch.dtype) -> Result:
 
     def ours() -> list[tuple[list[int], float]]:
         with torch.no_grad(), autocast(machine.device, dtype):
-            found = decode(
+            hypotheses = decode(
                 decoder,
                 decoder.remember(annotations),
                 start=START,
@@ -177,7 +178,7 @@ def decoding(machine: Machine, images: int, dtype: torch.dtype) -> Result:
                 strategy=BeamSearch(BEAM),
                 constraints=constraints,
             )
-        return [(each[0].tokens, each[0].log_probability) for each in found]
+        return [(each[0].tokens, each[0].log_probability) for each in hypotheses]
 
     def plain() -> list[tuple[list[int], float]]:
         return [
@@ -186,15 +187,15 @@ def decoding(machine: Machine, images: int, dtype: torch.dtype) -> Result:
         ]
 
     sample = min(images, 2)
-    (plain_times, own_times), (wanted, found) = machine.seconds(plain, ours)
-    same = sum(own[0] == other[0] for own, other in zip(found, wanted, strict=False))
-    apart = max(abs(own[1] - other[1]) for own, other in zip(found, wanted, strict=False))
+    (plain_times, own_times), (expected, found) = machine.seconds(plain, ours)
+    same = sum(own[0] == other[0] for own, other in zip(found, expected, strict=False))
+    apart = max(abs(own[1] - other[1]) for own, other in zip(found, expected, strict=False))
     keys = 2.0 * PLACES * SIZE * SIZE
     products = keys + (1 + BEAM * (LENGTH - 1)) * step_products(1)
     weights = 4 * SIZE * 3 * SIZE + 3 * SIZE * SIZE + SIZE * WORDS
     moved = LENGTH * (2.0 * PLACES * SIZE + weights / images) * dtype.itemsize
     return Result(
-        f"beam of {BEAM}, {_name(dtype)}, {images} image{'s' * (images > 1)}",
+        f"beam of {BEAM}, {_name(dtype)}, {images} image{'s' * (images > 1)} / plain",
         [each / sample for each in plain_times],
         [each / images for each in own_times],
         machine.limit(products, dtype, moved),
@@ -203,14 +204,14 @@ def decoding(machine: Machine, images: int, dtype: torch.dtype) -> Result:
 
 
 def extraction(machine: Machine, images: int, dtype: torch.dtype) -> Result:
-    """VGG-19's annotation vectors of photos that are preprocessed already; of one image."""
+    """VGG-19's annotation vectors of preprocessed photos; seconds of one photo."""
     torch.manual_seed(0)
     plain_encoder = VGGEncoder(VGGConfig()).to(machine.device).eval()
     encoder = copy.deepcopy(plain_encoder).to(memory_format=torch.channels_last)
     photos = torch.randn(images, 3, 224, 224, device=machine.device)
     own_photos = photos.to(memory_format=torch.channels_last)
     with torch.no_grad():
-        (plain_times, own_times), (wanted, found) = machine.seconds(
+        (plain_times, own_times), (expected, found) = machine.seconds(
             lambda: plain_encoder(photos[:1]), lambda: encode(encoder, own_photos, _name(dtype))
         )
     products, side = 0.0, 224
@@ -219,9 +220,9 @@ def extraction(machine: Machine, images: int, dtype: torch.dtype) -> Result:
             side //= 2
         elif isinstance(layer, torch.nn.Conv2d):
             products += 2.0 * 9 * layer.in_channels * layer.out_channels * side**2
-    apart = float((found[:1].float() - wanted).norm() / wanted.norm())
+    apart = float((found[:1].float() - expected).norm() / expected.norm())
     return Result(
-        f"VGG-19, {_name(dtype)}, {images} images",
+        f"VGG-19, {_name(dtype)}, {images} photos / one, plain",
         plain_times,
         [each / images for each in own_times],
         machine.limit(products, dtype, 0.0),
@@ -229,91 +230,110 @@ def extraction(machine: Machine, images: int, dtype: torch.dtype) -> Result:
     )
 
 
-def store_reading(machine: Machine, batch_size: int) -> Result:
-    """Batches of shuffled rows of a feature store, in float16."""
-    rows = 8 * batch_size
-    content = make_annotations(machine, batch_size).half().cpu()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder)
-        record = StoreRecord(
-            encoder={},
-            preprocessing={},
-            images=[f"{row}.jpg" for row in range(rows)],
-            shape=(PLACES, SIZE),
-        )
-        with StoreWriter(path / "store", record) as writer:
-            for first in range(0, rows, batch_size):
-                writer.write(range(first, first + batch_size), content)
-        store = FeatureStore(path / "store")
-        plain_files = []
-        for row in range(batch_size):  # The plain way has a file for each image.
-            plain_files.append(path / f"{row}.pt")
-            torch.save(content[row].float(), plain_files[-1])
-        order = torch.randperm(rows, generator=torch.Generator().manual_seed(0))[:batch_size]
-        (plain_times, own_times), (wanted, found) = machine.seconds(
-            lambda: torch.stack([torch.load(file) for file in plain_files]),
-            lambda: store.read(order, torch.float16),
-        )
-    same = torch.equal(found, wanted[order % batch_size].half())
-    return Result(
-        f"reading the store, batch of {batch_size}",
-        plain_times,
-        own_times,
-        machine.limit(0.0, torch.float32, 2.0 * found.nbytes),
-        "the same" if same else "NOT THE SAME",
+def captioning(machine: Machine, photos: int) -> Result:
+    """Files to captions by the packaged model; the reference has its saved form, in float32."""
+    model, saved = captioner.load(device=machine.device), load_model(model_folder())
+    files = pieces(photos)
+
+    def plain() -> list[str]:
+        with patch.dict(os.environ, {cpu.SWITCH: "0"}):
+            return [caption.text for caption in saved.to(machine.device).caption(files)]
+
+    times, (expected, found) = machine.seconds(
+        plain, lambda: [caption.text for caption in model.caption(files)]
     )
+    changed = sum(one != two for one, two in zip(expected, found, strict=True))
+    name = f"packaged model, {photos} photo{'s' * (photos > 1)} / as saved, float32"
+    return Result(name, *times, difference=f"{changed} captions changed")
+
+
+def large_photo(machine: Machine) -> Result:
+    """A file of 12 megapixels to a caption; the reference decodes it whole."""
+    model, file = captioner.load(device=machine.device), io.BytesIO()
+    load_image(DEMO_PHOTO).resize((4000, 3000)).save(file, "JPEG", quality=90)
+    content = file.getvalue()
+    times, (whole, reduced) = machine.seconds(
+        lambda: model.caption(load_image(content)).text, lambda: model.caption(content).text
+    )
+    difference = "the same" if whole == reduced else "another caption"
+    return Result("photo of 12 megapixels / decoded whole", *times, difference=difference)
+
+
+def pieces(count: int) -> list[bytes]:
+    """JPEG files of different pieces of the demo photo."""
+    files = []
+    with Image.open(DEMO_PHOTO) as photo:
+        for number in range(count):
+            left, top, file = 7 * number % 100, 11 * number % 60, io.BytesIO()
+            piece = photo.crop((left, top, left + photo.width - 100, top + photo.height - 60))
+            piece.convert("RGB").save(file, "JPEG", quality=90)
+            files.append(file.getvalue())
+    return files
 
 
 def cold_start(machine: Machine) -> Result:
-    """`captioner caption` of one photo, from nothing."""
-
-    def run(*arguments: str) -> None:
-        subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
-
-    (torch_times, own_times), _ = machine.seconds(
-        lambda: run("-c", "import torch"),
-        lambda: run("-m", "captioner", "caption", str(DEMO_PHOTO), "--device", "cpu"),
+    """`captioner caption --demo` from nothing; the reference is `import torch`."""
+    times, _ = machine.seconds(
+        benchmark_against.make_start("-c", "import torch"),
+        benchmark_against.make_start("-m", "captioner", "caption", "--demo", "--device", "cpu"),
     )
-    return Result("captioner caption, one photo", [], own_times, statistics.median(torch_times))
+    return Result("captioner caption --demo / import torch", *times)
 
 
-def one_photo(machine: Machine) -> Result:
-    """From a file to its caption, by the packaged model, which has captioned already."""
-    model = captioner.load(device=machine.device)
-    (times,), _ = machine.seconds(lambda: model.caption([DEMO_PHOTO]))
-    return Result("one photo, warm", [], times)
+def scoring(machine: Machine, images: int) -> Result:
+    """BLEU, ROUGE-L and CIDEr-D from text; the reference is pycocoevalcap, with Java."""
+    # Imported here: a development dependency, needed for nothing else.
+    from pycocoevalcap.bleu.bleu import Bleu
+    from pycocoevalcap.cider.cider import Cider
+    from pycocoevalcap.rouge.rouge import Rouge
+    from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 
+    draw = random.Random(0)
+    words = [a + b + c for a in "bdgklmnprst" for b in "aeiou" for c in "bdgklmnprst"]
+    texts = [[" ".join(draw.choices(words, k=10)) for _ in range(5)] for _ in range(images)]
+    captions = [first.replace(first[:5], rest[0][:5]) for first, *rest in texts]
 
-def loading(machine: Machine) -> Result:
-    """The packaged model on the CPU, in a Python that has imported torch and nothing else."""
-    command = [sys.executable, "-c", LOADING]
-    times = [float(subprocess.check_output(command)) for _ in range(machine.repeat)]
-    return Result("loading, after import torch", [], times)
+    def suite() -> list[float]:
+        truth = {n: [{"caption": text} for text in each] for n, each in enumerate(texts)}
+        results = {n: [{"caption": text}] for n, text in enumerate(captions)}
+        tokenizer = PTBTokenizer()
+        truth, results = tokenizer.tokenize(truth), tokenizer.tokenize(results)
+        bleu, _ = Bleu(4).compute_score(truth, results, verbose=0)
+        return [*bleu, *(each().compute_score(truth, results)[0] for each in (Rouge, Cider))]
+
+    def ours() -> list[float]:
+        metrics = ("BLEU", "ROUGE-L", "CIDEr-D")
+        return [*evaluate_captions(captions, texts, metrics=metrics).by_name().values()]
+
+    times, (expected, found) = machine.seconds(suite, ours)
+    apart = max(abs(one - two) for one, two in zip(expected, found, strict=True))
+    name = f"scoring {images:,} captions / pycocoevalcap"
+    return Result(name, *times, difference=f"scores {apart:.0e}")
 
 
 def measurements(machine: Machine) -> dict[str, Callable[[], Result]]:
-    """What can be measured on this machine, by name; without bfloat16 where it is imitated."""
+    """The rows that this machine can measure; without bfloat16 where it is emulated."""
     low, wide = torch.bfloat16, torch.float32
     known: dict[str, Callable[[], Result]] = {}
     if machine.device.type == "cuda":
-        known["training"] = lambda: training(machine, 256, low)
-        known["decoding"] = lambda: decoding(machine, 64, low)
-        known["extraction"] = lambda: extraction(machine, 256, low)
+        known["training"] = partial(training, machine, 256, low)
+        known["decoding"] = partial(decoding, machine, 64, low)
+        known["extraction"] = partial(extraction, machine, 256, low)
         return known
     if has_bfloat16(machine.device):
-        known["training"] = lambda: training(machine, 80, low)
-        known["decoding-1-bfloat16"] = lambda: decoding(machine, 1, low)
-        known["decoding-64-bfloat16"] = lambda: decoding(machine, 64, low)
-        known["extraction"] = lambda: extraction(machine, 8, low)
-    known["training-float32"] = lambda: training(machine, 80, wide)
-    known["decoding-1"] = lambda: decoding(machine, 1, wide)
-    known["decoding-32"] = lambda: decoding(machine, 32, wide)
-    known["decoding-64"] = lambda: decoding(machine, 64, wide)
-    known["extraction-float32"] = lambda: extraction(machine, 8, wide)
-    known["store"] = lambda: store_reading(machine, 80)
-    known["start"] = lambda: cold_start(machine)
-    known["photo"] = lambda: one_photo(machine)
-    known["loading"] = lambda: loading(machine)
+        known["training"] = partial(training, machine, 80, low)
+        known["decoding-1-bfloat16"] = partial(decoding, machine, 1, low)
+        known["decoding-64-bfloat16"] = partial(decoding, machine, 64, low)
+        known["extraction"] = partial(extraction, machine, 8, low)
+    known["training-float32"] = partial(training, machine, 80, wide)
+    for images in (1, 32, 64):
+        known[f"decoding-{images}"] = partial(decoding, machine, images, wide)
+    known["extraction-float32"] = partial(extraction, machine, 8, wide)
+    known["photo"] = partial(captioning, machine, 1)
+    known["folder"] = partial(captioning, machine, 48)
+    known["large"] = partial(large_photo, machine)
+    known["start"] = partial(cold_start, machine)
+    known["scoring"] = partial(scoring, machine, 5_000)
     return known
 
 
@@ -324,7 +344,10 @@ def print_header(machine: Machine) -> None:
     speeds = [f"{_name(kind)} {machine.products(kind) / 1e9:,.0f} GFLOP/s" for kind in kinds]
     print(f"matrix products: {', '.join(speeds)}; copy: {machine.bandwidth() / 1e9:,.0f} GB/s")
     print(f"{WORDS:,} words, captions of {LENGTH}, maps of {PLACES} x {SIZE}; milliseconds")
-    print(f"{'':<38}{'plain':>10}{'ours':>10}{'ratio':>20}{'limit':>10}{'reached':>8}  difference")
+    print(
+        f"{'ours / reference':<52}{'reference':>10}{'ours':>10}{'times as fast':>20}"
+        f"{'limit':>10}{'reached':>8}  difference"
+    )
 
 
 def _name(dtype: torch.dtype) -> str:
@@ -337,42 +360,35 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--repeat", type=int, default=5, help="times each (default: %(default)s)")
-    parser.add_argument(
-        "--only", metavar="NAME", nargs="+", help="measure these; an unknown name lists all"
-    )
+    parser.add_argument("--repeat", type=int, default=5, help="runs of each (default: %(default)s)")
+    parser.add_argument("--only", metavar="ROW", nargs="+", help="these; a wrong name lists all")
+    parser.add_argument("--against", metavar="REV", help="compare with this commit")
     parser.add_argument(
         "--configs",
         type=Path,
         nargs="+",
         metavar="CONFIG",
         default=benchmark_translation.CONFIGS,
-        help="of translators of subwords (default: all of Multi30k from English to German)",
-    )
-    parser.add_argument(
-        "--sentences", type=int, default=32, help="translated at once (default: %(default)s)"
+        help="translators of subwords (default: all of Multi30k from English to German)",
     )
     arguments = parser.parse_args()
     machine = Machine(choose_device(arguments.device), arguments.repeat)
     known = measurements(machine)
-    sizes = benchmark_translation.Sizes(sentences=arguments.sentences)
-    sections: dict[str, Callable[[], None]] = {
-        "length": lambda: benchmark_length.report(machine),
-        "translation": lambda: benchmark_translation.report(machine, arguments.configs, sizes),
-    }
-    every = [*known, *sections]
+    every = list(benchmark_against.ROWS) if arguments.against else [*known, "translation"]
     names = arguments.only or every
     for name in names:
         if name not in every:
             raise UserError(f"--only {name!r} is not one of {', '.join(every)}, on this machine")
     print(described(machine.device))
+    if arguments.against:
+        benchmark_against.compare(arguments.against, names, arguments.repeat)
+        return
     if known.keys() & set(names):
         print_header(machine)
     for name in filter(known.__contains__, names):
         print(known[name](), flush=True)
-    for name in filter(sections.__contains__, names):
-        print(f"\n{name}")
-        sections[name]()
+    if "translation" in names:
+        benchmark_translation.report(machine, arguments.configs)
 
 
 if __name__ == "__main__":

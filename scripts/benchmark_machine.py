@@ -1,4 +1,4 @@
-"""What the benchmarks time with, on which device, and how fast the machine is by itself."""
+"""Times works in turn, and measures how fast the machine is by itself."""
 
 from __future__ import annotations
 

@@ -1,13 +1,11 @@
-"""How many tokens a second every translation model is trained on and decodes.
+"""Tokens a second of translation models; `benchmark.py --only translation` prints them.
 
-`benchmark.py --only translation` takes the model of each config of subwords, with random weights
-and a vocabulary of the size that the config asks for; sentences are random and all of one length,
-on both sides. Training is a step as `captioner train` makes it: loss, gradient, clipping,
-optimiser; in float32 and, if the machine has instructions for it, in bfloat16
-(`training.precision`). What counts is tokens of the target, the end among them. Decoding is the
-config's own search, held to that length, of a batch of sentences, in the precision that `captioner
-translate` chooses; what counts is tokens of the best translations. The median, the least and the
-largest of --repeat runs.
+Each config of subwords gives a model, with random weights and a vocabulary of the size that the
+config asks for; sentences are random and of one length, on both sides. Training is a step as
+`captioner train` makes it, in float32 and, where the machine has instructions for it, in bfloat16.
+Decoding is the config's own search, held to that length, in the precision that `captioner
+translate` chooses, of a batch and of one sentence alone. Tokens are those of the target, with the
+end: medians of --repeat runs.
 """
 
 from __future__ import annotations
@@ -36,11 +34,10 @@ CONFIGS = sorted((Path(__file__).resolve().parents[1] / "configs").glob("multi30
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is worked on.
+    """Sizes of the work.
 
-    vocabulary: tokens of either side, or None for as many as the config has. length: T and S, the
-    end among them. training_tokens: of a step, or None for the config's. sentences: decoded at
-    once.
+    vocabulary: tokens of either side, or None for as many as the config has. length: T and S, with
+    the end. training_tokens: of a step, or None for the config's. sentences: decoded at once.
     """
 
     vocabulary: int | None = None
@@ -71,9 +68,8 @@ class Translation:
     def training(self, precision: torch.dtype) -> list[float]:
         """Tokens a second of every run."""
         settings = self.recipe.training
-        count = max(
-            1, (self.sizes.training_tokens or self.recipe.data.batch_tokens) // self.sizes.length
-        )
+        tokens = self.sizes.training_tokens or self.recipe.data.batch_tokens
+        count = max(1, tokens // self.sizes.length)
         loss = TranslationLoss(self.model, self.recipe.objective)
         optimizer = make_optimizer(self.model, settings)
         batch = collate_pairs(self._pairs(count)).to(self.machine.device)
@@ -82,8 +78,8 @@ class Translation:
             self.model.train()
             optimizer.zero_grad(set_to_none=True)
             with autocast(self.machine.device, precision):
-                found = loss.loss(batch)["loss"]
-            torch.autograd.backward(found)
+                value = loss.loss(batch)["loss"]
+            torch.autograd.backward(value)
             if settings.clip_norm > 0:
                 torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm)
             optimizer.step()
@@ -91,16 +87,16 @@ class Translation:
         (times,), _ = self.machine.seconds(step)
         return [count * self.sizes.length / each for each in times]
 
-    def decoding(self) -> list[float]:
-        """Tokens a second of every run."""
+    def decoding(self, sentences: int) -> list[float]:
+        """Tokens a second of every run, of so many sentences at once."""
         search, device = self.recipe.search, self.machine.device
-        batch = collate_pairs(self._pairs(self.sizes.sentences)).to(device)
+        batch = collate_pairs(self._pairs(sentences)).to(device)
         words = self.sizes.length - 1  # And the end.
 
         def translate() -> None:
             self.model.eval()
             with torch.no_grad(), autocast(device, choose_precision("auto", device)):
-                found = decode(
+                decode(
                     self.model,
                     self.model.remember(batch.source, batch.source_mask),
                     start=Vocabulary.start,
@@ -110,10 +106,9 @@ class Translation:
                     length_normalisation=search.length_normalisation,
                     coverage_penalty=search.coverage_penalty,
                 )
-            assert all(len(hypotheses[0].tokens) == words for hypotheses in found)
 
         (times,), _ = self.machine.seconds(translate)
-        return [self.sizes.sentences * self.sizes.length / each for each in times]
+        return [sentences * self.sizes.length / each for each in times]
 
     def _pairs(self, count: int) -> list[PairExample]:
         generator = torch.Generator().manual_seed(1)
@@ -122,20 +117,20 @@ class Translation:
         return [PairExample(*pair) for pair in zip(*sides.tolist(), strict=True)]
 
 
-def report(machine: Machine, configs: Sequence[Path], sizes: Sizes) -> None:
-    """Measure and print the models of these configs."""
+def report(machine: Machine, configs: Sequence[Path], sizes: Sizes = Sizes()) -> None:
+    """Print tokens a second of these configs, and the gain of bfloat16 and of batches."""
     precision = str(choose_precision("auto", machine.device)).removeprefix("torch.")
-    print(f"{sizes.length} tokens a sentence; {sizes.sentences} decoded at once, in {precision}")
-    print("tokens a second")
-    print(f"{'':<42}{'parameters':>10}{'training':>26}{'in bfloat16':>26}{'decoding':>26}")
+    print(f"tokens a second; sentences of {sizes.length}, decoded in {precision}")
+    print(f"{'':<38}{'weights':>9}{'trained':>10}{'in bfloat16':>18}{'one alone':>12}", end="")
+    print(f"{f'{sizes.sentences} at once':>18}")
     for path in configs:
-        each = Translation(machine, path, sizes)
-        low = each.training(torch.bfloat16) if has_bfloat16(machine.device) else []
-        cells = (
-            f"{statistics.median(rates):,.0f} ({min(rates):,.0f} to {max(rates):,.0f})"
-            if rates
-            else "-"
-            for rates in (each.training(torch.float32), low, each.decoding())
-        )
-        print(f"{path.stem:<42}{each.parameters / 1e6:>8.1f} M", end="")
-        print("".join(f"{cell:>26}" for cell in cells), flush=True)
+        model = Translation(machine, path, sizes)
+        trained = statistics.median(model.training(torch.float32))
+        cells = f"{path.stem:<38}{model.parameters / 1e6:>7.1f} M{trained:>10,.0f}"
+        low = "-"
+        if has_bfloat16(machine.device):
+            rate = statistics.median(model.training(torch.bfloat16))
+            low = f"{rate:,.0f} ({rate / trained:.1f} x)"
+        alone, together = (statistics.median(model.decoding(n)) for n in (1, sizes.sentences))
+        cells += f"{low:>18}{alone:>12,.0f}{f'{together:,.0f} ({together / alone:.1f} x)':>18}"
+        print(cells, flush=True)

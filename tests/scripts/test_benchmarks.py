@@ -1,124 +1,33 @@
-"""The benchmarks run, on small layers, models and photos; what they time is right."""
+"""The benchmarks and the fault campaign run in small sizes; what they time is right."""
 
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
-from samples import save_photo
-from scripts_samples import ROOT
+from scripts_samples import ROOT, run
 
 from captioner.errors import UserError
 
-FEW = (50, 4, 8, 2)
-"""Sizes of translation: words, length, tokens of a step, sentences."""
 
-
-def test_the_cost_of_layers_against_length(capsys: pytest.CaptureFixture[str]) -> None:
-    import benchmark_length
-    import benchmark_machine
-
-    machine = benchmark_machine.Machine(torch.device("cpu"), 1)
-    benchmark_length.report(machine, (16, 32), 16)
-    said = capsys.readouterr().out
-    assert said.index("forward, ms") < said.index("training, ms")
-    rows = [line.split() for line in said.splitlines() if line.split()[:1] in (["16"], ["32"])]
-    assert [row[0] for row in rows] == ["16", "32"] * 2
-    for first, second in (rows[:2], rows[2:]):
-        assert first[2::2][:3] == ["1.0"] * 3
-        assert all(float(second[column]) >= 0 for column in (1, 3, 5))
-        # Of self-attention, with d = 16, from 4 n d^2 + 2 n^2 d: 6 / 4 that of n = 16 by n / 16.
-        assert (first[-3:], second[-3:]) == (["1.0"] * 3, ["2.0", "2.0", "2.7"])
-
-
-@pytest.mark.parametrize("name", ["recurrent", "convolution", "self-attention"])
-def test_a_layer_looks_at_the_places_it_should(name: str) -> None:
-    import benchmark_length
-
-    layer = benchmark_length.make_layers(16)[name]
-    vectors = torch.randn(2, 9, 16, requires_grad=True)
-    outputs = layer.forward(vectors)
-    assert outputs.shape == vectors.shape
-    outputs[0, 4].sum().backward()
-    seen = vectors.grad.abs().sum(dim=2).nonzero().tolist()  # (B, S): of which places
-    places = {"recurrent": range(5), "convolution": range(3, 6), "self-attention": range(9)}
-    assert seen == [[0, place] for place in places[name]]
-
-
-@pytest.mark.slow
-def test_tokens_a_second_of_every_translation_model(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_translator_is_trained_and_decoded(capsys: pytest.CaptureFixture[str]) -> None:
     import benchmark_machine
     import benchmark_translation
 
     machine = benchmark_machine.Machine(torch.device("cpu"), 1)
-    configs = benchmark_translation.CONFIGS
-    assert len(configs) >= 8
-    benchmark_translation.report(machine, configs, benchmark_translation.Sizes(*FEW))
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()[3:]]
+    configs = [ROOT / f"configs/multi30k_en_de{name}.yaml" for name in ("", "_bahdanau")]
+    benchmark_translation.report(machine, configs, benchmark_translation.Sizes(50, 4, 8, 2))
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
     assert [row[0] for row in rows] == [config.stem for config in configs]
-    for row in rows:
-        assert int(row[3].replace(",", "")) > 0
-        assert int(row[-4].replace(",", "")) > 0
-
-
-def test_a_config_that_does_not_say_how_many_tokens_it_has_is_not_timed() -> None:
-    import benchmark_translation
-
+    assert all(int(row[3].replace(",", "")) > 0 for row in rows)
     with pytest.raises(UserError, match=r"numbers\.yaml is not of a translator of subwords"):
-        benchmark_translation.Translation(None, ROOT / "configs/numbers.yaml", None)
+        benchmark_translation.Translation(machine, ROOT / "configs/numbers.yaml", None)
 
 
-@pytest.mark.slow
-def test_the_benchmark_prints_what_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    import benchmark
-
-    options = ["--repeat", "2", "--only", "translation", "photo", "loading", "store"]
-    options += ["--configs", f"{ROOT}/configs/multi30k_en_de_luong_dot.yaml", "--sentences", "2"]
-    monkeypatch.setattr(sys, "argv", ["benchmark.py", *options])
-    benchmark.main()
-    *_, photo, loading, store, gap, title, sizes, _, _, speeds = capsys.readouterr().out.split(
-        "\n"
-    )[:-1]
-    assert float(photo.removeprefix("one photo, warm")) > 0
-    assert float(loading.removeprefix("loading, after import torch")) > 0
-    assert store.startswith("reading the store")
-    assert store.endswith("  the same")
-    assert (gap, title) == ("", "translation")
-    assert "; 2 decoded at once" in sizes
-    assert speeds.startswith("multi30k_en_de_luong_dot ")
-
-
-def test_an_unknown_measurement_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    import benchmark
-
-    monkeypatch.setattr(sys, "argv", ["benchmark.py", "--only", "nothing"])
-    with pytest.raises(UserError, match=r"nothing.*is not one of .*training-float32.*, length"):
-        benchmark.main()
-
-
-def test_the_speed_of_captioning_and_what_it_changes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    import benchmark_captioning
-
-    photos = [save_photo(tmp_path / f"{number}.jpg", number) for number in range(2)]
-    benchmark_captioning.time_encoders(photos)
-    benchmark_captioning.time_large_photos(photos[:1])
-    header, saved, *ways, whole, reduced, changed = capsys.readouterr().out.splitlines()
-    assert header.split()[0] == "encoder"
-    assert saved.split()[:2] == ["as", "saved"]
-    assert saved.endswith("0 of 2")
-    assert [line.split()[0] for line in ways] == ["float32", "bfloat16"]
-    assert whole.startswith("12 megapixels, whole")
-    assert reduced.startswith("12 megapixels, reduced")
-    assert changed.endswith(" of 1")
-
-
-def test_the_machine_is_named_and_runs_are_interleaved() -> None:
+def test_runs_are_interleaved_and_the_machine_is_named() -> None:
     import benchmark
     import benchmark_machine
 
@@ -131,4 +40,44 @@ def test_the_machine_is_named_and_runs_are_interleaved() -> None:
     assert "4000.0    2000.0    3.0 (2.0 to 4.0)    1000.0    0.50" in str(result)
     named = benchmark_machine.described(torch.device("cpu"))
     assert torch.backends.cpu.get_cpu_capability() in named
-    assert f"{torch.get_num_threads()} thread" in named
+
+
+@pytest.mark.parametrize("options", [[], ["--against", "HEAD"]])
+def test_an_unknown_row_is_named(options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    import benchmark
+
+    monkeypatch.setattr(sys, "argv", ["benchmark.py", "--only", "nothing", *options])
+    with pytest.raises(UserError, match=r"nothing.*is not one of .*training.*, (translation|help)"):
+        benchmark.main()
+
+
+@pytest.mark.slow
+def test_rows_are_measured_against_their_reference(tmp_path: Path) -> None:
+    options = ["--repeat", "1", "--only", "decoding-1", "photo", "large"]
+    *_, beam, photo, large = run(tmp_path, f"{ROOT}/scripts/benchmark.py", *options).splitlines()
+    assert "1/1 the same" in beam
+    assert photo.endswith("0 captions changed")
+    assert large.startswith("photo of 12 megapixels")
+
+
+@pytest.mark.slow
+def test_two_trees_are_timed_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Here both are this tree, which need not be a git repository."""
+    import benchmark_against
+
+    monkeypatch.setattr(benchmark_against, "checked_out", lambda *_: nullcontext(ROOT))
+    benchmark_against.compare("this", ["Luong-1", "scoring"], 2)
+    _, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert [row[0] for row in rows] == ["Luong-1", "scoring"]
+    assert all(0 < float(row[3]) < 100 for row in rows)
+
+
+@pytest.mark.slow
+def test_a_short_campaign_finds_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT}/scripts")
+    printed = run(tmp_path, str(ROOT / "scripts/fault_campaign.py"), "--seconds", "3")
+    rows = [line.split() for line in printed.splitlines()[1:]]
+    assert len(rows) == 4
+    assert all(int(row[1].replace(",", "")) > 0 and row[-4:] == ["0"] * 4 for row in rows)

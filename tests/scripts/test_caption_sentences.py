@@ -29,21 +29,9 @@ def test_sentences_are_in_line_in_three_languages(tmp_path: Path) -> None:
         "Eine Herde Elefanten grast auf einer Wiese.",
         "Un troupeau d'éléphants qui broute dans un champ.",
     )
-    assert pairs["A small car on a street."] == (
-        "Ein kleines Auto auf einer Straße.",
-        "Une petite voiture dans une rue.",
-    )
-    assert pairs["A red vase in front of a window."] == (
-        "Eine rote Vase vor einem Fenster.",
-        "Un vase rouge devant une fenêtre.",
-    )
     assert pairs["A man standing on a sidewalk next to a small fence."] == (
         "Ein Mann steht auf einem Gehweg neben einem kleinen Zaun.",
         "Un homme debout sur un trottoir à côté d'une petite clôture.",
-    )
-    assert pairs["A bowl of pasta and meat."] == (
-        "Eine Schüssel mit Pasta und Fleisch.",
-        "Un bol de pâtes et de viande.",
     )
     assert pairs["A street with trees."] == (
         "Eine Straße mit Bäumen.",

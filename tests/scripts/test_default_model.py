@@ -14,7 +14,6 @@ from scripts_samples import ROOT
 
 from captioner.caption import Captioner, DecoderConfig, ShowAttendTellDecoder, save_model
 from captioner.data.coco_instances import read_instances
-from captioner.errors import UserError
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoders import make_encoder
 from captioner.vision.preprocessing import Preprocessing
@@ -46,12 +45,6 @@ def test_a_box_covers_the_cells_whose_centres_it_holds(scripts: Any) -> None:
     assert torch.allclose(maps[0, 3], expected)
     assert maps[0, 7].nonzero().tolist() == [[0, 1]]
     assert int(maps[1].count_nonzero()) == 0
-
-
-def test_close_ups_have_one_spelling(scripts: Any) -> None:
-    spelled = scripts.tables.one_spelling
-    assert spelled("A close-up, a Closeup.") == "A close up, a close up."
-    assert spelled("close upper") == "close upper"
 
 
 def test_targets_are_of_photos_and_of_their_mirror_images(scripts: Any) -> None:
@@ -111,34 +104,6 @@ def test_targets_are_of_photos_and_of_their_mirror_images(scripts: Any) -> None:
         views.append(mirrored)
     assert not views[0] & views[2]
     assert not views[1] & views[3]
-
-
-def test_a_linear_map_comes_back(scripts: Any) -> None:
-    generator = torch.Generator().manual_seed(0)
-    features = torch.randn(300, 6, generator=generator)
-    truth = torch.randn(6, 4, generator=generator)
-    mean, deviation, solution, centre = scripts.pseudo_captions.regress(
-        features, features @ truth + 2.0, torch.ones(300), ridge=1e-8
-    )
-    predicted = (features - mean) / deviation @ solution + centre
-    assert torch.allclose(predicted, features @ truth + 2.0, atol=1e-3)
-
-
-def test_captions_are_retrieved_by_words_and_by_things(scripts: Any) -> None:
-    pseudo = scripts.pseudo_captions
-    texts = ["a dog runs on the grass", "a dog plays on grass", "a pizza lies on a plate"] * 40
-    captions = [text.split() for text in texts]
-    space = pseudo.WordSpace(captions, least=2)
-    vectors = space(captions)
-    assert torch.allclose(vectors.norm(dim=1), torch.ones(len(captions)), atol=1e-4)
-    classes = ["dog", "pizza"]
-    named = pseudo.things_named(captions, classes)
-    assert named[:3].tolist() == [[1, 0], [1, 0], [0, 1]]
-    wanted = space([["dog", "grass"]])
-    dogs = pseudo.retrieve(wanted, torch.tensor([[0.9, 0.0]]), captions, vectors, named, 3)
-    assert all("dog" in words for words in dogs[0])
-    pizza = pseudo.retrieve(wanted, torch.tensor([[0.0, 0.9]]), captions, vectors, named, 3)
-    assert all("pizza" in words for words in pizza[0])
 
 
 def test_what_the_detector_is_sure_of_becomes_instances(scripts: Any, tmp_path: Path) -> None:
@@ -227,18 +192,6 @@ def test_a_student_learns_what_the_teachers_decoder_says(
     assert not any(weight.requires_grad for weight in words_of_teachers.decoder.parameters())
 
 
-def test_teachers_that_are_not_there_are_named(scripts: Any, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"teacher efficientnet_lite0 in .* cannot be read"):
-        scripts.teachers.load_teacher(tmp_path, "efficientnet_lite0", "float32")
-
-
-def test_tensors_are_made_once(scripts: Any, tmp_path: Path) -> None:
-    file = tmp_path / "kept.safetensors"
-    made = scripts.photos.kept(file, lambda: {"a": torch.arange(3)})
-    again = scripts.photos.kept(file, lambda: {"a": torch.zeros(3)})
-    assert made["a"].tolist() == again["a"].tolist() == [0, 1, 2]
-
-
 @pytest.mark.parametrize("shape", [(6, 2, 3, 3), (40, 2, 3, 3)], ids=["wide", "tall"])
 def test_muon_moves_all_directions_of_a_kernel_alike(
     scripts: Any, shape: tuple[int, int, int, int]
@@ -262,40 +215,6 @@ def test_muon_moves_all_directions_of_a_kernel_alike(
     for name in ("0.bias", "1.weight", "1.bias"):  # Adam's first step: the gradient's sign.
         assert torch.allclose(steps[name], 0.01 * gradients[name].sign(), atol=1e-4)
     assert torch.equal(model[0].weight.grad, gradients["0.weight"])
-
-
-def test_muon_goes_on_with_its_momentum(scripts: Any) -> None:
-    torch.manual_seed(0)
-    model = torch.nn.Conv2d(2, 6, 3, bias=False)
-    optimizer = scripts.muon.Muon(model, 0.01, 0.5, torch.nn.Identity())
-    momentum = torch.zeros(6, 18)
-    for _ in range(3):
-        before = model.weight.detach().flatten(1).clone()
-        gradient = torch.randn_like(model.weight)
-        model.weight.grad = gradient.clone()
-        optimizer.step()
-        momentum = 0.95 * momentum + 0.05 * gradient.flatten(1)
-        change = scripts.muon.orthogonalise(0.05 * gradient.flatten(1) + 0.95 * momentum)
-        size = scripts.muon.SIZE * 18**0.5
-        expected = before * (1 - 0.01 * 0.5) - 0.01 * size * change
-        torch.testing.assert_close(model.weight.detach().flatten(1), expected)
-        state = optimizer.state[model.weight]
-        optimizer = scripts.muon.Muon(model, 0.01, 0.5, torch.nn.Identity())
-        optimizer.state[model.weight] = state  # As a checkpoint is loaded.
-
-
-def test_muon_steps_of_a_slow_part_are_smaller(scripts: Any) -> None:
-    torch.manual_seed(0)
-    model = torch.nn.ModuleList(torch.nn.Conv2d(2, 6, 3, bias=False) for _ in range(2))
-    model[1].load_state_dict(model[0].state_dict())
-    before = model[0].weight.detach().clone()
-    optimizer = scripts.muon.Muon(model, 0.01, 0.0, slow=model[1])
-    gradient = torch.randn_like(before)
-    for convolution in model:
-        convolution.weight.grad = gradient.clone()
-    optimizer.step()
-    whole, slow = (before - convolution.weight.detach() for convolution in model)
-    torch.testing.assert_close(slow, scripts.muon.SLOW * whole)
 
 
 def test_new_context_changes_nothing_in_training_either(scripts: Any) -> None:

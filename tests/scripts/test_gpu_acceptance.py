@@ -53,7 +53,7 @@ def small(acceptance: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The works that the program finds, with one minute and passed tests."""
     works: list[Any] = []
     monkeypatch.setattr(acceptance, "run_tests", lambda device, seconds: "passed")
-    monkeypatch.setattr(acceptance, "works", lambda machine, sizes, flickr8k: works)
+    monkeypatch.setattr(acceptance, "works", lambda machine, sizes: works)
     for name in ("products", "bandwidth"):
         monkeypatch.setattr(acceptance.ObservedMachine, name, lambda *_: 1.0)
     options = ["--small", "--device", "cpu", "--minutes", "1"]
@@ -88,44 +88,3 @@ def test_what_fails_is_reported_and_the_rest_goes_on(
     assert "\nfirst\nodd failed:\n" in out
     assert "RuntimeError: no Triton" in out
     assert out.endswith("\nsecond\n")
-
-
-@pytest.mark.slow
-def test_tests_are_stopped_when_their_time_is_over(
-    acceptance: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "tests").mkdir()
-    file = tmp_path / "tests" / "test_slow.py"
-    monkeypatch.setattr(acceptance, "ROOT", tmp_path)
-    found = []
-    for body, seconds in (("pass", 60), ("assert False", 60), ("time.sleep(60)", 0.5)):
-        file.write_text(f"import time, pytest\n@pytest.mark.gpu\ndef test_it():\n    {body}\n")
-        found.append(acceptance.run_tests(torch.device("cpu"), seconds))
-    assert found == ["passed", "failed", "not finished"]
-
-
-def test_the_last_of_the_works_is_observed(
-    acceptance: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(acceptance, "observe", lambda device, work: work())
-    machine = acceptance.ObservedMachine(torch.device("cuda"), 1)
-    monkeypatch.setattr(machine, "wait", lambda: None)
-    machine.seconds(lambda: "plain", lambda: "ours")
-    assert machine.observed == "ours"
-
-
-def test_flickr8k_is_trained_on_the_features_of_the_packaged_encoder(
-    acceptance: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def train_run(recipe: Any, folder: Path, device: Any) -> Path:
-        assert recipe.data.images == tmp_path / "images"
-        assert (recipe.encoder.weights, recipe.data.archives) == ("default", {})
-        assert recipe.training.precision == "bfloat16"
-        assert recipe.features.folder.parent == folder.parent  # A temporary one.
-        (tmp_path / "scores.json").write_text('{"CIDEr-D": 0.5}')
-        return tmp_path
-
-    monkeypatch.setattr(acceptance, "has_bfloat16", lambda device: True)
-    monkeypatch.setattr(acceptance, "train_run", train_run)
-    (learned,) = acceptance.learn_flickr8k(tmp_path, torch.device("cpu"))
-    assert learned == "Flickr8k: CIDEr-D 0.500"

@@ -1,0 +1,243 @@
+"""Times this tree against another commit of it: what `benchmark.py --against REV` prints.
+
+The commit is checked out into a temporary folder. Each side has a process of its own, which imports
+the package of its tree and stays warm; the two take turns, run by run. What is timed goes through
+names that a user has, so that both sides understand it. Run as a program, this file is one side.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+WORDS, LENGTH, PLACES, SIZE, BEAM = 10_000, 16, 196, 512, 5
+"""V, tokens of a sequence with its end, L, and E = H = A = D, and K."""
+
+Work = Callable[[], object]
+
+
+def make_search(images: int) -> Work:
+    """Beam search of LENGTH steps with the paper's decoder."""
+    import torch
+
+    from captioner.caption import DecoderConfig, ShowAttendTellDecoder
+
+    torch.manual_seed(0)
+    decoder = ShowAttendTellDecoder(DecoderConfig(dropout=0.0), WORDS).eval()
+    annotations = torch.rand(images, PLACES, SIZE)  # (B, L, D)
+    return lambda: _decode(decoder, lambda: decoder.remember(annotations), 0.0)
+
+
+def make_training_step(captions: int) -> Work:
+    """Loss, gradient and AdamW on stored features of random photos."""
+    import torch
+
+    from captioner import caption
+
+    torch.manual_seed(0)
+    decoder = caption.ShowAttendTellDecoder(caption.DecoderConfig(dropout=0.0), WORDS)
+    loss = caption.CaptioningLoss(decoder, caption.ObjectiveConfig())
+    optimizer = torch.optim.AdamW(decoder.parameters(), 4e-4, fused=True)
+    words = torch.randint(3, WORDS, (captions, LENGTH + 1))  # (B, T)
+    mask = torch.ones_like(words, dtype=torch.bool)
+    batch = caption.CaptioningBatch(torch.rand(captions, PLACES, SIZE), words, words, mask)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss.loss(batch)["loss"].backward()
+        optimizer.step()
+
+    return step
+
+
+def make_captioning(photos: int) -> Work:
+    """The packaged model on files, the demo photo again and again."""
+    import captioner
+    from captioner.demo import DEMO_PHOTO
+
+    model = captioner.load()
+    return lambda: model.caption([DEMO_PHOTO] * photos)
+
+
+def make_translation(config: str, sentences: int) -> Work:
+    """Beam search of LENGTH tokens with a config's model of random weights."""
+    import torch
+    import yaml
+
+    import captioner
+    from captioner.schema import from_mapping
+    from captioner.translate import TranslationModelConfig
+
+    path = Path(captioner.__file__).parents[1] / f"configs/multi30k_en_de{config}.yaml"
+    fields = yaml.safe_load(path.read_text(encoding="utf-8"))
+    torch.manual_seed(0)
+    size = fields["text"]["size"]
+    model = from_mapping(TranslationModelConfig, fields["model"], config).make(size, size).eval()
+    source = torch.randint(4, size, (sentences, LENGTH))  # (B, S)
+    mask = torch.ones_like(source, dtype=torch.bool)
+    return lambda: _decode(model, lambda: model.remember(source, mask), 1.0)
+
+
+def make_scoring(images: int) -> Work:
+    """`captioner score` of a caption an image against five."""
+    from captioner.cli.main import main
+
+    draw = random.Random(0)
+    words = [a + b + c for a in "bdgklmnprst" for b in "aeiou" for c in "bdgklmnprst"]
+    captions = [" ".join(draw.choices(words, k=10)) for _ in range(5 * images)]
+    folder = Path(tempfile.mkdtemp(dir=os.environ["BENCHMARK_FOLDER"]))
+    results, references = folder / "results.json", folder / "references.json"
+    each = [{"image_id": n, "caption": captions[-n]} for n in range(images)]
+    results.write_text(json.dumps(each))
+    annotations = [{"id": n, "image_id": n % images, "caption": c} for n, c in enumerate(captions)]
+    numbers = [{"id": n, "file_name": f"{n}.jpg"} for n in range(images)]
+    references.write_text(json.dumps({"images": numbers, "annotations": annotations}))
+    arguments = ["score", str(results), str(references)]
+    return lambda: _check(main(arguments))
+
+
+def make_start(*arguments: str) -> Work:
+    """A Python that begins, imports and ends."""
+    command = [sys.executable, *arguments]
+    return lambda: subprocess.run(command, check=True, capture_output=True)
+
+
+TRANSLATORS = {"Transformer": "", "Bahdanau": "_bahdanau", "Luong": "_luong_general"}
+ROWS: dict[str, Callable[[], Work]] = {
+    "beam-1": partial(make_search, 1),
+    "beam-32": partial(make_search, 32),
+    "training": partial(make_training_step, 80),
+    "photo": partial(make_captioning, 1),
+    "folder": partial(make_captioning, 40),
+    **{
+        f"{name}-{count}": partial(make_translation, config, count)
+        for name, config in TRANSLATORS.items()
+        for count in (1, 32)
+    },
+    "scoring": partial(make_scoring, 5_000),
+    "start": partial(make_start, "-m", "captioner", "caption", "--demo"),
+    "help": partial(make_start, "-m", "captioner", "--help"),
+}
+"""What is timed, by name; each value makes a work once, outside of the time."""
+
+
+def _decode(model: Any, remember: Callable[[], Any], normalisation: float) -> None:
+    """Search for sequences of LENGTH tokens, the memory computed within the time."""
+    import torch
+
+    from captioner.decoding import BeamSearch, Constraints, decode
+
+    with torch.no_grad():
+        decode(
+            model,
+            remember(),
+            start=1,
+            end=2,
+            strategy=BeamSearch(BEAM),
+            constraints=Constraints(minimum_length=LENGTH - 1, maximum_length=LENGTH - 1),
+            length_normalisation=normalisation,
+        )
+
+
+def _check(code: int) -> None:
+    if code:
+        raise RuntimeError(f"the command ended with exit code {code}")
+
+
+class Side:
+    """The process that times works in one tree."""
+
+    def __init__(self, tree: Path, folder: Path) -> None:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(tree),
+            "BENCHMARK_FOLDER": str(folder),
+            "OMP_WAIT_POLICY": "PASSIVE",  # The other side's threads want the cores.
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            cwd=folder,
+        )
+
+    def seconds(self, row: str) -> float:
+        """Run a work once."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(row, file=self.process.stdin, flush=True)
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"row {row} failed; its error stands above")
+        return float(answer)
+
+    def close(self) -> None:
+        """End the process."""
+        with suppress(BrokenPipeError):
+            self.process.communicate()
+
+
+def answer_rows() -> None:
+    """One side: read the names of rows, and print the seconds that each took."""
+    answers, made = os.fdopen(os.dup(1), "w"), dict[str, Work]()
+    for line in sys.stdin:
+        name = line.strip()
+        with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+            if name not in made:
+                made[name] = ROWS[name]()
+                made[name]()  # To warm up.
+            begin = time.perf_counter()
+            made[name]()
+            taken = time.perf_counter() - begin
+        print(taken, file=answers, flush=True)
+
+
+@contextmanager
+def checked_out(revision: str, folder: Path) -> Iterator[Path]:
+    """The tree of a commit, in a folder, for as long as the block lasts."""
+    tree = folder / "tree"
+    git = ["git", "-C", str(ROOT), "worktree"]
+    subprocess.run([*git, "add", "--quiet", "--detach", str(tree), revision], check=True)
+    try:
+        yield tree
+    finally:
+        subprocess.run([*git, "remove", "--force", str(tree)], check=True)
+
+
+def compare(revision: str, rows: Sequence[str], repeat: int) -> None:
+    """Print what each row takes at a commit and here."""
+    print(f"{'milliseconds':<16}{revision[:12]:>14}{'here':>12}{'here / there':>26}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with checked_out(revision, folder) as tree:
+            sides = [Side(tree, folder), Side(ROOT, folder)]
+            try:
+                for row in rows:
+                    times = [[side.seconds(row) for side in sides] for _ in range(repeat)]
+                    before, after = zip(*times, strict=True)
+                    ratios = [second / first for first, second in times]
+                    there, here = 1e3 * statistics.median(before), 1e3 * statistics.median(after)
+                    spread = f"({min(ratios):.2f} to {max(ratios):.2f})"
+                    print(f"{row:<16}{there:>14.1f}{here:>12.1f}", end="")
+                    print(f"{statistics.median(ratios):>10.2f} {spread}", flush=True)
+            finally:
+                for side in sides:
+                    side.close()
+
+
+if __name__ == "__main__":
+    answer_rows()

@@ -1,0 +1,233 @@
+"""Damages photos, configs, captions and models at random, and counts what the package makes of it.
+
+Each is to be read, or refused in one sentence. Faults are: another exception (`traces`), a process
+that ends (`crashes`), no answer within 20 seconds (`hangs`), and a good photo beside a damaged one
+that is not captioned, or damaged weights that load (`lost`).
+
+  python scripts/fault_campaign.py --seconds 60 --seed 0
+
+Cases follow from the seed, their number from the time. The exit code is 1 after a fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import yaml
+from PIL import Image
+
+from captioner.caption import (
+    Captioner,
+    DecoderConfig,
+    Failed,
+    ShowAttendTellDecoder,
+    load_model,
+    save_model,
+)
+from captioner.demo import DEMO_PHOTO
+from captioner.errors import UserError
+from captioner.runs.read_recipe import read_any_recipe
+from captioner.runs.read_sources import read_split
+from captioner.text.vocabulary import Vocabulary
+from captioner.vision.preprocessing import Preprocessing
+from captioner.vision.vgg import VGGConfig, VGGEncoder
+
+CONFIGS = Path(__file__).resolve().parents[1] / "configs"
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "WEBP", "TIFF", "JPEG2000")
+EXTREMES = (None, True, -1, 2**64, 1e308, float("nan"), "", "\0", "x" * 10_000, "../..", [], {})
+"""Values of which few fields can make anything."""
+
+FAULTS = ("traces", "crashes", "hangs", "lost")
+PATIENCE = 20.0
+
+
+def caption_photos(folder: Path) -> str:
+    """A damaged photo beside a good one, which must be captioned."""
+    model, good = load_model(folder / "model"), folder / "good.png"
+    first, second = model.caption([good, folder / "damaged"], on_error="skip")
+    if isinstance(first, Failed):
+        return "lost"
+    return "refused" if isinstance(second, Failed) else "accepted"
+
+
+def load_captioner(folder: Path) -> str:
+    """A model with one damaged file; damaged weights must be refused."""
+    load_model(folder / "damaged").caption([folder / "good.png"])
+    weights = (folder / name / "model.safetensors" for name in ("model", "damaged"))
+    return "lost" if len({path.read_bytes() for path in weights}) > 1 else "accepted"
+
+
+def read_config(folder: Path) -> str:
+    """A damaged config."""
+    read_any_recipe(folder / "damaged.yaml")
+    return "accepted"
+
+
+def read_captions(folder: Path) -> str:
+    """Damaged captions in COCO's format or as a table."""
+    for suffix, kind in ((".json", "coco"), (".csv", "table")):
+        if (folder / f"damaged{suffix}").exists():
+            read_split(kind, folder / f"damaged{suffix}", folder, None, "refuse")
+    return "accepted"
+
+
+KINDS: dict[str, Callable[[Path], str]] = {
+    "photos": caption_photos,
+    "models": load_captioner,
+    "configs": read_config,
+    "captions": read_captions,
+}
+
+
+def prepare(folder: Path) -> None:
+    """Write good files: a photo in every format, a model of random weights, captions."""
+    with Image.open(DEMO_PHOTO) as image:
+        photo = image.convert("RGB").resize((64, 48))
+    photo.save(folder / "good.png")
+    for kind in FORMATS:
+        photo.save(folder / f"photo.{kind}", kind)
+    vocabulary = Vocabulary(["a", "dog", "man", "runs"])
+    decoder = DecoderConfig(embedding_size=4, hidden_size=4, attention_size=4)
+    model = Captioner(
+        VGGEncoder(VGGConfig(name="vgg11_bn", width=0.02)),
+        ShowAttendTellDecoder(decoder, len(vocabulary)),
+        vocabulary,
+        Preprocessing(size=32, resize="squash"),
+    )
+    save_model(model, folder / "model")
+    captions = [{"id": n, "image_id": 1, "caption": "a dog runs"} for n in range(4)]
+    images = [{"id": 1, "file_name": "good.png"}]
+    (folder / "coco.json").write_text(json.dumps({"images": images, "annotations": captions}))
+    (folder / "table.csv").write_text("image,caption\n" + "good.png,a dog\n" * 3)
+
+
+def damage(kind: str, folder: Path, draw: random.Random) -> None:
+    """Write a damaged copy of one good file of a kind."""
+    for path in folder.glob("damaged*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if kind == "models":
+        shutil.copytree(folder / "model", folder / "damaged")
+        file = draw.choice(sorted((folder / "damaged").iterdir()))
+        file.write_bytes(damaged(file.read_bytes(), file.suffix, draw))
+        return
+    files = {
+        "photos": [folder / f"photo.{kind}" for kind in FORMATS],
+        "configs": sorted(CONFIGS.glob("*.yaml")),
+        "captions": [folder / "coco.json", folder / "table.csv"],
+    }
+    file = draw.choice(files[kind])
+    suffix = "" if kind == "photos" else file.suffix
+    (folder / f"damaged{suffix}").write_bytes(damaged(file.read_bytes(), suffix, draw))
+
+
+def damaged(content: bytes, suffix: str, draw: random.Random) -> bytes:
+    """A file after a change of values, in half of JSON and YAML, else of one to four of bytes."""
+    if suffix in (".json", ".yaml") and draw.random() < 0.5:
+        value = json.loads(content) if suffix == ".json" else yaml.safe_load(content)
+        place = value
+        while True:
+            key = draw.choice(list(place) if isinstance(place, dict) else range(len(place)))
+            if not isinstance(place[key], (dict, list)) or not place[key] or draw.random() < 0.3:
+                break
+            place = place[key]
+        place[key] = draw.choice(EXTREMES)
+        dump = json.dumps if suffix == ".json" else yaml.safe_dump
+        return dump(value).encode()
+    changed = bytearray(content)
+    for _ in range(draw.randint(1, 4)):
+        start = draw.randrange(len(changed) + 1)
+        stop = min(len(changed), start + draw.choice((1, 8, 64, 4_096)))
+        new = (b"", draw.randbytes(stop - start), bytes(stop - start), changed[start:stop] * 50)
+        changed[start : draw.choice((stop, stop, stop, len(changed)))] = draw.choice(new)
+    return bytes(changed)
+
+
+def answer(pipe: Connection, folder: Path) -> None:
+    """The process that may crash or hang: report the outcome of each kind that is sent."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)  # Libraries print.
+    os.dup2(nowhere, 2)
+    pipe.send(("ready", ""))
+    while True:
+        kind, text = pipe.recv(), ""
+        try:
+            outcome = KINDS[kind](folder)
+        except UserError as error:
+            outcome, text = ("traces" if "\n" in str(error) else "refused"), str(error)
+        except Exception:
+            outcome, text = "traces", traceback.format_exc()
+        pipe.send((outcome, text))
+
+
+class Worker:
+    """A process that is replaced when it crashed or hung."""
+
+    def __init__(self, folder: Path) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.folder = folder
+        self.pipe, inner = context.Pipe()
+        self.process = context.Process(target=answer, args=(inner, folder), daemon=True)
+        self.process.start()
+        inner.close()
+        self.pipe.recv()
+
+    def outcome(self, kind: str) -> tuple[str, str]:
+        """What becomes of the damaged file."""
+        try:
+            self.pipe.send(kind)
+            if self.pipe.poll(PATIENCE):
+                return self.pipe.recv()
+            result = "hangs"
+        except (EOFError, OSError):
+            result = "crashes"
+        self.process.kill()
+        self.process.join()
+        self.__init__(self.folder)  # type: ignore[misc]
+        return result, ""
+
+
+def main() -> int:
+    """Run the campaign and print its table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=60.0, help="a kind (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS, help="these kinds")
+    arguments = parser.parse_args()
+    faults = 0
+    with tempfile.TemporaryDirectory() as name:
+        prepare(Path(name))
+        worker = Worker(Path(name))
+        print(f"{'':<10}" + "".join(f"{each:>10}" for each in ("tried", "read", *FAULTS)))
+        for kind in arguments.only:
+            counts: Counter[str] = Counter()
+            draw = random.Random(f"{arguments.seed} {kind}")
+            end = time.monotonic() + arguments.seconds
+            while time.monotonic() < end:
+                damage(kind, Path(name), draw)
+                outcome, text = worker.outcome(kind)
+                counts[outcome] += 1
+                if outcome in FAULTS:
+                    print(f"case {counts.total()}, {outcome}: {text}", file=sys.stderr)
+            row = (counts.total(), *(counts[outcome] for outcome in ("accepted", *FAULTS)))
+            print(f"{kind:<10}" + "".join(f"{count:>10,}" for count in row), flush=True)
+            faults += sum(counts[fault] for fault in FAULTS)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
