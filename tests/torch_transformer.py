@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from captioner.attention import MultiHeadAttention
-from captioner.attention.transformer_layers import FeedForward
+from captioner.attention.transformer import FeedForward
 
 
 def copy_attention(own: MultiHeadAttention, other: nn.MultiheadAttention) -> None:

@@ -1,10 +1,12 @@
 """The attention core of captions and translations: score functions, selection, memory."""
 
-from captioner.attention.attention import Attention
-from captioner.attention.decoder_stack import causal_mask
-from captioner.attention.local import LocalAttention, PredictedCentre
+from captioner.attention.attention import (
+    Attention,
+    LocalAttention,
+    MultiHeadAttention,
+    PredictedCentre,
+)
 from captioner.attention.memory import Memory, checked_mask
-from captioner.attention.multi_head import MultiHeadAttention
 from captioner.attention.scores import (
     AdditiveScore,
     ConcatScore,
@@ -20,6 +22,7 @@ from captioner.attention.selection import (
     draw,
     masked_softmax,
 )
+from captioner.attention.transformer import causal_mask
 
 __all__ = [
     "AdditiveScore",

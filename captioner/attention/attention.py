@@ -1,13 +1,17 @@
-"""Attention: a score function and a selection."""
+"""Attention over a memory: global, local (a window of it), and multi-head."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
+from captioner import cpu
 from captioner.attention.memory import Memory, checked_mask, refuse_empty_rows
-from captioner.attention.scores import Score
-from captioner.attention.selection import Attended, HardSelection, SoftSelection
+from captioner.attention.scores import ScaledDotProductScore, Score
+from captioner.attention.selection import Attended, HardSelection, SoftSelection, masked_softmax
 
 
 class Attention(nn.Module):
@@ -26,7 +30,7 @@ class Attention(nn.Module):
     def remember(self, values: Tensor, mask: Tensor | None = None) -> Memory:
         """Project the keys of values (B, L, D), mask (B, L), once.
 
-        Raises `UserError` when a row has no position that may be attended.
+        Raises `ValueError` when a row has no position that may be attended.
         """
         mask = checked_mask(mask, values.device)
         return Memory(values, self.score.project_keys(values), mask)  # keys (B, L, A)
@@ -43,18 +47,165 @@ class Attention(nn.Module):
         generator: source of hard selection's draws.
         expected: (B, Q) boolean, queries for which hard selection takes the expected value.
         """
-        scores = self.score.of_memory(query, memory)  # (B, Q, L)
+        scores = self.score(query, memory)  # (B, Q, L)
         attended: Attended = self.selection(
             memory.values, scores, combined_mask(memory, None), generator, expected
         )
         return attended
 
 
+class LocalAttention(nn.Module):
+    """Attends to a window of a memory, the positions in [p - D, p + D] around a centre p.
+
+    Luong et al. 2015, section 3.2.
+
+    score: see `captioner.attention.scores`. half_width: D, at least 1.
+    favour_centre: after the softmax over the window, multiply the weights by
+        exp(-(s - p)^2 / (2 sigma^2)) with sigma = D / 2, equation 10. They then sum to less than
+        one, and the centre gets a gradient.
+    """
+
+    def __init__(self, score: Score, half_width: int, favour_centre: bool = False) -> None:
+        super().__init__()
+        self.score = score
+        self.half_width = half_width
+        self.favour_centre = favour_centre
+
+    def remember(self, values: Tensor, mask: Tensor | None = None) -> Memory:
+        """Project the keys of values (B, L, D), mask (B, L), once.
+
+        The positions that may be attended must be the first ones of each row. Raises `ValueError`
+        when a row has none.
+        """
+        mask = checked_mask(mask, values.device)
+        return Memory(values, self.score.project_keys(values), mask)  # keys (B, L, A)
+
+    def forward(self, query: Tensor, memory: Memory, centres: Tensor) -> Attended:
+        """Queries (B, Q, H) and their centres (B, Q) -> contexts (B, Q, D), weights (B, Q, L).
+
+        A window is cut at the ends of its source. A centre beyond S, the number of positions of
+        its source, counts as S, so that no window is empty.
+        """
+        lengths = source_lengths(memory).unsqueeze(-1)  # (B, 1)
+        inside = centres.detach().clamp(min=0).minimum(lengths.to(centres.dtype))  # (B, Q)
+        positions = torch.arange(memory.length, device=centres.device)  # (L)
+        window = (positions - inside.unsqueeze(-1)).abs() <= self.half_width  # (B, Q, L)
+        scores = self.score(query, memory)  # (B, Q, L)
+        weights = masked_softmax(scores, combined_mask(memory, window))  # (B, Q, L)
+        if self.favour_centre:
+            distance = (positions - centres.unsqueeze(-1)) / (self.half_width / 2)  # (B, Q, L)
+            weights = weights * torch.exp(-distance.square() / 2).to(weights.dtype)
+        context = weights.to(memory.values.dtype) @ memory.values  # (B, Q, D)
+        return Attended(context, weights, scores)
+
+
+class PredictedCentre(nn.Module):
+    """Predicts centres p = S sigmoid(v^T tanh(W h)). Luong et al. 2015, equation 9.
+
+    query_size: H of the queries. size: of the hidden layer.
+    """
+
+    def __init__(self, query_size: int, size: int) -> None:
+        super().__init__()
+        self.projection = nn.Linear(query_size, size, bias=False)
+        self.energy = nn.Linear(size, 1, bias=False)
+
+    def forward(self, query: Tensor, memory: Memory) -> Tensor:
+        """Queries (B, Q, H) -> centres (B, Q) from 0 to S, the number of positions of a source.
+
+        In float32 at least: bfloat16 cannot represent every position beyond 256.
+        """
+        share = torch.sigmoid(self.energy(torch.tanh(self.projection(query))))  # (B, Q, 1)
+        wide = torch.promote_types(share.dtype, torch.float32)
+        lengths = source_lengths(memory).unsqueeze(-1)  # (B, 1)
+        return share.squeeze(-1).to(wide) * lengths  # (B, Q)
+
+
+def source_lengths(memory: Memory) -> Tensor:
+    """Count the positions of each source that may be attended: (B,)."""
+    if memory.mask is None:
+        return torch.full((memory.batch_size,), memory.length, device=memory.values.device)
+    return memory.mask.sum(dim=-1)
+
+
+class MultiHeadAttention(nn.Module):
+    """Scaled dot-product attention in N heads. Vaswani et al. 2017, section 3.2.2.
+
+    query_size: H, also the size of the result. memory_size: D of the memory's values.
+    heads: N, a divisor of the query size, which they share.
+    dropout: probability, of the attention weights.
+
+    Raises `ValueError` when N does not divide the query size.
+    """
+
+    def __init__(self, query_size: int, memory_size: int, heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        if heads < 1 or query_size % heads:
+            raise ValueError(f"query size {query_size} cannot be divided among {heads} heads")
+        self.heads = heads
+        self.query_projection = nn.Linear(query_size, query_size)
+        self.key_projection = nn.Linear(memory_size, query_size)
+        self.value_projection = nn.Linear(memory_size, query_size)
+        self.output_projection = nn.Linear(query_size, query_size)
+        self.score = ScaledDotProductScore()
+        self.dropout = nn.Dropout(dropout)
+
+    def remember(self, values: Tensor, mask: Tensor | None = None) -> Memory:
+        """Project values (B, L, D), mask (B, L) to keys and values (B, N, L, H / N), once.
+
+        Raises `ValueError` when a row has no position that may be attended.
+        """
+        keys = self._split(self.key_projection(values))  # (B, N, L, H / N)
+        return Memory(self._split(self.value_projection(values)), keys, mask)  # (B, N, L, H / N)
+
+    def forward(self, query: Tensor, memory: Memory, mask: Tensor | None = None) -> Attended:
+        """Queries (B, Q, H) -> contexts (B, Q, H), weights and scores (B, N, Q, L).
+
+        mask: mask of these queries, boolean, broadcastable to (B, N, Q, L), for example
+            `causal_mask`. Raises `ValueError` when a query has nothing to attend.
+        """
+        split = self._split(self.query_projection(query))  # (B, N, Q, H / N)
+        scores = self.score(split, memory)  # (B, N, Q, L)
+        weights = masked_softmax(scores, combined_mask(memory, mask))  # (B, N, Q, L)
+        shares = self.dropout(weights).to(memory.values.dtype)  # (B, N, Q, L)
+        context = shares @ memory.values  # (B, N, Q, H / N)
+        joined = context.transpose(1, 2).flatten(start_dim=2)  # (B, Q, H)
+        return Attended(self.output_projection(joined), weights, scores)  # context (B, Q, H)
+
+    def context(self, query: Tensor, memory: Memory, mask: Tensor | None = None) -> Tensor:
+        """Queries (B, Q, H) -> only the contexts (B, Q, H) of `forward`.
+
+        By torch's fused attention: a third of the calls.
+        """
+        split = self._split(self.query_projection(query))  # (B, N, Q, H / N)
+        keys, values = memory.keys, memory.values
+        # In bfloat16 torch's kernel for CPUs takes twice as long, and its gradient 13 times.
+        is_slow = torch.is_autocast_enabled("cpu") and cpu.enabled(split.device)
+        if is_slow:
+            split, keys, values = split.float(), keys.float(), values.float()
+        with torch.autocast("cpu", enabled=False) if is_slow else nullcontext():
+            context = functional.scaled_dot_product_attention(
+                split,
+                keys,
+                values,
+                combined_mask(memory, mask),
+                dropout_p=self.dropout.p if self.training else 0.0,
+            )  # (B, N, Q, H / N)
+        joined = context.transpose(1, 2).flatten(start_dim=2)  # (B, Q, H)
+        return self.output_projection(joined)  # type: ignore[no-any-return]
+
+    def _split(self, projected: Tensor) -> Tensor:
+        """(B, L, H) -> (B, N, L, H / N)."""
+        batch_size, length, size = projected.shape
+        split = projected.view(batch_size, length, self.heads, size // self.heads)
+        return split.transpose(1, 2)  # (B, N, L, H / N)
+
+
 def combined_mask(memory: Memory, mask: Tensor | None) -> Tensor | None:
     """Combine the masks of a memory and of its queries: broadcastable to (B, [N,] Q, L).
 
     `Memory` has checked its own mask (B, L); the other one is checked here.
-    Raises `UserError` when the combined mask leaves a query nothing to attend.
+    Raises `ValueError` when the combined mask leaves a query nothing to attend.
     """
     memory_mask = memory.mask
     if memory_mask is not None:

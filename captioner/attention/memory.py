@@ -10,7 +10,6 @@ from torch import Tensor
 from typing_extensions import Self
 
 from captioner import cpu
-from captioner.errors import UserError
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +21,7 @@ class Memory:
     mask: (B, L) boolean, True where a position may be attended; None for all.
 
     The queries of one source (words of a caption, hypotheses of a beam) share its memory without
-    a copy. Raises `UserError` when shapes differ, when the mask is not boolean, or as
+    a copy. Raises `ValueError` when shapes differ, when the mask is not boolean, or as
     `refuse_empty_rows` does.
     """
 
@@ -32,19 +31,19 @@ class Memory:
 
     def __post_init__(self) -> None:
         if self.values.dim() < 3 or self.values.shape[:-1] != self.keys.shape[:-1]:
-            raise UserError(
+            raise ValueError(
                 f"memory: values {tuple(self.values.shape)} and keys {tuple(self.keys.shape)} "
                 "should be (B, L, ...), alike in all but the last dimension"
             )
         if self.mask is not None:
             expected = (self.values.shape[0], self.values.shape[-2])
             if tuple(self.mask.shape) != expected:
-                raise UserError(
+                raise ValueError(
                     f"memory: mask {tuple(self.mask.shape)} should be (B, L) = {expected}"
                 )
             refuse_empty_rows(self.mask)
         elif self.length == 0:
-            raise UserError("memory: there is nothing to attend, L is 0")
+            raise ValueError("memory: there is nothing to attend, L is 0")
 
     @property
     def batch_size(self) -> int:
@@ -85,14 +84,14 @@ def checked_mask(mask: Tensor | None, device: torch.device) -> Tensor | None:
 
 
 def refuse_empty_rows(mask: Tensor) -> None:
-    """Raise `UserError` for a mask with a row (last dimension) that is all False.
+    """Raise `ValueError` for a mask with a row (last dimension) that is all False.
 
     Also for a mask that is not boolean: 0 and 1, or 0 and -inf, are easily confused. Rows are read
     on a CPU only, since reading waits for a GPU and ends what torch compiles: there an empty row
     gives NaN, which training and decoding refuse, or 0 by torch's fused attention.
     """
     if mask.dtype != torch.bool:
-        raise UserError(
+        raise ValueError(
             f"attention mask must be boolean (True = may be attended), not {mask.dtype}"
         )
     if mask.device.type != "cpu" or torch.compiler.is_compiling():
@@ -100,4 +99,4 @@ def refuse_empty_rows(mask: Tensor) -> None:
     attendable = mask.any(dim=-1)  # (...)
     if not bool(attendable.all()):
         row = (~attendable).nonzero()[0].tolist()
-        raise UserError(f"attention mask: row {row} has no position that may be attended")
+        raise ValueError(f"attention mask: row {row} has no position that may be attended")

@@ -1,7 +1,8 @@
 """Score functions: how well a query matches each key.
 
 Each has two halves: `project_keys`, run once a memory, and `forward`, run for every query. They
-take any leading dimensions, written `...` (B, or B and N heads).
+take any leading dimensions, written `...` (B, or B and N heads). A memory's values are
+(..., L, D) and its projected keys (..., L, A).
 """
 
 from __future__ import annotations
@@ -22,30 +23,25 @@ class Score(nn.Module):
         """Values (..., L, D) -> keys (..., L, A). The values themselves by default."""
         return values
 
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Queries (..., Q, H) and projected keys (..., L, A) -> scores (..., Q, L)."""
+    def forward(self, query: Tensor, memory: Memory) -> Tensor:
+        """Queries (..., Q, H) and a memory -> scores (..., Q, L)."""
         raise NotImplementedError
-
-    def of_memory(self, query: Tensor, memory: Memory) -> Tensor:
-        """`forward` with a memory's keys; a score may use what the memory keeps beside them."""
-        scores: Tensor = self(query, memory.keys)
-        return scores
 
 
 class DotScore(Score):
     """q . k. Luong et al. 2015, section 3.1, `dot`. Needs H = D."""
 
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Queries (..., Q, D) and keys (..., L, D) -> scores (..., Q, L)."""
-        return query @ keys.transpose(-2, -1)  # (..., Q, L)
+    def forward(self, query: Tensor, memory: Memory) -> Tensor:
+        """Queries (..., Q, D) and a memory -> scores (..., Q, L)."""
+        return query @ memory.keys.transpose(-2, -1)  # (..., Q, L)
 
 
 class ScaledDotProductScore(DotScore):
     """q . k / sqrt(size of a key). Vaswani et al. 2017, equation 1. Needs H = A."""
 
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Queries (..., Q, A) and keys (..., L, A) -> scores (..., Q, L)."""
-        return super().forward(query / math.sqrt(keys.shape[-1]), keys)  # (..., Q, L)
+    def forward(self, query: Tensor, memory: Memory) -> Tensor:
+        """Queries (..., Q, A) and a memory -> scores (..., Q, L)."""
+        return super().forward(query / math.sqrt(memory.keys.shape[-1]), memory)  # (..., Q, L)
 
 
 class GeneralScore(DotScore):
@@ -92,21 +88,20 @@ class AdditiveScore(Score):
         """Values (..., L, D) -> keys (..., L, A)."""
         return self.key_projection(values)  # type: ignore[no-any-return]
 
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Queries (..., Q, H) and keys (..., L, A) -> scores (..., Q, L)."""
+    def forward(self, query: Tensor, memory: Memory) -> Tensor:
+        """Queries (..., Q, H) and a memory -> scores (..., Q, L).
+
+        On a CPU without a gradient by `captioner.cpu.additive_scores`.
+        """
+        keys = memory.keys
         projected = self.query_projection(query)  # (..., Q, A)
+        if keys.dim() == 3 and not torch.is_grad_enabled() and cpu.enabled(keys.device):
+            # Decoding 32 photos at once takes 42 ms a photo in place of 101.
+            exponentials, v = memory.key_exponentials, self.scaled_energy()
+            scores = cpu.additive_scores(projected, keys, exponentials, v)
+            return scores.to(projected.dtype)  # (B, Q, L)
         match = torch.tanh(projected.unsqueeze(-2) + keys.unsqueeze(-3))  # (..., Q, L, A)
         return match @ self.scaled_energy()  # (..., Q, L)
-
-    def of_memory(self, query: Tensor, memory: Memory) -> Tensor:
-        """See `Score.of_memory`; on a CPU without a gradient by `captioner.cpu.additive_scores`."""
-        keys = memory.keys
-        if keys.dim() != 3 or torch.is_grad_enabled() or not cpu.enabled(keys.device):
-            return super().of_memory(query, memory)
-        # Decoding 32 photos at once takes 42 ms a photo in place of 101.
-        projected = self.query_projection(query)  # (B, Q, A)
-        scores = cpu.additive_scores(projected, keys, memory.key_exponentials, self.scaled_energy())
-        return scores.to(projected.dtype)  # (B, Q, L)
 
 
 class ConcatScore(AdditiveScore):

@@ -14,9 +14,12 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from captioner.attention import Memory
-from captioner.attention.decoder_stack import DecoderStack, StackState
-from captioner.attention.positions import sinusoidal_positions
-from captioner.attention.transformer_layers import LayerParts
+from captioner.attention.transformer import (
+    DecoderStack,
+    LayerParts,
+    StackState,
+    sinusoidal_positions,
+)
 from captioner.caption.caption_decoder import CaptionDecoder, CaptionDecoderConfig, TeacherForced
 from captioner.caption.standardisation import Standardisation
 from captioner.decoding import Step

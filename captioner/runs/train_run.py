@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from captioner.attention import Attention
-from captioner.attention.transformer_layers import DecoderLayer, EncoderLayer
+from captioner.attention.transformer import DecoderLayer, EncoderLayer
 from captioner.model_folders import MODEL
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.captioning_task import CaptioningTask

@@ -10,9 +10,13 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from captioner.attention import Memory, checked_mask
-from captioner.attention.decoder_stack import DecoderStack, StackState
-from captioner.attention.positions import sinusoidal_positions
-from captioner.attention.transformer_layers import EncoderLayer, LayerParts
+from captioner.attention.transformer import (
+    DecoderStack,
+    EncoderLayer,
+    LayerParts,
+    StackState,
+    sinusoidal_positions,
+)
 from captioner.schema import SIZE, Config
 from captioner.translate.embeddings import Embeddings
 from captioner.translate.model import TeacherForced, TranslationModel

@@ -14,7 +14,6 @@ from captioner.attention import (
     Memory,
     ScaledDotProductScore,
 )
-from captioner.errors import UserError
 
 SCORES = {
     "dot": lambda: DotScore(),
@@ -96,7 +95,7 @@ def test_nothing_is_held_between_calls(name) -> None:
 
 
 def test_a_source_with_nothing_to_attend_is_refused() -> None:
-    with pytest.raises(UserError, match=r"row \[1\] has no position"):
+    with pytest.raises(ValueError, match=r"row \[1\] has no position"):
         Attention(DotScore()).remember(random(2, 5, 4), torch.tensor([[True] * 5, [False] * 5]))
 
 

@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from captioner.attention import MultiHeadAttention
-from captioner.errors import UserError
 
 B, Q, L, H, D, N = 2, 4, 6, 8, 10, 2
 
@@ -77,19 +76,19 @@ def test_a_mask_for_each_head() -> None:
 
 @pytest.mark.parametrize(("heads", "size"), [(3, 8), (0, 8), (16, 8)])
 def test_heads_must_divide_the_size(heads, size) -> None:
-    with pytest.raises(UserError, match=f"size {size} cannot be divided among {heads} heads"):
+    with pytest.raises(ValueError, match=f"size {size} cannot be divided among {heads} heads"):
         MultiHeadAttention(size, D, heads)
 
 
 def test_nothing_to_attend_is_refused() -> None:
     attention = MultiHeadAttention(H, D, N)
     values, query = random(B, L, D), random(B, Q, H)
-    with pytest.raises(UserError, match=r"row \[0\] has no position"):
+    with pytest.raises(ValueError, match=r"row \[0\] has no position"):
         attention.remember(values, torch.zeros(B, L, dtype=torch.bool))
     late = torch.tensor([[True] * L, [False] + [True] * (L - 1)])
-    with pytest.raises(UserError, match=r"row \[1, 0, 0\] has no position"):
+    with pytest.raises(ValueError, match=r"row \[1, 0, 0\] has no position"):
         attention(query, attention.remember(values, late), CAUSAL)
-    with pytest.raises(UserError, match="must be boolean"):
+    with pytest.raises(ValueError, match="must be boolean"):
         attention(query, attention.remember(values), CAUSAL.float())
 
 
@@ -135,7 +134,7 @@ def test_contexts_alone_are_those_with_weights(masked: bool, training: bool) -> 
 def test_contexts_alone_need_something_to_attend() -> None:
     attention = MultiHeadAttention(8, 6, 2)
     memory = attention.remember(random(1, 2, 6))
-    with pytest.raises(UserError, match="no position"):
+    with pytest.raises(ValueError, match="no position"):
         attention.context(random(1, 3, 8), memory, torch.zeros(1, 1, 3, 2, dtype=torch.bool))
 
 

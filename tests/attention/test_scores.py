@@ -13,6 +13,7 @@ from captioner.attention import (
     GeneralScore,
     Memory,
     ScaledDotProductScore,
+    Score,
 )
 
 B, Q, L, H, D, A = 2, 3, 5, 4, 6, 7
@@ -38,31 +39,32 @@ def literal(formula, query, values) -> torch.Tensor:
     )
 
 
+def scores(score: Score, query: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    return score(query, Memory(values, score.project_keys(values)))
+
+
 def test_dot_is_the_inner_product(query) -> None:
     keys = torch.randn(B, L, H, generator=torch.Generator().manual_seed(3))
     score = DotScore()
-    torch.testing.assert_close(
-        score(query, score.project_keys(keys)), literal(torch.dot, query, keys)
-    )
+    torch.testing.assert_close(scores(score, query, keys), literal(torch.dot, query, keys))
 
 
 def test_scaled_dot_product_divides_by_the_root_of_the_key_size() -> None:
     query = torch.tensor([[[1.0, 2.0, 3.0, 4.0]]])
-    assert ScaledDotProductScore()(query, query).tolist() == [[[15.0]]]  # 30 / sqrt(4)
+    assert scores(ScaledDotProductScore(), query, query).tolist() == [[[15.0]]]  # 30 / sqrt(4)
 
 
 def test_general_is_q_w_k(query, values) -> None:
     score = GeneralScore(H, D)
     weight = score.key_projection.weight  # (H, D)
     expected = literal(lambda q, k: q @ weight @ k, query, values)
-    torch.testing.assert_close(score(query, score.project_keys(values)), expected)
+    torch.testing.assert_close(scores(score, query, values), expected)
 
 
 def test_temperature_divides_the_scores(query, values) -> None:
     plain, warm = AdditiveScore(H, D, A), AdditiveScore(H, D, A, temperature=0.25)
     warm.load_state_dict(plain.state_dict())
-    keys = plain.project_keys(values)
-    torch.testing.assert_close(warm(query, keys), plain(query, keys) / 0.25)
+    torch.testing.assert_close(scores(warm, query, values), scores(plain, query, values) / 0.25)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -81,7 +83,7 @@ def test_additive_is_the_papers_formula(query, values, bias) -> None:
         query,
         values,
     )
-    torch.testing.assert_close(score(query, score.project_keys(values)), expected)
+    torch.testing.assert_close(scores(score, query, values), expected)
     names = {name for name, _ in score.named_parameters()}
     assert ("key_projection.bias" in names) == bias
     assert "query_projection.bias" not in names  # one bias, not two
@@ -93,7 +95,7 @@ def test_concat_is_one_matrix_on_the_joined_vectors(query, values) -> None:
     whole = torch.cat([score.query_projection.weight, score.key_projection.weight], dim=1)
     v = score.energy.weight[0]
     expected = literal(lambda q, k: v @ torch.tanh(whole @ torch.cat([q, k])), query, values)
-    torch.testing.assert_close(score(query, score.project_keys(values)), expected)
+    torch.testing.assert_close(scores(score, query, values), expected)
     assert sum(p.numel() for p in score.parameters()) == A * (H + D) + A
 
 
@@ -115,11 +117,12 @@ def test_any_leading_dimensions(score) -> None:
     generator = torch.Generator().manual_seed(4)
     query = torch.randn(B, 3, Q, H, generator=generator)  # three heads
     values = torch.randn(B, 3, L, H, generator=generator)
-    scores = score(query, score.project_keys(values))
-    assert scores.shape == (B, 3, Q, L)
+    together = scores(score, query, values)
+    assert together.shape == (B, 3, Q, L)
     for head in range(3):
-        alone = score(query[:, head], score.project_keys(values[:, head]))
-        torch.testing.assert_close(scores[:, head], alone)
+        torch.testing.assert_close(
+            together[:, head], scores(score, query[:, head], values[:, head])
+        )
 
 
 @pytest.mark.parametrize("make", [AdditiveScore, ConcatScore])
@@ -130,10 +133,9 @@ def test_decoding_by_the_code_for_cpus_gives_the_same_scores(
     query, values = torch.randn(3, 2, 6), torch.randn(3, 7, 5)
     with torch.no_grad():
         memory = Memory(values, score.project_keys(values))
-        fast = score.of_memory(query, memory)
+        fast = score(query, memory)
         assert memory.key_exponentials is memory.key_exponentials  # Computed once.
         monkeypatch.setenv(cpu.SWITCH, "0")
-        plain = score.of_memory(query, memory)
-        assert torch.equal(plain, score(query, memory.keys))
+        plain = score(query, memory)
     assert not torch.equal(fast, plain)  # It is other code,
     assert torch.allclose(fast, plain, atol=1e-5)  # with the same result.

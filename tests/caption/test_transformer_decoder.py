@@ -14,7 +14,7 @@ from samples import assert_same_captions, make_captioner, save_photo
 from torch import nn
 from torch_transformer import copy_decoder_layer
 
-from captioner.attention.positions import sinusoidal_positions
+from captioner.attention.transformer import sinusoidal_positions
 from captioner.caption import (
     TransformerDecoder,
     TransformerDecoderConfig,

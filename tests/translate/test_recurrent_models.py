@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from translation_samples import make, ragged, tokens
 
+from captioner.attention import Memory
 from captioner.translate import GNMT, Bahdanau, Luong, SequenceToSequence
 
 
@@ -172,8 +173,8 @@ def test_gnmt() -> None:
     for time, token in enumerate(fed[0, 0]):
         weights = softmax(
             [
-                model.attention.score(bottom[0][None], memory.keys[0, place][None])[0, 0]
-                for place in range(4)
+                model.attention.score(bottom[0][None, None], Memory(key, key))[0, 0, 0]
+                for key in memory.keys.split(1, dim=1)
             ]
         )  # a_i, of the bottom layer's output of the step before
         context = weights @ outputs[0]

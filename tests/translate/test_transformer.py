@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch_transformer import copy_attention, copy_decoder_layer, copy_network
 from translation_samples import SIZE, make, ragged, tokens
 
-from captioner.attention.positions import sinusoidal_positions
+from captioner.attention.transformer import sinusoidal_positions
 from captioner.translate import Transformer, TransformerConfig
 
 

@@ -1,0 +1,281 @@
+"""The layers of a Transformer, a decoder's stack with cached keys, and position encodings.
+
+Vaswani et al. 2017, *Attention Is All You Need*, section 3.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from captioner.attention.attention import MultiHeadAttention
+from captioner.attention.memory import Memory
+
+
+class FeedForward(nn.Module):
+    """max(0, x W_1 + b_1) W_2 + b_2, at each position. Section 3.3.
+
+    size: H. inner_size: of the hidden layer. dropout: probability on the hidden layer.
+    """
+
+    def __init__(self, size: int, inner_size: int, dropout: float) -> None:
+        super().__init__()
+        self.inner = nn.Linear(size, inner_size)
+        self.outer = nn.Linear(inner_size, size)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """(..., H) -> (..., H)."""
+        outputs: Tensor = self.outer(self.dropout(functional.relu(self.inner(vectors))))
+        return outputs
+
+
+class Residual(nn.Module):
+    """Residual connection, norm and dropout around a part f of a layer.
+
+    norm_first: x + f(norm(x)) (pre-norm, Xiong et al. 2020, *On Layer Normalization in the
+    Transformer Architecture*, figure 1), or norm(x + f(x)) (post-norm, as in the paper).
+    """
+
+    def __init__(self, size: int, norm_first: bool, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(size)
+        self.norm_first = norm_first
+        self.dropout = nn.Dropout(dropout)
+
+    def before(self, vectors: Tensor) -> Tensor:
+        """Vectors x (..., H) -> the input of the part, (..., H)."""
+        return self.norm(vectors) if self.norm_first else vectors
+
+    def forward(self, vectors: Tensor, outputs: Tensor) -> Tensor:
+        """Vectors x and outputs of the part, (..., H) each -> (..., H)."""
+        total: Tensor = vectors + self.dropout(outputs)
+        return total if self.norm_first else self.norm(total)
+
+
+@dataclass(frozen=True)
+class LayerParts:
+    """Makes the parts of a layer, all of the same sizes.
+
+    size: H. heads: N. inner_size: of `FeedForward`. norm_first: of `Residual`. dropout:
+    probability on the output of each part; inner_dropout: on attention weights and inside
+    `FeedForward`.
+    """
+
+    size: int
+    heads: int
+    inner_size: int
+    norm_first: bool
+    dropout: float
+    inner_dropout: float
+
+    def attention(self) -> MultiHeadAttention:
+        """Make multi-head attention from H to H."""
+        return MultiHeadAttention(self.size, self.size, self.heads, dropout=self.inner_dropout)
+
+    def feed_forward(self) -> FeedForward:
+        """Make a feed-forward network."""
+        return FeedForward(self.size, self.inner_size, self.inner_dropout)
+
+    def residual(self) -> Residual:
+        """Make the residual connection around a part."""
+        return Residual(self.size, self.norm_first, self.dropout)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention over the source, then a feed-forward network. Section 3.1."""
+
+    def __init__(self, parts: LayerParts) -> None:
+        super().__init__()
+        self.self_attention = parts.attention()
+        self.feed_forward = parts.feed_forward()
+        self.around_attention = parts.residual()
+        self.around_network = parts.residual()
+
+    def forward(self, vectors: Tensor, mask: Tensor | None) -> Tensor:
+        """Source vectors (B, S, H) and their mask (B, S) -> (B, S, H)."""
+        normed = self.around_attention.before(vectors)
+        memory = self.self_attention.remember(normed, mask)
+        vectors = self.around_attention(vectors, self.self_attention.context(normed, memory))
+        normed = self.around_network.before(vectors)
+        outputs: Tensor = self.around_network(vectors, self.feed_forward(normed))
+        return outputs
+
+
+class DecoderLayerOutput(NamedTuple):
+    """Output of a decoder layer.
+
+    vectors: (B, K, T, H). weights: (B, N, K, T, S), attention over the source, None where they are
+    not asked for. cache: keys and values of all target tokens so far, (B, N, M, H / N).
+    """
+
+    vectors: Tensor
+    weights: Tensor | None
+    cache: Memory
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention over the target, attention over the source, feed-forward. Section 3.1."""
+
+    def __init__(self, parts: LayerParts) -> None:
+        super().__init__()
+        self.self_attention = parts.attention()
+        self.cross_attention = parts.attention()
+        self.feed_forward = parts.feed_forward()
+        self.around_attention = parts.residual()
+        self.around_cross = parts.residual()
+        self.around_network = parts.residual()
+
+    def forward(
+        self,
+        vectors: Tensor,
+        source: Memory,
+        cache: Memory | None,
+        mask: Tensor,
+        needs_weights: bool,
+    ) -> DecoderLayerOutput:
+        """Vectors of the T newest tokens (B, K, T, H) -> `DecoderLayerOutput`.
+
+        source: `cross_attention.remember` of the encoder's outputs, of B sources.
+        cache: keys and values of the earlier tokens of all rows, None before the first.
+        mask: (B, 1, K * T, M), the tokens each of the newest may attend to, of all M.
+        """
+        shape = vectors.shape
+        normed = self.around_attention.before(vectors).flatten(1, 2)  # (B, K * T, H)
+        newest = self.self_attention.remember(normed)
+        extended = newest if cache is None else cache.extended(newest)  # (B, N, M, H / N)
+        context = self.self_attention.context(normed, extended, mask)  # (B, K * T, H)
+        vectors = self.around_attention(vectors, context.view(shape))
+
+        normed = self.around_cross.before(vectors).flatten(1, 2)  # (B, K * T, H)
+        weights: Tensor | None = None
+        if needs_weights:
+            attended = self.cross_attention(normed, source)
+            context = attended.context  # (B, K * T, H)
+            weights = attended.weights.unflatten(2, shape[1:3])  # (B, N, K, T, S)
+        else:
+            context = self.cross_attention.context(normed, source)  # (B, K * T, H)
+        vectors = self.around_cross(vectors, context.view(shape))
+
+        outputs = self.feed_forward(self.around_network.before(vectors))  # (B, K, T, H)
+        return DecoderLayerOutput(self.around_network(vectors, outputs), weights, extended)
+
+
+class StackState(NamedTuple):
+    """State of a stack after some tokens.
+
+    memory: of B sources, values (B, S, H). sources: their keys and values for each layer,
+    (B, N, S, H / N). keys, values: of the M tokens fed so far, of all rows, for each layer,
+    (B, N, M, H / N). row_mask: (B, K, M) boolean, which of these belong to a row.
+    """
+
+    memory: Memory
+    sources: tuple[Memory, ...]
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+    row_mask: Tensor
+
+    @property
+    def length(self) -> Tensor:
+        """Tokens fed so far, (), the same in every row."""
+        return self.row_mask[0, 0].sum()
+
+
+class DecoderStack(nn.ModuleList):
+    """Decoder layers of the same sizes, without embeddings and without a norm behind them.
+
+    A step computes only the newest token: the state caches keys and values of the earlier ones. The
+    rows of a beam share one cache, and a mask gives each row its own tokens: a beam that selects
+    rows selects of the mask, not of the cache of every layer.
+    """
+
+    def __init__(self, parts: LayerParts, layers: int) -> None:
+        super().__init__(DecoderLayer(parts) for _ in range(layers))
+        self.heads = parts.heads
+
+    def start(self, memory: Memory) -> StackState:
+        """Project keys and values of a memory with values (B, S, H) for each layer; no token yet.
+
+        Gives a state of one row a source.
+        """
+        sources = tuple(
+            layer.cross_attention.remember(memory.values, memory.mask)  # type: ignore[operator, union-attr]
+            for layer in self
+        )
+        size = memory.values.shape[-1]
+        empty = memory.values.new_empty(memory.batch_size, self.heads, 0, size // self.heads)
+        cache = (empty,) * len(self)  # (B, N, 0, H / N) each
+        row_mask = empty.new_empty(memory.batch_size, 1, 0, dtype=torch.bool)  # (B, 1, 0)
+        return StackState(memory, sources, cache, cache, row_mask)
+
+    def select(self, state: StackState, rows: Tensor) -> StackState:
+        """Select rows (B, K') of each source's K; the cache is shared as the memory is."""
+        index = rows.unsqueeze(-1).expand(*rows.shape, state.row_mask.shape[-1])  # (B, K', M)
+        return state._replace(row_mask=state.row_mask.gather(1, index))
+
+    def forward(
+        self, vectors: Tensor, state: StackState, chosen: int
+    ) -> tuple[Tensor, Tensor, StackState]:
+        """Vectors of the T newest tokens (B, K, T, H), and the state before them.
+
+        chosen: layer whose weights are returned, counted from 0; below 0 from the last.
+        Returns outputs (B, K, T, H), that layer's attention over the source (B, N, K, T, S), and
+        the next state.
+        """
+        rows, steps = vectors.shape[1:3]
+        device = vectors.device
+        newest = torch.eye(rows, dtype=torch.bool, device=device).repeat_interleave(steps, dim=1)
+        newest = newest.expand(len(vectors), -1, -1)  # (B, K, K * T)
+        row_mask = torch.cat([state.row_mask, newest], dim=-1)  # (B, K, M)
+        mask = row_mask.repeat_interleave(steps, dim=1)  # (B, K * T, M)
+        if steps > 1:
+            mask[..., -rows * steps :] &= causal_mask(steps, device).repeat(rows, rows)
+        mask = mask.unsqueeze(1)  # (B, 1, K * T, M)
+        chosen = chosen % len(self)
+        caches = []
+        weights: Tensor | None = None
+        for number, layer in enumerate(self):
+            cache = None
+            if state.row_mask.shape[-1]:
+                cache = Memory(state.values[number], state.keys[number])
+            output = layer(vectors, state.sources[number], cache, mask, number == chosen)
+            vectors = output.vectors
+            caches.append(output.cache)
+            if number == chosen:
+                weights = output.weights  # (B, N, K, T, S)
+        assert weights is not None
+        keys, values = zip(*((cache.keys, cache.values) for cache in caches), strict=True)
+        return vectors, weights, state._replace(keys=keys, values=values, row_mask=row_mask)
+
+
+def causal_mask(length: int, device: torch.device | str = "cpu") -> Tensor:
+    """Make the triangle (T, T), boolean: query t attends to the positions up to and with t.
+
+    Vaswani et al. 2017, section 3.2.3: "prevent leftward information flow in the decoder".
+    """
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()  # (T, T)
+
+
+def sinusoidal_positions(first: int | Tensor, count: int, like: Tensor) -> Tensor:
+    """Return the encodings (count, H) of positions `first`, `first` + 1, ..., counted from 0.
+
+    Section 3.5.
+
+    PE(p, 2i) = sin(p / 10000^(2i / H)), PE(p, 2i + 1) = cos(p / 10000^(2i / H)).
+    like: (..., H) with H even; gives size, type and device. first: a tensor () need not be read,
+        which would wait for a GPU. Computed in float32 on every call, so that there is no maximum
+        position.
+    """
+    size = like.shape[-1]
+    positions = torch.arange(count, device=like.device).float() + first  # (count)
+    even = torch.arange(0, size, 2, device=like.device).float()  # (H / 2)
+    angles = positions.unsqueeze(-1) * torch.exp(
+        even * (-math.log(10000.0) / size)
+    )  # (count, H / 2)
+    codes = torch.stack([angles.sin(), angles.cos()], dim=-1)  # (count, H / 2, 2)
+    return codes.flatten(start_dim=1).to(like.dtype)  # (count, H)
