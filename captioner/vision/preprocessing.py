@@ -1,8 +1,9 @@
-"""Preprocesses photos for the encoder."""
+"""Reads photos as an encoder sees them."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Literal, NamedTuple
 
 import numpy
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from captioner.schema import Config
-from captioner.vision.images import load_image
+from captioner.vision.images import ImageSource, load_image, original_size
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 """Mean red, green and blue of ImageNet, in [0, 1], as torchvision's models expect."""
@@ -48,7 +49,9 @@ class Preprocessing(Config):
         description="of red, green and blue (1.0 is full), subtracted",
     )
     standard_deviation: tuple[Deviation, Deviation, Deviation] = Field(
-        IMAGENET_STANDARD_DEVIATION, strict=False, description="of the same, divided by; above 0"
+        IMAGENET_STANDARD_DEVIATION,
+        strict=False,
+        description="per-channel standard deviation, > 0",
     )
     interpolation: Literal["bilinear", "bicubic"] = Field(
         "bicubic", description="both with antialiasing"
@@ -92,3 +95,39 @@ class Preprocessing(Config):
         side = min(width, height) * self.size / self.resize_shorter
         left, top = (width - side) / 2, (height - side) / 2
         return left, top, left + side, top + side
+
+
+class Photo(NamedTuple):
+    """A photo as an encoder sees it.
+
+    pixels: (3, size, size), float32, normalised.
+    image: the upright RGB image that they were made of, with as many pixels as they need.
+    size: width and height in the file, upright.
+    region: left, top, right and bottom of what `pixels` show, in the pixels of `size`.
+    """
+
+    pixels: Tensor
+    image: Image.Image
+    size: tuple[int, int]
+    region: tuple[float, float, float, float]
+
+
+def read_photo(
+    source: ImageSource,
+    preprocessing: Preprocessing,
+    *,
+    name: str | None = None,
+    augment: Callable[[Image.Image], Image.Image] | None = None,
+) -> Photo:
+    """Read a photo for an encoder; training, evaluation and captioning see the same pixels.
+
+    Decodes only as much of a large photo as the preprocessing needs: 2 MB of a photo of
+    12 megapixels, which takes 36 MB.
+
+    source, name: as for `load_image`. augment: changes the image before preprocessing; `region`
+        does not follow it.
+    """
+    image = load_image(source, name=name, sufficient_side=preprocessing.sufficient_side)
+    size = original_size(image)
+    pixels = preprocessing(augment(image) if augment else image)
+    return Photo(pixels, image, size, preprocessing.region(*size))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import numpy
@@ -14,7 +15,8 @@ from torch import Tensor
 
 from captioner.errors import UserError
 from captioner.schema import from_mapping, to_mapping
-from captioner.vision.preprocessing import Preprocessing
+from captioner.vision.images import load_image, original_size
+from captioner.vision.preprocessing import Preprocessing, read_photo
 
 CROP = Preprocessing()
 SQUASH = Preprocessing(resize="squash")
@@ -124,6 +126,45 @@ def test_extreme_shapes(size: tuple[int, int], preprocessing: Preprocessing) -> 
     seen = preprocessing.replace(**PLAIN)(Image.new("RGB", size, (51, 102, 255)))
     assert seen.shape == (3, 224, 224)
     torch.testing.assert_close(seen.mean(dim=(1, 2)), torch.tensor([0.2, 0.4, 1.0]))
+
+
+# From a file.
+
+
+def as_jpeg(image: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, format="JPEG", quality=95)
+    return buffer.getvalue()
+
+
+def test_a_large_photo_is_read_as_far_as_the_encoder_needs() -> None:
+    large = as_jpeg(photo(4_000, 3_000))
+    read = read_photo(large, CROP)
+    assert read.size == original_size(read.image) == (4_000, 3_000)
+    assert read.image.size == (1_000, 750)  # Decoded at a quarter: at least 512 pixels a side.
+    assert read.region == CROP.region(4_000, 3_000)
+    torch.testing.assert_close(read.pixels, CROP(read.image), rtol=0, atol=0)
+    whole = CROP(load_image(large))
+    assert (read.pixels - whole).abs().mean() < 0.01
+
+
+def test_a_photo_of_usual_size_is_read_whole() -> None:
+    usual = as_jpeg(photo(640, 480))
+    read = read_photo(usual, CROP)
+    torch.testing.assert_close(read.pixels, CROP(load_image(usual)), rtol=0, atol=0)
+    assert read.image.size == (640, 480)
+
+
+def test_an_image_in_memory_is_augmented_before_preprocessing() -> None:
+    image = photo(40, 30)
+    read = read_photo(image, CROP, augment=lambda each: each.crop((0, 0, 20, 20)))
+    torch.testing.assert_close(read.pixels, CROP(image.crop((0, 0, 20, 20))))
+    assert read.size == (40, 30)
+
+
+def test_an_unreadable_photo_is_refused_by_its_name() -> None:
+    with pytest.raises(UserError, match=r"^photo 7 is empty$"):
+        read_photo(b"", CROP, name="photo 7")
 
 
 # The fields.
