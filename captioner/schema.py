@@ -13,7 +13,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, InstanceOf, ValidationError
 from pydantic_core import PydanticCustomError
@@ -47,6 +47,9 @@ class Config(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    removed: ClassVar[dict[str, str]] = {}
+    """Fields that no longer exist, and what to use instead, for the error message."""
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -243,6 +246,8 @@ def _unknown(kind: type[Config], place: tuple[int | str, ...]) -> str:
     shown = _dotted(place) if isinstance(name, str) else f"{_dotted((*inside, ''))}{name}"
     message = f"unknown field {shown!r}"
     section = _section_at(kind, tuple(inside))
+    if section is not None and name in section.removed:
+        return f"field {shown!r} was removed: {section.removed[str(name)]}"
     siblings = section.field_names() if section is not None else []
     everywhere = list(_names(kind))
     meant = [each for each in everywhere if each.rpartition(".")[2] == name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pytest
 import yaml
@@ -18,6 +18,7 @@ from captioner.schema import Config, FilePath, from_mapping, to_mapping
 
 
 class Inner(Config):
+    removed: ClassVar = {"width": "give size"}
     size: int = Field(ge=1, le=99, description="how large")
     share: float = Field(0.5, description="of the whole")
 
@@ -88,6 +89,7 @@ def test_defaults_and_nothing() -> None:
         ({"size": 1}, "unknown field 'size'; did you mean 'inner.size' or 'maybe.size'\\?"),
         ({"inner": {"sise": 1}}, "unknown field 'inner.sise'; did you mean 'inner.size'\\?"),
         ({"maybe": {"rate": 1}}, "unknown field 'maybe.rate'; did you mean 'rate'\\?"),
+        ({"inner": {"width": 1}}, "field 'inner.width' was removed: give size$"),
         ({"zzz": 1}, "unknown field 'zzz'; the fields are flag, inner, .* words$"),
         ({3: 1}, "unknown field '3'"),
         ({"inner": {"size": 1, None: 1}}, "unknown field 'inner.None'"),
