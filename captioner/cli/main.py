@@ -27,6 +27,7 @@ from captioner.cli import (
 from captioner.cli.completion import SHELLS, PrintCompletion
 from captioner.cli.program import run_program
 from captioner.cli.shared_options import CommandParser, HelpFormatter
+from captioner.errors import UserError
 
 DESCRIPTION = """\
 Captions photos and shows, for every word, where the model attended.
@@ -38,6 +39,11 @@ Captions photos and shows, for every word, where the model attended.
   captioner serve                                 a page for all that
   captioner COMMAND --help                        options and examples
 """
+
+REMOVED = {
+    "calibrate --training-photos": "the confidence no longer compares photos; leave the option out",
+}
+"""Commands and options that went, each with what to use instead."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -76,6 +82,15 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def refuse_removed(words: Sequence[str]) -> None:
+    """Raise `UserError` for a command or option of `REMOVED`."""
+    for command in words[:1]:
+        options = [f"{command} {word.partition('=')[0]}" for word in words[1:]]
+        for name in (command, *options):
+            if name in REMOVED:
+                raise UserError(f"captioner {name} was removed: {REMOVED[name]}")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code, as `run_program` does.
 
@@ -89,6 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def run() -> int:
         words = sys.argv[1:] if arguments is None else arguments
+        refuse_removed(words)
         parsed = build_parser().parse_args(words or ["--help"])
         code: int = parsed.run(parsed)
         return code

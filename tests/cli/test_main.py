@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from samples import Output, Patch, Refused, save_photo
 
-from captioner.cli.main import build_parser, main
+from captioner.cli.main import REMOVED, build_parser, main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -217,6 +217,15 @@ def test_a_mistyped_command_or_option_is_suggested_after_the_usage(
 def test_an_unknown_model_is_named(command: list[str], refused: Refused) -> None:
     assert "no-such-model" in refused([*command, "no-such-model"])
     assert "did you mean 'english_german'" in refused([*command, "english-german"])
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_what_went_is_refused_by_name_with_what_to_use_instead(name: str, refused: Refused) -> None:
+    command, *option = name.split()
+    given = [f"{option[0]}=x"] if option else ["x"]
+    for arguments in ([command, *given], [command, "a", *option]):
+        assert refused(arguments) == f"captioner: captioner {name} was removed: {REMOVED[name]}"
+    assert command not in build_parser().format_help() or option
 
 
 @pytest.mark.parametrize("folder", ["stored", "2024"])
