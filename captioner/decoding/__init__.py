@@ -8,27 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from captioner.decoding.constraints import Constraints as Constraints
-    from captioner.decoding.likelihood import cross_entropies as cross_entropies
+    from captioner.decoding.loop import BeamSearch as BeamSearch
+    from captioner.decoding.loop import Choice as Choice
+    from captioner.decoding.loop import Sampling as Sampling
+    from captioner.decoding.loop import Strategy as Strategy
     from captioner.decoding.loop import decode as decode
+    from captioner.decoding.loop import select_rows as select_rows
     from captioner.decoding.options import SearchOptions as SearchOptions
     from captioner.decoding.options import TranslationSearch as TranslationSearch
     from captioner.decoding.protocol import Decoder as Decoder
     from captioner.decoding.protocol import Hypothesis as Hypothesis
     from captioner.decoding.protocol import Step as Step
-    from captioner.decoding.rows import select_rows as select_rows
-    from captioner.decoding.strategies import BeamSearch as BeamSearch
-    from captioner.decoding.strategies import Choice as Choice
-    from captioner.decoding.strategies import Sampling as Sampling
-    from captioner.decoding.strategies import Strategy as Strategy
+    from captioner.decoding.protocol import cross_entropies as cross_entropies
 
 _NAMES = {
     "constraints": ("Constraints",),
-    "likelihood": ("cross_entropies",),
-    "loop": ("decode",),
+    "loop": ("BeamSearch", "Choice", "Sampling", "Strategy", "decode", "select_rows"),
     "options": ("SearchOptions", "TranslationSearch"),
-    "protocol": ("Decoder", "Hypothesis", "Step"),
-    "rows": ("select_rows",),
-    "strategies": ("BeamSearch", "Choice", "Sampling", "Strategy"),
+    "protocol": ("Decoder", "Hypothesis", "Step", "cross_entropies"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -1,20 +1,129 @@
-"""The one decoder loop, for captions and translations: greedy, beam search and sampling."""
+"""The one decoder loop, for captions and translations, with its strategies and its ranking.
+
+Beam search (greedy with a beam of 1) and sampling. Finished hypotheses are ranked by the length
+normalisation and the coverage penalty of GNMT.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from captioner.attention import Memory
+from captioner.attention import Memory, draw
 from captioner.decoding.constraints import Constraints
 from captioner.decoding.protocol import Decoder, Hypothesis
-from captioner.decoding.ranking import coverage_score, length_normalised
-from captioner.decoding.rows import select_rows, select_sources
-from captioner.decoding.strategies import BeamSearch, Strategy
 from captioner.errors import UserError
+
+
+class Choice(NamedTuple):
+    """Rows that continue, and their tokens: all (B, K')."""
+
+    parents: Tensor
+    """(B, K') the old row that each new row continues, an index into K."""
+    tokens: Tensor
+    """(B, K') its next token."""
+    live: Tensor
+    """(B, K') boolean, False for padding rows."""
+
+
+@dataclass(frozen=True)
+class BeamSearch:
+    """Keeps the K most probable partial hypotheses of each source.
+
+    A hypothesis that ends leaves the beam, which narrows by one until all K have ended, as in the
+    search of Xu et al. 2015. A beam of 1 is greedy search. Graves 2012, *Sequence Transduction with
+    Recurrent Neural Networks*, algorithm 1; Sutskever et al. 2014, section 3.2.
+
+    width: K, the number of hypotheses of a source.
+    """
+
+    width: int = 5
+    drops_finished: ClassVar[bool] = True
+    """Whether rows that have ended may be left out; draws depend on the number of rows."""
+
+    def choose(self, totals: Tensor, steps: Tensor, live: Tensor, ended: Tensor) -> Choice:
+        """Choose the most probable continuations.
+
+        totals: (B, K), log-probability of each row so far.
+        steps: (B, K, V), log-probability of each next token; -inf where blocked.
+        live: (B, K) boolean, rows that have not ended.
+        ended: (B,), the number of ended hypotheses of each source.
+        """
+        vocabulary_size = steps.shape[-1]
+        totals = totals.masked_fill(~live, float("-inf"))
+        # At most this many of a row are among the best of all rows.
+        row_best, tokens = steps.topk(min(self.width, vocabulary_size), dim=-1)  # (B, K, k)
+        candidates = (totals.unsqueeze(-1) + row_best).flatten(start_dim=1)  # (B, K * k)
+        keep = min(self.width, candidates.shape[-1])
+        best, index = candidates.topk(keep, dim=-1)  # (B, K')
+        rank = torch.arange(keep, device=best.device)  # (K')
+        free = (self.width - ended).unsqueeze(-1)  # (B, 1)
+        return Choice(
+            parents=index // row_best.shape[-1],
+            tokens=tokens.flatten(start_dim=1).gather(1, index),
+            live=(rank < free) & (best > float("-inf")),
+        )
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Draws each next token from the model's distribution.
+
+    generator: the source of randomness. width: independent samples of a source.
+    temperature: divides the logits; below 1 sharpens, above 1 flattens.
+    top_k: keeps the k most probable tokens; 0 keeps all.
+    top_p: keeps the fewest tokens whose probabilities sum to at least p (Holtzman et al. 2020,
+        *The Curious Case of Neural Text Degeneration*, equation 2).
+    """
+
+    generator: torch.Generator
+    width: int = 1
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    drops_finished: ClassVar[bool] = False
+
+    def choose(self, totals: Tensor, steps: Tensor, live: Tensor, ended: Tensor) -> Choice:
+        """Draw a token for each row; the first step copies one row to all `width`.
+
+        Arguments as of `BeamSearch.choose`.
+        """
+        batch_size, rows, _ = steps.shape
+        parents = torch.arange(rows, device=steps.device).expand(batch_size, rows)  # (B, K)
+        if rows < self.width:
+            parents = parents.new_zeros(batch_size, self.width)
+            steps = steps.expand(-1, self.width, -1)  # (B, width, V)
+        return Choice(
+            parents=parents,
+            tokens=draw(self.distribution(steps), self.generator),
+            live=live.gather(1, parents),
+        )
+
+    def distribution(self, steps: Tensor) -> Tensor:
+        """Log-probabilities (..., V) -> the probabilities (..., V) of the draw."""
+        steps = steps.float()
+        numbers = torch.finfo(steps.dtype)
+        temperature = min(max(self.temperature, numbers.tiny), numbers.max)
+        logits = (steps - steps.amax(dim=-1, keepdim=True)) / temperature  # 0 at the highest
+        size = logits.shape[-1]
+        kept = min(self.top_k, size) or size  # k
+        if kept == size and self.top_p == 1:
+            return torch.softmax(logits, dim=-1)
+        ordered, order = logits.topk(kept, dim=-1)  # (..., k)
+        probabilities = torch.softmax(ordered, dim=-1)  # (..., k), falling
+        if self.top_p < 1:
+            before = probabilities.cumsum(dim=-1).roll(1, dims=-1)  # mass ahead of each token
+            before[..., 0] = -1.0  # The first is kept, also at a p that float32 rounds to 0.
+            probabilities = probabilities.masked_fill(before >= self.top_p, 0.0)
+        probabilities = probabilities / probabilities.sum(dim=-1, keepdim=True)
+        return torch.zeros_like(logits).scatter_(-1, order, probabilities)
+
+
+Strategy = BeamSearch | Sampling
 
 
 @torch.no_grad()
@@ -34,8 +143,8 @@ def decode(
 
     start, end: the tokens that begin and end a sequence.
     strategy: chooses tokens; a beam of 5 by default.
-    length_normalisation, coverage_penalty: alpha and beta of `captioner.decoding.ranking`, by
-        which finished hypotheses are ranked, not the partial ones in a beam.
+    length_normalisation, coverage_penalty: alpha of `length_normalised` and beta of
+        `coverage_score`, by which finished hypotheses are ranked, not the partial ones in a beam.
     keep_attention: collect the attention maps of hypotheses, which takes time.
     The ranges of the options are those of `SearchOptions`, which checks them.
 
@@ -77,7 +186,7 @@ def decode(
             raise UserError("the model's output is not a number; its weights are damaged")
         if not any(live_counts):
             break
-        if strategy.narrows and max(live_counts) < live.shape[1]:
+        if strategy.drops_finished and max(live_counts) < live.shape[1]:
             # Rows that have ended are not computed any more.
             first = live.int().argsort(dim=1, descending=True, stable=True)[:, : max(live_counts)]
             parents, tokens, terms, live, places = (
@@ -87,7 +196,7 @@ def decode(
         past = select_rows(history, parents)  # (B, K', t)
         history = torch.cat([past, tokens.unsqueeze(-1)], dim=-1)  # (B, K', t + 1)
         state = decoder.select(step.state, parents)
-        if strategy.narrows and 2 * live_counts.count(0) >= len(live_counts):
+        if strategy.drops_finished and 2 * live_counts.count(0) >= len(live_counts):
             # Drop ended sources once half have ended: the copy is at most half the memory.
             kept = torch.tensor([index for index, rows in enumerate(live_counts) if rows])
             kept = kept.to(device, non_blocking=True)  # (B',)
@@ -186,3 +295,47 @@ class _Record:
         for hypotheses in ranked:
             hypotheses.sort(key=lambda hypothesis: (hypothesis.cut, -hypothesis.score))
         return [hypotheses[:width] for hypotheses in ranked]
+
+
+_FLOOR = 1e-10
+"""Floor on the attention mass of a position; avoids log(0)."""
+
+
+def length_normalised(log_probability: float, length: int, alpha: float) -> float:
+    """A log-probability divided by ((5 + length) / 6) ** alpha: longer hypotheses have lower ones.
+
+    Wu et al. 2016, equation 14 (GNMT); not length ** alpha. The length counts the end token.
+    alpha = 0 changes nothing; 0.6 to 1 are common.
+    """
+    return float(log_probability / ((5 + length) / 6) ** alpha)
+
+
+def coverage_score(attention: Tensor, beta: float, mask: Tensor | None = None) -> float:
+    """beta * sum_i log(min(sum_t p_ti, 1)), of attention p (T, L), in nats: at most 0.
+
+    A position with a total of 1 or more adds nothing; a neglected one lowers the score. Wu et al.
+    2016, equation 14 (GNMT), added after length normalisation; beta is 0.2 in the paper. The end
+    token's step counts. mask: (L,) boolean, False for padding, which is left out.
+    """
+    received = attention.sum(dim=0)  # (L,)
+    if mask is not None:
+        received = received[mask]
+    return beta * float(received.clamp(_FLOOR, 1.0).log().sum())
+
+
+def select_rows(tensor: Tensor, rows: Tensor) -> Tensor:
+    """Select rows (B, K'), indices into each source's K, of (B, K, ...): (B, K', ...)."""
+    batch_size, count = tensor.shape[:2]
+    first = torch.arange(0, batch_size * count, count, device=rows.device).unsqueeze(1)  # (B, 1)
+    selected = tensor.flatten(end_dim=1).index_select(0, (first + rows).flatten())
+    return selected.view(*rows.shape, *tensor.shape[2:])  # (B, K', ...)
+
+
+def select_sources(state: Any, sources: Tensor) -> Any:
+    """Select sources (B',), indices into B, of a tensor (B, ...), a memory or a tuple of these."""
+    if isinstance(state, Tensor):
+        return state.index_select(0, sources)
+    if isinstance(state, Memory):
+        return state.select(sources)
+    selected = [select_sources(each, sources) for each in state]
+    return type(state)(*selected) if hasattr(state, "_fields") else tuple(selected)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
     from captioner.decoding.constraints import Constraints
-    from captioner.decoding.strategies import BeamSearch, Sampling
+    from captioner.decoding.loop import BeamSearch, Sampling
 
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 """The options that need `sample`."""
@@ -96,7 +96,7 @@ class SearchOptions(Config):
         generator: what is drawn from, for one that goes on over several calls; by default a new
             one from `seed`, of the device.
         """
-        from captioner.decoding.strategies import BeamSearch, Sampling
+        from captioner.decoding.loop import BeamSearch, Sampling
 
         if not self.sample:
             return BeamSearch(self.beam)

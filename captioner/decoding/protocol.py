@@ -1,4 +1,4 @@
-"""The protocol of decoders, and the hypotheses that decoding returns."""
+"""The protocol of decoders, hypotheses, and the likelihood of given sequences."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
+from torch.nn import functional
 
 from captioner.attention import Memory
+from captioner.devices import at_least_float32
 
 
 class Step(NamedTuple):
@@ -67,3 +70,38 @@ class Hypothesis:
     score: float
     attention: Tensor
     cut: bool = False
+
+
+class CrossEntropies(NamedTuple):
+    """-log p(y | x) of each sequence, (B,) each, in nats.
+
+    smoothed: with label smoothing, the training loss. plain: without it, and without a gradient.
+    """
+
+    smoothed: Tensor
+    plain: Tensor
+
+
+def cross_entropies(
+    logits: Tensor, targets: Tensor, mask: Tensor, label_smoothing: float = 0.0
+) -> CrossEntropies:
+    """-log p(y | x) of each sequence, summed over its tokens, with and without label smoothing.
+
+    The loss of teacher forcing. logits (B, T, V), targets (B, T), mask (B, T) boolean, False for
+    padding, which adds nothing. Computed in float32 at least. Xu et al. 2015, equation 14, first
+    term.
+    label_smoothing: probability spread over the whole vocabulary (Szegedy et al. 2016, section 7).
+    """
+    flat = at_least_float32(logits).flatten(end_dim=1)  # (B * T, V)
+
+    def summed(smoothing: float) -> Tensor:
+        terms = functional.cross_entropy(
+            flat, targets.flatten(), reduction="none", label_smoothing=smoothing
+        )  # (B * T)
+        return (terms.view(targets.shape) * mask).sum(dim=1)  # (B,)
+
+    smoothed = summed(label_smoothing)
+    if label_smoothing == 0:
+        return CrossEntropies(smoothed, smoothed.detach())
+    with torch.no_grad():
+        return CrossEntropies(smoothed, summed(0.0))

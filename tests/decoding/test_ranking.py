@@ -10,7 +10,7 @@ from table_decoder import END, START, TableDecoder, memory_of, random_table
 
 from captioner.attention import Memory
 from captioner.decoding import BeamSearch, Constraints, decode
-from captioner.decoding.ranking import coverage_score
+from captioner.decoding.loop import coverage_score
 
 
 def test_what_was_never_looked_at_counts_little_but_not_nothing() -> None:
