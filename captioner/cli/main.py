@@ -42,6 +42,7 @@ Captions photos and shows, for every word, where the model attended.
 
 REMOVED = {
     "calibrate --training-photos": "the confidence no longer compares photos; leave the option out",
+    "maps --entities": "give COCO's instances (--instances)",
 }
 """Commands and options that went, each with what to use instead."""
 

@@ -40,7 +40,7 @@ If a photo or record was skipped, the exit code is 2.
 CURVE_OPTIONS = {"photos": "--curve-photos", "steps": "--curve-steps"}
 """By field of `CurveOptions`."""
 
-INPUTS = ("MODEL", "--annotations", "--images", "--instances", "--synonyms", "--entities")
+INPUTS = ("MODEL", "--annotations", "--images", "--instances", "--synonyms")
 
 
 def add_command(commands: Commands) -> None:
@@ -53,7 +53,6 @@ def add_command(commands: Commands) -> None:
     data.add_argument(
         "--synonyms", metavar="FILE", help="words for these (default: the packaged list)"
     )
-    data.add_argument("--entities", metavar="FOLDER", help="boxes of Flickr30k Entities")
     blur = parser.add_argument_group("deletion and insertion")
     blur.add_argument("--deletion", action="store_true", help="blur what a word attended")
     blur.add_argument("--curves", metavar="FILE", help="likewise, drawn: a .png, .pdf or .svg")
@@ -106,19 +105,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> None:
     """Raise `UserError` for options that exclude each other."""
-    if arguments.entities and arguments.instances:
-        raise UserError("give --entities or --instances, not both")
     if not arguments.instances:
         refuse(arguments, ("synonyms",), "without --instances")
     if not (arguments.deletion or arguments.curves):
         refuse(arguments, CURVE_OPTIONS.values(), "without --deletion or --curves")
     check_photos(arguments)
     if arguments.format == "shapes":
-        refuse(arguments, ("instances", "entities"), "with --format shapes, which are generated")
+        refuse(arguments, ("instances",), "with --format shapes, which are generated")
     elif arguments.format is None:
         if not arguments.images:
             raise UserError("give a data set (--format), or photos (--images)")
-        named = ("annotations", "split", "instances", "entities")
+        named = ("annotations", "split", "instances")
         refuse(arguments, named, "without --format")
     if arguments.curves:
         from captioner.render.save import PLOT_SUFFIXES, check_suffix
@@ -132,10 +129,6 @@ def _read_grounding(arguments: argparse.Namespace) -> Grounding | None:
         from captioner.data.synonyms import read_synonyms
 
         return read_instances(arguments.instances).grounding(read_synonyms(arguments.synonyms))
-    if arguments.entities:
-        from captioner.data.flickr30k_entities import Entities
-
-        return Entities(arguments.entities)
     return None
 
 

@@ -22,7 +22,6 @@ READ_IN_FOLDERS = {
     "--annotations": _CAPTION_FILES,
     "REFERENCES": _CAPTION_FILES,
     "--training-captions": _CAPTION_FILES,
-    "--entities": ("Annotations/*.xml", "Sentences/*.txt"),
     "MODEL": _MODEL_FILES,
     "MODELS": _MODEL_FILES,
 }

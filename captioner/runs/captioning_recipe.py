@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
@@ -46,6 +46,10 @@ class ShapesData(Config):
 class DataConfig(Config):
     """Training and validation data. Paths start from the working folder."""
 
+    removed: ClassVar[dict[str, str]] = {
+        "archives": "unpack the archives with unzip, and give the folders",
+    }
+
     format: Literal["coco", "karpathy", "flickr8k", "table", "shapes"] = Field(
         description="coco (captions_*.json), karpathy (dataset_*.json), flickr8k (a token file, "
         "also of Flickr30k), table (.csv, .tsv or .jsonl, a row a caption; without a split column "
@@ -68,11 +72,6 @@ class DataConfig(Config):
         None, description="COCO's boxes and segments of training photos, for objective.grounding"
     )
     shapes: ShapesData = Field(default_factory=ShapesData)
-    archives: dict[str, FilePath] = Field(
-        default_factory=dict,
-        description="folders of the other paths, and the zip file each is unpacked from where it "
-        "is missing",
-    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:

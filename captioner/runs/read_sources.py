@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from captioner.data.archives import unpack_missing
 from captioner.data.examples import caption_words
 from captioner.data.readers import read_captions
 from captioner.data.records import CaptionSet
@@ -49,11 +48,7 @@ def _source(captioned: CaptionSet, refusal: str) -> Source:
 
 
 def read_sources(data: DataConfig) -> tuple[Source, Source]:
-    """The training and the validation photos; unpacks archives whose folders are missing.
-
-    Raises `UserError` as `unpack_missing` and the format's reader do.
-    """
-    unpack_missing(data.archives)
+    """The training and the validation photos. Raises `UserError` as the format's reader does."""
     if data.format == "shapes":
         counts = (data.shapes.validation, data.shapes.train)
         examples = generate(sum(counts), data.shapes.seed, data.shapes.pictures)

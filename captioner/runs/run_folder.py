@@ -110,8 +110,8 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
         raise UserError(f"cannot resume {folder}, which another version made: {error}") from None
     before = flat(to_mapping(saved))
     for name in sorted(before.keys() | now.keys()):
-        if before.get(name) == now.get(name) or name.startswith("data.archives."):
-            continue  # Archives are unpacked already.
+        if before.get(name) == now.get(name):
+            continue
         reason = _epochs_matter(saved) if name == "training.epochs" else ""
         if reason or name not in CHANGEABLE:
             raise UserError(

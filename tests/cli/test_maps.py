@@ -98,30 +98,6 @@ def test_the_maps_of_a_data_set_with_instances(
     assert "even attention" in capsys.readouterr().out
 
 
-def test_the_maps_of_a_data_set_with_entities(
-    tiny_model: Path, photos: Path, tmp_path: Path
-) -> None:
-    for name in ("Annotations", "Sentences"):
-        (tmp_path / "entities" / name).mkdir(parents=True)
-    (tmp_path / "entities" / "Sentences" / "0.txt").write_text(
-        "[/EN#1/people A man] and [/EN#1/animals a brown dog] on [/EN#1/scene the water] .\n"
-    )
-    (tmp_path / "entities" / "Annotations" / "0.xml").write_text(
-        "<annotation><filename>0.jpg</filename><size><width>120</width><height>90</height>"
-        "<depth>3</depth></size><object><name>1</name><bndbox><xmin>1</xmin><ymin>1</ymin>"
-        "<xmax>120</xmax><ymax>90</ymax></bndbox></object></annotation>"
-    )
-    save_photo(photos / "0.jpg")
-    (photos / "captions.csv").write_text("image,caption\n0.jpg,a dog\n1.png,a dog\n")
-    out = tmp_path / "scores.json"
-    arguments = ["maps", str(tiny_model), "--format", "table", "--json", str(out)]
-    arguments += ["--annotations", str(photos / "captions.csv"), *SAMPLES]
-    assert main([*arguments, "--entities", str(tmp_path / "entities")]) == 0
-    grounded = json.loads(out.read_text())["grounded"]
-    assert grounded["photos"] == 1
-    assert grounded["mass_inside"]["attention"] == pytest.approx(1.0, abs=0.02)
-
-
 def test_a_bad_photo_is_refused_or_passed_over(
     tiny_model: Path, photos: Path, capsys: Output
 ) -> None:
@@ -147,7 +123,6 @@ def test_a_bad_photo_is_refused_or_passed_over(
         ("--images . --deletion --curve-steps 0", "--curve-steps 0"),
         ("--images . --count 0", "--count 0"),
         ("--format shapes --images .", "--images has no meaning"),
-        ("--format coco --instances i --entities e", "not both"),
     ],
 )
 @pytest.mark.usefixtures("folder")

@@ -28,9 +28,6 @@ def folder(tiny_model: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
         write_captions(tmp_path / name, {n: [f"dog {n}"] for n in range(3)})
     records = [{"image_id": n, "caption": "a dog"} for n in range(3)]
     (tmp_path / "results.json").write_text(json.dumps(records))
-    (tmp_path / "entities" / "Annotations").mkdir(parents=True)
-    (tmp_path / "entities" / "Sentences").mkdir()
-    (tmp_path / "entities" / "Sentences" / "0.txt").write_text("[/EN#1/animals A dog] .\n")
     (tmp_path / "M").symlink_to(tiny_model)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "model").symlink_to(tiny_model)
@@ -54,11 +51,7 @@ def contents(folder: Path) -> dict[str, bytes]:
         (f"{OF_COCO} --json references.json", "--annotations and --json are the same file"),
         (f"{OF_COCO} --csv photos/1.png", "--csv would replace photos/1.png, which is a photo"),
         (f"{OF_COCO} --csv link.png", "--csv would replace link.png, which is a photo"),
-        (f"{OF_COCO} --entities entities --json entities", "--json entities is a folder"),
-        (
-            f"{OF_COCO} --entities entities --csv entities/Sentences/0.txt",
-            "--csv would replace entities/Sentences/0.txt, which --entities reads",
-        ),
+        (f"{OF_COCO} --json photos", "--json photos is a folder"),
         (
             f"{OF_FOLDER} --format coco --annotations coco --json coco/captions_val2014.json",
             "which --annotations reads",

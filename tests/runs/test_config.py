@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from captioner.cli.main import build_parser
 from captioner.errors import UserError
 from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe, read_recipe
 from captioner.runs.read_recipe import read_any_recipe
@@ -23,6 +26,21 @@ def write(path: Path, text: str) -> Path:
 def test_every_published_config_is_valid(path: Path) -> None:
     recipe = read_any_recipe(path)
     assert from_mapping(type(recipe), to_mapping(recipe), "again") == recipe
+
+
+def commands_in_comments() -> list[str]:
+    """The arguments of `captioner`, or of torchrun's, that the comments of configs name."""
+    lines = "\n".join(path.read_text(encoding="utf-8") for path in CONFIGS).splitlines()
+    comments = [line.partition("#")[2] for line in lines]
+    pattern = r"(?:^ *|First: |`|-m )captioner ([^`]+)"
+    return sorted({found[1] for comment in comments if (found := re.search(pattern, comment))})
+
+
+def test_the_commands_in_comments_of_configs_parse() -> None:
+    commands = commands_in_comments()
+    assert {command.split()[0] for command in commands} == {"features", "train"}
+    for command in commands:
+        build_parser().parse_args(shlex.split(command))
 
 
 def published(name: str) -> CaptioningRecipe:

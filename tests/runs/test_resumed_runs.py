@@ -158,13 +158,6 @@ def test_a_run_whose_training_follows_its_epochs_is_not_made_longer(
         train_run(recipe_of(shorter), tmp_path / "run", resume=True)
 
 
-def test_archives_may_go_once_they_are_unpacked(config: Config, tmp_path: Path) -> None:
-    data = {"archives": {config["data"]["images"]: "photos.zip"}}
-    train_run(recipe_of(config, data=data, training={"epochs": 1}), tmp_path / "run")
-    train_run(recipe_of(config), tmp_path / "run", resume=True)
-    assert len(log_of(tmp_path / "run")) == 2
-
-
 def test_what_does_not_change_the_run_may_change_on_resume(config: Config, tmp_path: Path) -> None:
     train_run(recipe_of(config, training={"epochs": 1}), tmp_path / "run")
     changed = recipe_of(
