@@ -13,17 +13,15 @@ from typing import Any
 import pytest
 import torch
 from folder_samples import config_of, refused
-from power_loss import Disk
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from samples import WORDS, assert_same_captions, make_captioner, photo
+from samples import assert_same_captions, make_captioner, photo
 from torch import Tensor, nn
 
 from captioner import weight_files
 from captioner.caption import Captioner, load_model, save_model
 from captioner.decoding.constraints import trigram_keys
 from captioner.errors import UserError
-from captioner.files import remove_temporaries
 from captioner.text.ngrams import PeoplesNgrams
 
 FILES = {"model.safetensors", "config.json", "vocabulary.json", "README.md"}
@@ -221,34 +219,6 @@ def test_a_model_saved_before_a_field_was_there_loads(
             del config["decoder"][field]
         del config["search"]["repeat_distance"]
     assert load_model(tiny_model).decoder.config == tiny_captioner.decoder.config
-
-
-def test_a_power_loss_leaves_the_old_model_or_the_new(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All its files: words, sizes and card of the two models differ."""
-    old, new = make_captioner(), make_captioner(seed=1, words=[*WORDS[1:], "zebra"])
-    new.card = "# Another"
-    cards = {old.card: old, new.card: new}
-    disk = Disk(tmp_path / "runs")
-    save_model(old, disk.folder / "model")
-    disk = Disk(disk.folder)
-    disk.record(monkeypatch, lambda: save_model(new, disk.folder / "model"))
-    found = []
-    for state in disk.states(tmp_path / "states"):
-        loaded = load_model(state / "model")
-        expected = cards[loaded.card]
-        assert loaded.vocabulary == expected.vocabulary
-        bias = expected.decoder.output.bias.half().float()
-        assert torch.equal(loaded.decoder.output.bias, bias)
-        found.append(loaded.card)
-        save_model(old, state / "model")  # The next run goes on.
-        assert load_model(state / "model").vocabulary == old.vocabulary
-        remove_temporaries(state / "model", age=0)  # As a run does where it begins.
-        assert {path.name for path in (state / "model").iterdir()} == FILES
-    assert found[0] == old.card
-    assert found[-1] == new.card
-    assert len(found) > 10
 
 
 def test_a_model_that_knows_trigrams_keeps_to_them(

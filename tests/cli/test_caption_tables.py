@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 
 import pytest
-from power_loss import Disk
 from samples import Output, Patch, Refused, save_photo
 
 from captioner.cli.caption_tables import CaptionTables
@@ -262,33 +261,3 @@ def test_progress_of_several_batches_goes_to_standard_error(folder: Path, capsys
     ):
         assert main(["caption", "photos", "--model", "tiny-model", *options]) == 0
         assert ("captioning: 2/2 photos" in capsys.readouterr().err) == shown
-
-
-def test_a_power_loss_leaves_tables_of_the_first_photos_or_the_old_ones(
-    tmp_path: Path, monkeypatch: Patch
-) -> None:
-    disk = Disk(tmp_path / "out")
-    places = {option: str(disk.folder / f"captions.{option}") for option in OPTIONS}
-
-    def write(names: list[str]) -> None:
-        tables = CaptionTables(**places)
-        for name in names:
-            tables.add(name, {"caption": f"a {name}"})
-            tables._resting_until = 0.0
-            tables.save_so_far()
-        tables.finish()
-
-    disk.folder.mkdir()
-    write(["old"])
-    disk = Disk(disk.folder)
-    disk.record(monkeypatch, lambda: write(["first", "second"]))
-    states = [["old"], ["first"], ["first", "second"]]
-    seen: set[str] = set()
-    for state in disk.states(tmp_path / "states"):
-        for option in ("json", "jsonl"):
-            found = [record["image"] for record in read(str(state / f"captions.{option}"))]
-            assert found in states
-            seen.add(f"{option} {states.index(found)}")
-        lines = (state / "captions.csv").read_text().splitlines()[1:]
-        assert [line.split(",")[0] for line in lines] in states
-    assert {"json 0", "json 1", "json 2", "jsonl 0", "jsonl 1"} <= seen

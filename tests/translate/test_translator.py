@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from power_loss import Disk
 from translation_samples import CONFIGS, make
 
 from captioner.errors import UserError
@@ -292,24 +291,6 @@ def test_saved_and_loaded(tmp_path: Path, joint: bool) -> None:
     names = {path.name for path in (tmp_path / "model").iterdir()}
     vocabularies = {"vocabulary.json"} if joint else {"source.json", "target.json"}
     assert names == {"model.safetensors", "config.json", "README.md", *vocabularies}
-
-
-def test_a_power_loss_leaves_the_old_translator_or_the_new(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    translators = [make_translator("gnmt"), make_translator("transformer", joint=True)]
-    disk = Disk(tmp_path / "runs")
-    save_translator(translators[0], disk.folder / "model")
-    disk = Disk(disk.folder)
-    disk.record(monkeypatch, lambda: save_translator(translators[1], disk.folder / "model"))
-    found = []
-    for state in disk.states(tmp_path / "states"):
-        loaded = load_translator(state / "model")
-        found.append([each.config for each in translators].index(loaded.config))
-        assert loaded.source == translators[found[-1]].source
-        assert loaded.target == translators[found[-1]].target
-    assert found == sorted(found)
-    assert set(found) == {0, 1}
 
 
 @pytest.mark.parametrize("name", ["gru", "bahdanau", "dot", "gnmt", "transformer"])

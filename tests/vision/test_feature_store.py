@@ -13,13 +13,11 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from power_loss import Disk
 from store_samples import IMAGES, RECORD, SHAPE, build, fill, vectors
 from torch import Tensor
 
 from captioner.errors import UserError
 from captioner.schema import to_mapping
-from captioner.vision import feature_store
 from captioner.vision.feature_store import FeatureStore, StoreWriter, create_store, read_states
 
 
@@ -230,21 +228,3 @@ def test_marks_without_a_record_are_not_taken_for_this_store(tmp_path: Path) -> 
     (tmp_path / "record.json").unlink()
     assert fill(tmp_path) == list(range(20))
     assert torch.equal(FeatureStore(tmp_path).read(range(20)), vectors(range(20)))
-
-
-def test_a_power_loss_costs_unmarked_rows_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever the disk holds, rows marked done are right and the next run finishes the store."""
-    monkeypatch.setattr(feature_store, "_FLUSH_SECONDS", 0.0)
-    disk = Disk(tmp_path / "features")
-    disk.folder.mkdir()
-    disk.record(monkeypatch, lambda: fill(disk.folder / "store"))
-    left = []
-    for state in disk.states(tmp_path / "states"):
-        written = fill(state / "store")
-        left.append(len(written))
-        rows = list(range(20))
-        assert torch.equal(FeatureStore(state / "store", RECORD).read(rows), vectors(rows))
-    assert left == sorted(left, reverse=True)
-    assert set(left) == set(range(0, 21, 2))
