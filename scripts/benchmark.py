@@ -47,7 +47,7 @@ from captioner.caption import (
     ObjectiveConfig,
     load_model,
 )
-from captioner.caption.decoder import ShowAttendTellDecoder
+from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.cli.program import run_program
 from captioner.decoding import BeamSearch, Constraints, decode
 from captioner.demo import DEMO_PHOTO

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from captioner.attention import AdditiveScore
-from captioner.caption.decoder import ShowAttendTellDecoder
+from captioner.caption.lstm import ShowAttendTellDecoder
 
 
 def dense(layer: nn.Linear, vectors: Tensor) -> Tensor:

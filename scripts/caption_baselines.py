@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from captioner.caption import Captioner, CaptioningLoss, ObjectiveConfig
-from captioner.caption.decoders import make_decoder
+from captioner.caption.folder import make_decoder
 from captioner.cli.program import run_program
 from captioner.data.examples import encode_captions
 from captioner.data.source import Source

@@ -16,8 +16,8 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from captioner.caption.caption_decoder import CaptionDecoderConfig
-from captioner.caption.decoders import KINDS
+from captioner.caption.base import CaptionDecoderConfig
+from captioner.caption.folder import KINDS
 from captioner.cli.main import build_parser
 from captioner.cli.program import run_program
 from captioner.files import write_text

@@ -24,7 +24,7 @@ from translate.translation_samples import CONFIGS, SIZE
 
 import captioner
 from captioner.caption import CaptioningBatch, CaptioningLoss, ObjectiveConfig
-from captioner.caption.decoders import decoder_config, make_decoder
+from captioner.caption.folder import decoder_config, make_decoder
 from captioner.decoding import Constraints, decode
 from captioner.text.token_batches import TranslationBatch, collate_sources
 from captioner.training import Engine, Part, Step, TrainingConfig

@@ -1,15 +1,19 @@
 """Caption decoders, Show, Attend and Tell's first; their objectives; the captioner a user holds."""
 
-from captioner.caption.caption_decoder import CaptionDecoder
+from captioner.caption.base import CaptionDecoder
+from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
-from captioner.caption.captioner_folder import load_model, save_model
-from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.folder import load_model, save_model
 from captioner.caption.hard_attention import HardAttentionLoss
-from captioner.caption.objective import ObjectiveConfig, SelfCriticalConfig
+from captioner.caption.losses import (
+    CaptioningBatch,
+    CaptioningLoss,
+    ObjectiveConfig,
+    SelfCriticalConfig,
+)
+from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.self_critical import Reward, SelfCriticalLoss
-from captioner.caption.training import CaptioningBatch, CaptioningLoss
-from captioner.caption.transformer_decoder import TransformerDecoder, TransformerDecoderConfig
-from captioner.caption.written_caption import Caption
+from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
 from captioner.outcomes import Failed
 
 __all__ = [

@@ -1,12 +1,13 @@
-"""The captioner: photos in, captions with attention maps out."""
+"""The captioner: photos in, captions with attention maps out; one by one or in batches."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import tee
+from itertools import chain, islice, tee
 from typing import Any, Literal, overload
 
 import torch
@@ -15,11 +16,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from captioner import cpu
-from captioner.background import workers_for
-from captioner.caption.caption_decoder import CaptionDecoder
-from captioner.caption.caption_photos import Captioned, NamedPhoto, caption_photos
+from captioner.background import in_background, workers_for
+from captioner.caption.base import CaptionDecoder
+from captioner.caption.caption import DRAWN_SIDE, Caption, sentence
 from captioner.caption.confidence import Confidence
-from captioner.caption.written_caption import DRAWN_SIDE, Caption, sentence
 from captioner.decoding import SearchOptions, decode
 from captioner.devices import autocast
 from captioner.errors import UserError
@@ -27,8 +27,38 @@ from captioner.outcomes import Failed, shape_as_given
 from captioner.text.function_words import FUNCTION_WORDS
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import Encoder
-from captioner.vision.images import ImageSource, image_name, load_image
+from captioner.vision.find_images import find_images
+from captioner.vision.images import (
+    IS_ADDRESS,
+    ImageSource,
+    image_name,
+    is_address,
+    load_image,
+    original_size,
+    shrink,
+)
 from captioner.vision.preprocessing import Preprocessing
+
+NamedPhoto = tuple[str, Callable[[], Image.Image]]
+"""A photo's name and the function that loads it or raises `UserError`."""
+
+
+_Batch = tuple[list[Failed | tuple[str, Image.Image]], list[Tensor]]
+"""What is kept of each photo, and the pixels (3, size, size) of those that could be read."""
+
+
+@dataclass(frozen=True)
+class Captioned:
+    """A photo's name and its caption, whose `photo` may have fewer pixels than the file."""
+
+    name: str
+    caption: Caption
+
+    @property
+    def photo(self) -> Image.Image:
+        """The decoded photo."""
+        assert isinstance(self.caption.photo, Image.Image)  # `caption_photos` sets it.
+        return self.caption.photo
 
 
 @dataclass(repr=False, eq=False)
@@ -283,6 +313,109 @@ class Captioner:
             attention=attention.view(-1, *self.map_shape),  # (T, rows, columns)
             score=score,
         )
+
+
+def caption_photos(
+    captioner: Captioner,
+    photos: Iterable[NamedPhoto],
+    search: SearchOptions | None = None,
+    batch_size: int = 16,
+    drawn_side: int | None = None,
+    translate: Callable[[list[Caption]], list[Caption]] | None = None,
+    workers: int = 0,
+) -> Iterator[Captioned | Failed]:
+    """Caption photos in order, as many batches in memory as there are workers, and one more.
+
+    search: the captioner's own by default.
+    drawn_side: pixels of the longer side that are needed of the photos in the results, whose pixels
+        are otherwise in memory for a whole batch; None: all.
+    translate: applied to the captions of each batch, such as `translate_captions`.
+    workers: threads that caption a batch each; see `in_background`. One at most draws samples.
+    Raises `UserError`, before it reads any photo, for a batch size below 1.
+    """
+    if batch_size < 1:
+        raise UserError(f"batch size {batch_size} is not at least 1")
+    search = search or captioner.search
+    generator = search.generator(captioner.device)  # Of all batches.
+
+    def write(batch: _Batch) -> list[Captioned | Failed]:
+        loaded, pixels = batch
+        captions: Iterator[Caption] = iter(())
+        if pixels:
+            annotations = captioner.encode(torch.stack(pixels))  # (B, L, D)
+            written = captioner.caption_annotations(annotations, search, generator)
+            captions = iter(translate(written) if translate else written)
+        items: list[Captioned | Failed] = []
+        for each in loaded:
+            if isinstance(each, Failed):
+                items.append(each)
+            else:
+                name, photo = each
+                region = captioner.preprocessing.region(*original_size(photo))
+                items.append(Captioned(name, next(captions).of_photo(photo, region)))
+        return items
+
+    batches = _load(captioner, iter(photos), batch_size, drawn_side)
+    workers = min(workers, 1) if search.sample else workers
+    return chain.from_iterable(in_background(write, batches, workers))
+
+
+def _load(
+    captioner: Captioner, photos: Iterator[NamedPhoto], batch_size: int, drawn_side: int | None
+) -> Iterator[_Batch]:
+    while batch := list(islice(photos, batch_size)):
+        loaded: list[Failed | tuple[str, Image.Image]] = []
+        pixels = []
+        for name, load in batch:
+            try:
+                photo = load()
+                preprocessed = captioner.preprocessing(photo)
+                kept = photo if drawn_side is None else shrink(photo, drawn_side)
+            except UserError as error:
+                loaded.append(Failed(name, str(error)))
+            except MemoryError:
+                loaded.append(Failed(name, f"{name} needs more memory than there is"))
+            else:
+                loaded.append((name, kept))
+                pixels.append(preprocessed)
+        yield loaded, pixels
+
+
+def named_photos(
+    paths: Iterable[str], sufficient_side: int | None = None, standard_input: bytes | None = None
+) -> list[NamedPhoto]:
+    """Photo files for `caption_photos`, named by their paths.
+
+    sufficient_side: for `load_image`. standard_input: the content of the photo `-`.
+    """
+    load = partial(load_image, sufficient_side=sufficient_side)
+    given = {}
+    if standard_input is not None:
+        given["-"] = partial(load, standard_input, name="standard input")
+    return [(path, given.get(path, partial(load, path))) for path in paths]
+
+
+def photo_paths(
+    paths: Sequence[str], passed_over: Counter[str] | None = None
+) -> tuple[list[str], list[Failed]]:
+    """The photos named by files, folders and patterns, each once, and the names without a photo.
+
+    passed_over: for `find_images`.
+    """
+    photos: list[str] = []
+    failed: list[Failed] = []
+    for path in paths:
+        problems: list[str] = []
+        if not path:
+            problems.append("an empty path names no photo")
+        elif path == "-":  # Standard input; a file of that name is ./-.
+            photos.append(path)
+        elif is_address(path) and not os.path.lexists(path):
+            problems.append(f"{path} {IS_ADDRESS}")
+        else:
+            photos += map(os.fspath, find_images([path], problems.append, passed_over))
+        failed += [Failed(path, problem) for problem in problems]
+    return list(dict.fromkeys(photos)), failed
 
 
 def _is_one_photo(photos: Any) -> bool:

@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from captioner.caption.written_caption import Caption
+from captioner.caption.caption import Caption
 from captioner.schema import Config
 
 

@@ -7,9 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from captioner.caption.decoder import ShowAttendTellDecoder
-from captioner.caption.objective import ObjectiveConfig
-from captioner.caption.training import CaptioningBatch, CaptioningLoss
+from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
+from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.decoding import cross_entropies
 from captioner.vision.encoder import Encoder
 

@@ -14,9 +14,8 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from captioner.attention import Memory
-from captioner.caption.caption_decoder import CaptionDecoder, evaluation_mode
-from captioner.caption.objective import ObjectiveConfig
-from captioner.caption.training import CaptioningBatch, CaptioningLoss
+from captioner.caption.base import CaptionDecoder, evaluation_mode
+from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
 from captioner.decoding import BeamSearch, Constraints, Sampling, Strategy, cross_entropies, decode
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import Encoder

@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_writable("MODEL", folder)
     check_outputs(arguments, ("MODEL", "--annotations", "--images"), ("--json",))
 
-    from captioner.caption.captioner_folder import save_confidence
+    from captioner.caption.folder import save_confidence
     from captioner.evaluation.calibration import calibrate
     from captioner.runs.read_sources import read_split
 

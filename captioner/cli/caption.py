@@ -141,7 +141,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not paths:
         raise UserError("name a photo, or try --demo")
 
-    from captioner.caption.caption_photos import photo_paths
+    from captioner.caption.captioner import photo_paths
     from captioner.cli.caption_lines import CaptionLines
     from captioner.cli.caption_outputs import Outputs
     from captioner.cli.sidecars import Sidecars
@@ -193,7 +193,7 @@ def _caption(
     """Caption the photos; return how many failed. given: the photo `-`."""
     from captioner import load
     from captioner.background import workers_for
-    from captioner.caption.caption_photos import Captioned, caption_photos, named_photos
+    from captioner.caption.captioner import Captioned, caption_photos, named_photos
     from captioner.progress import progress_bar
 
     translate = _translation(language, arguments) if language else None

@@ -10,8 +10,8 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from captioner.caption.caption_photos import Captioned
-from captioner.caption.written_caption import DRAWN_SIDE
+from captioner.caption.caption import DRAWN_SIDE
+from captioner.caption.captioner import Captioned
 from captioner.cli.caption_tables import CaptionTables
 from captioner.cli.output_files import check_places, keys_of, refuse_to_replace_a_photo
 from captioner.cli.sidecars import Sidecars

@@ -31,7 +31,7 @@ def add_command(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the description."""
     from captioner.caption import load_model
-    from captioner.caption.description import describe
+    from captioner.caption.folder import describe
     from captioner.model_folders import model_folder
     from captioner.translate import load_translator
     from captioner.translate.translator_description import describe_translator

@@ -32,7 +32,7 @@ def caption_source(
     at the end if no photo could be read.
     """
     from captioner.background import workers_for  # These two bring torch.
-    from captioner.caption.caption_photos import caption_photos
+    from captioner.caption.captioner import caption_photos
 
     options = (captioner.search if search is None else search).replace(n_best=1)
     captioned = 0

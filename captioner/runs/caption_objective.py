@@ -16,9 +16,8 @@ from captioner.caption import (
     SelfCriticalLoss,
     ShowAttendTellDecoder,
 )
-from captioner.caption.caption_decoder import CaptionDecoder
-from captioner.caption.objective import SelfCriticalConfig
-from captioner.caption.word_vectors import read_word_vectors
+from captioner.caption.base import CaptionDecoder, read_word_vectors
+from captioner.caption.losses import SelfCriticalConfig
 from captioner.data.examples import CaptionExample
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus

@@ -12,8 +12,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, model_v
 from typing_extensions import Self
 
 from captioner.caption import DecoderConfig, ObjectiveConfig
-from captioner.caption.caption_decoder import CaptionDecoderConfig
-from captioner.caption.decoders import decoder_config
+from captioner.caption.base import CaptionDecoderConfig
+from captioner.caption.folder import decoder_config
 from captioner.data.shapes import ShapesConfig
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError

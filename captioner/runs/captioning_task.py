@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from captioner.caption import Captioner, CaptioningLoss, load_model, save_model
-from captioner.caption.decoders import make_decoder
+from captioner.caption.folder import make_decoder
 from captioner.data.coco_instances import read_instances
 from captioner.data.examples import CaptionExample, CaptionExamples, encode_captions
 from captioner.data.loading import loading_workers

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from captioner.caption import Captioner
-from captioner.caption.captioner_folder import FORMAT, read_config
+from captioner.caption.folder import FORMAT, read_config
 from captioner.errors import UserError
 from captioner.model_folders import is_of_format, model_folder
 from captioner.schema import to_mapping

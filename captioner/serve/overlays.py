@@ -13,8 +13,8 @@ from pydantic_core import PydanticCustomError
 from typing_extensions import Self
 
 from captioner.caption import Caption
-from captioner.caption.caption_photos import Captioned
-from captioner.caption.written_caption import sentence
+from captioner.caption.caption import sentence
+from captioner.caption.captioner import Captioned
 from captioner.render import encode_gif, html_page
 from captioner.render.attention_checks import check_attention
 

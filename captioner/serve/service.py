@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from captioner.caption import Caption, Captioner
-from captioner.caption.caption_photos import Captioned
+from captioner.caption.captioner import Captioned
 from captioner.decoding import SearchOptions, TranslationSearch
 from captioner.render.region import Region, fit
 from captioner.serve.admission import Admission

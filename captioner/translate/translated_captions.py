@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 import torch
 from torch import Tensor
 
-from captioner.caption.written_caption import Caption
+from captioner.caption.caption import Caption
 from captioner.errors import UserError
 from captioner.outcomes import Failed
 from captioner.text.languages import ENGLISH, language_tag

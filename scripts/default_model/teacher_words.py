@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from captioner.caption import ShowAttendTellDecoder
-from captioner.caption.captioner_folder import load_model
+from captioner.caption.folder import load_model
 from captioner.data.examples import CaptionExample, encode_captions
 from captioner.data.length_buckets import collate
 from captioner.devices import autocast

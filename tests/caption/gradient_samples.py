@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
-from captioner.caption.training import CaptioningBatch
+from captioner.caption.losses import CaptioningBatch
+from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 
 WORDS, PLACES, MEMORY, STEPS = 5, 3, 4, 3
 """V, L, D and T."""

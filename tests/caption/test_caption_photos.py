@@ -7,7 +7,7 @@ from PIL import Image
 from samples import assert_same_captions, make_captioner, save_photo
 from torch import Tensor
 
-from captioner.caption.caption_photos import (
+from captioner.caption.captioner import (
     Captioned,
     Failed,
     caption_photos,

@@ -21,8 +21,8 @@ from captioner.caption import (
     SelfCriticalConfig,
     SelfCriticalLoss,
 )
-from captioner.caption.decoders import decoder_config
-from captioner.caption.decoders import make_decoder as make_caption_decoder
+from captioner.caption.folder import decoder_config
+from captioner.caption.folder import make_decoder as make_caption_decoder
 from captioner.decoding import BeamSearch, Constraints, Sampling, decode
 from captioner.runs.feature_extraction import encode
 from captioner.vision.vgg import VGGConfig, VGGEncoder

@@ -14,7 +14,6 @@ from safetensors.torch import load_file, save_file
 from samples import assert_same_captions, make_captioner, photo
 
 from captioner.caption import Caption, load_model, save_model
-from captioner.caption.captioner_folder import save_confidence
 from captioner.caption.confidence import (
     Confidence,
     ConfidenceWeights,
@@ -22,6 +21,7 @@ from captioner.caption.confidence import (
     fit_weights,
     regressors,
 )
+from captioner.caption.folder import save_confidence
 
 WEIGHTS = ConfidenceWeights(
     intercept=1.0, mean_log_probability=0.5, lowest_log_probability=0.25, words=-0.125

@@ -10,7 +10,7 @@ import torch
 from decoder_samples import MEMORY, PLACES, WORDS, calls_of, captions, photos, stepped
 from torch import Tensor, nn
 
-from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.cpu import SWITCH
 from captioner.decoding import BeamSearch, Constraints, decode
 

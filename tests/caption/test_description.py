@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from captioner.caption import load_model
-from captioner.caption.description import describe
+from captioner.caption.folder import describe
 from captioner.cpu import choose_precision
 from captioner.devices import choose_device
 

@@ -12,10 +12,9 @@ from gradient_samples import PLACES, STEPS, WORDS, gradients, make_batch, small_
 from torch import Tensor
 
 from captioner.attention import HardSelection
-from captioner.caption.decoder import ShowAttendTellDecoder
 from captioner.caption.hard_attention import HardAttentionLoss
-from captioner.caption.objective import ObjectiveConfig
-from captioner.caption.training import CaptioningBatch, CaptioningLoss
+from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
+from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.decoding import cross_entropies
 from captioner.errors import UserError
 from captioner.vision.vgg import VGGConfig, VGGEncoder

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from captioner.caption.objective import (
+from captioner.caption.losses import (
     ObjectiveConfig,
     SelfCriticalConfig,
     doubly_stochastic_penalty,

@@ -8,11 +8,9 @@ from decoder_samples import stepped
 from gradient_samples import WORDS, make_batch, small_decoder
 from torch import Tensor
 
-from captioner.caption.decoder import ShowAttendTellDecoder
 from captioner.caption.hard_attention import HardAttentionLoss
-from captioner.caption.objective import ObjectiveConfig
-from captioner.caption.scheduled_sampling import scheduled_inputs
-from captioner.caption.training import CaptioningLoss
+from captioner.caption.losses import CaptioningLoss, ObjectiveConfig, scheduled_inputs
+from captioner.caption.lstm import ShowAttendTellDecoder
 
 SOURCE = make_batch().source
 """The annotation vectors of a photo (1, L, D)."""

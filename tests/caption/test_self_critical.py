@@ -15,11 +15,10 @@ from gradient_samples import WORDS, gradients, make_batch, small_decoder
 from torch import Tensor
 
 from captioner.attention import Memory
-from captioner.caption.decoder import ShowAttendTellDecoder
 from captioner.caption.hard_attention import HardAttentionLoss
-from captioner.caption.objective import ObjectiveConfig, SelfCriticalConfig
+from captioner.caption.losses import CaptioningLoss, ObjectiveConfig, SelfCriticalConfig
+from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.caption.self_critical import SelfCriticalLoss
-from captioner.caption.training import CaptioningLoss
 from captioner.decoding import BeamSearch, Sampling, Strategy
 from captioner.errors import UserError
 from captioner.text.vocabulary import Vocabulary

@@ -6,7 +6,7 @@ import pytest
 import torch
 from gradient_samples import MEMORY, WORDS, small_decoder
 
-from captioner.caption.standardisation import Standardisation
+from captioner.caption.base import Standardisation
 from captioner.errors import UserError
 
 

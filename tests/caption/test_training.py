@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from captioner.caption.decoder import DecoderConfig, ShowAttendTellDecoder
-from captioner.caption.objective import ObjectiveConfig, doubly_stochastic_penalty
-from captioner.caption.training import CaptioningBatch, CaptioningLoss
+from captioner.caption.losses import (
+    CaptioningBatch,
+    CaptioningLoss,
+    ObjectiveConfig,
+    doubly_stochastic_penalty,
+)
+from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.decoding import cross_entropies
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 

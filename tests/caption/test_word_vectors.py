@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from captioner.caption.word_vectors import read_word_vectors
+from captioner.caption.base import read_word_vectors
 from captioner.errors import UserError
 from captioner.text.vocabulary import Vocabulary
 

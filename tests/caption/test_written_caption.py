@@ -10,7 +10,7 @@ from PIL import Image
 from samples import make_captioner, save_photo
 
 from captioner.caption import Caption
-from captioner.caption.written_caption import sentence
+from captioner.caption.caption import sentence
 from captioner.errors import UserError
 from captioner.text.tokenizer import tokenize
 

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from samples import Patch, make_captioner, save_photo
 
-from captioner.caption.caption_photos import Captioned, caption_photos, named_photos
+from captioner.caption.captioner import Captioned, caption_photos, named_photos
 from captioner.cli import caption_outputs as outputs_module
 from captioner.cli.caption_outputs import Outputs
 from captioner.errors import UserError

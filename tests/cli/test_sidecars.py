@@ -9,7 +9,7 @@ import pytest
 from samples import make_captioner, save_photo
 
 import captioner
-from captioner.caption.caption_photos import caption_photos, named_photos
+from captioner.caption.captioner import caption_photos, named_photos
 from captioner.cli.caption_outputs import Outputs
 from captioner.cli.sidecars import Sidecars, write_caption_text, write_xmp
 from captioner.demo import DEMO_PHOTO

@@ -11,7 +11,7 @@ from samples import save_photo
 
 import captioner
 from captioner.caption import Captioner, TransformerDecoder
-from captioner.caption.description import describe
+from captioner.caption.folder import describe
 from captioner.errors import UserError
 from captioner.runs.captioning_recipe import CaptioningRecipe, captioning_recipe
 from captioner.runs.train_run import train_run

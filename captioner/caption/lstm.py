@@ -22,8 +22,12 @@ from captioner.attention import (
     Memory,
     SoftSelection,
 )
-from captioner.caption.caption_decoder import CaptionDecoder, CaptionDecoderConfig, TeacherForced
-from captioner.caption.standardisation import Standardisation
+from captioner.caption.base import (
+    CaptionDecoder,
+    CaptionDecoderConfig,
+    Standardisation,
+    TeacherForced,
+)
 from captioner.decoding import Step, select_rows
 from captioner.devices import at_least_float32
 from captioner.schema import SIZE

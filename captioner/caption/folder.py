@@ -6,20 +6,23 @@ confidence of a calibrated model), `vocabulary.json` and `README.md` (model card
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from pydantic import BeforeValidator, SerializeAsAny
 from torch import Tensor, nn
 
-from captioner.caption.caption_decoder import CaptionDecoderConfig
+from captioner.caption.base import CaptionDecoder, CaptionDecoderConfig
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence, without_familiarity
-from captioner.caption.decoders import decoder_config, make_decoder
+from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
+from captioner.cpu import default_machine
 from captioner.decoding import SearchOptions
 from captioner.decoding.constraints import trigram_keys, trigrams_of_keys
-from captioner.errors import UserError
+from captioner.errors import UserError, did_you_mean, near_names
 from captioner.files import read_json, write_json, write_text
 from captioner.model_folders import (
     CARD,
@@ -27,6 +30,7 @@ from captioner.model_folders import (
     FORMATS,
     WEIGHTS,
     complete_folder,
+    gist,
     read_card,
     read_model_config,
     saving,
@@ -36,13 +40,41 @@ from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import EncoderConfig
 from captioner.vision.encoders import encoder_config, make_encoder
 from captioner.vision.preprocessing import Preprocessing
-from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
+from captioner.weight_files import checked_by, fill, named_tensors, read_tensors, write_tensors
 
 FORMAT = FORMATS["captioner"]
 VOCABULARY = "vocabulary.json"
 _TRIGRAMS = "trigrams"
 _FAMILIARITY = "confidence.familiarity."
 """Prefix of tensors that calibrated models of version 0.2.0 have and that are not used."""
+
+
+KINDS: dict[str, tuple[Callable[[Any, int], CaptionDecoder], type[CaptionDecoderConfig]]] = {
+    "lstm": (ShowAttendTellDecoder, DecoderConfig),
+    "transformer": (TransformerDecoder, TransformerDecoderConfig),
+}
+"""Decoder and config of each kind, by `CaptionDecoderConfig.kind`."""
+
+
+def decoder_config(values: Any) -> Any:
+    """Validate the fields of a decoder by its kind; for pydantic's validators."""
+    if not isinstance(values, Mapping):
+        return values
+    kind = values.get("kind", "lstm")
+    if not isinstance(kind, str) or kind not in KINDS:
+        near = did_you_mean(near_names(kind, KINDS))
+        raise ValueError(f"kind {kind!r} is not one of {', '.join(KINDS)}{near}")
+    own = KINDS[kind][1]
+    for name in values:
+        owners = [other for other, (_, each) in KINDS.items() if name in each.model_fields]
+        if owners and name not in own.model_fields:
+            raise ValueError(f"{name} is for kind {', '.join(owners)}, and kind is {kind}")
+    return own.model_validate(dict(values))
+
+
+def make_decoder(config: CaptionDecoderConfig, vocabulary_size: int) -> CaptionDecoder:
+    """The decoder of a configuration for so many words, with fresh weights."""
+    return KINDS[config.kind][0](config, vocabulary_size)
 
 
 class ModelConfig(Config):
@@ -145,3 +177,37 @@ def save_confidence(confidence: Confidence, folder: str | Path) -> None:
     path = complete_folder(folder) / CONFIG
     mapping = read_json(path, "model config")
     write_json(path, {**mapping, "confidence": to_mapping(confidence)})
+
+
+def describe(captioner: Captioner, folder: Path) -> str:
+    """Parts, sizes, preprocessing, search, confidence and card's gist of the model in `folder`.
+
+    Also the device and the precision in which commands run it here, by default.
+    """
+    parts = {"encoder": captioner.encoder, "decoder": captioner.decoder}
+    counts = {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}
+    weights = complete_folder(folder) / WEIGHTS
+    lines = [
+        f"model folder   {folder}",
+        f"weights        {weights.stat().st_size / 1e6:.1f} MB, checked: {checked_by(weights)}",
+        f"vocabulary     {len(captioner.vocabulary):,} words",
+        f"runs on        {default_machine()}",
+    ]
+    configs = {
+        "encoder": captioner.encoder.config,
+        "decoder": captioner.decoder.config,
+        "preprocessing": captioner.preprocessing,
+        "search": captioner.search,
+    }
+    for name, config in configs.items():
+        count = f"{counts[name]:,} parameters" if name in counts else ""
+        lines += ["", f"{name:<15}{count}".rstrip()]
+        lines += [f"  {field}: {value}" for field, value in to_mapping(config).items()]
+    if captioner.confidence is not None:
+        confidence = captioner.confidence
+        lines += ["", "confidence"]
+        lines += [f"  weight of {n}: {v:.4g}" for n, v in to_mapping(confidence.weights).items()]
+        lines += [f"  unsure_below: {confidence.unsure_below:g}"]
+    if captioner.card:
+        lines += ["", gist(captioner.card, folder)]
+    return "\n".join(lines)

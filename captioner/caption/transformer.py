@@ -20,8 +20,12 @@ from captioner.attention.transformer import (
     StackState,
     sinusoidal_positions,
 )
-from captioner.caption.caption_decoder import CaptionDecoder, CaptionDecoderConfig, TeacherForced
-from captioner.caption.standardisation import Standardisation
+from captioner.caption.base import (
+    CaptionDecoder,
+    CaptionDecoderConfig,
+    Standardisation,
+    TeacherForced,
+)
 from captioner.decoding import Step
 from captioner.schema import SIZE
 

@@ -1,0 +1,193 @@
+"""The base of caption decoders: its config, standardised annotation vectors, word vectors."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional
+
+from captioner.attention import Memory
+from captioner.decoding.protocol import Decoder
+from captioner.errors import UserError
+from captioner.schema import SIZE, Config
+from captioner.text.vocabulary import Vocabulary
+
+
+class CaptionDecoderConfig(Config):
+    """The kind of the decoder, and the fields of every kind.
+
+    A kind's subclass narrows `kind` to a `Literal` of its name.
+    """
+
+    kind: str
+    embedding_size: int
+    memory_size: int = Field(512, ge=1, le=SIZE, description="D, of an annotation vector")
+    selection: Literal["soft", "hard"]
+    memory_dropout: float = Field(
+        0.0, ge=0, lt=1, description="on whole channels of a photo's annotation vectors"
+    )
+    standardise: bool = Field(
+        False,
+        description="bring annotation vectors to mean 0 and standard deviation 1 by those of "
+        "training photos; not in the paper",
+    )
+
+    @classmethod
+    def field_names(cls) -> list[str]:
+        """Its fields and those of the kinds below it."""
+        return sorted({name for kind in (cls, *cls.__subclasses__()) for name in kind.model_fields})
+
+
+class Standardisation(nn.Module):
+    """(a - mean) / deviation of annotation vectors a, for each of their D channels.
+
+    A rectifier's outputs are never negative: their mean over many photos is several times as large
+    as the difference between photos, and dropout's noise is proportional to the whole.
+
+    mean, deviation: (D,), over the positions of training photos; buffers, saved with the model.
+    The identity until `fit` or a model's weights fill them.
+    """
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.empty(size))
+        self.register_buffer("deviation", torch.empty(size))
+        if not self.mean.is_meta:  # Filling them there imports torch's compiler.
+            self.mean.zero_()
+            self.deviation.fill_(1.0)
+
+    def fit(self, photos: Iterable[Tensor]) -> None:
+        """Estimate mean and deviation from batches of annotation vectors (B, L, D).
+
+        The deviation of a nearly constant channel is raised to a twentieth of the median.
+        Raises `UserError` for vectors that are all equal.
+        """
+        count = 0
+        total = torch.zeros(len(self.mean), dtype=torch.float64)  # (D,)
+        squares = torch.zeros_like(total)  # (D,)
+        for vectors in photos:
+            flat = vectors.detach().flatten(end_dim=1).cpu().double()  # (B * L, D)
+            count += len(flat)
+            total += flat.sum(dim=0)
+            squares += flat.square().sum(dim=0)
+        mean = total / count  # (D,)
+        deviation = (squares / count - mean.square()).clamp(min=0).sqrt()  # (D,)
+        if not deviation.max() > 0:
+            raise UserError("annotation vectors cannot be standardised: all are alike")
+        deviation = deviation.clamp(min=0.05 * float(deviation[deviation > 0].median()))
+        self.mean.copy_(mean)
+        self.deviation.copy_(deviation)
+
+    def forward(self, annotations: Tensor) -> Tensor:
+        """(B, L, D) -> (B, L, D), float32 at least."""
+        return (annotations - self.mean) / self.deviation
+
+
+class TeacherForced(NamedTuple):
+    """A decoder's output for given captions.
+
+    logits: (B, K, T, V). weights: (B, K, T, L). log_probability: (B, K, T), of the positions drawn
+    by hard attention, and entropy: (B, K, T), of their distribution, in nats; None for soft.
+    """
+
+    logits: Tensor
+    weights: Tensor
+    log_probability: Tensor | None = None
+    entropy: Tensor | None = None
+
+
+class CaptionDecoder(nn.Module, Decoder):
+    """Annotation vectors to words.
+
+    Each kind is a subclass in a separate module, and a row of `captioner.caption.folder`.
+    """
+
+    word_tensors: ClassVar = ("embedding.weight", "output.weight", "output.bias")
+    """The tensors with a row for each of V words."""
+
+    config: CaptionDecoderConfig
+    embedding: nn.Embedding
+    output: nn.Linear
+    standardisation: Standardisation | None
+
+    @abstractmethod
+    def remember(self, annotations: Tensor) -> Memory:
+        """Annotation vectors (B, L, D) -> the memory for `start` and `forward`."""
+
+    @abstractmethod
+    def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
+        """Teacher forcing: fed words (B, K, T), `<start>` first -> `TeacherForced`."""
+
+    def standardised(self, annotations: Tensor) -> Tensor:
+        """Annotation vectors (B, L, D) -> (B, L, D), standardised, and with dropped channels."""
+        if self.standardisation is not None:
+            annotations = self.standardisation(annotations)
+        if self.training and self.config.memory_dropout > 0:
+            kept = functional.dropout(
+                annotations.new_ones(annotations.shape[0], 1, annotations.shape[2]),
+                self.config.memory_dropout,
+            )  # (B, 1, D)
+            annotations = annotations * kept
+        return annotations
+
+
+@contextmanager
+def evaluation_mode(module: nn.Module) -> Iterator[None]:
+    """Put a module in evaluation mode, and restore its mode at the end."""
+    was_training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(was_training)
+
+
+def read_word_vectors(path: str | Path, vocabulary: Vocabulary, size: int) -> tuple[Tensor, Tensor]:
+    """Read the vectors of the vocabulary's ordinary words from a text file.
+
+    Each line is a word and its numbers, separated by spaces, as in GloVe (Pennington et al. 2014)
+    and word2vec's text files. Other lines, such as word2vec's first, are passed over. The first of
+    a word's vectors counts.
+
+    size: E. Returns the indices (N,) of the words, long, and their vectors (N, E), float32.
+    Raises `UserError` naming the file for one that cannot be read or has no word of the vocabulary
+    with E numbers, and the line for a vector of something else than finite numbers.
+    """
+    found: dict[int, Tensor] = {}
+    try:
+        # Words may contain broken UTF-8, and Unicode's line ends.
+        with open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
+            for number, line in enumerate(file, start=1):
+                word, *numbers = line.rstrip().rsplit(" ", size)
+                (index,) = vocabulary.encode([word])
+                if len(numbers) == size and index != Vocabulary.unknown and index not in found:
+                    found[index] = _vector(numbers, f"word vectors {path}, line {number}")
+    except OSError as error:
+        raise UserError(f"word vectors {path} cannot be read ({error.strerror})") from None
+    if not found:
+        raise UserError(
+            f"word vectors {path} has none of the {len(vocabulary):,} words with {size} numbers, "
+            "which decoder.embedding_size asks for"
+        )
+    return torch.tensor(list(found)), torch.stack(list(found.values()))
+
+
+def _vector(numbers: list[str], where: str) -> Tensor:
+    """The numbers (E,), float32."""
+    try:
+        vector = torch.tensor([float(text) for text in numbers], dtype=torch.float32)
+    except ValueError as error:
+        raise UserError(f"{where}: {error}") from None
+    if not vector.isfinite().all():
+        raise UserError(f"{where} has a number that is not finite")
+    return vector

@@ -1,0 +1,353 @@
+"""The training objective: its options, batches, the cross-entropy loss and its regularisers.
+
+Xu et al. 2015, section 4.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from typing_extensions import Self
+
+from captioner.attention import Memory, draw
+from captioner.caption.base import CaptionDecoder, evaluation_mode
+from captioner.decoding import cross_entropies
+from captioner.devices import at_least_float32
+from captioner.errors import UserError
+from captioner.schema import LENGTH, Config
+from captioner.vision.encoder import Encoder
+
+WEIGHT = 1e6
+"""The largest weight of a term of the loss."""
+
+
+_SOFT_FIELDS: dict[str, Any] = {
+    "doubly_stochastic": 0.0,
+    "doubly_stochastic_target": "one",
+    "grounding": 0.0,
+}
+"""Fields of soft attention, with the values that hard attention needs."""
+
+_HARD_FIELDS = ("reward_weight", "entropy_weight", "baseline_decay", "semi_sampling", "draws")
+
+
+class SelfCriticalConfig(Config):
+    """Self-critical sequence training: see `captioner.caption.self_critical`."""
+
+    baseline: Literal["greedy", "new"] = Field(
+        "new",
+        description="what a sample's reward is compared with: greedy, that of greedy search "
+        "(Rennie et al. 2017, equation 9), or new, the mean of the other samples (Luo 2020)",
+    )
+    samples: int = Field(
+        5, ge=1, le=10_000, description="captions drawn for each photo; 2 or more with new"
+    )
+    cross_entropy_weight: float = Field(
+        0.0, ge=0, le=WEIGHT, description="weight of the cross-entropy of the photo's own caption"
+    )
+    word_precision_weight: float = Field(
+        0.0,
+        ge=0,
+        le=WEIGHT,
+        description="weight, beside CIDEr-D, of the share of content words that a reference has",
+    )
+    maximum_length: int = Field(
+        20, ge=1, le=LENGTH, description="words of a sample, which is cut off there"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.baseline == "new" and self.samples < 2:
+            raise ValueError(
+                f"samples {self.samples} is not at least 2, which the baseline 'new' needs"
+            )
+        return self
+
+
+class ObjectiveConfig(Config):
+    """The training objective: Xu et al. 2015, section 4.
+
+    With one draw a caption, the paper's, its reward is compared with the moving average of others;
+    with two or more, with the mean of its other draws, which removes nearly all of the noise (Kool
+    et al. 2019).
+    """
+
+    doubly_stochastic: float = Field(
+        1.0,
+        ge=0,
+        le=WEIGHT,
+        description="lambda of equation 14; 0 leaves the term out, as hard attention needs",
+    )
+    doubly_stochastic_target: Literal["one", "share"] = Field(
+        "one",
+        description="sum of a place's attention over a caption: one (the paper) or share, T / L, "
+        "which T words can reach",
+    )
+    label_smoothing: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="probability spread over the whole vocabulary (Szegedy et al. 2016, section 7)",
+    )
+    grounding: float = Field(
+        0.0,
+        ge=0,
+        le=WEIGHT,
+        description="weight of the attention that misses what a word names, by data.instances "
+        "(Liu et al. 2017); soft attention only, not in the paper",
+    )
+    reward_weight: float = Field(
+        0.1,
+        ge=0,
+        le=WEIGHT,
+        description="lambda_r of the learning rule after equation 12, as in the authors' code; "
+        "hard attention only",
+    )
+    entropy_weight: float = Field(
+        0.002,
+        ge=0,
+        le=WEIGHT,
+        description="lambda_e of the learning rule after equation 12, as in the authors' code; "
+        "hard attention only",
+    )
+    baseline_decay: float = Field(
+        0.9, ge=0, lt=1, description="share of the baseline kept at an update; hard attention only"
+    )
+    semi_sampling: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="probability of the expected value in place of draws; hard attention only",
+    )
+    draws: int = Field(
+        1, ge=1, le=10_000, description="draws of a caption's places; hard attention only"
+    )
+    scheduled_sampling: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="probability, reached at the end of training, that the decoder is fed its own "
+        "word (Bengio et al. 2015)",
+    )
+    self_critical: SelfCriticalConfig | None = Field(
+        None, description="train on the reward of the decoder's own captions; soft attention only"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.self_critical is not None and self.self_critical.cross_entropy_weight == 0:
+            for name in ("label_smoothing", "scheduled_sampling", "grounding"):
+                if getattr(self, name) > 0:
+                    raise ValueError(
+                        f"{name} {getattr(self, name)} has no effect: "
+                        "self_critical.cross_entropy_weight is 0"
+                    )
+        return self
+
+    def check_selection(self, selection: str) -> None:
+        """Raise `UserError` naming a field that has no meaning for `soft` or `hard` attention."""
+        fields = type(self).model_fields
+        other, values = "hard", {name: fields[name].default for name in _HARD_FIELDS}
+        if selection == "hard":
+            other, values = "soft", _SOFT_FIELDS
+            if self.self_critical is not None:
+                raise UserError(
+                    "objective.self_critical is for soft attention: a caption's probability under "
+                    "hard attention is a sum over all places it may have looked at"
+                )
+        for name, value in values.items():
+            if getattr(self, name) != value:
+                raise UserError(
+                    f"objective.{name} {getattr(self, name)!r} is for {other} attention; set it to "
+                    f"{value!r} for {selection}"
+                )
+
+
+class CaptioningBatch(NamedTuple):
+    """The batch of one training step.
+
+    source: annotation vectors (B, L, D), or preprocessed photos (B, 3, height, width) where the
+        encoder is trained too; fewer than B with `photos`.
+    inputs: (B, T) fed words, `<start>` first. targets: (B, T) words to predict, `<end>` last.
+    mask: (B, T) boolean, False for padding.
+    seed: of the batch's draws: positions of hard attention, words of scheduled sampling, captions
+        of self-critical training.
+    rows: (B,) numbers of the photos in the data set, on the CPU; for rewards.
+    progress: share of the training done before this batch, in [0, 1].
+    photos: (B,) long, index into `source` of each caption's photo, where several captions share
+        a photo. None where `source` has B photos.
+    places: (B, T, L) the share of each place inside what the word names, for
+        `ObjectiveConfig.grounding`; 0 for a word that names nothing.
+    """
+
+    source: Tensor
+    inputs: Tensor
+    targets: Tensor
+    mask: Tensor
+    seed: int = 0
+    rows: Tensor | None = None
+    progress: float = 0.0
+    photos: Tensor | None = None
+    places: Tensor | None = None
+
+    def to(self, device: torch.device | str) -> CaptioningBatch:
+        """Move the batch to a device, the source as float32."""
+        return self._replace(
+            source=self.source.to(device, non_blocking=True).float(),  # Stored as float16.
+            inputs=self.inputs.to(device, non_blocking=True),
+            targets=self.targets.to(device, non_blocking=True),
+            mask=self.mask.to(device, non_blocking=True),
+            photos=None if self.photos is None else self.photos.to(device, non_blocking=True),
+            places=None if self.places is None else self.places.to(device, non_blocking=True),
+        )
+
+    def annotations(self, encoder: Encoder | None) -> Tensor:
+        """The annotation vectors (B, L, D) of every caption's photo.
+
+        encoder: encodes each photo once; None where `source` is annotation vectors.
+        """
+        vectors: Tensor = self.source if encoder is None else encoder(self.source)  # (P, L, D)
+        if self.photos is None:
+            return vectors
+        if vectors.device.type == "cpu":  # Its gradient is deterministic with several threads.
+            return vectors.index_select(0, self.photos)  # (B, L, D)
+        return vectors[self.photos]  # (B, L, D)
+
+
+class CaptioningLoss(nn.Module):
+    """Cross-entropy with doubly stochastic regularisation, for soft attention.
+
+    encoder: given when it is trained together with the decoder, from photos.
+    Raises `UserError` for a decoder or objective fields of the other kind of attention.
+    """
+
+    selection: ClassVar[str] = "soft"
+
+    def __init__(
+        self,
+        decoder: CaptionDecoder,
+        objective: ObjectiveConfig,
+        encoder: Encoder | None = None,
+    ) -> None:
+        super().__init__()
+        if decoder.config.selection != self.selection:
+            raise UserError(f"this loss trains {self.selection} attention")
+        objective.check_selection(self.selection)
+        self.decoder = decoder
+        self.encoder = encoder
+        self.objective = objective
+
+    def loss(self, batch: CaptioningBatch) -> dict[str, Tensor]:
+        """The loss of a batch under the key `loss`, and quantities to report.
+
+        `loss`: mean over captions of equation 14 of Xu et al. 2015, in nats a caption.
+        `cross_entropy`: nats a word, without smoothing or regularisation. `grounding`, of a batch
+        with `places`: nats a word that names something.
+        """
+        return self.cross_entropy_loss(batch, batch.annotations(self.encoder))
+
+    def cross_entropy_loss(self, batch: CaptioningBatch, annotations: Tensor) -> dict[str, Tensor]:
+        """`CaptioningLoss.loss`, given the annotation vectors (B, L, D) of the batch."""
+        objective = self.objective
+        memory = self.decoder.remember(annotations)
+        forced = self.decoder(memory, self.fed_words(batch, memory).unsqueeze(1))  # K = 1
+        logits, weights = forced.logits.squeeze(1), forced.weights.squeeze(1)  # (B, T, V or L)
+        entropies = cross_entropies(logits, batch.targets, batch.mask, objective.label_smoothing)
+        loss = entropies.smoothed  # (B,)
+        if objective.doubly_stochastic > 0:
+            target = objective.doubly_stochastic_target
+            penalty = doubly_stochastic_penalty(weights, batch.mask, target)  # (B,)
+            loss = loss + objective.doubly_stochastic * penalty
+        words = batch.mask.sum().clamp(min=1)
+        report = {"cross_entropy": entropies.plain.sum() / words}
+        if batch.places is not None:
+            missed = grounding_penalty(weights, batch.places)  # (B,)
+            loss = loss + objective.grounding * missed
+            named = (batch.places.amax(dim=-1) > 0).sum().clamp(min=1)
+            report["grounding"] = missed.detach().sum() / named
+        return {"loss": loss.mean(), **report}
+
+    def fed_words(self, batch: CaptioningBatch, memory: Memory) -> Tensor:
+        """The words (B, T) to feed: the batch's inputs, after scheduled sampling."""
+        probability = self.objective.scheduled_sampling * batch.progress
+        if probability == 0:
+            return batch.inputs
+        generator = torch.Generator(batch.inputs.device).manual_seed(batch.seed ^ _SAMPLING_SEED)
+        return scheduled_inputs(self.decoder, memory, batch.inputs, probability, generator)
+
+
+_SAMPLING_SEED = 0x5343484544
+"""XORed with a batch's seed: scheduled sampling and hard attention draw different numbers."""
+
+
+def doubly_stochastic_penalty(weights: Tensor, mask: Tensor, target: str = "one") -> Tensor:
+    """Unevenness of the attention over a photo: (B,), sum over positions of (1 - sum_t alpha)^2.
+
+    weights (B, T, L), mask (B, T) boolean, False for padding, whose attention is left out.
+    target: `one`, as written, or `share`, T / L in place of 1, with each caption's T.
+    Xu et al. 2015, section 4.2.1 and equation 14, second term: summed over the L positions,
+    divided neither by L nor by the batch. Computed in float32 at least.
+    """
+    weights = at_least_float32(weights)
+    mass = (weights * mask.unsqueeze(-1)).sum(dim=1)  # (B, L)
+    target_mass: Tensor | float = 1.0
+    if target == "share":
+        words = mask.sum(dim=1, keepdim=True).to(weights.dtype)  # (B, 1)
+        target_mass = words / weights.shape[-1]  # (B, 1)
+    return (target_mass - mass).square().sum(dim=1)
+
+
+def grounding_penalty(weights: Tensor, places: Tensor) -> Tensor:
+    """Minus the logarithm of the attention inside what each word names, summed over words: (B,).
+
+    weights (B, T, L). places (B, T, L): the share of each place inside; 0 everywhere for a word
+    that names nothing, which is left out. After Liu, Mao, Sha and Yuille 2017, *Attention
+    Correctness in Neural Image Captioning*, section 3.3, but asking only that the attention lies
+    inside, not that it is even there. Computed in float32 at least.
+    """
+    weights = at_least_float32(weights)
+    named = places.amax(dim=-1) > 0  # (B, T)
+    inside = (weights * places).sum(dim=-1)  # (B, T)
+    floor = torch.finfo(weights.dtype).tiny
+    return -(inside.where(named, 1.0).clamp(min=floor).log()).sum(dim=-1)
+
+
+@torch.no_grad()
+def scheduled_inputs(
+    decoder: CaptionDecoder,
+    memory: Memory,
+    inputs: Tensor,
+    probability: float,
+    generator: torch.Generator,
+) -> Tensor:
+    """Replace words of the captions at random by words that the decoder draws.
+
+    Bengio et al. 2015, *Scheduled Sampling for Sequence Prediction with Recurrent Neural Networks*,
+    section 2.4.
+
+    inputs: (B, T) words of teacher forcing, `<start>` first, which stays.
+    probability: of replacing each later word, independently, by one drawn from the decoder's
+        distribution after the words fed so far.
+    generator: the source of the draws, on the device of `inputs`.
+
+    The decoder runs in evaluation mode: hard attention takes the most probable position, and
+    dropout is off, except that in the memory (`memory_dropout`). As in the paper no gradient
+    passes through a drawn word, so the loss is teacher forcing of the returned words.
+    """
+    with evaluation_mode(decoder):
+        fed = [inputs[:, :1]]  # (B, 1) each
+        state: object = decoder.start(memory)
+        for time in range(1, inputs.shape[1]):
+            step = decoder.step(fed[-1], state)
+            state = step.state
+            probabilities = torch.softmax(step.logits[:, 0].float(), dim=-1)  # (B, V)
+            drawn = draw(probabilities, generator).unsqueeze(1)  # (B, 1)
+            chance = torch.rand(drawn.shape, generator=generator, device=inputs.device)  # (B, 1)
+            fed.append(torch.where(chance < probability, drawn, inputs[:, time : time + 1]))
+    # Torch before about 2.11 caches on GPUs the weights that autocast casts here, without a
+    # gradient, and reuses them in the forward pass: pytorch issue 112583.
+    torch.clear_autocast_cache()
+    return torch.cat(fed, dim=1)  # (B, T)
