@@ -14,14 +14,6 @@ def test_results_come_in_the_order_of_the_items(workers: int) -> None:
     assert list(in_background(lambda item: -item, range(20), workers)) == [-n for n in range(20)]
 
 
-def test_without_workers_each_result_comes_before_the_next_item_is_read() -> None:
-    read: list[int] = []
-    results = in_background(lambda item: item, _noted(read), 0)
-    for number in range(5):
-        assert next(results) == number
-        assert read == list(range(number + 1))
-
-
 def test_no_more_items_are_read_ahead_than_there_are_workers() -> None:
     read: list[int] = []
     results = in_background(lambda item: item, _noted(read), 2)
@@ -57,14 +49,6 @@ def test_an_error_is_raised_in_its_place() -> None:
     assert next(results) == 0
     with pytest.raises(ValueError, match="the second"):
         next(results)
-
-
-def test_what_waits_is_dropped_when_nobody_wants_it() -> None:
-    done: list[int] = []
-    results = in_background(done.append, iter(range(1_000)), 1)
-    next(results)
-    results.close()  # type: ignore[attr-defined]
-    assert len(done) <= 3
 
 
 def test_one_batch_takes_all_cores_and_a_gpu_one_worker(monkeypatch: pytest.MonkeyPatch) -> None:

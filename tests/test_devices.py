@@ -55,11 +55,6 @@ def test_avx_512_without_bfloat16_emulates_it(
     assert has_bfloat16(torch.device("cpu")) is not avx512
 
 
-def test_a_torch_without_onednn_has_no_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.ops, "mkldnn", object())
-    assert has_bfloat16(torch.device("cpu")) is False
-
-
 @pytest.mark.parametrize(("capability", "expected"), [((7, 5), False), ((8, 0), True)])
 def test_a_gpu_says_whether_it_has_bfloat16(
     monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], expected: bool

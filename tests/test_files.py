@@ -21,7 +21,6 @@ from captioner.files import (
     atomic_path,
     folder_lock,
     read_json,
-    read_text,
     remove_temporaries,
     write_json,
     write_text,
@@ -90,13 +89,6 @@ def test_permissions_are_those_of_any_other_file_and_stay(tmp_path: Path) -> Non
         assert path.stat().st_mode & 0o777 == mode
 
 
-def test_the_longest_file_name_can_be_written(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "folder" / ("x" * 251 + ".txt")
-    write_text(path, "a\nb é\n")
-    assert path.read_bytes() == "a\nb é\n".encode()
-    assert list(path.parent.iterdir()) == [path]
-
-
 def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
@@ -140,19 +132,6 @@ def test_unreadable_json_is_named(tmp_path: Path, content: bytes | None, sentenc
     with pytest.raises(UserError, match=sentence) as error:
         read_json(path, "model config")
     assert str(path) in str(error.value)
-
-
-def test_a_folder_and_an_impossible_name_are_not_files(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is a folder, not a file"):
-        read_text(tmp_path)
-    with pytest.raises(UserError, match="cannot read file"):
-        read_text("null\0byte")
-
-
-def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
-    path = tmp_path / "words.txt"
-    path.write_bytes(b"\xef\xbb\xbfword")
-    assert read_text(path) == "word"
 
 
 PLAIN = st.recursive(
@@ -202,15 +181,6 @@ def test_a_locked_folder_can_be_waited_for(tmp_path: Path) -> None:
         order.append("first")
     waiting.join(60)
     assert order == ["first", "second"]
-
-
-def test_a_folder_that_cannot_be_made_cannot_be_locked(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    with (
-        pytest.raises(UserError, match=r"^cannot make run .*: Not a directory$"),
-        folder_lock(tmp_path / "file" / "run", "run"),
-    ):
-        pass
 
 
 def test_what_a_link_names_is_replaced_and_the_link_stays(tmp_path: Path) -> None:

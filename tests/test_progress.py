@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import io
-import sys
-
 import pytest
 
 from captioner.progress import progress_bar
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture
@@ -37,30 +29,6 @@ def test_plain_lines_come_at_intervals_and_at_the_end(
         "features: 1200/2025 images, 50.00 images/s, 00:24 taken, 00:16 left",
         "features: 2025/2025 images, 84.38 images/s, 00:24 taken, 00:00 left, done",
     ]
-
-
-def test_the_last_line_is_printed_once(
-    clock: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with progress_bar("features", 2, "images") as progress:
-        clock[0] += 20
-        progress.update(2)
-    assert capsys.readouterr().err.count("2/2 images") == 1
-
-
-def test_on_a_terminal_a_bar_is_redrawn(
-    clock: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream = Terminal()
-    monkeypatch.setattr(sys, "stderr", stream)
-    with progress_bar("epoch 1", 4, "steps") as progress:
-        for _ in range(4):
-            clock[0] += 0.2
-            progress.update()
-    shown = stream.getvalue()
-    assert shown.count("\n") == 1
-    assert [f"{done}/4 [" in shown for done in range(5)] == [True] * 5
-    assert "5.00 steps/s" in shown
 
 
 def test_what_was_done_before_does_not_count_in_the_rate(

@@ -78,10 +78,6 @@ def test_every_kind_of_field_is_built() -> None:
     )
 
 
-def test_defaults_and_nothing() -> None:
-    assert from_mapping(Outer, {"name": "x", "place": None}, "config") == Outer(name="x")
-
-
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -132,11 +128,6 @@ def test_wrong_values_are_named(change: dict[Any, Any], sentence: str) -> None:
 def test_something_that_is_no_mapping_is_refused(mapping: Any) -> None:
     with pytest.raises(UserError, match=r"^c: expected fields with values"):
         from_mapping(Outer, mapping, "c")
-
-
-def test_a_missing_field_is_named() -> None:
-    with pytest.raises(UserError, match=r"^c: field 'name' is missing$"):
-        from_mapping(Outer, {}, "c")
 
 
 NAMES = [*Outer.model_fields, "size", "share"]
@@ -220,8 +211,3 @@ def test_a_copy_with_other_values_is_checked() -> None:
         Inner(size=3).replace(size=100)
     with pytest.raises(UserError, match=r"^unknown field 'sise'"):
         Inner(size=3).replace(sise=4)
-
-
-def test_a_section_stays_as_it_is() -> None:
-    with pytest.raises(Exception, match="frozen"):
-        Inner(size=3).size = 4  # type: ignore[misc]
