@@ -1,17 +1,23 @@
 """Computations written out for CPUs: the same results as the plain torch code, in less time.
 
 Only bfloat16, chosen for captioning and translating on a CPU with instructions for it, changes
-results.
-`enabled` is the only switch; with it off every model runs plain torch code. A computation is in
-this room because it takes at least a tenth off a user's work. Without it, the captioner's training
-step takes 1.5 times as long (batch of 80, float32, one core), and its beam search of 32 photos at
-once 2.4 times.
+results. `enabled` is the only switch; with it off every model runs plain torch code. A computation
+is in this room because it takes at least a tenth off a user's work. Without it, the captioner's
+training step takes 1.5 times as long (batch of 80, float32, one core), and its beam search of 32
+photos at once 2.4 times.
 """
 
+from __future__ import annotations
+
+import os
+
+import torch
+from torch import Tensor
+
 from captioner.cpu.additive import additive_scores, exponentials
-from captioner.cpu.precision import choose_precision, default_machine, in_chunks
 from captioner.cpu.recurrence import Recurrence, RecurrenceInputs, RecurrenceWeights
-from captioner.cpu.switch import SWITCH, enabled
+from captioner.devices import choose_device, has_bfloat16
+from captioner.errors import UserError
 
 __all__ = [
     "SWITCH",
@@ -25,3 +31,48 @@ __all__ = [
     "exponentials",
     "in_chunks",
 ]
+
+SWITCH = "CAPTIONER_CPU_CODE"
+"""Environment variable: `0` runs plain torch code everywhere."""
+
+
+def enabled(device: torch.device) -> bool:
+    """Whether to run the code of this room for tensors on this device.
+
+    True on a CPU, unless the environment variable `SWITCH` is `0`; it is read at every call. On
+    other devices the room's code launches more kernels than plain torch code, which costs more
+    there (not measured).
+    """
+    return device.type == "cpu" and os.environ.get(SWITCH) != "0"
+
+
+_NAMES = ("auto", "float32", "bfloat16")
+
+_PHOTOS = {torch.float32: 2, torch.bfloat16: 4}
+"""Photos in a chunk that the caches hold: VGG-11 took 69 ms a photo, with 16 at once 85."""
+
+
+def choose_precision(name: str, device: torch.device) -> torch.dtype:
+    """The type of matrix products: `float32`, `bfloat16`, or `auto` for the faster one.
+
+    `auto` is bfloat16 on a CPU with instructions for it, and float32 elsewhere.
+    Raises `UserError` for an unknown name.
+    """
+    if name not in _NAMES:
+        raise UserError(f"precision {name!r} is not one of {', '.join(_NAMES)}")
+    if name == "auto":
+        name = "bfloat16" if enabled(device) and has_bfloat16(device) else "float32"
+    return torch.bfloat16 if name == "bfloat16" else torch.float32
+
+
+def default_machine() -> str:
+    """The device and the precision of commands, as text: "cpu, in bfloat16"."""
+    device = choose_device()
+    return f"{device}, in {choose_precision('auto', device)}".replace("torch.", "")
+
+
+def in_chunks(pixels: Tensor) -> tuple[Tensor, ...]:
+    """Photos (B, 3, height, width) in chunks, of which a CPU encodes one at a time."""
+    if not enabled(pixels.device):
+        return (pixels,)
+    return torch.split(pixels, _PHOTOS.get(pixels.dtype, len(pixels)))

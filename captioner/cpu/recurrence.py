@@ -91,16 +91,18 @@ class Recurrence(torch.autograd.Function):
         captions, size, memory_size = batch_size * rows, gates_size // 4, values.shape[-1]
         words_first = words.permute(2, 0, 1, 3).flatten(1, 2)  # (T, N, 4H)
         key_exponentials = exponentials(keys)  # (B, L, A)
-        wide, narrow = key_exponentials.new_empty, weights.recurrent.new_empty
-        recurrent_in = narrow(steps + 1, captions, memory_size + size)  # [z_t; h_{t-1}]
-        queries = wide(steps, batch_size, rows, len(weights.query))  # (T, B, K, A)
-        log_alphas = wide(steps, batch_size, rows, values.shape[1])  # (T, B, K, L)
+        new_float = key_exponentials.new_empty
+        new_product = weights.recurrent.new_empty  # In the type of products.
+        recurrent_in = new_product(steps + 1, captions, memory_size + size)  # [z_t; h_{t-1}]
+        queries = new_float(steps, batch_size, rows, len(weights.query))  # (T, B, K, A)
+        log_alphas = new_float(steps, batch_size, rows, values.shape[1])  # (T, B, K, L)
         shares = torch.empty_like(log_alphas, dtype=values.dtype)  # (T, B, K, L)
         positions = torch.zeros_like(log_alphas[..., 0], dtype=torch.long)  # (T, B, K)
-        contexts = narrow(steps, captions, memory_size)  # (T, N, D), before the gate
-        betas = wide(steps, captions, 1 if weights.gate is None else len(weights.gate)).fill_(1)
-        gates = wide(steps, captions, gates_size)  # (T, N, 4H), after activation
-        cells = wide(steps + 1, captions, size)  # (T + 1, N, H)
+        contexts = new_product(steps, captions, memory_size)  # (T, N, D), before the gate
+        gate_size = 1 if weights.gate is None else len(weights.gate)  # G
+        betas = new_float(steps, captions, gate_size).fill_(1)
+        gates = new_float(steps, captions, gates_size)  # (T, N, 4H), after activation
+        cells = new_float(steps + 1, captions, size)  # (T + 1, N, H)
         cells[0], recurrent_in[0, :, memory_size:] = cell.flatten(0, 1), hidden.flatten(0, 1)
         for time in range(steps):
             previous = recurrent_in[time, :, memory_size:]  # (N, H), h_{t-1}

@@ -10,7 +10,6 @@ from torch import nn
 import captioner
 from captioner import cpu
 from captioner.caption import load_model
-from captioner.cpu import precision as precision_module
 from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
 from captioner.model_folders import model_folder
@@ -26,7 +25,7 @@ def test_bfloat16_is_chosen_on_a_cpu_that_has_instructions_for_it(
     monkeypatch: pytest.MonkeyPatch, has_instructions: bool
 ) -> None:
     monkeypatch.delenv(cpu.SWITCH, raising=False)
-    monkeypatch.setattr(precision_module, "has_bfloat16", lambda device: has_instructions)
+    monkeypatch.setattr(cpu, "has_bfloat16", lambda device: has_instructions)
     expected = torch.bfloat16 if has_instructions else torch.float32
     assert cpu.choose_precision("auto", CPU) is expected
     assert cpu.choose_precision("auto", CUDA) is torch.float32
@@ -120,3 +119,23 @@ def test_the_packaged_translator_in_bfloat16_is_close_to_the_plain_one() -> None
     assert one.token_log_probabilities == pytest.approx(other.token_log_probabilities, abs=0.1)
     assert other.alignment.dtype is torch.float32
     torch.testing.assert_close(other.alignment, one.alignment, rtol=0.2, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("device", "value", "expected"),
+    [
+        ("cpu", None, True),
+        ("cpu", "1", True),
+        ("cpu", "0", False),
+        ("cuda", None, False),
+        ("mps", "1", False),
+    ],
+)
+def test_runs_on_a_cpu_unless_switched_off(
+    monkeypatch: pytest.MonkeyPatch, device: str, value: str | None, expected: bool
+) -> None:
+    if value is None:
+        monkeypatch.delenv(cpu.SWITCH, raising=False)
+    else:
+        monkeypatch.setenv(cpu.SWITCH, value)
+    assert cpu.enabled(torch.device(device)) is expected
