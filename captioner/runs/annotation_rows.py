@@ -11,10 +11,9 @@ from torch import Tensor
 from captioner.data.loading import load_ahead
 from captioner.data.source import Source
 from captioner.runs.feature_extraction import encode, why_unreadable
-from captioner.vision.augmentation import Augmentation
 from captioner.vision.encoder import Encoder
 from captioner.vision.feature_store import FeatureStore
-from captioner.vision.preprocessing import Preprocessing
+from captioner.vision.preprocessing import Augmentation, Preprocessing
 
 
 def readable(source: Source, store: FeatureStore) -> list[int]:

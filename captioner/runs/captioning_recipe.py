@@ -22,11 +22,9 @@ from captioner.runs.encoder_sections import with_encoder_sections
 from captioner.runs.starting_weights import with_model_sections
 from captioner.schema import COUNT, LENGTH, SEED, SIZE, Config, FilePath, from_mapping
 from captioner.training import TrainingConfig
-from captioner.vision.augmentation import Augmentation
 from captioner.vision.encoder import EncoderConfig
-from captioner.vision.encoders import encoder_config, family_of
-from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.weights import RANDOM
+from captioner.vision.encoders import RANDOM, encoder_config, family_of
+from captioner.vision.preprocessing import Augmentation, Preprocessing
 
 Score = Literal["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D", "exact match"]
 SCORES: tuple[str, ...] = get_args(Score)

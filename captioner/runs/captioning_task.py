@@ -42,7 +42,7 @@ from captioner.runs.task import PreparedRun, batches_of
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
 from captioner.training import Engine, ShownExample, check_memory
-from captioner.vision.weights import RANDOM
+from captioner.vision.encoders import RANDOM
 
 WORDS = "vocabulary.json"
 """In a run's folder: its words."""

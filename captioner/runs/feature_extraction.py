@@ -26,6 +26,7 @@ from captioner.runs.read_sources import read_sources
 from captioner.schema import to_mapping
 from captioner.training import Engine
 from captioner.vision.encoder import Encoder
+from captioner.vision.encoders import build_encoder
 from captioner.vision.feature_store import (
     FeatureStore,
     StoreRecord,
@@ -33,7 +34,6 @@ from captioner.vision.feature_store import (
     create_store,
     read_states,
 )
-from captioner.vision.weights import build_encoder
 
 _POLL_SECONDS = 0.5
 

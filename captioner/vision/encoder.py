@@ -1,19 +1,28 @@
-"""The protocol of encoders: pixels in, annotation vectors out."""
+"""The protocol of encoders, pixels in, annotation vectors out, and the reading of their weights."""
 
 from __future__ import annotations
 
 import hashlib
+import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from http.client import HTTPException
 from itertools import pairwise
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from typing_extensions import Self
 
+from captioner.errors import UserError
 from captioner.schema import Config
 from captioner.vision.preprocessing import Preprocessing
+from captioner.weight_files import read_tensors
+
+WEIGHT_SUFFIXES = (".safetensors", ".pth", ".pt")
+"""Lower-case suffixes of the files that `read_weights` reads."""
 
 
 class EncoderConfig(Config):
@@ -122,3 +131,73 @@ class Encoder(nn.Module, ABC):
             # In float16, as a model folder stores them: a saved encoder keeps its digest.
             digest.update(tensor.detach().cpu().half().contiguous().numpy().tobytes())
         return digest.hexdigest()
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Read the tensors of a `.safetensors` file, or of a `.pth`/`.pt` file without running code.
+
+    Raises `UserError` if the file is missing, of another kind, or damaged.
+    """
+    if not path.is_file():
+        raise UserError(f"weights file {path} does not exist")
+    if path.suffix == ".safetensors":
+        return read_tensors(path)
+    if path.suffix not in WEIGHT_SUFFIXES:
+        raise UserError(f"weights file {path} is neither .safetensors nor .pth")
+    try:
+        state: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch.load raises many types of errors for damaged files.
+        raise UserError(f"weights file {path} cannot be read ({_damage(error)})") from None
+    if not isinstance(state, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in state.items()
+    ):
+        raise UserError(f"weights file {path} does not hold named tensors")
+    return state
+
+
+def torchvision_weights(name: str) -> dict[str, Tensor]:
+    """Torchvision's ImageNet weights, downloaded on first use.
+
+    Checks the file's SHA-256 against the digits in its name, also of a file downloaded before.
+
+    Raises `UserError` for other content, and without a network connection.
+    """
+    # Imported here: torchvision takes about as long to import as torch.
+    from torchvision.models import get_model_weights
+
+    entry: Any = get_model_weights(name).DEFAULT
+    place = Path(torch.hub.get_dir()) / "checkpoints" / Path(entry.url).name
+    try:
+        if place.exists():  # Torch checks only what it downloads itself.
+            _check_digest(place)
+        state: dict[str, Tensor] = entry.get_state_dict(
+            progress=True, check_hash=True, map_location="cpu", weights_only=True
+        )
+    except (OSError, HTTPException) as error:
+        raise UserError(
+            f"the ImageNet weights of {name} could not be downloaded "
+            f"({getattr(error, 'reason', None) or error}); fetch {entry.url} on a machine with "
+            f"a network connection and put it at {place}, or give a weights file by path"
+        ) from None
+    except Exception as error:  # A wrong digest, or any error of reading a damaged file.
+        delete = f"delete {place} and " if place.exists() else ""
+        raise UserError(
+            f"the ImageNet weights of {name} are damaged ({_damage(error)}); {delete}try again"
+        ) from None
+    return state
+
+
+def _check_digest(place: Path) -> None:
+    """Raise `ValueError` unless a file's SHA-256 begins as its name says: `vgg19-dcbb9e9d.pth`."""
+    expected = place.stem.rpartition("-")[2]
+    if not hashlib.sha256(place.read_bytes()).hexdigest().startswith(expected):
+        raise ValueError(f"their SHA-256 does not begin with {expected}")
+
+
+def _damage(error: Exception) -> str:
+    """The reason why a weights file cannot be read."""
+    if isinstance(error, pickle.UnpicklingError):
+        # Torch's own message advises to run the file's code.
+        return "it is damaged, or holds something besides tensors, which is never run"
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__

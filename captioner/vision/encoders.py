@@ -1,16 +1,29 @@
-"""The families of encoders."""
+"""The families of encoders, and building one with its weights."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from torch import Tensor
+
 from captioner.errors import did_you_mean, near_names
+from captioner.model_folders import WEIGHTS, complete_folder, model_folder
 from captioner.schema import choices
-from captioner.vision.encoder import Encoder, EncoderConfig
-from captioner.vision.timm_encoder import TimmConfig, TimmEncoder
-from captioner.vision.torchvision_encoder import TorchvisionConfig, TorchvisionEncoder
+from captioner.vision.encoder import WEIGHT_SUFFIXES, Encoder, EncoderConfig, read_weights
+from captioner.vision.network_encoder import (
+    TimmConfig,
+    TimmEncoder,
+    TorchvisionConfig,
+    TorchvisionEncoder,
+)
 from captioner.vision.vgg import VGGConfig, VGGEncoder
+from captioner.weight_files import fill
+
+NAMED = PRETRAINED, IMAGENET, RANDOM = ("pretrained", "imagenet", "random")
+"""Weights without a path. Pretrained and imagenet are the same: the published ones."""
 
 
 class Family(NamedTuple):
@@ -58,3 +71,29 @@ def encoder_config(values: Any) -> Any:
 def make_encoder(config: EncoderConfig) -> Encoder:
     """The encoder of a configuration, with fresh weights."""
     return family_of(config.name).encoder(config)
+
+
+def build_encoder(config: EncoderConfig, weights: str) -> Encoder:
+    """An encoder with its weights, in evaluation mode.
+
+    weights: `pretrained`, `imagenet`, `random`, a `.safetensors` or `.pth` file with the library's
+        names (`features.0.weight`, ...; others are ignored), or a model, by name or by folder.
+    Raises `UserError` if the weights cannot be read or do not fit.
+    """
+    encoder = make_encoder(config)
+    if weights in (PRETRAINED, IMAGENET):
+        _fill_encoder(encoder, encoder.pretrained_weights(), "the published weights")
+    elif weights != RANDOM:
+        path = Path(weights)
+        if not os.path.isfile(path) and path.suffix not in WEIGHT_SUFFIXES:
+            path = complete_folder(model_folder(path)) / WEIGHTS
+        _fill_encoder(encoder, read_weights(path), str(path))
+    return encoder.eval()
+
+
+def _fill_encoder(encoder: Encoder, state: dict[str, Tensor], source: str) -> None:
+    """Fill an encoder from a state's own tensors. Raises `UserError` as `fill`."""
+    sizes = encoder.config.model_dump(exclude={"name"}, exclude_defaults=True).items()
+    of_sizes = ", ".join(f"{name} {value}" for name, value in sizes)
+    description = f"{encoder.config.name} of {of_sizes}" if sizes else encoder.config.name
+    fill(encoder, encoder.own_tensors(state), f"{source} does not fit {description}")

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import re
 import stat
+import threading
+import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, Union
 
-from PIL import ExifTags, Image, UnidentifiedImageError
+import numpy
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from captioner.errors import UserError
-from captioner.vision.arrays import image_of_array
-from captioner.vision.heif import HEIF_SIGNATURE, INSTALL, check_heif, register_heif
-from captioner.vision.modes import to_rgb
-from captioner.vision.silence import libtiff_silenced, pillow_silenced
 
 if TYPE_CHECKING:
-    import numpy
     from torch import Tensor
 
 ImageSource = Union[
@@ -62,20 +61,23 @@ _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")
 
 _START_OF_SCAN, _END_OF_IMAGE = 0xDA, 0xD9
 
-_UPRIGHT = {  # By the EXIF orientation: how the camera was held (EXIF 2.32, table 4).
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-_TURNED = {5, 6, 7, 8}
-"""Orientations that exchange width and height."""
+_EXCHANGE_SIDES = (5, 6, 7, 8)
+"""EXIF orientations of photos that lie on a side (EXIF 2.32, table 4)."""
+
+_HEIF_SIGNATURE = re.compile(rb"....ftyp(?:hei|hev|mif1|msf1)", re.DOTALL)
+"""The first bytes of a HEIC file (ISO/IEC 23008-12, 10)."""
+
+_HEIF_EXTENTS = re.compile(rb"\0\0\0\x14ispe....(....)(....)", re.DOTALL)
+"""Boxes with width and height of what is coded, before cropping (ISO/IEC 23008-12, 6.5.3)."""
 
 _ORIGINAL_SIZE = "original size"
 """The entry of `Image.info` of a photo that was decoded to fewer pixels."""
+
+_pillow_lock = threading.Lock()
+_pillow_users = 0
+_pillow_changes = ExitStack()
+
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # Without one, Python prints its errors.
 
 
 def load_image(
@@ -104,24 +106,20 @@ def load_image(
     name = image_name(source) if name is None else name
     if hasattr(source, "dtype") and not isinstance(source, str):  # NumPy's strings have it too.
         source = image_of_array(source, name)
-    with pillow_silenced():
+    with _pillow_silenced():
         if isinstance(source, Image.Image):
             with _damage_named(name):
                 return _decode(source, name, maximum_pixels)
         with _binary_file(source, name) as file, _damage_named(name):
             image = _identify(file, name)
-            silenced: AbstractContextManager[None] = nullcontext()
             if image.format in ("JPEG", "MPO"):
                 _check_scans(file, name)
             elif image.format == "HEIF":
-                check_heif(file, image, name, maximum_pixels)
+                _check_heif(file, image, name, maximum_pixels)
             elif image.format == "PNG":
                 image.verify()  # Decoding does not check sums: lost pixels would be black.
                 image = _identify(file, name)
-            elif image.format == "TIFF":
-                silenced = libtiff_silenced()
-            with silenced:
-                return _decode(image, name, maximum_pixels, sufficient_side)
+            return _decode(image, name, maximum_pixels, sufficient_side)
 
 
 def shrink(photo: Image.Image, longest_side: int) -> Image.Image:
@@ -139,6 +137,30 @@ def with_original_size(photo: Image.Image, size: tuple[int, int]) -> Image.Image
     """The photo, with width and height in its file for `original_size`; in place."""
     photo.info[_ORIGINAL_SIZE] = size
     return photo
+
+
+def image_of_array(array: Any, name: str) -> Image.Image:
+    """A NumPy array (H, W, 3) or a tensor (3, H, W), red first, as an image.
+
+    array: uint8, or floats in [0, 1]. name: the photo's name in errors.
+    Raises `UserError` for another shape, type or range.
+    """
+    is_tensor = hasattr(array, "detach")  # Asked like that, it needs no import of torch.
+    layout, channels = ("(3, H, W)", 0) if is_tensor else ("(H, W, 3)", -1)
+    shape = tuple(array.shape)
+    if len(shape) != 3 or shape[channels] != 3 or 0 in shape:
+        raise UserError(f"{name} is an array of shape {shape}, not {layout}")
+    if is_tensor:
+        array = array.detach().permute(1, 2, 0).cpu()
+        array = array.float() if array.is_floating_point() else array  # NumPy has no bfloat16.
+    values = numpy.asarray(array)
+    if values.dtype.kind == "f":
+        if not (values.min() >= 0 and values.max() <= 1):  # NaN is refused as well.
+            raise UserError(f"{name} has numbers outside 0 to 1, the range of floats")
+        values = (values * 255 + 0.5).astype(numpy.uint8)
+    if values.dtype != numpy.uint8:
+        raise UserError(f"{name} is an array of {values.dtype}, not of uint8 or floats")
+    return Image.fromarray(values)
 
 
 def image_name(source: Any, unnamed: str = "the image") -> str:
@@ -203,8 +225,8 @@ def _identify(file: BinaryIO, name: str) -> Image.Image:
             continue
     file.seek(0)
     start = file.read(16)
-    if re.match(HEIF_SIGNATURE, start, re.DOTALL) and "HEIF" not in Image.OPEN:
-        raise UserError(f"{name} is {INSTALL}")
+    if _HEIF_SIGNATURE.match(start) and "HEIF" not in Image.OPEN:
+        raise UserError(f'{name} is HEIC, which needs pillow-heif: pip install "captioner[heif]"')
     raise UserError(
         f"{name} is not an image that can be read ({_FORMATS_IN_WORDS}), or is damaged or cut off"
     )
@@ -212,7 +234,11 @@ def _identify(file: BinaryIO, name: str) -> Image.Image:
 
 def _load_all_plugins() -> None:
     Image.init()
-    register_heif()
+    if "HEIF" not in Image.OPEN:
+        with suppress(ImportError):
+            from pillow_heif import register_heif_opener
+
+            register_heif_opener()
 
 
 def _check_scans(file: BinaryIO, name: str) -> None:
@@ -228,6 +254,26 @@ def _check_scans(file: BinaryIO, name: str) -> None:
         if scans > MAXIMUM_SCANS:
             raise UserError(f"{name} has more than {MAXIMUM_SCANS} scans, the limit")
         place += int.from_bytes(content[place : place + 2], "big")
+
+
+def _check_heif(file: BinaryIO, image: Image.Image, name: str, maximum_pixels: int) -> None:
+    """Raise `UserError` for a HEIC file with more pixels to decode than it shows.
+
+    A crop, or a grid larger than its picture, would pass the limit on what is shown.
+    """
+    file.seek(0)
+    sizes = [
+        int.from_bytes(width, "big") * int.from_bytes(height, "big")
+        for width, height in _HEIF_EXTENTS.findall(file.read())
+    ]
+    if tiling := image.info.get("tiling"):
+        # The last row and column may reach beyond the picture.
+        columns, rows = (max(1, tiling[key] - 1) for key in ("num_columns", "num_rows"))
+        sizes.append(columns * tiling["tile_width"] * rows * tiling["tile_height"])
+    if max(sizes, default=0) > maximum_pixels:
+        raise UserError(
+            f"{name} is too large: {max(sizes):,} pixels to decode, the limit is {maximum_pixels:,}"
+        )
 
 
 def _reduce(photo: Image.Image, divisor: int) -> Image.Image:
@@ -256,17 +302,75 @@ def _decode(
     if sufficient_side is not None and image.format != "HEIF":  # A thumbnail may differ.
         image.draft(None, (sufficient_side, sufficient_side))
     image.load()
-    orientation = None
+    size = (width, height)
     with suppress(Exception):  # EXIF data that are damaged leave the photo as it lies.
         orientation = image.getexif().get(ExifTags.Base.Orientation)
-    upright = image.transpose(_UPRIGHT[orientation]) if orientation in _UPRIGHT else image
-    pixels = to_rgb(upright)
+        if orientation in range(2, 9):
+            image = ImageOps.exif_transpose(image)
+            size = (height, width) if orientation in _EXCHANGE_SIDES else size
+    pixels = _to_rgb(image)
     pixels.info = {}
     if sufficient_side is not None:
-        size = (height, width) if orientation in _TURNED else (width, height)
         divisor = min(pixels.size) // sufficient_side
         pixels = _reduce(with_original_size(pixels, size), divisor)
     return pixels
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    """A new RGB image of an image of any mode, on white."""
+    if image.mode.startswith("I"):
+        image = _to_8_bits(image)
+    if image.mode == "La":
+        image = image.convert("LA")
+    if not image.has_transparency_data:
+        return image.convert("RGB")  # a copy if it is RGB already
+    if image.mode != "RGBA":
+        image = image.convert("RGBA")
+    page = Image.new("RGB", image.size, "white")
+    page.paste(image, mask=image.getchannel("A"))
+    return page
+
+
+def _to_8_bits(image: Image.Image) -> Image.Image:
+    """Convert greys of 16 bits to L, or LA if one grey is transparent.
+
+    Pillow reads some of their files as 32 bits; with no value above 255 those are of 8 bits.
+    """
+    values = numpy.asarray(image)  # (height, width)
+    white = 65535 if image.mode.startswith("I;16") or values.max() > 255 else 255
+    shares = values.clip(0, white).astype(numpy.float32)  # Changed in place: it may be 400 MB.
+    shares *= 255 / white
+    shares += 0.5
+    grey = Image.fromarray(shares.astype(numpy.uint8))
+    transparent = image.info.get("transparency")
+    if isinstance(transparent, int):
+        opaque = (values != transparent).astype(numpy.uint8) * numpy.uint8(255)
+        grey.putalpha(Image.fromarray(opaque))
+    return grey
+
+
+@contextmanager
+def _pillow_silenced() -> Iterator[None]:
+    """Suppress Pillow's warnings and limit of pixels while any thread is inside.
+
+    Both are global: the first thread changes them, the last restores them. Pillow's limit,
+    179 million pixels, is below what telephones take; `load_image` has its own.
+    """
+    global _pillow_users
+    with _pillow_lock:
+        _pillow_users += 1
+        if _pillow_users == 1:
+            _pillow_changes.enter_context(warnings.catch_warnings())
+            warnings.filterwarnings("ignore", module=r"PIL\.")
+            _pillow_changes.callback(setattr, Image, "MAX_IMAGE_PIXELS", Image.MAX_IMAGE_PIXELS)
+            Image.MAX_IMAGE_PIXELS = None
+    try:
+        yield
+    finally:
+        with _pillow_lock:
+            _pillow_users -= 1
+            if _pillow_users == 0:
+                _pillow_changes.close()
 
 
 @contextmanager

@@ -1,21 +1,36 @@
-"""Encoders of other libraries: any network with a feature map."""
+"""Encoders of other libraries: any network of timm or torchvision with a feature map.
+
+Timm: https://huggingface.co/docs/timm.
+"""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from captioner.errors import UserError, did_you_mean, near_names
-from captioner.vision.encoder import Encoder, EncoderConfig
+from captioner.vision.encoder import Encoder, EncoderConfig, torchvision_weights
 from captioner.vision.preprocessing import Preprocessing
 
 LONGEST = 1_024
 """The largest L."""
+
+_POOLINGS = {"avgpool", "adaptive_avg_pool2d", "mean"}
+"""Nodes of torchvision's networks behind the last feature map."""
+
+_TOKENS = "encoder.ln"
+"""The node of a ViT's tokens, the class token first."""
+
+_NORMALISE_AGAIN = {"googlenet", "inception_v3"}
+"""Networks whose published weights need another preprocessing than torchvision gives."""
 
 
 class NetworkConfig(EncoderConfig):
@@ -108,7 +123,160 @@ class NetworkEncoder(Encoder):
         return self._shapes[height, width]
 
 
-def check_name(config: NetworkConfig, known: Iterable[str]) -> None:
+class TimmConfig(NetworkConfig):
+    """A network of timm."""
+
+    name: str = Field(description='timm/ and a name of timm\'s, which needs `"captioner[timm]"`')
+
+
+class TimmEncoder(NetworkEncoder):
+    """A network of timm, without its class and register tokens.
+
+    Its final normalisation, if it has one before the pooling, is applied.
+    """
+
+    config: TimmConfig
+
+    def make_network(self) -> nn.Module:
+        """The network, pruned."""
+        network: nn.Module = self._create(pretrained=False)
+        if not hasattr(network, "forward_intermediates"):
+            raise UserError(f"{self.config.name} has no spatial feature map")
+        self._has_norm = hasattr(network, "norm")
+        prune: Any = network.prune_intermediate_layers
+        self._last = prune([-1], prune_norm=not self._has_norm)
+        return network
+
+    def feature_map(self, images: Tensor) -> Tensor:
+        """Preprocessed images (B, 3, height, width) -> (B, D, rows, columns)."""
+        network: Any = self.network
+        (feature_map,) = network.forward_intermediates(
+            images,
+            indices=self._last,
+            norm=self._has_norm,
+            output_fmt="NCHW",
+            intermediates_only=True,
+        )
+        return feature_map  # type: ignore[no-any-return]
+
+    @classmethod
+    def published_preprocessing(cls, config: Any) -> Preprocessing:
+        """As timm evaluates the network."""
+        timm = _timm(config)
+        published = timm.get_pretrained_cfg(config.library_name).to_dict()
+        data = timm.data.resolve_data_config(pretrained_cfg=published)
+        size = data["input_size"][-1]
+        return Preprocessing(
+            size=size,
+            resize="crop" if data["crop_mode"] == "center" else "squash",
+            resize_shorter=math.floor(size / data["crop_pct"]),
+            mean=data["mean"],
+            standard_deviation=data["std"],
+            interpolation=data["interpolation"],
+        )
+
+    def pretrained_weights(self) -> dict[str, Tensor]:
+        """Timm's, downloaded on first use. Raises `UserError` without a network connection."""
+        try:
+            state: dict[str, Tensor] = self._create(pretrained=True).state_dict()
+        except Exception as error:  # Any error of the network or of a damaged file.
+            reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+            raise UserError(
+                f"the weights of {self.config.name} could not be downloaded ({reason}); run this "
+                "once with a network connection, or give a weights file with timm's names by path"
+            ) from None
+        return state
+
+    def _create(self, pretrained: bool) -> Any:
+        create = partial(
+            _timm(self.config).create_model, self.config.library_name, pretrained=pretrained
+        )
+        try:
+            return create(dynamic_img_size=True)  # Position embeddings for images of any size.
+        except TypeError:  # It has none.
+            return create()
+
+
+class TorchvisionConfig(NetworkConfig):
+    """A network of torchvision."""
+
+    name: str = Field(description="torchvision/ and a name of torchvision's classifiers")
+
+
+class TorchvisionEncoder(NetworkEncoder):
+    """A network of torchvision, cut before its pooling; a ViT without its class token."""
+
+    config: TorchvisionConfig
+
+    def make_network(self) -> nn.Module:
+        """The network up to its last feature map, by torchvision's feature extractor."""
+        from torchvision.models import get_model
+        from torchvision.models.feature_extraction import (
+            create_feature_extractor,
+            get_graph_node_names,
+        )
+        from torchvision.ops import StochasticDepth
+
+        name = self.config.library_name
+        is_transformer = name.startswith("vit_")
+        size = self.published_preprocessing(self.config).size
+        options = {"image_size": size} if is_transformer else {}
+        network = get_model(name, weights=None, **options)
+        # As a module it keeps its mode when it is frozen.
+        leaves = {"leaf_modules": [StochasticDepth]}
+        nodes = get_graph_node_names(network, leaves, suppress_diff_warning=True)[1]
+        ends = [before for before, after in pairwise(nodes) if after in _POOLINGS]
+        if not is_transformer and not ends:
+            raise UserError(f"{self.config.name} has no spatial feature map before a pooling")
+        node = _TOKENS if is_transformer else ends[0]
+        extractor: nn.Module = create_feature_extractor(
+            network, {node: "map"}, tracer_kwargs=leaves, suppress_diff_warning=True
+        )
+        return extractor
+
+    def feature_map(self, images: Tensor) -> Tensor:
+        """Preprocessed images (B, 3, height, width) -> (B, D, rows, columns)."""
+        features: Tensor = self.network(images)["map"]
+        if features.ndim == 3:
+            side = math.isqrt(features.shape[1] - 1)
+            features = features[:, 1:].transpose(1, 2).reshape(len(features), -1, side, side)
+        return features
+
+    @classmethod
+    def published_preprocessing(cls, config: Any) -> Preprocessing:
+        """As torchvision evaluates the network."""
+        import torchvision.models
+
+        known = torchvision.models.list_models(module=torchvision.models)
+        _check_name(config, set(known) - _NORMALISE_AGAIN)
+        weights: Any = torchvision.models.get_model_weights(config.library_name)
+        transforms = weights.DEFAULT.transforms()
+        return Preprocessing(
+            size=transforms.crop_size[0],
+            resize_shorter=transforms.resize_size[0],
+            mean=tuple(transforms.mean),
+            standard_deviation=tuple(transforms.std),
+            interpolation=transforms.interpolation.value,
+        )
+
+    def pretrained_weights(self) -> dict[str, Tensor]:
+        """Torchvision's newest, checked by the digest in the file's name."""
+        return torchvision_weights(self.config.library_name)
+
+
+def _timm(config: NetworkConfig) -> Any:
+    """The package. Raises `UserError` if it is missing or does not know the name."""
+    try:
+        import timm
+    except ImportError:
+        raise UserError(
+            f'the encoder {config.name} needs the package timm: pip install "captioner[timm]"'
+        ) from None
+    _check_name(config, {*timm.list_models(), *timm.list_pretrained()})
+    return timm
+
+
+def _check_name(config: NetworkConfig, known: Iterable[str]) -> None:
     """Raise `UserError` with the five nearest names unless the library knows the name."""
     known = sorted(known)
     if config.library_name not in known:

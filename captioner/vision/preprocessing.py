@@ -1,4 +1,4 @@
-"""Reads photos as an encoder sees them."""
+"""Reads photos as an encoder sees them, in training with random changes."""
 
 from __future__ import annotations
 
@@ -95,6 +95,49 @@ class Preprocessing(Config):
         side = min(width, height) * self.size / self.resize_shorter
         left, top = (width - side) / 2, (height - side) / 2
         return left, top, left + side, top + side
+
+
+class Augmentation(Config):
+    """Random changes to a training photo each time it is read."""
+
+    crop: float = Field(
+        1.0,
+        ge=0.01,
+        le=1,
+        description="smallest share of a photo's area that is cut out; 1 cuts nothing. The share "
+        "is uniform, the cut's aspect ratio 3/4 to 4/3 (Szegedy et al. 2015, section 6); both are "
+        "drawn again for a cut that does not fit",
+    )
+    mirror: bool = Field(
+        False, description="mirror every other photo; captions that name a side stay as they are"
+    )
+    colour: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="farthest that brightness, contrast and saturation are multiplied away from 1",
+    )
+
+    @property
+    def changes(self) -> bool:
+        """Whether any augmentation is on."""
+        return self != Augmentation()
+
+    def __call__(self, photo: Image.Image, generator: torch.Generator) -> Image.Image:
+        """Augment an RGB photo; a crop is not scaled back."""
+        # Imported here: torchvision takes about as long to import as torch.
+        from torchvision.transforms import v2
+
+        with torch.random.fork_rng(devices=[]):  # Torchvision draws from the global generator.
+            torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+            if self.crop < 1:
+                box = v2.RandomResizedCrop(1, scale=(self.crop, 1.0)).make_params([photo])
+                photo = v2.functional.crop(photo, **box)
+            if self.mirror:
+                photo = v2.RandomHorizontalFlip()(photo)
+            if self.colour > 0:
+                photo = v2.ColorJitter(self.colour, self.colour, self.colour)(photo)
+        return photo
 
 
 class Photo(NamedTuple):

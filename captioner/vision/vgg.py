@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from captioner.errors import UserError
-from captioner.vision.encoder import Encoder, EncoderConfig
-from captioner.vision.torchvision_weights import torchvision_weights
+from captioner.vision.encoder import Encoder, EncoderConfig, torchvision_weights
 
 ANNOTATION_SIZE = 512
 """D, the size of an annotation vector: the channels of the last convolution, at any width."""

@@ -40,7 +40,7 @@ from teachers import SCALES
 from captioner.cli.program import run_program
 from captioner.errors import UserError
 from captioner.files import read_text, write_text
-from captioner.vision.weights import IMAGENET
+from captioner.vision.encoders import IMAGENET
 
 SCRIPTS = Path(__file__).resolve().parent
 CONFIGS = SCRIPTS.parents[1] / "configs"

@@ -40,9 +40,9 @@ from torchvision.transforms.v2 import functional as transforms
 from captioner.caption import Captioner, ShowAttendTellDecoder, save_model
 from captioner.cli.program import run_program
 from captioner.training import Part, Step, TrainingConfig, Validation, train
+from captioner.vision.encoders import build_encoder
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
-from captioner.vision.weights import build_encoder
 
 ENCODER = VGGConfig(name="vgg11_bn", context=(2, 4))
 

@@ -35,8 +35,8 @@ from captioner.runs.feature_extraction import encoder_of
 from captioner.runs.read_sources import read_sources, read_split
 from captioner.runs.train_run import train_run
 from captioner.text.vocabulary import Vocabulary
-from captioner.vision.augmentation import Augmentation
 from captioner.vision.feature_store import FeatureStore
+from captioner.vision.preprocessing import Augmentation
 
 
 def test_a_run_on_stored_features_gives_a_model_that_captions(

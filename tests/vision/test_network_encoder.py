@@ -20,10 +20,9 @@ from captioner.errors import UserError
 from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
 from captioner.runs.encoder_sections import with_encoder_sections
 from captioner.runs.train_run import train_run
-from captioner.vision.encoders import encoder_config, make_encoder
+from captioner.vision.encoders import build_encoder, encoder_config, make_encoder
 from captioner.vision.network_encoder import NetworkConfig, NetworkEncoder
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.weights import build_encoder
 
 CONFIG = """
 data: {format: shapes, shapes: {train: 3, validation: 2}}

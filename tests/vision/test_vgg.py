@@ -11,8 +11,8 @@ from torch import nn
 
 from captioner.errors import UserError
 from captioner.schema import choices
+from captioner.vision.encoders import build_encoder
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder, VGGName
-from captioner.vision.weights import build_encoder
 
 
 def torchvision_features(name: str) -> nn.Module:

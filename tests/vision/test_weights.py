@@ -19,8 +19,9 @@ from torch import Tensor
 
 from captioner.errors import UserError
 from captioner.model_folders import model_folder
+from captioner.vision.encoder import read_weights
+from captioner.vision.encoders import build_encoder
 from captioner.vision.vgg import VGGConfig, VGGEncoder
-from captioner.vision.weights import build_encoder, read_weights
 
 SMALL = VGGConfig(name="vgg11_bn", width=0.05)
 FULL_BN = VGGConfig(name="vgg11_bn")
