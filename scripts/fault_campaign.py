@@ -1,4 +1,4 @@
-"""Damages photos, configs, captions and models at random, and counts what the package makes of it.
+"""Damages photos and models at random, and counts what the package makes of it.
 
 Each is to be read, or refused in one sentence. Faults are another exception (`traces`), and a good
 photo beside a damaged one that is not captioned or damaged weights that load (`lost`). A crash, or
@@ -24,7 +24,6 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import yaml
 from PIL import Image
 
 from captioner.caption import (
@@ -37,13 +36,10 @@ from captioner.caption import (
 )
 from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
-from captioner.runs.read_recipe import read_any_recipe
-from captioner.runs.read_sources import read_split
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
-CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "WEBP", "TIFF", "JPEG2000")
 EXTREMES = (None, True, -1, 2**64, 1e308, float("nan"), "", "\0", "x" * 10_000, "../..", [], {})
 """Values of which few fields can make anything."""
@@ -56,7 +52,7 @@ PATIENCE = 20
 def caption_photos(folder: Path) -> str:
     """A damaged photo beside a good one, which must be captioned."""
     model, good = load_model(folder / "model"), folder / "good.png"
-    first, second = model.caption([good, folder / "damaged"], on_error="skip")
+    first, second = model.caption([good, folder / "photo.damaged"], on_error="skip")
     if isinstance(first, Failed):
         return "lost"
     return "refused" if isinstance(second, Failed) else "accepted"
@@ -69,30 +65,11 @@ def load_captioner(folder: Path) -> str:
     return "lost" if len({path.read_bytes() for path in weights}) > 1 else "accepted"
 
 
-def read_config(folder: Path) -> str:
-    """A damaged config."""
-    read_any_recipe(folder / "damaged.yaml")
-    return "accepted"
-
-
-def read_captions(folder: Path) -> str:
-    """Damaged captions in COCO's format or as a table."""
-    for suffix, kind in ((".json", "coco"), (".csv", "table")):
-        if (folder / f"damaged{suffix}").exists():
-            read_split(kind, folder / f"damaged{suffix}", folder, None, "refuse")
-    return "accepted"
-
-
-KINDS: dict[str, Callable[[Path], str]] = {
-    "photos": caption_photos,
-    "models": load_captioner,
-    "configs": read_config,
-    "captions": read_captions,
-}
+KINDS: dict[str, Callable[[Path], str]] = {"photos": caption_photos, "models": load_captioner}
 
 
 def prepare(folder: Path) -> None:
-    """Write good files: a photo in every format, a model of random weights, captions."""
+    """Write a photo in every format and a model of random weights."""
     with Image.open(DEMO_PHOTO) as image:
         photo = image.convert("RGB").resize((64, 48))
     photo.save(folder / "good.png")
@@ -107,44 +84,31 @@ def prepare(folder: Path) -> None:
         Preprocessing(size=32, resize="squash"),
     )
     save_model(model, folder / "model")
-    captions = [{"id": n, "image_id": 1, "caption": "a dog runs"} for n in range(4)]
-    images = [{"id": 1, "file_name": "good.png"}]
-    (folder / "coco.json").write_text(json.dumps({"images": images, "annotations": captions}))
-    (folder / "table.csv").write_text("image,caption\n" + "good.png,a dog\n" * 3)
 
 
 def damage(kind: str, folder: Path, draw: random.Random) -> None:
-    """Write a damaged copy of one good file of a kind."""
-    for path in folder.glob("damaged*"):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    if kind == "models":
-        shutil.copytree(folder / "model", folder / "damaged")
-        file = draw.choice(sorted((folder / "damaged").iterdir()))
-        file.write_bytes(damaged(file.read_bytes(), file.suffix, draw))
-        return
-    files = {
-        "photos": [folder / f"photo.{kind}" for kind in FORMATS],
-        "configs": sorted(CONFIGS.glob("*.yaml")),
-        "captions": [folder / "coco.json", folder / "table.csv"],
-    }
-    file = draw.choice(files[kind])
-    suffix = "" if kind == "photos" else file.suffix
-    (folder / f"damaged{suffix}").write_bytes(damaged(file.read_bytes(), suffix, draw))
+    """Write a damaged copy of one photo, or of a model with one damaged file."""
+    copy = folder / ("photo.damaged" if kind == "photos" else "damaged")
+    if kind == "photos":
+        file = folder / f"photo.{draw.choice(FORMATS)}"
+    else:
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(folder / "model", copy)
+        file = copy = draw.choice(sorted(copy.iterdir()))
+    copy.write_bytes(damaged(file.read_bytes(), file.suffix, draw))
 
 
 def damaged(content: bytes, suffix: str, draw: random.Random) -> bytes:
-    """A file after a change of values, in half of JSON and YAML, else of one to four of bytes."""
-    if suffix in (".json", ".yaml") and draw.random() < 0.5:
-        value = json.loads(content) if suffix == ".json" else yaml.safe_load(content)
-        place = value
+    """A file after a change of a value, in half of JSON, else of one to four of bytes."""
+    if suffix == ".json" and draw.random() < 0.5:
+        value = place = json.loads(content)
         while True:
             key = draw.choice(list(place) if isinstance(place, dict) else range(len(place)))
             if not isinstance(place[key], (dict, list)) or not place[key] or draw.random() < 0.3:
                 break
             place = place[key]
         place[key] = draw.choice(EXTREMES)
-        dump = json.dumps if suffix == ".json" else yaml.safe_dump
-        return dump(value).encode()
+        return json.dumps(value).encode()
     changed = bytearray(content)
     for _ in range(draw.randint(1, 4)):
         start = draw.randrange(len(changed) + 1)
