@@ -104,7 +104,6 @@ def heavy_imports(code: str, *arguments: str) -> str:
     """Which of what takes time to import is there when a fresh Python has run `code`: "[]"."""
     heavy = {"sympy", "triton", "torch._dynamo", "torch._inductor", "torch.onnx"}
     heavy |= {"torchvision", "nltk", "matplotlib", "pycocotools", "sacrebleu"}
-    heavy |= {"captioner.text.penn_treebank"}
     shown = f"; import sys; print(sorted({heavy!r} & sys.modules.keys()))"
     command = [sys.executable, "-c", code + shown, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

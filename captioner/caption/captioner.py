@@ -24,7 +24,7 @@ from captioner.decoding import SearchOptions, decode
 from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.outcomes import Failed, shape_as_given
-from captioner.text.function_words import FUNCTION_WORDS
+from captioner.text.languages import FUNCTION_WORDS
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import Encoder
 from captioner.vision.find_images import find_images

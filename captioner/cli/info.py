@@ -34,8 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.caption.folder import describe
     from captioner.model_folders import model_folder
     from captioner.translate import load_translator
-    from captioner.translate.translator_description import describe_translator
-    from captioner.translate.translator_folder import is_translator
+    from captioner.translate.translator_folder import describe_translator, is_translator
 
     folder = model_folder(arguments.model)
     if is_translator(folder):

@@ -18,7 +18,7 @@ from captioner.cli.report import on_a_line
 from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
 from captioner.files import read_text, real_path, refuse_os_errors, write_bytes, write_text
-from captioner.text.nouns import nouns
+from captioner.text.languages import nouns
 
 _NAMESPACES = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from captioner.data.parallel import SentencePair
-from captioner.text.text_vocabulary import TextVocabulary, truncate
 from captioner.text.token_batches import TranslationBatch, collate_sources, decoder_inputs
+from captioner.text.vocabulary import TextVocabulary, truncate
 
 _MOST_LISTED = 10
 """Cut lines that a report lists."""

@@ -24,7 +24,7 @@ from captioner.evaluation.map_spread import MapSpread, map_spread
 from captioner.evaluation.text_table import Row, text_table
 from captioner.files import write_text
 from captioner.progress import progress_bar
-from captioner.text.function_words import FUNCTION_WORDS
+from captioner.text.languages import FUNCTION_WORDS
 from captioner.vision.blur import blur_places, blurred
 
 if TYPE_CHECKING:

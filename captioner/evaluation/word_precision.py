@@ -13,7 +13,7 @@ import numpy as np
 
 from captioner.evaluation.corpus import FloatArray, Tokens
 from captioner.evaluation.metric import Metric
-from captioner.text.function_words import FUNCTION_WORDS
+from captioner.text.languages import FUNCTION_WORDS
 
 WITH_NONE = "captions with none"
 """The share of all captions without a content word that a reference has."""

@@ -24,7 +24,7 @@ from captioner.render.typography import (
     printable,
     shortened,
 )
-from captioner.text.function_words import is_function_word
+from captioner.text.languages import is_function_word
 
 MARGIN = 24
 GAP = 16

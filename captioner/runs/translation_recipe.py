@@ -11,7 +11,7 @@ from typing_extensions import Self
 from captioner.data.numbers import LARGEST
 from captioner.decoding import TranslationSearch
 from captioner.schema import COUNT, LENGTH, SEED, SIZE, Config, FilePath
-from captioner.text.capitals import Capitals
+from captioner.text.plain_text import Capitals
 from captioner.training import TrainingConfig
 from captioner.translate import TranslationModelConfig, TranslationObjective
 

@@ -24,10 +24,10 @@ from captioner.runs.task import PreparedRun, batches_of
 from captioner.runs.translation_batches import TranslationBatches
 from captioner.runs.translation_recipe import ParallelData, TextConfig, TranslationRecipe
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
-from captioner.text.capitals import as_sentence
-from captioner.text.vocabulary_files import load_vocabularies, save_vocabularies
+from captioner.text.plain_text import as_sentence
 from captioner.training import Engine, ShownExample, check_memory
 from captioner.translate import TranslationLoss, Translator, load_translator, save_translator
+from captioner.translate.translator_folder import load_vocabularies, save_vocabularies
 from captioner.weight_files import fill
 
 TRANSLATIONS = "translations.txt"

@@ -1,8 +1,7 @@
 """Tokenisers and vocabularies: from text to tokens to indices, and back."""
 
 from captioner.text.subword_vocabulary import SubwordVocabulary
-from captioner.text.text_vocabulary import TextVocabulary
-from captioner.text.vocabulary import Vocabulary
+from captioner.text.vocabulary import TextVocabulary, Vocabulary
 from captioner.text.word_vocabulary import WordVocabulary
 
 __all__ = ["SubwordVocabulary", "TextVocabulary", "Vocabulary", "WordVocabulary"]

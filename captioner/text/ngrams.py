@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 
-from captioner.text.function_words import FUNCTION_WORDS
-from captioner.text.nouns import is_modifier, is_noun
+from captioner.text.languages import FUNCTION_WORDS, is_modifier, is_noun
 from captioner.text.vocabulary import Vocabulary
 
 START, END = "<start>", "<end>"

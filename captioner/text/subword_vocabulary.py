@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 
 from captioner.errors import UserError
 from captioner.text.plain_text import CASES, plain_text
-from captioner.text.text_vocabulary import Word
-from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
+from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary, Word
 
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 

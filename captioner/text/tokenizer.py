@@ -1,11 +1,48 @@
-"""Splits captions into words as the COCO caption evaluation does."""
+"""Splits captions into words as the COCO caption evaluation does.
+
+The rules of the Penn Treebank were derived from the evaluation program's output, oddities included.
+Those that need what captions do not have, such as programming languages and tags with attributes,
+are left out.
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from functools import cache
 from string import ascii_lowercase
 
-from captioner.text.abbreviations import BEFORE_NUMBER, ENDING, SPLIT_WORDS, STATES, TITLES
+ENDING = r"""
+    al ala apr ariz assn aug bancorp bhd bldg blvd bros calif co colo conn cont'd corp cos ct dak
+    dec ed\.d esq est etc ext feb fla fri ga inc ind intl jan jr jul jun kan kans ky ltd mar md mich
+    minn mo mon mont neb nev nov oct okla penn ph\.d plc rd rt sep sept seq sq sr sys tel tenn thu
+    thurs tue tues univ va vt wed wis wisc wyo
+"""
+"""Months, days, states, companies: abbreviations that may end a sentence."""
+
+STATES = "ark az del ill la mass miss ore pa tex wash"
+"""As `ENDING`, but the first letter must be upper case: in lower case they are words."""
+
+TITLES = """
+    adj adm adv alex assoc asst atty attys ave brig capt cf cie cmdr col comdr cpl dept det dr drs
+    elec ens ft gen gov govs hon insp invt jos lieut lt maj messrs mfg mlle mme mr mrs ms msgr mt
+    mtg natl pfc ph pres prof profs pvt rep reps rev sen sens sfc sgt spc st ste supt supts treas
+    vs wm
+"""
+"""Titles and other abbreviations that a name or more follows."""
+
+BEFORE_NUMBER = "art ca fig figs no nos op pp prop"
+"""Abbreviations that keep their period only before a number."""
+
+SENTENCE_STARTS = """
+    A About According Additionally After An As At But Earlier He Her Here However If In It
+    Last Many More Now Once One Other Our She Since So Some Such That The Their Then There
+    These They This We What When While Yet You
+"""
+"""Words that begin a sentence: before one, "K." is a letter and the end of a sentence."""
+
+SPLIT_WORDS = "cannot gonna gotta gimme lemme wanna"
+"""Words split after three letters: "can not"."""
 
 PUNCTUATION = frozenset({"''", "'", "``", "`", ".", "?", "!", ",", ":", "-", "--", "...", ";"})
 """Tokens that the evaluation removes. Its list also has -LRB- and other brackets, but is applied
@@ -53,10 +90,7 @@ def tokenize_unsplit(caption: str) -> list[str]:
 
 def words_by_rules(caption: str) -> list[str]:
     """As `tokenize_unsplit`, with the rules for every caption, plain ones too."""
-    # Imported here: the rules take time to compile, and captioning a photo does not need them.
-    from captioner.text.penn_treebank import treebank_tokens
-
-    return [token for token in treebank_tokens(caption) if token not in PUNCTUATION]
+    return [token for token in _treebank_tokens(caption) if token not in PUNCTUATION]
 
 
 def _plain_words(caption: str) -> list[str] | None:
@@ -66,3 +100,141 @@ def _plain_words(caption: str) -> list[str] | None:
     words = caption.lower().rstrip(" \n.").replace(",", "").split()
     is_plain = words[-1] not in _KEEP_PERIOD and _SPLIT.isdisjoint(words)
     return words if is_plain else None
+
+
+ENTITIES = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&nbsp;": " "}
+
+QUOTES = str.maketrans(
+    {"‘": "`", "‛": "`", "‹": "`", "’": "'", "›": "'", "“": "``", "«": "``", "”": "''", "»": "''"}
+)
+
+SIGNS = {
+    **{"(": "-lrb-", ")": "-rrb-", "[": "-lsb-", "]": "-rsb-", "{": "-lcb-", "}": "-rcb-"},
+    **{"½": "1/2", "¼": "1/4", "¾": "3/4", "⅓": "1/3", "⅔": "2/3"},
+    **{"¢": "cents", "£": "#", "€": "$"},
+}
+
+
+def _any_of(words: str) -> str:
+    return "|".join(words.split())
+
+
+@cache
+def _token() -> re.Pattern[str]:
+    """At each position the first rule that matches wins; lookaheads keep longer tokens whole.
+
+    The rules match a text in which "é" stands for every letter that is not ASCII. Compiled on first
+    use: it takes time, and captioning a photo does not need them.
+    """
+    letter = "[A-Za-zé]"
+    letter_or_digit = "[A-Za-zé0-9]"
+    word = f"{letter}{letter_or_digit}*"
+    dotted = rf"{word}(?:[.!?]{word})+"
+    apostrophe = "['’]"
+    quote = "['’`‘]"
+    clitic = f"{apostrophe}(?i:[msd]|re|ve|ll)(?!{letter})"
+    french = f"(?:[dDoOlL]{quote}{letter_or_digit})?"
+    compound = f"{french}{letter_or_digit}+(?:[-_‐‑]{french}{letter_or_digit}+)*"
+    slashed = "[A-Za-z0-9]+(?:-[A-Za-z]+){0,2}"
+    address = r'[^\s"<>|(){}]+'
+    address_end = r'[^\s"<>|(){}.!?,-]'
+    return re.compile(
+        rf"""
+        (?P<split> (?i:{_any_of(SPLIT_WORDS)})(?!{letter_or_digit}|[-_/]))
+        | (?P<plain> [A-Za-z]+),?\  # Most words, with what follows: saves half of the time.
+        | (?P<space> [\s\x00-\x1f\x7f])
+        # Tags and addresses: <unk>, </b>; https://x.com/a?b=c; me@example.com; example.com/dog
+        | </?[A-Za-z][A-Za-z0-9_:.-]*\ */?>
+        | (?i:https?://|www\.){address}{address_end}
+        | [A-Za-z0-9](?:{address})?@(?:{address})?[^\s"<>|(){{}}.]
+        | (?:[a-z0-9]+\.)+(?:com|net|org|edu)/{address}{address_end}
+        # :-) and (555) 123-4567; &#39;; AT&T, A+B; US$
+        | (?P<brackets> [<>]?[:;=][-o*']?[()@\[\\\]{{|DdPpO](?![A-Za-z0-9])
+            | \([0-9]{{2,3}}\)\ ?[0-9]{{3,4}}[-\ ]?[0-9]{{3,5}} )
+        | &\#[0-9]+;
+        | [A-Z]+(?:[&+][A-Z]+)+(?![a-zé0-9])
+        | [A-Z]+\$
+        # Periods: "dog., cat"; U.S.-based, 1,000-pound, non-U.S.; etc.; Mr.; no. 5; "K. The"; u.s.
+        | (?:{compound}|{dotted})\.(?=[,;:、])
+        | [A-Za-z0-9]+[.,][A-Za-z0-9.,]*(?:-[A-Za-z0-9]+)+
+        | [A-Za-z0-9-]+-(?:[A-Za-z]\.){{2,}}
+        | (?i: {_any_of(ENDING)} | (?-i:(?=[A-Z]))(?:{_any_of(STATES)}) )\.(?!{letter}{{2}})
+        | (?i: {_any_of(TITLES)} )\.(?!{letter})
+        | (?i: {_any_of(BEFORE_NUMBER)} )\.(?=\s?[0-9])
+        | [A-Za-z](?=\.(?:\s*\Z|\s+(?=[A-Z])(?i:{_any_of(SENTENCE_STARTS)})(?:\s|\Z)))
+        | [A-Za-z](?:\.[A-Za-z])*\.(?!{letter})
+        # Apostrophes: do|n't; n't; it|'s; Hawai'i; N'Sync; j'|ai, l'|a; y'|all; 't|is; '90s; '05
+        | [A-Za-z]*[A-MO-Za-mo-z](?=[nN]{quote}[tT])
+        | (?P<clitic> [nN]{quote}[tT](?!{letter}) | {clitic})
+        | (?:{dotted}|{word})(?={clitic})
+        | {letter}+[aeiouyAEIOUY]{quote}[aeiouA-Z]{letter}*
+        | [A-CE-HJKMNP-XZn]{quote}{letter}{{2,}}
+        | [jJ]{apostrophe} | [dlDL]{apostrophe}(?!{letter}{{2}}) | [yY]{apostrophe}(?={letter})
+        | '[tT](?=(?i:is|was))
+        | (?i:c'mon|c'est|s'mores|li'l|nat'l|ev'ry|e'er|cap{apostrophe}n|(?:dunkin|ol){apostrophe})
+        | {apostrophe}(?:(?i:em|till?|cause|[2-9]0s)|[nN]{apostrophe}|[nN](?=\s|\Z))
+        | {apostrophe}[0-9]{{2}}(?=\s|\Z)
+        | (?P<quotes> '' | [`‘’‚‛“”„‟‹›«»]{{1,2}})
+        # and/or, 24/7; 1 1/2; 1,000, 10:30, .5; example.com; 3-year-old, o'clock, 1st; -5
+        | {slashed}/{slashed}(?:/{slashed})?
+        | (?:[0-9]{{1,4}}[-\ \xa0])?[0-9]{{1,4}}[/⁄][0-9]{{1,4}}
+        | [-+]?[0-9]*(?:[.:,][0-9]+)+
+        | {dotted}
+        | {compound}
+        | [-+]?[0-9]+
+        # Signs: @user, #tag; -LRB-
+        | @[A-Za-z_][A-Za-z0-9_]* | \#{letter}+
+        | -(?i:[lr][rcs]b)-
+        | [!?]+ | _+ | \*+ | \#+ | @+ | -{{5,}} | << | >>
+        | (?P<punctuation> ["…‐–—―] | -+ | \.{{3,}} | \.(?:\ \.){{2,}})
+        | (?P<sign> .)
+        """,
+        re.VERBOSE,
+    )
+
+
+def _treebank_tokens(caption: str) -> list[str]:
+    """Return the lower-case tokens of a caption; dashes, ellipses and double quotes are dropped.
+
+    White space inside a token (the mixed number "1 1/2") is a no-break space, as in the evaluation.
+    """
+    text = caption.replace("\xad", "")  # Soft hyphens.
+    if "&" in text:
+        for entity, sign in ENTITIES.items():
+            text = text.replace(entity, sign)
+    tokens: list[str] = []
+    classes = text if text.isascii() else "".join(map(_class, text))
+    for match in _token().finditer(classes):
+        kind = match.lastgroup
+        if kind == "plain":
+            tokens.append(match["plain"].lower())
+            continue
+        if kind in ("space", "punctuation"):
+            continue
+        token = text[match.start() : match.end()].lower()
+        if kind == "split":
+            tokens.append(token[:3])
+            token = token[3:]
+        elif kind in ("clitic", "quotes"):
+            token = token.translate(QUOTES)
+        elif kind == "brackets":
+            token = token.replace("(", SIGNS["("]).replace(")", SIGNS[")"])
+        elif kind == "sign":
+            token = SIGNS.get(token, token)
+        tokens.append(token.replace(" ", "\xa0"))
+    return tokens
+
+
+def _class(character: str) -> str:
+    """ "é" for a letter or accent that is not ASCII, "0" for a digit, "\0" for what is dropped.
+
+    The evaluation drops emoji and all else beyond the Basic Multilingual Plane.
+    """
+    if character.isascii():
+        return character
+    category = unicodedata.category(character)
+    if category[0] == "C" or category == "Me" or not character < "\ufffd":
+        return "\0"
+    if "\ufe00" <= character <= "\ufe0f":  # Variation selectors, as of emoji.
+        return "\0"
+    return "é" if category[0] in "LM" else "0" if category == "Nd" else character

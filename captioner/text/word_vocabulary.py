@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 
 from captioner.errors import UserError
 from captioner.text.plain_text import CASES, plain_text
-from captioner.text.text_vocabulary import Word
-from captioner.text.vocabulary import Vocabulary
+from captioner.text.vocabulary import Vocabulary, Word
 
 JOINER = "\N{HALFWIDTH BLACK SQUARE}"
 """Marks the side of a token without a space: "Look!" is "Look" and "￭!"."""

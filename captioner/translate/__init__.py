@@ -4,14 +4,17 @@ from captioner.decoding import TranslationSearch
 from captioner.translate.bahdanau import Bahdanau, BahdanauConfig
 from captioner.translate.gnmt import GNMT, GNMTConfig
 from captioner.translate.luong import Luong, LuongConfig
-from captioner.translate.model import TeacherForced, TranslationModel
-from captioner.translate.model_config import TranslationModelConfig
+from captioner.translate.model import (
+    TeacherForced,
+    TranslationLoss,
+    TranslationModel,
+    TranslationObjective,
+)
+from captioner.translate.recurrent import SourceMemory
 from captioner.translate.sequence_to_sequence import SequenceToSequence, SequenceToSequenceConfig
-from captioner.translate.source_memory import SourceMemory
 from captioner.translate.transformer import Transformer, TransformerConfig
 from captioner.translate.translation import Alignment, Translation
-from captioner.translate.translation_loss import TranslationLoss, TranslationObjective
-from captioner.translate.translator import Translator
+from captioner.translate.translator import TranslationModelConfig, Translator
 from captioner.translate.translator_folder import load_translator, save_translator
 
 __all__ = [

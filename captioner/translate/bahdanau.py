@@ -14,11 +14,8 @@ from torch import Tensor, nn
 from captioner.attention import AdditiveScore, Attention, Memory
 from captioner.devices import at_least_float32
 from captioner.schema import SIZE
-from captioner.translate.cells import FedCell
-from captioner.translate.embeddings import Embeddings
 from captioner.translate.model import TeacherForced, TranslationModel, stack_steps
-from captioner.translate.recurrent_config import AttentionSize, RecurrentConfig
-from captioner.translate.recurrent_encoder import RecurrentEncoder
+from captioner.translate.recurrent import AttentionSize, FedCell, RecurrentConfig, RecurrentEncoder
 
 
 class BahdanauConfig(RecurrentConfig):
@@ -62,7 +59,7 @@ class Bahdanau(TranslationModel):
         super().__init__()
         self.config = config
         embedding, hidden, output = config.embedding_size, config.hidden_size, config.output_size
-        self.embeddings = Embeddings.of(config, source_size, target_size)
+        self.embeddings = config.embeddings(source_size, target_size)
         self.encoder = RecurrentEncoder("gru", embedding, 2 * hidden, bidirectional=True)
         self.attention = Attention(
             AdditiveScore(hidden, 2 * hidden, config.attention_size, bias=False)

@@ -13,12 +13,16 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from captioner.attention import AdditiveScore, Attention, Memory
-from captioner.translate.cells import FedCell, RecurrentStack
-from captioner.translate.embeddings import Embeddings
 from captioner.translate.model import TeacherForced, TranslationModel, stack_steps
-from captioner.translate.recurrent_config import AttentionSize, RecurrentConfig
-from captioner.translate.recurrent_encoder import RecurrentEncoder
-from captioner.translate.source_memory import RecurrentState, SourceMemory
+from captioner.translate.recurrent import (
+    AttentionSize,
+    FedCell,
+    RecurrentConfig,
+    RecurrentEncoder,
+    RecurrentStack,
+    RecurrentState,
+    SourceMemory,
+)
 
 
 class GNMTConfig(RecurrentConfig):
@@ -63,7 +67,7 @@ class GNMT(TranslationModel):
         super().__init__()
         self.config = config
         embedding, hidden = config.embedding_size, config.hidden_size
-        self.embeddings = Embeddings.of(config, source_size, target_size)
+        self.embeddings = config.embeddings(source_size, target_size)
         self.bottom_encoder = RecurrentEncoder("lstm", embedding, 2 * hidden, bidirectional=True)
         self.encoders = nn.ModuleList(
             RecurrentEncoder("lstm", hidden if layer > 2 else 2 * hidden, hidden)

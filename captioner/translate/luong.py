@@ -24,12 +24,17 @@ from captioner.attention import (
     Score,
 )
 from captioner.schema import LENGTH, SIZE
-from captioner.translate.cells import FedCell, RecurrentStack
-from captioner.translate.embeddings import Embeddings
 from captioner.translate.model import TeacherForced, TranslationModel, stack_steps
-from captioner.translate.recurrent_config import Cell, Layers, RecurrentConfig
-from captioner.translate.recurrent_encoder import RecurrentEncoder
-from captioner.translate.source_memory import RecurrentState, SourceMemory
+from captioner.translate.recurrent import (
+    Cell,
+    FedCell,
+    Layers,
+    RecurrentConfig,
+    RecurrentEncoder,
+    RecurrentStack,
+    RecurrentState,
+    SourceMemory,
+)
 
 
 class LuongConfig(RecurrentConfig):
@@ -94,7 +99,7 @@ class Luong(TranslationModel):
         super().__init__()
         self.config = config
         embedding, hidden = config.embedding_size, config.hidden_size
-        self.embeddings = Embeddings.of(config, source_size, target_size)
+        self.embeddings = config.embeddings(source_size, target_size)
         self.encoder = RecurrentEncoder(
             config.cell, embedding, hidden, config.layers, config.bidirectional, config.dropout
         )

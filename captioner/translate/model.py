@@ -1,15 +1,101 @@
-"""The base class of translation models, for training and for the decoder loop."""
+"""The base class of translation models, their embeddings and their loss."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import math
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
+from torch.nn import functional
 
 from captioner.attention import Memory
-from captioner.decoding import Step, select_rows
-from captioner.translate.embeddings import Embeddings
+from captioner.decoding import Step, cross_entropies, select_rows
+from captioner.errors import UserError
+from captioner.schema import Config
+from captioner.text.token_batches import TranslationBatch
+
+Tie = Annotated[
+    Literal["none", "target", "all"],
+    Field(
+        description="which embeddings and output matrix are one: target, those of the target; "
+        "all, the source's as well, which needs a joint vocabulary"
+    ),
+]
+
+
+class Embeddings(nn.Module):
+    """Source embeddings, target embeddings and the output layer.
+
+    source_size, target_size: number of tokens of each side. embedding_size: E.
+    output_size: input size of the output layer.
+    tie: `none`; `target`: the output layer shares the matrix of the target embeddings (Press and
+        Wolf 2017, *Using the Output Embedding to Improve Language Models*); or `all`: the source
+        embeddings share it too, which needs a joint vocabulary (Vaswani et al. 2017, section 3.4).
+    scale: multiply embeddings by sqrt(E), as Vaswani et al. (section 3.4). The rows of a shared
+        matrix start with norm 1, which is small for a recurrent network: unscaled, training takes
+        twice as many steps.
+    dropout: probability on embeddings.
+
+    Raises `UserError` for `all` and sides with different numbers of tokens.
+    """
+
+    def __init__(
+        self,
+        source_size: int,
+        target_size: int,
+        embedding_size: int,
+        output_size: int,
+        tie: str = "none",
+        scale: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if tie == "all" and source_size != target_size:
+            raise UserError(
+                f"tie_embeddings 'all' needs one vocabulary for both sides, not {source_size} "
+                f"tokens on one and {target_size} on the other"
+            )
+        self.sizes = source_size, target_size
+        self.factor = math.sqrt(embedding_size) if scale else 1.0
+        self.dropout = nn.Dropout(dropout)
+        self.target_embedding = _table(target_size, embedding_size)
+        self.source_embedding = _table(source_size, embedding_size) if tie != "all" else None
+        # A shared matrix is one parameter with one name, so that a saved model holds it once.
+        self.output = nn.Linear(output_size, target_size) if tie == "none" else None
+        self.output_bias = None if tie == "none" else nn.Parameter(torch.zeros(target_size))
+        # Rows shared with the output layer or multiplied by sqrt(E) start with norm 1.
+        deviation = embedding_size**-0.5 if scale or tie != "none" else 0.1
+        for table in (self.target_embedding, self.source_embedding):
+            if table is not None and not table.weight.is_meta:
+                nn.init.normal_(table.weight, std=deviation)
+
+    def source(self, tokens: Tensor) -> Tensor:
+        """Source tokens (B, S) -> their embeddings (B, S, E)."""
+        table = self.target_embedding if self.source_embedding is None else self.source_embedding
+        embedded: Tensor = self.dropout(table(tokens) * self.factor)
+        return embedded
+
+    def target(self, tokens: Tensor) -> Tensor:
+        """Target tokens (...) -> their embeddings (..., E)."""
+        embedded: Tensor = self.dropout(self.target_embedding(tokens) * self.factor)
+        return embedded
+
+    def logits(self, vectors: Tensor) -> Tensor:
+        """Decoder outputs (..., output size) -> logits (..., V)."""
+        if self.output is not None:
+            logits: Tensor = self.output(vectors)
+            return logits
+        return functional.linear(vectors, self.target_embedding.weight, self.output_bias)
+
+
+def _table(size: int, embedding_size: int) -> nn.Embedding:
+    """Embeddings (V, E). On `meta`, drawing weights would make torch import its compiler."""
+    if torch.empty(0).is_meta:
+        weight = torch.empty(size, embedding_size)
+        return nn.Embedding.from_pretrained(weight, freeze=False)  # type: ignore[no-any-return, no-untyped-call]
+    return nn.Embedding(size, embedding_size)
 
 
 class TeacherForced(NamedTuple):
@@ -78,3 +164,43 @@ class TranslationModel(nn.Module):
 def stack_steps(steps: list[Tensor]) -> Tensor:
     """Stack the outputs (B, K, ...) of T steps to (B, K, T, ...)."""
     return torch.stack(steps, dim=2)  # (B, K, T, ...)
+
+
+class TranslationObjective(Config):
+    """The training objective. Raises `UserError` for values out of range."""
+
+    label_smoothing: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="probability spread over the whole vocabulary (Szegedy et al. 2016, section "
+        "7); 0.1 in Vaswani et al. 2017",
+    )
+
+
+class TranslationLoss(nn.Module):
+    """Cross-entropy of reference translations, for every model."""
+
+    def __init__(
+        self, translation_model: TranslationModel, objective: TranslationObjective | None = None
+    ) -> None:
+        super().__init__()
+        self.translation_model = translation_model
+        self.objective = TranslationObjective() if objective is None else objective
+
+    def loss(self, batch: TranslationBatch) -> dict[str, Tensor]:
+        """Return the loss of a batch under `loss`, and other values to report.
+
+        `loss`: mean over target tokens, including `<end>`, in nats. `cross_entropy`: the same
+        without label smoothing.
+        """
+        memory = self.translation_model.remember(batch.source, batch.source_mask)
+        inputs = batch.inputs.unsqueeze(1)  # (B, 1, T), one row a source
+        outputs = self.translation_model(memory, inputs)
+        logits = outputs.logits.squeeze(1)  # (B, T, V)
+        tokens = batch.mask.sum().clamp(min=1)
+        losses = cross_entropies(logits, batch.targets, batch.mask, self.objective.label_smoothing)
+        return {
+            "loss": losses.smoothed.sum() / tokens,
+            "cross_entropy": losses.plain.sum() / tokens,
+        }

@@ -11,12 +11,17 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from captioner.attention import Memory
-from captioner.translate.cells import RecurrentStack
-from captioner.translate.embeddings import Embeddings
 from captioner.translate.model import TeacherForced, TranslationModel
-from captioner.translate.recurrent_config import Cell, Layers, RecurrentConfig
-from captioner.translate.recurrent_encoder import RecurrentEncoder, reverse_tokens
-from captioner.translate.source_memory import RecurrentState, SourceMemory
+from captioner.translate.recurrent import (
+    Cell,
+    Layers,
+    RecurrentConfig,
+    RecurrentEncoder,
+    RecurrentStack,
+    RecurrentState,
+    SourceMemory,
+    reverse_tokens,
+)
 
 
 class SequenceToSequenceConfig(RecurrentConfig):
@@ -53,7 +58,7 @@ class SequenceToSequence(TranslationModel):
         super().__init__()
         self.config = config
         embedding, hidden = config.embedding_size, config.hidden_size
-        self.embeddings = Embeddings.of(config, source_size, target_size)
+        self.embeddings = config.embeddings(source_size, target_size)
         self.encoder = RecurrentEncoder(
             config.cell, embedding, hidden, config.layers, dropout=config.dropout
         )

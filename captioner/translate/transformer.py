@@ -18,9 +18,7 @@ from captioner.attention.transformer import (
     sinusoidal_positions,
 )
 from captioner.schema import SIZE, Config
-from captioner.translate.embeddings import Embeddings
-from captioner.translate.model import TeacherForced, TranslationModel
-from captioner.translate.recurrent_config import Tie
+from captioner.translate.model import Embeddings, TeacherForced, Tie, TranslationModel
 
 
 class TransformerConfig(Config):

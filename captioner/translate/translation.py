@@ -12,7 +12,7 @@ from torch import Tensor
 
 from captioner.errors import UserError
 from captioner.render.alignment import AlignmentItem, save_heat_map
-from captioner.text.text_vocabulary import Word
+from captioner.text.vocabulary import Word
 
 
 class Alignment(NamedTuple):

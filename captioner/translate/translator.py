@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Literal, NamedTuple, overload
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
+from typing_extensions import Self
 
 from captioner.decoding import Hypothesis, TranslationSearch, decode
 from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.outcomes import Failed, shape_as_given
-from captioner.text.capitals import Capitals, as_sentence
+from captioner.schema import Config
+from captioner.text.plain_text import Capitals, as_sentence
 from captioner.text.subword_vocabulary import SubwordVocabulary
-from captioner.text.text_vocabulary import TextVocabulary, Word, truncate
 from captioner.text.token_batches import collate_sources
-from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
+from captioner.text.vocabulary import SPECIAL_WORDS, TextVocabulary, Vocabulary, Word, truncate
+from captioner.translate.bahdanau import Bahdanau, BahdanauConfig
+from captioner.translate.gnmt import GNMT, GNMTConfig
+from captioner.translate.luong import Luong, LuongConfig
 from captioner.translate.model import TranslationModel
-from captioner.translate.model_config import TranslationModelConfig
-from captioner.translate.transformer import Transformer
+from captioner.translate.sequence_to_sequence import SequenceToSequence, SequenceToSequenceConfig
+from captioner.translate.transformer import Transformer, TransformerConfig
 from captioner.translate.translation import Translation
 
 MEAN: Literal["mean"] = "mean"
@@ -30,6 +35,52 @@ MEAN: Literal["mean"] = "mean"
 
 _END = Word(SPECIAL_WORDS[Vocabulary.end], 1)
 _EMPTY = Translation("", (_END.text,), (), 0.0, (), torch.empty(0, 1), (_END,), ())
+
+
+class TranslationModelConfig(Config):
+    """A translation model: exactly one of the five families, with its config."""
+
+    sequence_to_sequence: SequenceToSequenceConfig | None = Field(
+        None, description="encoder and decoder without attention"
+    )
+    bahdanau: BahdanauConfig | None = Field(
+        None, description="bidirectional encoder, additive attention (Bahdanau et al. 2014)"
+    )
+    luong: LuongConfig | None = Field(
+        None, description="global or local attention on the new state (Luong et al. 2015)"
+    )
+    gnmt: GNMTConfig | None = Field(
+        None, description="deep stacks with residual connections (Wu et al. 2016)"
+    )
+    transformer: TransformerConfig | None = Field(
+        None, description="attention alone (Vaswani et al. 2017)"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        given = [name for name, model in self if model is not None]
+        if len(given) != 1:
+            found = ", ".join(given) or "none"
+            known = ", ".join(type(self).model_fields)
+            raise ValueError(f"one model of {known} should be given, found {found}")
+        return self
+
+    def make(self, source_size: int, target_size: int) -> TranslationModel:
+        """The model, with weights drawn from torch's generator, for so many tokens on each side.
+
+        Raises `UserError` where embeddings are to be tied and the sides have different tokens.
+        """
+        ((name, config),) = [(name, config) for name, config in self if config is not None]
+        return _MODELS[name](config, source_size, target_size)
+
+
+_MODELS: dict[str, Callable[..., TranslationModel]] = {
+    "sequence_to_sequence": SequenceToSequence,
+    "bahdanau": Bahdanau,
+    "luong": Luong,
+    "gnmt": GNMT,
+    "transformer": Transformer,
+}
 
 
 class _Source(NamedTuple):
@@ -47,8 +98,8 @@ class Translator:
     config: of `model`. source, target: vocabularies; the same object if joint.
     maximum_source_length: tokens; longer sources are cut with a warning.
     search: default search options. card: text of the model card.
-    capitals: which lines are rewritten as sentences, see `captioner.text.capitals`. The translation
-        and the words of the alignment of a line in upper case are in upper case too.
+    capitals: which lines are rewritten as sentences, see `as_sentence`. The translation and
+        the words of the alignment of a line in upper case are in upper case too.
     precision: of the matrix products.
 
     Raises `UserError` if the parts do not fit together.

@@ -1,8 +1,4 @@
-"""Saves and loads a translator as a folder, without pickle.
-
-Files: `model.safetensors` (weights), `config.json` (sizes, search), `vocabulary.json` (joint) or
-`source.json` and `target.json`, and `README.md` (model card).
-"""
+"""Saves, loads and describes a translator, a folder without pickle."""
 
 from __future__ import annotations
 
@@ -12,26 +8,29 @@ import torch
 from pydantic import Field
 from torch import nn
 
+from captioner.cpu import default_machine
 from captioner.decoding import TranslationSearch
 from captioner.errors import UserError
-from captioner.files import write_json, write_text
+from captioner.files import read_json, write_json, write_text
 from captioner.model_folders import (
     CARD,
     CONFIG,
     FORMATS,
     WEIGHTS,
     complete_folder,
+    gist,
     is_of_format,
     read_card,
     read_model_config,
     saving,
 )
 from captioner.schema import COUNT, Config, from_mapping, to_mapping
-from captioner.text.capitals import Capitals
-from captioner.text.vocabulary_files import load_vocabularies, save_vocabularies
-from captioner.translate.model_config import TranslationModelConfig
-from captioner.translate.translator import Translator
-from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
+from captioner.text.plain_text import Capitals
+from captioner.text.subword_vocabulary import SubwordVocabulary
+from captioner.text.vocabulary import TextVocabulary
+from captioner.text.word_vocabulary import WordVocabulary
+from captioner.translate.translator import TranslationModelConfig, Translator
+from captioner.weight_files import checked_by, fill, named_tensors, read_tensors, write_tensors
 
 FORMAT = FORMATS["translator"]
 
@@ -109,3 +108,67 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
         raise UserError(f"{path}: {error}") from None
     fill(nn.ModuleDict({"model": model}), read_tensors(folder / WEIGHTS), folder / WEIGHTS)
     return translator.to(device)
+
+
+JOINT, SOURCE, TARGET = "vocabulary.json", "source.json", "target.json"
+
+
+def save_vocabularies(folder: Path, source: TextVocabulary, target: TextVocabulary) -> None:
+    """Write both vocabularies as JSON, atomically; the same object is written once, as `JOINT`.
+
+    Raises `UserError` when they cannot be written.
+    """
+    sides = {JOINT: source} if source is target else {SOURCE: source, TARGET: target}
+    for name, vocabulary in sides.items():
+        write_json(folder / name, vocabulary.to_json(), indent=None)
+
+
+def load_vocabularies(folder: Path, joint: bool) -> tuple[TextVocabulary, TextVocabulary]:
+    """Read the source's and the target's vocabulary; joint ones are the same object.
+
+    Raises `UserError` if a file is absent or ill-formed.
+    """
+    source, *others = [_load(folder / name) for name in ([JOINT] if joint else [SOURCE, TARGET])]
+    return source, others[0] if others else source
+
+
+def _load(path: Path) -> TextVocabulary:
+    value = read_json(path, "vocabulary")
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if kind == WordVocabulary.kind:
+        return WordVocabulary.from_json(value, f"vocabulary {path}")
+    if kind == SubwordVocabulary.kind:
+        return SubwordVocabulary.from_json(value, f"vocabulary {path}")
+    raise UserError(f"vocabulary {path}: field 'kind' is neither 'words' nor 'subwords'")
+
+
+_CAPITALS = {
+    "keep": "unchanged",
+    "lines": "lines in upper case are read as sentences",
+    "titles": "lines in upper case and titles are read as sentences",
+}
+
+
+def describe_translator(translator: Translator, folder: Path) -> str:
+    """Sizes, vocabularies, configuration, search and card's gist of the model in `folder`."""
+    count = sum(parameter.numel() for parameter in translator.model.parameters())
+    joint = ", joint" if translator.source is translator.target else ""
+    weights = complete_folder(folder) / WEIGHTS
+    lines = [
+        f"model folder   {folder}",
+        f"weights        {weights.stat().st_size / 1e6:.1f} MB, checked: {checked_by(weights)}",
+        f"source         {len(translator.source):,} tokens{joint}",
+        f"target         {len(translator.target):,} tokens{joint}",
+        f"reads          {translator.maximum_source_length:,} tokens at most",
+        f"runs on        {default_machine()}",
+        f"capitals       {_CAPITALS[translator.capitals]}",
+    ]
+    for name, config in to_mapping(translator.config).items():
+        if config is not None:
+            lines += ["", f"{name:<22}{count:,} parameters"]
+            lines += [f"  {field}: {value}" for field, value in config.items()]
+    lines += ["", "search"]
+    lines += [f"  {field}: {value}" for field, value in to_mapping(translator.search).items()]
+    if translator.card:
+        lines += ["", gist(translator.card, folder)]
+    return "\n".join(lines)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from captioner.data.parallel import read_lines
 from captioner.data.synonyms import COCO_SYNONYMS, read_synonyms
-from captioner.text.function_words import FUNCTION_WORDS
+from captioner.text.languages import FUNCTION_WORDS
 from captioner.text.tokenizer import tokenize
 
 DIMENSIONS = 256

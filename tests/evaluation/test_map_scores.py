@@ -31,7 +31,7 @@ from captioner.render.overlay import overlay
 from captioner.render.page import UNIT
 from captioner.render.region import fit
 from captioner.runs.read_sources import photo_source
-from captioner.text.function_words import FUNCTION_WORDS
+from captioner.text.languages import FUNCTION_WORDS
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import VGGConfig, VGGEncoder

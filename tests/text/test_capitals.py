@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captioner.text.capitals import as_sentence
+from captioner.text.plain_text import as_sentence
 
 
 @pytest.mark.parametrize(

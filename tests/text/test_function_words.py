@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from captioner.text.function_words import is_function_word
+from captioner.text.languages import is_function_word
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from captioner.text.nouns import nouns
+from captioner.text.languages import nouns
 from captioner.text.tokenizer import tokenize
 
 

@@ -8,7 +8,7 @@ from captioner.errors import UserError
 from captioner.text.plain_text import plain_text
 from captioner.text.subword_vocabulary import SubwordVocabulary
 from captioner.text.vocabulary import SPECIAL_WORDS
-from captioner.text.vocabulary_files import load_vocabularies, save_vocabularies
+from captioner.translate.translator_folder import load_vocabularies, save_vocabularies
 
 TEXTS = [
     "A man is walking his dog in the park.",

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from captioner.errors import UserError
 from captioner.text.plain_text import plain_text
-from captioner.text.vocabulary_files import load_vocabularies, save_vocabularies
 from captioner.text.word_vocabulary import WordVocabulary, capitalise, join_words, split_words
+from captioner.translate.translator_folder import load_vocabularies, save_vocabularies
 
 LIKE_TEXT = st.text() | st.text("aB'’é\u0301l. ,-?\"(ß1") | st.text(" \u2581\uffed\ud800\0x")
 

@@ -14,7 +14,7 @@ from captioner.translate import (
     TranslationModelConfig,
     TranslationObjective,
 )
-from captioner.translate.embeddings import Embeddings
+from captioner.translate.model import Embeddings
 
 
 @pytest.mark.parametrize(

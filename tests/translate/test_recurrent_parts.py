@@ -6,8 +6,7 @@ import pytest
 import torch
 from translation_samples import tokens
 
-from captioner.translate.cells import FedCell
-from captioner.translate.recurrent_encoder import RecurrentEncoder, reverse_tokens
+from captioner.translate.recurrent import FedCell, RecurrentEncoder, reverse_tokens
 
 KINDS = ["gru", "lstm"]
 

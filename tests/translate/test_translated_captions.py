@@ -11,7 +11,7 @@ from captioner.caption import Caption
 from captioner.errors import UserError
 from captioner.models import LANGUAGES, load_translator
 from captioner.outcomes import Failed
-from captioner.text.text_vocabulary import Word
+from captioner.text.vocabulary import Word
 from captioner.translate import Translation
 from captioner.translate.translated_captions import translate_captions
 

@@ -8,7 +8,7 @@ import torch
 
 from captioner.errors import UserError
 from captioner.render.alignment import AlignmentItem, save_heat_map
-from captioner.text.text_vocabulary import Word
+from captioner.text.vocabulary import Word
 from captioner.translate import Translation
 
 # "wants" is read in two pieces and "möchte" written in two.

@@ -1,0 +1,251 @@
+"""Parts of the recurrent translation models: options, memory, encoder and decoder layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from typing_extensions import Self
+
+from captioner.attention import Memory
+from captioner.schema import SIZE, Config
+from captioner.translate.model import Embeddings, Tie
+
+Cell = Annotated[Literal["lstm", "gru"], Field(description="kind of recurrent cell")]
+AttentionSize = Annotated[int, Field(ge=1, le=SIZE, description="A, of the additive score")]
+Layers = Annotated[int, Field(ge=1, le=1_000, description="of the encoder, and of the decoder")]
+
+
+class RecurrentConfig(Config):
+    """Sizes and options of a recurrent model."""
+
+    embedding_size: int = Field(512, ge=1, le=SIZE, description="E, of a token's embedding")
+    hidden_size: int = Field(512, ge=1, le=SIZE, description="H, of every recurrent layer")
+    tie_embeddings: Tie = "none"
+    scale_embeddings: bool = Field(
+        False, description="multiply embeddings by sqrt(E), of use where they are tied"
+    )
+    dropout: float = Field(
+        0.3, ge=0, lt=1, description="on embeddings, between layers and before the output layer"
+    )
+
+    @property
+    def output_layer_size(self) -> int:
+        """The size of the vectors that the output layer reads."""
+        return self.hidden_size
+
+    def embeddings(self, source_size: int, target_size: int) -> Embeddings:
+        """Make the embeddings and output layer for so many tokens of each side."""
+        return Embeddings(
+            source_size,
+            target_size,
+            self.embedding_size,
+            self.output_layer_size,
+            self.tie_embeddings,
+            self.scale_embeddings,
+            self.dropout,
+        )
+
+    @model_validator(mode="after")
+    def _check_tie(self) -> Self:
+        size = self.output_layer_size
+        if self.tie_embeddings != "none" and self.embedding_size != size:
+            raise ValueError(
+                f"tie_embeddings {self.tie_embeddings!r} needs an embedding_size of {size}, what "
+                f"the output layer reads, not {self.embedding_size}"
+            )
+        return self
+
+
+RecurrentState = tuple[Tensor, ...]
+"""State of a recurrent network: (hidden,) of a GRU, (hidden, cell) of an LSTM."""
+
+
+@dataclass(frozen=True, eq=False)
+class SourceMemory(Memory):
+    """A memory with the final states of the encoder.
+
+    final: (B, layers, H) each.
+    """
+
+    final: RecurrentState = ()
+
+    @classmethod
+    def of(cls, memory: Memory, final: RecurrentState) -> SourceMemory:
+        """Add final states to a memory."""
+        return cls(memory.values, memory.keys, memory.mask, final)
+
+    def select(self, sources: Tensor) -> Self:
+        """Select sources (B',), indices into B."""
+        final = tuple(each.index_select(0, sources) for each in self.final)
+        return replace(super().select(sources), final=final)
+
+
+def run_recurrent_network(
+    network: nn.GRU | nn.LSTM, inputs: Any, state: RecurrentState | None = None
+) -> tuple[Any, Any]:
+    """Call torch's GRU or LSTM in the type of its weights; returns outputs and a `RecurrentState`.
+
+    inputs: a tensor or a `PackedSequence`. Autocast casts cuDNN's recurrent networks to float16,
+    whatever its own type is: without loss scaling their gradients vanish. oneDNN has no LSTM in
+    bfloat16 for CPUs without AVX-512, and fails.
+    """
+    weight = next(network.parameters())
+    before: Any = None if state is None else tuple(each.to(weight.dtype) for each in state)
+    if before is not None and isinstance(network, nn.GRU):
+        (before,) = before
+    with torch.autocast(weight.device.type, enabled=False):
+        outputs, after = network(inputs.to(weight.dtype), before)
+    return outputs, after if isinstance(after, tuple) else (after,)
+
+
+class RecurrentStack(nn.Module):
+    """A GRU or LSTM of several layers over whole sequences or single steps.
+
+    kind: `gru` or `lstm`. dropout: probability between layers.
+    """
+
+    def __init__(
+        self, kind: str, input_size: int, hidden_size: int, layers: int = 1, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        make = nn.GRU if kind == "gru" else nn.LSTM
+        dropout = dropout if layers > 1 else 0.0
+        self.network = make(input_size, hidden_size, layers, batch_first=True, dropout=dropout)
+
+    def forward(self, inputs: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        """Inputs (B, K, T, I) and states (B, K, layers, H) -> outputs (B, K, T, H), states."""
+        batch_size, rows = inputs.shape[:2]
+        before = tuple(
+            each.flatten(end_dim=1).transpose(0, 1).contiguous() for each in state
+        )  # (layers, B * K, H)
+        outputs, after = run_recurrent_network(
+            self.network, inputs.flatten(end_dim=1), before
+        )  # (B * K, T, H)
+        return outputs.unflatten(0, (batch_size, rows)), tuple(  # (B, K, T, H)
+            each.transpose(0, 1).unflatten(0, (batch_size, rows))  # (B, K, layers, H)
+            for each in after
+        )
+
+
+class FedCell(nn.Module):
+    """A GRU or LSTM cell with a precomputed input projection and a recurrent context input.
+
+    `project_input` projects the known inputs (embeddings) of all steps in one product; only the
+    context vector, which depends on the step before, is projected step by step.
+
+    kind: `gru` or `lstm`. known_size: of the known input. fed_size: of the context input, or 0.
+    """
+
+    def __init__(self, kind: str, known_size: int, fed_size: int, hidden_size: int) -> None:
+        super().__init__()
+        gates = 3 if kind == "gru" else 4
+        self.kind = kind
+        self.known = nn.Linear(known_size, gates * hidden_size)
+        self.fed = nn.Linear(fed_size, gates * hidden_size, bias=False) if fed_size else None
+        self.hidden = nn.Linear(hidden_size, gates * hidden_size)
+        with torch.no_grad():
+            for parameter in self.parameters():
+                nn.init.uniform_(parameter, -(hidden_size**-0.5), hidden_size**-0.5)
+            if kind == "lstm":
+                self.known.bias[hidden_size : 2 * hidden_size] = 1.0  # An open forget gate.
+
+    def project_input(self, known: Tensor) -> Tensor:
+        """Known inputs (..., I) -> their part of the gates (..., 3H or 4H), in torch's order."""
+        gates: Tensor = self.known(known)
+        return gates
+
+    def forward(self, gates: Tensor, fed: Tensor | None, state: RecurrentState) -> RecurrentState:
+        """A step's `project_input` (..., gates), context (..., F), states (..., H) -> states."""
+        if self.fed is not None:
+            gates = gates + self.fed(fed)
+        recurrent = self.hidden(state[0])  # (..., gates)
+        if self.kind == "gru":
+            reset, update, candidate = gates.chunk(3, dim=-1)  # (..., H) each
+            recurrent_reset, recurrent_update, recurrent_candidate = recurrent.chunk(3, dim=-1)
+            reset = torch.sigmoid(reset + recurrent_reset)
+            update = torch.sigmoid(update + recurrent_update)
+            candidate = torch.tanh(candidate + reset * recurrent_candidate)
+            # Not `torch.lerp`: under autocast the types differ.
+            return (candidate + update * (state[0] - candidate),)
+        input_gate, forget_gate, candidate, output_gate = (gates + recurrent).chunk(4, dim=-1)
+        cell = torch.sigmoid(forget_gate) * state[1]
+        cell = cell + torch.sigmoid(input_gate) * torch.tanh(candidate)  # (..., H)
+        return torch.sigmoid(output_gate) * torch.tanh(cell), cell
+
+
+class RecurrentEncoder(nn.Module):
+    """A GRU or LSTM of several layers over the source, in one or both directions.
+
+    kind: `gru` or `lstm`. size: D of the outputs; if bidirectional, the forward half comes first,
+    then the backward half. dropout: probability between layers.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        input_size: int,
+        size: int,
+        layers: int = 1,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        make = nn.GRU if kind == "gru" else nn.LSTM
+        self.network = make(
+            input_size,
+            size // 2 if bidirectional else size,
+            layers,
+            batch_first=True,
+            bidirectional=bidirectional,
+            dropout=dropout if layers > 1 else 0.0,
+        )
+
+    def forward(
+        self, embedded: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, RecurrentState]:
+        """Embeddings (B, S, E), mask (B, S) -> outputs (B, S, D), final states (B, layers, D).
+
+        Padding follows the tokens and has no effect: the backward direction starts at each
+        sentence's last token, final states are those at its ends, and outputs at padding are 0.
+        Torch raises `RuntimeError` for a source without tokens.
+        """
+        if mask is None:
+            outputs, final = run_recurrent_network(self.network, embedded)  # (B, S, D)
+        else:
+            # Sorted here: torch's own sorting reads the order back from the GPU.
+            lengths, order = mask.sum(dim=1).cpu().sort(descending=True, stable=True)  # (B,)
+            there, back = (
+                each.to(embedded.device, non_blocking=True) for each in (order, order.argsort())
+            )  # (B,) each
+            packed: Any = pack_padded_sequence(
+                embedded.index_select(0, there), lengths, batch_first=True
+            )
+            packed_outputs, final = run_recurrent_network(self.network, packed)
+            outputs, _ = pad_packed_sequence(
+                packed_outputs, batch_first=True, total_length=embedded.shape[1]
+            )  # (B, S, D)
+            outputs = outputs.index_select(0, back)
+            final = tuple(each.index_select(1, back) for each in final)
+        return outputs, tuple(self._by_source(each) for each in final)
+
+    def _by_source(self, state: Tensor) -> Tensor:
+        """(layers * directions, B, D / directions) -> (B, layers, D)."""
+        by_direction = state.view(
+            self.network.num_layers, -1, *state.shape[1:]
+        )  # (layers, directions, B, D / directions)
+        return by_direction.permute(2, 0, 1, 3).flatten(start_dim=2)  # (B, layers, D)
+
+
+def reverse_tokens(tokens: Tensor, mask: Tensor | None) -> Tensor:
+    """Reverse the tokens (B, S) of each row; padding stays at the end."""
+    if mask is None:
+        return tokens.flip(1)  # (B, S)
+    mask = mask.to(tokens.device, non_blocking=True)
+    lengths = mask.sum(dim=1, keepdim=True)  # (B, 1)
+    positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)  # (B, S)
+    return tokens.gather(1, torch.where(mask, lengths - 1 - positions, positions))  # (B, S)
