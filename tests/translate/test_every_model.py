@@ -7,7 +7,6 @@ import torch
 from translation_samples import CONFIGS, SIZE, make, ragged, tokens
 
 from captioner.decoding import Constraints, decode
-from captioner.errors import UserError
 from captioner.text.token_batches import TranslationBatch
 from captioner.translate import TranslationLoss, TranslationObjective
 
@@ -132,7 +131,7 @@ def test_the_loss_is_a_mean_over_tokens() -> None:
 @every_model
 def test_there_must_be_something_to_read(name: str) -> None:
     model = make(name)
-    errors = UserError, RuntimeError  # Torch's own, of a recurrent encoder.
+    errors = ValueError, RuntimeError  # Torch's own, of a recurrent encoder.
     for masked in (None, torch.ones(2, 0, dtype=torch.bool)):
         with pytest.raises(errors, match=r"is 0|has no|empty tensors|larger than 0"):
             model.remember(tokens(2, 0), masked)
