@@ -221,7 +221,7 @@ class CaptioningLoss(nn.Module):
     """Cross-entropy with doubly stochastic regularisation, for soft attention.
 
     encoder: given when it is trained together with the decoder, from photos.
-    Raises `UserError` for a decoder or objective fields of the other kind of attention.
+    Raises `UserError` for objective fields of the other kind of attention.
     """
 
     selection: ClassVar[str] = "soft"
@@ -234,7 +234,7 @@ class CaptioningLoss(nn.Module):
     ) -> None:
         super().__init__()
         if decoder.config.selection != self.selection:
-            raise UserError(f"this loss trains {self.selection} attention")
+            raise ValueError(f"this loss trains {self.selection} attention")
         objective.check_selection(self.selection)
         self.decoder = decoder
         self.encoder = encoder

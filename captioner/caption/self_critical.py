@@ -38,7 +38,7 @@ class SelfCriticalLoss(CaptioningLoss):
     Both passes run without dropout, so that the gradient is in expectation that of the expected
     reward. An encoder that is trained too stays in training mode for both.
 
-    reward: see `Reward`. Raises `UserError` for a hard-attention decoder.
+    reward: see `Reward`.
     """
 
     def __init__(

@@ -56,19 +56,6 @@ def test_padding_changes_nothing(name) -> None:
     assert padded.weights[0, :, 3:].abs().max().item() == 0.0
 
 
-@pytest.mark.parametrize("name", SCORES)
-def test_queries_at_once_equal_queries_one_at_a_time(name) -> None:
-    attention = Attention(SCORES[name]())
-    memory = attention.remember(random(2, 5, 4), PADDING)
-    query = random(2, 3, 4, seed=1)
-    together = attention(query, memory)
-    for index in range(3):
-        alone = attention(query[:, index : index + 1], memory)
-        torch.testing.assert_close(together.context[:, index : index + 1], alone.context)
-        torch.testing.assert_close(together.weights[:, index : index + 1], alone.weights)
-        torch.testing.assert_close(together.scores[:, index : index + 1], alone.scores)
-
-
 @pytest.mark.parametrize("name", ["general", "additive", "concat"])
 def test_keys_are_projected_once_a_memory(name) -> None:
     score = SCORES[name]()
@@ -80,23 +67,6 @@ def test_keys_are_projected_once_a_memory(name) -> None:
     for step in range(4):
         attention(random(2, 3, 4, seed=step), memory)
     assert len(calls) == 1
-
-
-@pytest.mark.parametrize("name", SCORES)
-def test_nothing_is_held_between_calls(name) -> None:
-    attention = Attention(SCORES[name]())
-    query = random(2, 1, 4)
-    memories = [attention.remember(random(2, 5, 4, seed=seed)) for seed in (1, 2)]
-    alone = attention(query, memories[0])
-    attention(query * 2, memories[1])
-    again = attention(query, memories[0])
-    assert torch.equal(again.context, alone.context)
-    assert torch.equal(again.weights, alone.weights)
-
-
-def test_a_source_with_nothing_to_attend_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"row \[1\] has no position"):
-        Attention(DotScore()).remember(random(2, 5, 4), torch.tensor([[True] * 5, [False] * 5]))
 
 
 def test_hard_attention_draws_from_the_generator_handed_in() -> None:

@@ -10,24 +10,14 @@ import torch
 from captioner.attention import (
     Attention,
     DotScore,
-    GeneralScore,
     LocalAttention,
     PredictedCentre,
-    causal_mask,
 )
 
 
 def softmax(*scores: float) -> list[float]:
     total = sum(math.exp(score) for score in scores)
     return [math.exp(score) / total for score in scores]
-
-
-def test_a_triangle_hides_what_comes_later() -> None:
-    assert causal_mask(3).tolist() == [
-        [True, False, False],
-        [True, True, False],
-        [True, True, True],
-    ]
 
 
 def test_windows_around_whole_and_broken_centres() -> None:
@@ -89,18 +79,6 @@ def test_a_window_beyond_the_sentence_is_at_its_end() -> None:
     )
     assert attended.weights[0, 0].tolist() == attended.weights[0, 1].tolist()
     assert (attended.weights[0, 0] > 0).tolist() == [False, False, True, False, False, False]
-
-
-def test_a_window_as_wide_as_the_sentence_is_global_attention() -> None:
-    torch.manual_seed(0)
-    values, query = torch.randn(2, 4, 3), torch.randn(2, 2, 5)
-    score = GeneralScore(5, 3)
-    local, everywhere = LocalAttention(score, half_width=4), Attention(score)
-    centres = torch.tensor([[0, 3], [1, 2]])
-    found = local(query, local.remember(values), centres)
-    torch.testing.assert_close(
-        found.context, everywhere(query, everywhere.remember(values)).context
-    )
 
 
 def test_a_gradient_reaches_the_centre() -> None:

@@ -58,51 +58,6 @@ def test_equals_torch_multi_head_attention(memory_size, padding, causal) -> None
         assert attended.weights.masked_select(~causal).abs().max().item() == 0.0
 
 
-def test_scores_become_the_weights() -> None:
-    ours, _ = pair(D)
-    attended = ours(random(B, Q, H), ours.remember(random(B, L, D), PADDING), CAUSAL)
-    hidden = ~(PADDING[:, None, None] & CAUSAL)
-    expected = attended.scores.masked_fill(hidden, float("-inf")).softmax(dim=-1)
-    torch.testing.assert_close(attended.weights, expected)
-
-
-def test_a_mask_for_each_head() -> None:
-    ours, _ = pair(D)
-    mask = torch.ones(B, N, Q, L, dtype=torch.bool)
-    mask[1, 0, 2, 3:] = False
-    attended = ours(random(B, Q, H), ours.remember(random(B, L, D)), mask)
-    assert torch.equal(attended.weights > 0, mask)
-
-
-@pytest.mark.parametrize(("heads", "size"), [(3, 8), (0, 8), (16, 8)])
-def test_heads_must_divide_the_size(heads, size) -> None:
-    with pytest.raises(ValueError, match=f"size {size} cannot be divided among {heads} heads"):
-        MultiHeadAttention(size, D, heads)
-
-
-def test_nothing_to_attend_is_refused() -> None:
-    attention = MultiHeadAttention(H, D, N)
-    values, query = random(B, L, D), random(B, Q, H)
-    with pytest.raises(ValueError, match=r"row \[0\] has no position"):
-        attention.remember(values, torch.zeros(B, L, dtype=torch.bool))
-    late = torch.tensor([[True] * L, [False] + [True] * (L - 1)])
-    with pytest.raises(ValueError, match=r"row \[1, 0, 0\] has no position"):
-        attention(query, attention.remember(values, late), CAUSAL)
-    with pytest.raises(ValueError, match="must be boolean"):
-        attention(query, attention.remember(values), CAUSAL.float())
-
-
-def test_keys_and_values_are_projected_once_a_memory() -> None:
-    attention = MultiHeadAttention(H, D, N)
-    calls: list[str] = []
-    attention.key_projection.register_forward_hook(lambda *_: calls.append("key"))
-    attention.value_projection.register_forward_hook(lambda *_: calls.append("value"))
-    memory = attention.remember(random(B, L, D))
-    for step in range(3):
-        attention(random(B, Q, H, seed=step), memory)
-    assert sorted(calls) == ["key", "value"]
-
-
 def test_dropout_leaves_weights_out_in_training_only() -> None:
     attention = MultiHeadAttention(H, D, N, dropout=0.5)
     memory = attention.remember(random(B, L, D))
@@ -129,13 +84,6 @@ def test_contexts_alone_are_those_with_weights(masked: bool, training: bool) -> 
     wanted = attention(query, memory, mask).context
     torch.manual_seed(2)
     torch.testing.assert_close(attention.context(query, memory, mask), wanted)
-
-
-def test_contexts_alone_need_something_to_attend() -> None:
-    attention = MultiHeadAttention(8, 6, 2)
-    memory = attention.remember(random(1, 2, 6))
-    with pytest.raises(ValueError, match="no position"):
-        attention.context(random(1, 3, 8), memory, torch.zeros(1, 1, 3, 2, dtype=torch.bool))
 
 
 def test_contexts_under_autocast_are_those_of_float32_but_for_the_projections() -> None:

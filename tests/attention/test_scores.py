@@ -108,23 +108,6 @@ def test_concat_halves_start_on_one_scale() -> None:
         assert half.abs().max() > 0.95 * bound
 
 
-@pytest.mark.parametrize(
-    "score",
-    [DotScore(), ScaledDotProductScore(), GeneralScore(H, H), AdditiveScore(H, H, A)],
-    ids=lambda score: type(score).__name__,
-)
-def test_any_leading_dimensions(score) -> None:
-    generator = torch.Generator().manual_seed(4)
-    query = torch.randn(B, 3, Q, H, generator=generator)  # three heads
-    values = torch.randn(B, 3, L, H, generator=generator)
-    together = scores(score, query, values)
-    assert together.shape == (B, 3, Q, L)
-    for head in range(3):
-        torch.testing.assert_close(
-            together[:, head], scores(score, query[:, head], values[:, head])
-        )
-
-
 @pytest.mark.parametrize("make", [AdditiveScore, ConcatScore])
 def test_decoding_by_the_code_for_cpus_gives_the_same_scores(
     make: type[AdditiveScore], monkeypatch: pytest.MonkeyPatch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,13 +14,11 @@ import pytest
 import torch
 from PIL import Image
 from samples import assert_same_captions, photo
-from torch import Tensor
 
 from captioner.caption import Caption, Captioner, Failed, ShowAttendTellDecoder
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
-from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
-from captioner.vision.preprocessing import Preprocessing
+from captioner.text.vocabulary import SPECIAL_WORDS
 
 SIZES = [(120, 90), (64, 64), (70, 200), (33, 40), (300, 100)]
 
@@ -39,20 +36,6 @@ def test_a_batch_is_the_photos_one_at_a_time_in_order(
     for batch_size in (1, 2, 5, 16):
         assert_same_captions(tiny_captioner.caption(photos, batch_size=batch_size), alone)
     assert_same_captions(tiny_captioner.caption(photos[::-1]), alone[::-1])
-
-
-def test_content_words_are_not_said_again_so_soon_and_function_words_may_be(
-    tiny_captioner: Captioner, photos: list[Image.Image]
-) -> None:
-    with torch.no_grad():
-        for word in ("a", "runs"):
-            tiny_captioner.decoder.output.bias[tiny_captioner.vocabulary.encode([word])] += 6
-    lengths = {"minimum_length": 8, "maximum_length": 8}
-    said = tiny_captioner.caption(photos[0], **lengths, repeat_distance=2).words
-    assert said.count("runs") >= 2
-    for place, word in enumerate(said):
-        assert word == "a" or word not in said[place + 1 : place + 3]
-    assert ("a", "a") in itertools.pairwise(said)
 
 
 @pytest.mark.parametrize("selection", ["soft", "hard"])
@@ -182,25 +165,6 @@ def test_arrays_are_photos(tiny_captioner: Captioner) -> None:
     assert_same_captions([tiny_captioner.caption(channels / 255)], [expected])
 
 
-@pytest.mark.parametrize(
-    ("given", "problem"),
-    [
-        (numpy.zeros((3, 9, 9), numpy.uint8), r"shape \(3, 9, 9\), not \(H, W, 3\)"),
-        (torch.zeros(9, 9, 3), r"shape \(9, 9, 3\), not \(3, H, W\)"),
-        (numpy.zeros((9, 9), numpy.uint8), r"shape \(9, 9\), not"),
-        (numpy.zeros((0, 9, 3), numpy.uint8), r"shape \(0, 9, 3\), not"),
-        (numpy.zeros((9, 9, 3), numpy.int64), "array of int64, not of uint8 or floats"),
-        (numpy.full((9, 9, 3), 255.0), "numbers outside 0 to 1"),
-        (torch.full((3, 9, 9), torch.nan), "numbers outside 0 to 1"),
-        (3, "the image is of the type int, not a path"),
-        (None, "the image is of the type NoneType, not a path"),
-    ],
-)
-def test_what_is_no_photo_is_refused(tiny_captioner: Captioner, given: Any, problem: str) -> None:
-    with pytest.raises(UserError, match=problem):
-        tiny_captioner.caption(given)
-
-
 def test_a_bad_photo_is_named(tiny_captioner: Captioner, tmp_path: Path) -> None:
     good, bad = tmp_path / "good.png", tmp_path / "bad.png"
     photo(3).save(good)
@@ -227,29 +191,6 @@ def test_a_bad_photo_can_be_skipped(tiny_captioner: Captioner, tmp_path: Path) -
     assert tiny_captioner.caption(absent, on_error="skip") == failed
     with pytest.raises(UserError, match="on_error 'ignore' is neither"):
         tiny_captioner.caption([good], on_error="ignore")
-
-
-def test_photos_reach_the_encoder_with_the_channels_last(
-    tiny_captioner: Captioner, photos: list[Image.Image]
-) -> None:
-    """The order of a GPU's fast convolutions."""
-    seen: list[Tensor] = []
-    tiny_captioner.encoder.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
-    tiny_captioner.annotations(photos[:1])
-    assert [each.is_contiguous(memory_format=torch.channels_last) for each in seen] == [True]
-
-
-def test_parts_that_do_not_fit_together_are_refused(tiny_captioner: Captioner) -> None:
-    config = tiny_captioner.decoder.config.replace(memory_size=256)
-    with pytest.raises(UserError, match="decoder memory_size 256 is not 512"):
-        replace(tiny_captioner, decoder=ShowAttendTellDecoder(config, 14))
-    with pytest.raises(UserError, match="made for 14 words, but the vocabulary has 5"):
-        replace(tiny_captioner, vocabulary=Vocabulary(["dog"]))
-    with pytest.raises(UserError, match="preprocessing size 15 is too small"):
-        replace(tiny_captioner, preprocessing=Preprocessing(size=15, resize="squash"))
-    small = replace(tiny_captioner, preprocessing=Preprocessing(size=16, resize="squash"))
-    assert repr(small) == "Captioner(vgg11_bn, 14 words, maps of 1x1, on cpu)"
-    assert len({small, tiny_captioner}) == 2
 
 
 def test_samples_depend_on_the_seed_alone_and_differ_from_batch_to_batch(

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
-from folder_samples import config_of, refused
+from folder_samples import config_of
 from safetensors.torch import load_file, save_file
 from samples import assert_same_captions, make_captioner, photo
 
@@ -94,17 +94,6 @@ def test_counts_are_as_good_as_repetition() -> None:
     assert dict(once) == pytest.approx(dict(again), abs=1e-6)
 
 
-def test_groups_that_are_told_apart_leave_the_weights_finite() -> None:
-    features = torch.zeros(40, 3, dtype=torch.float64)
-    features[20:, 2] = 50.0
-    shares = torch.tensor([0.5] * 20 + [0.0] * 20).double()
-    found = fit_weights(features, shares)
-    assert all(map(math.isfinite, dict(found).values()))
-    low, high = confidences(features[[39, 0]], found).tolist()
-    assert low < 0.1
-    assert high == pytest.approx(0.5, abs=0.1)
-
-
 def test_captions_of_a_search_carry_it_and_given_sentences_do_not() -> None:
     model = make_captioner()
     assert model.caption(PHOTOS[:1])[0].confidence is None
@@ -164,19 +153,3 @@ def test_a_model_of_version_0_2_0_takes_every_photo_as_ordinary(calibrated: Path
     save_model(model, calibrated)
     assert load_file(path).keys().isdisjoint(of_photos)
     assert load_model(calibrated).confidence == model.confidence
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"unsure_below": 2}, "confidence.unsure_below 2 is not at most 1"),
-        ({"weights": {}}, "field 'confidence.weights.intercept' is missing"),
-        ({"familiarity": {}, "weights": 3}, "confidence.weights: expected fields with values"),
-    ],
-)
-def test_a_wrong_number_is_named(
-    calibrated: Path, change: dict[str, object], sentence: str
-) -> None:
-    with config_of(calibrated) as config:
-        config["confidence"].update(change)
-    assert sentence in refused(calibrated, "config.json")

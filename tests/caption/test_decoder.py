@@ -115,16 +115,6 @@ def test_teacher_forcing_and_stepping_are_the_paper_s_equations(form: dict[str, 
 # What is computed once.
 
 
-def test_teacher_forcing_computes_once_what_does_not_recur() -> None:
-    decoder = make()
-    keys = calls_of(decoder.attention.score.key_projection)
-    words, output = calls_of(decoder.embedding), calls_of(decoder.output)
-    decoder(decoder.remember(photos()), captions(rows=2))
-    assert keys == [(3, PLACES, MEMORY)]
-    assert words == [(3, 2, 4)]
-    assert output == [(3, 2, 4, 5)]
-
-
 def test_a_beam_projects_the_keys_of_a_photo_once() -> None:
     decoder = make()
     keys = calls_of(decoder.attention.score.key_projection)
@@ -174,20 +164,6 @@ def test_hard_attention_draws_from_the_generator_in_training() -> None:
 
 
 # Dropout.
-
-
-def test_dropout_acts_in_training_only() -> None:
-    decoder, words = make(dropout=0.5), captions()
-    memory = decoder.remember(photos())
-    assert torch.equal(decoder(memory, words).logits, decoder(memory, words).logits)
-    decoder.train()
-    first, second = decoder(memory, words), decoder(memory, words)
-    assert not torch.equal(first.logits, second.logits)
-    assert not torch.equal(first.weights[:, :, 0], second.weights[:, :, 0])  # the initial state
-    torch.manual_seed(5)
-    first = decoder(memory, words)
-    torch.manual_seed(5)
-    assert torch.equal(first.logits, decoder(memory, words).logits)
 
 
 def test_memory_dropout_blanks_whole_channels_in_training_only() -> None:

@@ -16,8 +16,6 @@ from captioner.caption.hard_attention import HardAttentionLoss
 from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.decoding import cross_entropies
-from captioner.errors import UserError
-from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 
 class Given(HardSelection):
@@ -201,14 +199,6 @@ def test_semi_sampling_of_everything_is_soft_attention(draws: int) -> None:
     assert loss.baseline.item() == pytest.approx(-math.log(WORDS), abs=1e-6)  # nothing was drawn
 
 
-def test_half_of_the_captions_are_semi_sampled_each_for_itself() -> None:
-    loss, seen = make_loss(semi_sampling=0.5), []
-    loss.decoder.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[3]))
-    loss.loss(make_batch(1000))
-    assert seen[0].shape == (1000, 1)
-    assert float(seen[0].double().mean()) == pytest.approx(0.5, abs=0.06)
-
-
 def test_a_mixed_batch_is_its_captions_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     batch, places = make_batch(4), torch.tensor([[0, 1, 2], [2, 2, 1], [1, 0, 0], [0, 2, 0]])
     expected = torch.tensor([True, False, False, True])
@@ -251,27 +241,7 @@ def test_the_baseline_is_a_moving_average_of_the_drawn_captions_a_word(
     assert not loss.baseline.requires_grad
 
 
-def test_validation_does_not_change_the_baseline() -> None:
-    loss, batch = make_loss(), make_batch(2)
-    loss.loss(batch)
-    after = float(loss.baseline)
-    loss.eval()
-    assert float(loss.loss(batch)["baseline"]) == after == float(loss.baseline)
-
-
 # The rest.
-
-
-def test_the_seed_of_the_batch_decides_what_is_drawn() -> None:
-    loss = make_loss(semi_sampling=0.5).eval()
-    loss.decoder.attention.selection.train()
-
-    def value(seed: int) -> float:
-        torch.manual_seed(torch.seed() % 1000)  # the global generator plays no part
-        return float(loss.loss(make_batch(6, seed))["loss"].detach())
-
-    assert value(1) == value(1)
-    assert len({value(seed) for seed in range(6)}) == 6
 
 
 def test_a_padded_caption_is_the_caption_without_its_padding() -> None:
@@ -283,17 +253,3 @@ def test_a_padded_caption_is_the_caption_without_its_padding() -> None:
         report, _, _ = with_places(loss, batch, places)
         found.append((report, gradients(report["loss"], loss.decoder), loss.baseline.clone()))
     torch.testing.assert_close(found[0], found[1])
-
-
-def test_an_encoder_is_trained_along_where_it_is_given() -> None:
-    encoder = VGGEncoder(VGGConfig(name="vgg11", width=0.05)).double()
-    decoder = make_decoder(memory_size=512)
-    loss = HardAttentionLoss(decoder, ObjectiveConfig(doubly_stochastic=0.0), encoder).double()
-    batch = make_batch(2)._replace(source=torch.randn(2, 3, 32, 32).double())
-    (gradient,) = torch.autograd.grad(loss.loss(batch)["loss"], [next(encoder.parameters())])
-    assert gradient.abs().sum() > 0
-
-
-def test_terms_of_soft_attention_are_refused() -> None:
-    with pytest.raises(UserError, match=r"^objective\.doubly_stochastic 1\.0 is for soft"):
-        HardAttentionLoss(make_decoder(), ObjectiveConfig())

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from captioner.caption.losses import (
-    ObjectiveConfig,
-    SelfCriticalConfig,
     doubly_stochastic_penalty,
     grounding_penalty,
 )
-from captioner.errors import UserError
 
 MASK = torch.tensor([[True, True], [True, False]])
 
@@ -67,39 +63,6 @@ def test_sums_are_in_float32_or_double_precision(term: Term) -> None:
     found, other = term(exact), term(WEIGHTS.double())
     assert found.dtype == torch.float64
     assert float((found[0] - other[0]).abs()) == pytest.approx(1e-12, rel=0.9)
-
-
-@pytest.mark.parametrize(
-    ("selection", "options", "sentence"),
-    [
-        ("hard", {}, r"doubly_stochastic 1\.0 is for soft attention; set it to 0\.0 for hard"),
-        (
-            "hard",
-            {"doubly_stochastic": 0.0, "doubly_stochastic_target": "share"},
-            "doubly_stochastic_target 'share' is for soft attention; set it to 'one' for hard",
-        ),
-        ("hard", {"doubly_stochastic": 0.0, "grounding": 0.1}, r"grounding 0\.1 is for so"),
-        ("soft", {"reward_weight": 1.0}, r"reward_weight 1\.0 is for hard .* to 0\.1 for soft"),
-        ("soft", {"semi_sampling": 0.0}, r"semi_sampling 0\.0 is for hard attention"),
-    ],
-)
-def test_fields_of_the_other_attention_are_refused(
-    selection: str, options: dict[str, Any], sentence: str
-) -> None:
-    with pytest.raises(UserError, match=rf"^objective\.{sentence}"):
-        ObjectiveConfig(**options).check_selection(selection)
-
-
-@pytest.mark.parametrize("name", ["label_smoothing", "scheduled_sampling", "grounding"])
-def test_what_changes_cross_entropy_is_refused_where_self_critical_training_has_none(
-    name: str,
-) -> None:
-    fields: dict[str, Any] = {name: 0.1}
-    sentence = rf"{name} 0\.1 has no effect: self_critical.cross_entropy_weight is 0"
-    with pytest.raises(UserError, match=f"^{sentence}$"):
-        ObjectiveConfig(**fields, self_critical=SelfCriticalConfig())
-    ObjectiveConfig(**fields, self_critical=SelfCriticalConfig(cross_entropy_weight=0.2))
-    ObjectiveConfig(doubly_stochastic=0.0, self_critical=SelfCriticalConfig())
 
 
 def test_attention_that_misses_what_a_word_names_is_penalised() -> None:

@@ -51,13 +51,6 @@ def test_each_word_is_drawn_for_itself_and_the_next_follows_it() -> None:
     assert float(own[0]) == pytest.approx(0.3, abs=0.04)
 
 
-def test_the_decoder_is_left_in_its_mode_and_gets_no_gradient() -> None:
-    decoder = small_decoder()
-    fed = of_one_photo(decoder, [1, 3, 4, 2], 2, 0.5)
-    assert decoder.training
-    assert not fed.requires_grad
-
-
 @pytest.mark.parametrize("selection", ["soft", "hard"])
 def test_the_probability_rises_with_progress(selection: str) -> None:
     decoder = small_decoder(selection=selection, dropout=0.0)

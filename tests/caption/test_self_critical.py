@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import pytest
@@ -19,10 +18,8 @@ from captioner.caption.hard_attention import HardAttentionLoss
 from captioner.caption.losses import CaptioningLoss, ObjectiveConfig, SelfCriticalConfig
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.caption.self_critical import SelfCriticalLoss
-from captioner.decoding import BeamSearch, Sampling, Strategy
-from captioner.errors import UserError
+from captioner.decoding import BeamSearch, Strategy
 from captioner.text.vocabulary import Vocabulary
-from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 END = Vocabulary.end
 Captions = list[list[list[int]]]
@@ -97,20 +94,6 @@ def test_the_gradient_is_on_average_that_of_the_expected_reward(
     torch.testing.assert_close(gradients(total, decoder), -expected, rtol=0, atol=1e-10)
 
 
-def test_captions_are_drawn_as_probable_as_they_are() -> None:
-    loss = make_loss()
-    batch = make_batch()
-    loss.decoder.eval()
-    strategy = Sampling(torch.Generator().manual_seed(0), 4000)
-    (drawn,) = loss._captions(loss.decoder.remember(batch.source), strategy)
-    assert len(drawn) == 4000
-    squares = 0.0
-    for caption in all_captions(2):
-        chance = float(probability(loss.decoder, batch.source, caption).detach())
-        squares += (drawn.count(caption) - 4000 * chance) ** 2 / (4000 * chance)
-    assert squares < 45.3  # The 99.9th percentile of chi-square with 20 degrees of freedom.
-
-
 def test_the_loss_by_hand() -> None:
     """Two photos, two samples each: a sample is held against the other of its photo."""
     loss = make_loss(Given)
@@ -133,30 +116,6 @@ def test_the_loss_by_hand() -> None:
     assert float(found["reward"]) == pytest.approx(sum(worths) / 4)
 
 
-def test_the_greedy_caption_is_held_against_the_samples() -> None:
-    loss = make_loss(Given, baseline="greedy", samples=1)
-    batch = make_batch(2)
-    loss.decoder.eval()
-    loss.given = loss._captions(loss.decoder.remember(batch.source), BeamSearch(1))
-    found = loss.loss(batch)
-    assert float(found["loss"].detach()) == 0.0  # Greedy against itself.
-    assert float(found["greedy_reward"]) == float(found["reward"])
-
-
-def test_the_same_seed_draws_the_same_captions() -> None:
-    loss = make_loss(samples=20)
-    assert torch.equal(loss.loss(make_batch())["loss"], loss.loss(make_batch())["loss"])
-    assert not torch.equal(loss.loss(make_batch())["loss"], loss.loss(make_batch(seed=1))["loss"])
-
-
-def test_the_mode_is_as_before_after_a_loss() -> None:
-    loss = make_loss()
-    for mode in (True, False):
-        loss.train(mode)
-        loss.loss(make_batch())
-        assert all(module.training == mode for module in loss.modules())
-
-
 def test_cross_entropy_is_added_by_its_weight() -> None:
     decoder, batch = small_decoder(dropout=0.0), make_batch(2)
     mixed = make_loss(decoder=decoder, cross_entropy_weight=0.7).loss(batch)
@@ -164,23 +123,6 @@ def test_cross_entropy_is_added_by_its_weight() -> None:
     plain = CaptioningLoss(decoder, ObjectiveConfig()).loss(batch)
     torch.testing.assert_close(mixed["loss"], alone["loss"] + 0.7 * plain["loss"])
     assert torch.equal(mixed["cross_entropy"], plain["cross_entropy"])
-
-
-def test_an_encoder_is_trained_along_where_it_is_given() -> None:
-    encoder = VGGEncoder(VGGConfig(name="vgg11", width=0.05)).double().eval()
-    loss = make_loss(
-        partial(SelfCriticalLoss, encoder=encoder), decoder=small_decoder(memory_size=512)
-    )
-    loss.loss(make_batch(2)._replace(source=torch.randn(2, 3, 32, 32).double()))["loss"].backward()
-    gradient = encoder.features[0].weight.grad
-    assert float(gradient.abs().max()) > 0
-
-
-def test_hard_attention_is_refused() -> None:
-    hard = small_decoder(selection="hard")
-    objective = ObjectiveConfig(doubly_stochastic=0.0, self_critical=SelfCriticalConfig())
-    with pytest.raises(UserError, match="trains soft attention"):
-        SelfCriticalLoss(hard, objective, reward)
 
 
 def scheduled_sampling(selection: str) -> CaptioningLoss:

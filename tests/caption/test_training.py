@@ -68,16 +68,6 @@ def test_a_caption_of_no_words_at_all_weighs_nothing() -> None:
     assert [float(found[name].detach()) for name in ("loss", "cross_entropy")] == [0.0, 0.0]
 
 
-def test_an_encoder_is_trained_along_where_it_is_given() -> None:
-    decoder, photos = make_decoder(), torch.randn(2, 3, 32, 32)
-    encoder = VGGEncoder(VGGConfig(name="vgg11", width=0.05)).eval()
-    from_photos = CaptioningLoss(decoder, ObjectiveConfig(), encoder).loss(make_batch(photos))
-    from_vectors = CaptioningLoss(decoder, ObjectiveConfig()).loss(make_batch(encoder(photos)))
-    assert torch.equal(from_photos["loss"], from_vectors["loss"])
-    from_photos["loss"].backward()
-    assert encoder.features[0].weight.grad is not None
-
-
 def test_captions_of_one_photo_share_what_the_encoder_sees_of_it() -> None:
     decoder, photos = make_decoder(), torch.randn(1, 3, 32, 32)
     encoder = VGGEncoder(VGGConfig(name="vgg11", width=0.05)).eval()
@@ -89,19 +79,3 @@ def test_captions_of_one_photo_share_what_the_encoder_sees_of_it() -> None:
     torch.testing.assert_close(found, apart)
     gradients = torch.autograd.grad(found, list(loss.parameters()))
     torch.testing.assert_close(gradients, wanted, rtol=1e-4, atol=1e-6)
-
-
-def test_annotation_vectors_as_they_are_stored_are_computed_with_in_full() -> None:
-    loss = CaptioningLoss(make_decoder(), ObjectiveConfig())
-    stored = loss.loss(make_batch(ANNOTATIONS.half()).to("cpu"))["loss"]
-    assert stored.dtype == torch.float32
-    assert torch.equal(stored, loss.loss(make_batch(ANNOTATIONS.half().float()))["loss"])
-
-
-def test_a_batch_moves_as_a_whole() -> None:
-    rows = torch.tensor([3, 1])
-    moved = make_batch(ANNOTATIONS)._replace(seed=7, rows=rows, progress=0.5).to("meta")
-    assert isinstance(moved, CaptioningBatch)
-    assert all(tensor.device.type == "meta" for tensor in moved[:4])
-    assert (moved.seed, moved.progress) == (7, 0.5)
-    assert moved.rows is rows  # What knows more of the photos is on the CPU.

@@ -39,52 +39,7 @@ def test_words_that_are_not_text_are_passed_over(tmp_path: Path) -> None:
     assert indices.tolist() == [5]
 
 
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        ("dog 1 2\n", r"vectors\.txt has none of the 8 words with 3 numbers, which decoder\.emb"),
-        ("dog 0.5 2 3 4\n", "none of the 8 words"),
-        ("dog\t1\t2\t3\n", "none of the 8 words"),
-        ("2 3\n", "none of the 8 words"),
-        ("", "none of the 8 words"),
-        ("cat 1 2 3\n\ndog 1 two 3\n", "line 3: .*'two'"),
-        ("dog 1 nan 3\n", "line 1 has a number that is not finite"),
-        ("dog 1 1e39 3\n", "line 1 has a number that is not finite"),
-    ],
-)
-def test_a_bad_file_is_refused_in_a_sentence(tmp_path: Path, content: str, sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence) as caught:
-        read_word_vectors(write(tmp_path, content), VOCABULARY, 3)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"absent\.txt cannot be read \(No such file"):
-        read_word_vectors(tmp_path / "absent.txt", VOCABULARY, 3)
-
-
 NUMBERS = st.floats(width=32, allow_nan=False, allow_infinity=False)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.dictionaries(
-        st.sampled_from(["a", "dog", "runs", "café", "cat", "two words", "\x85"]),
-        st.lists(NUMBERS, min_size=4, max_size=4),
-        min_size=1,
-    )
-)
-def test_what_is_written_is_read(tmp_path: Path, written: dict[str, list[float]]) -> None:
-    lines = [" ".join([word, *map(repr, numbers)]) + "\n" for word, numbers in written.items()]
-    path = write(tmp_path, "".join(lines))
-    known = {word: numbers for word, numbers in written.items() if word in VOCABULARY}
-    if not known:
-        with pytest.raises(UserError, match="has none of"):
-            read_word_vectors(path, VOCABULARY, 4)
-        return
-    indices, vectors = read_word_vectors(path, VOCABULARY, 4)
-    assert indices.tolist() == VOCABULARY.encode(known)
-    assert vectors.tolist() == list(known.values())
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -28,12 +28,6 @@ def test_the_plain_form_is_json_without_maps() -> None:
     assert both.as_dict()["alternatives"] == [CAPTION.as_dict()]
 
 
-def test_captions_can_be_compared() -> None:
-    assert replace(CAPTION, attention=torch.ones(2, 4, 4)) == CAPTION
-    assert CAPTION in [replace(CAPTION, text="a cat"), CAPTION]
-    assert replace(CAPTION, log_probability=-2.0) != CAPTION
-
-
 def test_a_caption_draws_itself(tmp_path: Path) -> None:
     model = make_captioner()
     path = save_photo(tmp_path / "a.png", size=(120, 90))
@@ -53,15 +47,6 @@ def test_a_caption_draws_itself(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(UserError, match=r"a\.png does not exist"):
         of_path.gif(tmp_path / "gone.gif")
-
-
-def test_a_caption_without_photo_or_words_is_not_drawn(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="a caption without its photo cannot be drawn"):
-        CAPTION.overlay(tmp_path / "a.png")
-    photo = Image.new("RGB", (8, 8))
-    empty = Caption("", (), -1.5, (), torch.zeros(0, 4, 4)).of_photo(photo, (0, 0, 8, 8))
-    with pytest.raises(UserError, match="a caption without words cannot be drawn"):
-        empty.html(tmp_path / "a.html")
 
 
 def test_a_caption_is_shown_in_one_line_and_printed_as_text() -> None:

@@ -110,13 +110,6 @@ def test_equals_the_plain_recurrence(
     check(found, run(make(**options), rows, expected))
 
 
-def test_equals_it_without_deep_output_and_in_evaluation(switch: Callable[[bool], None]) -> None:
-    options = {"deep_output": False, "output_tanh": True}
-    found = run(make(**options).eval())
-    switch(False)
-    check(found, run(make(**options).eval()))
-
-
 def test_equals_it_in_float32(switch: Callable[[bool], None]) -> None:
     found = run(make().float())
     switch(False)

@@ -132,15 +132,6 @@ def test_a_model_that_cannot_end_still_answers(width) -> None:
     assert alike == sorted(alike, reverse=True)
 
 
-def test_a_model_that_ends_at_once_says_nothing() -> None:
-    table = torch.zeros(4093, 4)
-    table[:, END] = 80.0
-    (hypotheses,) = search(TableDecoder(table), memory_of(7), 1)
-    assert hypotheses[0].tokens == []
-    assert hypotheses[0].attention.shape == (0, 3)
-    assert hypotheses[0].log_probability == pytest.approx(0.0)
-
-
 def test_what_the_model_rules_out_is_never_said() -> None:
     table = random_table(6, 6)
     table[:, 3:] = float("-inf")  # 0, 2 and the end are left: fewer than the beam is wide

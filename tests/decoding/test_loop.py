@@ -15,7 +15,6 @@ from captioner.decoding import (
     Sampling,
     decode,
 )
-from captioner.errors import UserError
 
 STRATEGIES = {
     "greedy": lambda: BeamSearch(1),
@@ -66,23 +65,6 @@ def test_decoding_begins_with_the_start_token(name) -> None:
     assert decoder.fed[0].tolist() == [[4], [4]]
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_model_that_gives_no_numbers_is_refused(name, value) -> None:
-    table = random_table(1, 6)
-    table[:, 3] = value
-    with pytest.raises(UserError, match="the model's output is not a number"):
-        decode(TableDecoder(table), memory_of(1), start=START, end=END, strategy=STRATEGIES[name]())
-
-
-def test_the_default_is_a_beam_of_five() -> None:
-    decoder = TableDecoder(random_table(3, 6))
-    default = decode(decoder, memory_of(1), start=START, end=END)
-    five = decode(decoder, memory_of(1), start=START, end=END, strategy=BeamSearch(5))
-    assert [h.tokens for h in default[0]] == [h.tokens for h in five[0]]
-    assert len(default[0]) == 5
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 def test_logits_of_any_precision(dtype) -> None:
     table = random_table(3, 6).to(dtype)
@@ -91,12 +73,6 @@ def test_logits_of_any_precision(dtype) -> None:
         # Replayed from the same narrow numbers, but added up in float64.
         expected = sum(decoder.replay(1, hypothesis.tokens))
         assert hypothesis.log_probability == pytest.approx(expected, abs=1e-4)
-
-
-def test_no_gradient_is_kept() -> None:
-    table = random_table(3, 6).requires_grad_()
-    (hypotheses,) = decode(TableDecoder(table), memory_of(1), start=START, end=END)
-    assert not hypotheses[0].attention.requires_grad
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

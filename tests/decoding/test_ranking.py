@@ -10,11 +10,6 @@ from table_decoder import END, START, TableDecoder, memory_of, random_table
 
 from captioner.attention import Memory
 from captioner.decoding import BeamSearch, Constraints, decode
-from captioner.decoding.loop import coverage_score
-
-
-def test_what_was_never_looked_at_counts_little_but_not_nothing() -> None:
-    assert coverage_score(torch.tensor([[1.0, 0.0]]), 1.0) == pytest.approx(math.log(1e-10))
 
 
 class Looking(TableDecoder):

@@ -1,4 +1,4 @@
-"""The options of a search, refused by name where they are out of range."""
+"""Options of a search out of range are refused by name, and so is a damaged model."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import math
 from typing import Any
 
 import pytest
+import torch
+from table_decoder import END, START, TableDecoder, memory_of, random_table
 
-from captioner.decoding import SearchOptions
+from captioner.decoding import BeamSearch, Sampling, SearchOptions, decode
 from captioner.errors import UserError
 
 
@@ -43,3 +45,13 @@ def test_search_options_out_of_range_are_refused(
         return
     with pytest.raises(UserError, match=f"^{sentence}"):
         SearchOptions(sample=sample, **options)
+
+
+@pytest.mark.parametrize("draws", [False, True])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_model_that_gives_no_numbers_is_refused(draws: bool, value: float) -> None:
+    table = random_table(1, 6)
+    table[:, 3] = value
+    strategy = Sampling(torch.Generator(), width=4) if draws else BeamSearch(4)
+    with pytest.raises(UserError, match="the model's output is not a number"):
+        decode(TableDecoder(table), memory_of(1), start=START, end=END, strategy=strategy)

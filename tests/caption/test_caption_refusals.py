@@ -1,0 +1,275 @@
+"""What cannot be used is refused in one sentence that names the file, the field or the tensor."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from folder_samples import config_of, refused
+from gradient_samples import small_decoder
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+import captioner
+from captioner.caption import (
+    Caption,
+    Captioner,
+    CaptioningLoss,
+    HardAttentionLoss,
+    ObjectiveConfig,
+    SelfCriticalConfig,
+    SelfCriticalLoss,
+    ShowAttendTellDecoder,
+    TransformerDecoderConfig,
+)
+from captioner.caption.base import Standardisation, read_word_vectors
+from captioner.errors import UserError
+from captioner.runs.captioning_recipe import captioning_recipe
+from captioner.text.vocabulary import Vocabulary
+from captioner.vision.preprocessing import Preprocessing
+
+HARD = {"doubly_stochastic": 0.0}
+CAPTION = Caption("a", ("a",), -1.5, (-1.0,), torch.zeros(1, 4, 4))
+
+
+def objective(selection: str, **fields: Any) -> Callable[[], object]:
+    return lambda: ObjectiveConfig(**fields).check_selection(selection)
+
+
+def self_critical(**fields: Any) -> Callable[[], object]:
+    return lambda: ObjectiveConfig(**fields, self_critical=SelfCriticalConfig())
+
+
+def transformer(**fields: Any) -> Callable[[], object]:
+    return lambda: TransformerDecoderConfig(**{"layers": 2, "heads": 3, **fields})
+
+
+def recipe(**decoder: Any) -> Callable[[], object]:
+    return lambda: captioning_recipe({"data": {"format": "shapes"}, "decoder": decoder}, "config")
+
+
+@pytest.mark.parametrize(
+    ("use", "sentence"),
+    [
+        (objective("hard"), "objective.doubly_stochastic 1.0 is for soft attention; set it to 0.0"),
+        (
+            objective("hard", **HARD, doubly_stochastic_target="share"),
+            "objective.doubly_stochastic_target 'share' is for soft attention; set it to 'one'",
+        ),
+        (objective("hard", **HARD, grounding=0.1), "objective.grounding 0.1 is for soft attention"),
+        (
+            objective("soft", reward_weight=1.0),
+            "objective.reward_weight 1.0 is for hard attention; set it to 0.1 for soft",
+        ),
+        (objective("soft", semi_sampling=0.0), "objective.semi_sampling 0.0 is for hard attention"),
+        (self_critical(label_smoothing=0.1), "label_smoothing 0.1 has no effect: self_critical."),
+        (self_critical(scheduled_sampling=0.1), "scheduled_sampling 0.1 has no effect: self_"),
+        (self_critical(grounding=0.1), "grounding 0.1 has no effect: self_critical.cross_ent"),
+        (
+            lambda: ObjectiveConfig(
+                **HARD, self_critical=SelfCriticalConfig(cross_entropy_weight=0.2)
+            ).check_selection("hard"),
+            "objective.self_critical is for soft attention: a caption's probability under",
+        ),
+        (lambda: SelfCriticalConfig(samples=1), "samples 1 is not at least 2, which the baseline"),
+        (lambda: Standardisation(4).fit([torch.ones(2, 3, 4)]), "cannot be standardised: all are"),
+        (transformer(embedding_size=10), "embedding_size 10 is not even and a multiple of 3 heads"),
+        (transformer(embedding_size=9), "embedding_size 9 is not even and a multiple of 3 heads"),
+        (transformer(embedding_size=12, map_layer=2), "map_layer 2 is not one of the 2 layers"),
+        (
+            transformer(embedding_size=12, selection="hard"),
+            "selection 'hard' is for kind lstm",
+        ),
+        (
+            recipe(kind="transfomer"),
+            "decoder.kind 'transfomer' is not one of lstm, transformer",
+        ),
+        (recipe(kind="transformer", gate="none"), "decoder.gate is for kind lstm, and kind is tra"),
+        (recipe(heads=4), "decoder.heads is for kind transformer, and kind is lstm"),
+        (recipe(kind="transformer", heds=4), "unknown field 'decoder.heds'; did you mean 'decoder"),
+        (lambda: CAPTION.overlay("a.png"), "a caption without its photo cannot be drawn"),
+        (
+            lambda: replace(CAPTION, words=(), photo="a.png", region=(0, 0, 8, 8)).html("a.html"),
+            "a caption without words cannot be drawn",
+        ),
+        (lambda: captioner.load(precision="half"), "'half' is not one of auto, float32, bfloat16"),
+    ],
+)
+def test_options_that_mean_nothing_are_named(use: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(UserError) as caught:
+        use()
+    assert sentence in str(caught.value)
+
+
+def test_a_loss_of_the_other_attention_is_a_programmers_mistake() -> None:
+    soft, hard = small_decoder(), small_decoder(selection="hard")
+    scst = ObjectiveConfig(self_critical=SelfCriticalConfig())
+    for make in (
+        lambda: CaptioningLoss(hard, ObjectiveConfig(**HARD)),
+        lambda: SelfCriticalLoss(hard, scst, lambda rows, captions: rows),
+        lambda: HardAttentionLoss(soft, ObjectiveConfig(**HARD)),
+    ):
+        with pytest.raises(ValueError, match=r"this loss trains (soft|hard) attention"):
+            make()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"memory_size": 256}, "decoder memory_size 256 is not 512"),
+        ({"vocabulary": Vocabulary(["dog"])}, "made for 14 words, but the vocabulary has 5"),
+        ({"preprocessing": Preprocessing(size=15, resize="squash")}, "size 15 is too small"),
+    ],
+)
+def test_parts_that_do_not_fit_together_are_refused(
+    tiny_captioner: Captioner, change: dict[str, Any], sentence: str
+) -> None:
+    if "memory_size" in change:
+        config = tiny_captioner.decoder.config.replace(**change)
+        change = {"decoder": ShowAttendTellDecoder(config, 14)}
+    with pytest.raises(UserError, match=sentence):
+        replace(tiny_captioner, **change)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (numpy.zeros((3, 9, 9), numpy.uint8), "shape (3, 9, 9), not (H, W, 3)"),
+        (torch.zeros(9, 9, 3), "shape (9, 9, 3), not (3, H, W)"),
+        (numpy.zeros((9, 9), numpy.uint8), "shape (9, 9), not"),
+        (numpy.zeros((0, 9, 3), numpy.uint8), "shape (0, 9, 3), not"),
+        (numpy.zeros((9, 9, 3), numpy.int64), "array of int64, not of uint8 or floats"),
+        (numpy.full((9, 9, 3), 255.0), "numbers outside 0 to 1"),
+        (torch.full((3, 9, 9), torch.nan), "numbers outside 0 to 1"),
+        (3, "the image is of the type int, not a path"),
+    ],
+)
+def test_what_is_no_photo_is_refused(tiny_captioner: Captioner, given: Any, sentence: str) -> None:
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        tiny_captioner.caption(given)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("dog 1 2\n", "vectors.txt has none of the 5 words with 3 numbers, which decoder.emb"),
+        ("dog\t1\t2\t3\n", "none of the 5 words"),
+        ("", "none of the 5 words"),
+        ("cat 1 2 3\n\ndog 1 two 3\n", "line 3: "),
+        ("dog 1 nan 3\n", "line 1 has a number that is not finite"),
+        ("dog 1 1e39 3\n", "line 1 has a number that is not finite"),
+        (None, "vectors.txt cannot be read (No such file"),
+    ],
+)
+def test_word_vectors_that_cannot_be_used_are_refused(
+    tmp_path: Path, content: str | None, sentence: str
+) -> None:
+    if content is not None:
+        (tmp_path / "vectors.txt").write_text(content)
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        read_word_vectors(tmp_path / "vectors.txt", Vocabulary(["dog"]), 3)
+
+
+# Model folders.
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "config.json", "vocabulary.json"])
+def test_a_missing_file_or_folder_is_named(tiny_model: Path, file: str) -> None:
+    (tiny_model / file).unlink()
+    assert "not exist" in refused(tiny_model, file)
+    (tiny_model / file).mkdir()
+    refused(tiny_model, file)
+    shutil.rmtree(tiny_model)
+    assert refused(tiny_model, "") == f"model folder {tiny_model} does not exist"
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "config.json", "vocabulary.json"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[: len(content) // 2],
+        lambda content: content[:-1] if content[-1:] != b"\n" else content[:-3],
+        lambda content: b"\xff\xfe" + content,
+        lambda content: b"null",
+        lambda content: b'{"words": 3, "format": 3}',
+    ],
+)
+def test_a_damaged_file_is_named(
+    tiny_model: Path, file: str, damage: Callable[[bytes], bytes]
+) -> None:
+    path = tiny_model / file
+    path.write_bytes(damage(path.read_bytes()))
+    refused(tiny_model, file)
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "sentence"),
+    [
+        (
+            None,
+            {"format": "captioner caption model 2"},
+            "is not the config of a captioner: its format is 'captioner caption model 2', not",
+        ),
+        (None, {"format": None}, "a run's model is in its folder model"),
+        (None, {"extra": 1}, "unknown field 'extra'"),
+        (None, {"confidence": {"weights": {}}}, "field 'confidence.weights.intercept' is missing"),
+        (
+            None,
+            {"confidence": {"familiarity": {}, "weights": 3}},
+            "confidence.weights: expected fields with values",
+        ),
+        ("encoder", {"depth": 3}, "unknown field 'encoder.depth'"),
+        ("decoder", {"gate": "matrix"}, "decoder.gate 'matrix' is not one of"),
+        ("decoder", {"memory_size": 100}, "tensor 'decoder.attention.score.key_projection.weight"),
+        ("preprocessing", {"size": 8}, "preprocessing size 8 is too small"),
+    ],
+)
+def test_a_wrong_config_is_named(
+    tiny_model: Path, section: str | None, change: dict[str, Any], sentence: str
+) -> None:
+    with config_of(tiny_model) as config:
+        fields = config if section is None else config[section]
+        fields |= change
+    file = "model.safetensors" if sentence.startswith("tensor") else "config.json"
+    assert re.search(sentence, refused(tiny_model, file))
+
+
+GATE, COUNT = "decoder.gate.weight", "encoder.features.1.num_batches_tracked"
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "problem"),
+    [
+        (GATE, None, "is missing"),
+        (GATE, torch.zeros(2, 12), "is (2, 12), not (1, 12)"),
+        (GATE, torch.zeros(1, 12, dtype=torch.int8), "is of type torch.int8, not torch.float32"),
+        (COUNT, torch.tensor(1.5), "is of type torch.float32, not torch.int64"),
+        ("decoder.extra", torch.zeros(1), "does not belong"),
+        ("other", torch.zeros(1), "does not belong"),
+        ("trigrams", torch.tensor([[4, 5]]), "does not hold triples"),
+        ("trigrams", torch.tensor([[4.0, 5.0, 6.0]]), "does not hold triples"),
+        ("trigrams", torch.tensor([[4, 5, 99]]), "has words beyond the vocabulary"),
+        ("trigrams", torch.tensor([[4, 5, -1]]), "has words beyond the vocabulary"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_named(
+    tiny_model: Path, name: str, tensor: Tensor | None, problem: str
+) -> None:
+    path = tiny_model / "model.safetensors"
+    tensors = {**load_file(path), name: tensor}
+    save_file({key: each for key, each in tensors.items() if each is not None}, path)
+    assert f"tensor '{name}' {problem}" in refused(tiny_model, "model.safetensors")
+
+
+def test_a_vocabulary_of_another_model_is_refused(tiny_model: Path) -> None:
+    path = tiny_model / "vocabulary.json"
+    path.write_text(json.dumps({"words": [*json.loads(path.read_text())["words"], "more"]}))
+    assert "tensor 'decoder.embedding.weight'" in refused(tiny_model, "model.safetensors")
