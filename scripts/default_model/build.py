@@ -14,11 +14,8 @@ photos/, unlabelled/ and text/coco_captions.txt.gz; that of the teachers teacher
 networks. OUT/features and OUT/teacher_maps hold annotation vectors, 200 kB a photo.
 OUT/confidence/model is packaged, with the card in captioner/models/default.
 
-The eyes start from ImageNet's weights by default, and learn twice: the captioners that come of
-both are averaged, and the decoder goes on from there. Those of the packaged model started from
-the encoder of the package's first model, which is in the repository's history; so a rebuild gives
-a model like it, not the same.
-`--start-from random` only tries the steps out: the first two stages stay as they are.
+`--go-on MODEL` leaves out all steps before the self-critical ones, and goes on from a captioner:
+the packaged model went on from that of version 0.2. `--start-from random` only tries the steps out.
 """
 
 from __future__ import annotations
@@ -52,6 +49,13 @@ SCORES = (
 LOG, EVALUATION, CALIBRATION = "log.jsonl", "evaluation.json", "calibration.json"
 
 
+REWARDED = {
+    "first": ["training.seed=1"],
+    "second": ["training.seed=2"],
+}
+"""The self-critical steps, each with its changes to the config."""
+
+
 @dataclass(frozen=True)
 class Step:
     """A step: its name, its purpose in a line, and the command of Python that does it.
@@ -77,6 +81,10 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         metavar="WEIGHTS",
         help="of the eyes: imagenet (the default), random, a weights file or a model folder",
     )
+    parser.add_argument("--go-on", type=Path, metavar="MODEL", help="captioner to go on from")
+    parser.add_argument(
+        "--held-out", type=Path, metavar="FILE", help="COCO captions that nothing is learned from"
+    )
     parser.add_argument(
         "--set",
         action="append",
@@ -91,21 +99,23 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def steps_of(inputs: argparse.Namespace) -> list[Step]:
     """All steps, in order."""
     out = inputs.out
-    tables, maps, words, mean, last_mean, confidence = (
+    tables, maps, words, eyes, fine_tuning, mean, confidence = (
         out / name
-        for name in ("tables", "teacher_maps", "words", "mean", "last_mean", "confidence")
+        for name in (
+            *("tables", "teacher_maps", "words", "eyes", "fine_tuning", "mean", "confidence"),
+        )
     )
     teachers = ["--teachers", inputs.teachers]
     data = ["--flickr", inputs.flickr, "--everyday", inputs.everyday, *teachers]
     data += ["--precision", inputs.precision]
-    people = tables / "people.jsonl"
+    held_out = [] if inputs.held_out is None else ["--held-out", inputs.held_out]
 
     def script(name: str, *options: object) -> list[str]:
         return [str(SCRIPTS / name), *map(str, options)]
 
-    def changes(weights: Path, features: Path, *more: str, annotations: Path = people) -> list[str]:
+    def changes(weights: Path, features: Path, *more: str, table: str = "people") -> list[str]:
         return [
-            f"data.annotations={annotations}",
+            f"data.annotations={tables / table}.jsonl",
             f"data.validation_annotations={tables / 'validation.jsonl'}",
             f"data.instances={tables / 'instances.json'}",
             f"encoder.weights={weights}",
@@ -122,13 +132,7 @@ def steps_of(inputs: argparse.Namespace) -> list[Step]:
         ]
 
     of_teachers = changes(maps / "stand_in.safetensors", maps / "store")
-    steps = [
-        Step(
-            "tables",
-            "captions are retrieved for photos without captions",
-            script("tables.py", *data, "--out", tables),
-            EVALUATION,
-        ),
+    from_scratch = [
         Step(
             "teacher_maps",
             "what the teachers see in people's photos is stored",
@@ -143,97 +147,67 @@ def steps_of(inputs: argparse.Namespace) -> list[Step]:
             "a decoder learns to caption what the teachers see",
             train(words, "default_model", of_teachers),
         ),
+        Step(
+            "eyes",
+            "a VGG-11 learns to see what they see, and that decoder to say the same of it",
+            script(
+                *("distill.py", *data, "--tables", tables, "--words", words / "model"),
+                *("--start-from", inputs.start_from, "--epochs", 7, "--out", eyes),
+            ),
+        ),
+        Step(
+            "fine_tuning",
+            "the decoder goes on with what these eyes see and with people's captions",
+            train(
+                *(fine_tuning, "default_model_fine_tuning"),
+                changes(
+                    *(eyes / "model", out / "people_features", f"start_from={eyes / 'model'}"),
+                ),
+            ),
+        ),
     ]
-    start, epochs = inputs.start_from, 5
-    models: list[Path] = []
-    for again in ("", "_again"):
-        eyes, fine_tuning, self_critical, truthful = (
-            out / f"{name}{again}" for name in ("eyes", "fine_tuning", "self_critical", "truthful")
+    start = inputs.go_on or fine_tuning / "model"
+    rewarded = [
+        Step(
+            folder.name,
+            "its own captions are rewarded by CIDEr-D and by true words",
+            train(
+                *(folder, "default_model_self_critical"),
+                changes(*(start, out / "features", f"start_from={start}", *more), table="rewarded"),
+            ),
         )
-        seen = (eyes / "model", out / f"features{again}")
-        tuned = f"start_from={fine_tuning / 'model'}"
-        steps += [
-            Step(
-                eyes.name,
-                "a VGG-11 learns to see what they see, and that decoder to say the same of it",
-                script(
-                    *("distill.py", *data, "--tables", tables, "--words", words / "model"),
-                    *("--start-from", start, "--epochs", epochs, "--out", eyes),
-                ),
-            ),
-            Step(
-                fine_tuning.name,
-                "the decoder goes on with what these eyes see and with people's captions",
-                train(
-                    *(fine_tuning, "default_model_fine_tuning"),
-                    changes(*seen, f"start_from={eyes / 'model'}"),
-                ),
-            ),
-            Step(
-                self_critical.name,
-                "its own captions are rewarded by CIDEr-D and by true words",
-                train(self_critical, "default_model_self_critical", changes(*seen, tuned)),
-            ),
-            Step(
-                truthful.name,
-                "the same again, with another seed and twice the reward of true words",
-                train(
-                    *(truthful, "default_model_self_critical"),
-                    changes(
-                        *(*seen, tuned, "training.seed=2"),
-                        "objective.self_critical.word_precision_weight=1.0",
-                    ),
-                ),
-            ),
-        ]
-        start, epochs = str(eyes / "model"), 4
-        models += [self_critical / "model", truthful / "model"]
-
-    def average(folder: Path, of: str, models: Sequence[Path]) -> Step:
-        command = ["-m", "captioner", "average", *map(str, models), "--out", str(folder / "model")]
-        return Step(folder.name, f"the weights of {of} are averaged", command, "")
-
-    steps.append(average(mean, "the four", models))
-
-    def go_on(
-        folder: Path, source: Path, weight: float, rate: float, epochs: int, seed: int
-    ) -> Step:
-        changed = changes(
-            *(mean / "model", out / "features_mirrored", f"start_from={source}"),
-            f"objective.self_critical.word_precision_weight={weight}",
-            *(f"training.learning_rate={rate}", f"training.epochs={epochs}"),
-            *("training.keep_last=4", f"training.seed={seed}"),
-            "minimum_count=10",  # Every caption is there twice; the vocabulary stays as it is.
-            annotations=tables / "mirrored.jsonl",
-        )
-        purpose = f"self-critical with mirror images; true words count {weight} times"
-        return Step(folder.name, purpose, train(folder, "default_model_self_critical", changed))
-
-    bold, true, mean_of_both, truer, truest = (
-        out / name for name in ("bold", "true", "mean_of_both", "truer", "truest")
-    )
-    kept = [bold / "models/epoch-001", true / "models/epoch-003"]
-    last = [truer / "models/epoch-001", truest / "models/epoch-001"]
+        for folder, more in ((out / name, more) for name, more in REWARDED.items())
+    ]
+    models = [out / step.name / "model" for step in rewarded]
     return [
-        *steps,
-        go_on(bold, mean / "model", 1.0, 0.0003, 4, 13),
-        go_on(true, mean / "model", 2.5, 0.0001, 3, 12),
-        average(mean_of_both, "both", kept),
-        go_on(truer, mean_of_both / "model", 2.0, 0.0003, 2, 31),
-        go_on(truest, kept[1], 3.0, 0.0003, 3, 21),
-        average(last_mean, "that mean, twice, and of both", [mean_of_both / "model"] * 2 + last),
+        Step(
+            "tables",
+            "captions are retrieved for photos without captions",
+            script("tables.py", *data, *held_out, "--out", tables),
+            EVALUATION,
+        ),
+        *(from_scratch if inputs.go_on is None else []),
+        *rewarded,
+        Step(
+            "mean",
+            "their weights are averaged; rare words go, and people's trigrams are known",
+            script(
+                *("mean.py", *models, "--people", tables / "people.jsonl"),
+                *("--texts", tables / "texts.txt", "--out", mean / "model"),
+            ),
+            "",
+        ),
         Step(
             "confidence",
             "a copy of it gets a confidence, calibrated on both worlds",
             [
                 *("-m", "captioner", "calibrate", str(confidence / "model")),
-                *("--format", "table", "--annotations", str(people)),
-                *("--split", "flickr", "everyday", "--training-split", "train"),
-                *("--unsure-below", "0.53"),
+                *("--format", "table", "--annotations", str(tables / "people.jsonl")),
+                *("--split", "flickr", "everyday", "--unsure-below", "0.53"),
                 *("--json", str(confidence / CALIBRATION)),
             ],
             CALIBRATION,
-            last_mean / "model",
+            mean / "model",
         ),
     ]
 

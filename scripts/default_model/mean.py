@@ -5,7 +5,7 @@ Wider Optima and Better Generalization*). Words that people's captions have less
 `LEAST_COUNT` times go; the search keeps to the triples of words that people wrote.
 
   python scripts/default_model/mean.py runs/bold/model runs/true/model \\
-      --people runs/tables/train.jsonl --texts data/everyday/text/coco_captions.txt.gz \\
+      --people runs/tables/people.jsonl --texts runs/tables/texts.txt \\
       --out runs/mean/model
 """
 
@@ -20,11 +20,11 @@ from itertools import chain
 from pathlib import Path
 
 import torch
-from pseudo_captions import read_captions
 
 from captioner.caption import Captioner, load_model, save_model
 from captioner.caption.decoders import make_decoder
 from captioner.cli.program import run_program
+from captioner.data.parallel import read_lines
 from captioner.decoding.constraints import trigram_keys
 from captioner.files import read_text
 from captioner.text.ngrams import PeoplesNgrams
@@ -76,7 +76,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = map(json.loads, read_text(arguments.people, "table").splitlines())
     captions = [tokenize(row["caption"]) for row in rows if row["split"] == "train"]
-    captions += read_captions(arguments.texts)
+    captions += map(tokenize, read_lines(arguments.texts))
     counts = Counter(chain.from_iterable(captions))
     model = average([load_model(folder) for folder in arguments.models])
     model = with_words(model, [word for word, count in counts.items() if count >= LEAST_COUNT])

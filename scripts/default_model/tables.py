@@ -3,8 +3,10 @@
 `people.jsonl` has people's captions: `train` of both worlds, `flickr` and `everyday` for
 validation. `all.jsonl` has in `train` also those that `pseudo_captions.py` finds for photos that
 nobody captioned. How well it finds them is measured on the photos of `everyday`, whose own captions
-it does not see, and kept in `evaluation.json`. `mirrored.jsonl` has people's captions twice in
-`train`: of the photos, and of their mirror images, which are written to `mirrored/`.
+it does not see, and kept in `evaluation.json`. `rewarded.jsonl` has in `train` each of people's
+captions once, and those of everyday photos also for their mirror images, which are written to
+`mirrored/`: Flickr8k has more photos. `texts.txt` has the captions without photos, without those
+that say there is no photo and those held out.
 `validation.jsonl` has, as `val`, the photos of both worlds by which the best epoch is chosen
 (Flickr8k's first 300). `instances.json` has the boxes of all photos of these tables in COCO's
 format. What the detector sees is kept, and the scales of `teachers.TeacherMaps`.
@@ -29,6 +31,8 @@ from PIL import Image, ImageOps
 from teachers import SCALES, Boxes, Detector, TeacherMaps, detect, global_features, mirror, sample
 
 from captioner.cli.program import run_program
+from captioner.data.coco import read_coco
+from captioner.data.parallel import read_lines
 from captioner.evaluation.captions import evaluate_captions
 from captioner.files import atomic_path, write_json, write_text
 from captioner.text.tokenizer import tokenize
@@ -39,6 +43,13 @@ CAPTION_COPIES = 3
 
 CAPTIONS_EACH = 3
 """Pseudo-captions of a photo."""
+
+NO_PHOTO = re.compile(
+    r"\b(no|not|unable|cannot|can't|isn't)\b.*\b(image|picture|photo|page)s?\b"
+    r"|\b(image|picture)s?\b.*\b(not|unable|unavailable)\b|\bhit\b.*\b(image|describe)",
+    re.IGNORECASE,
+)
+"""Captions that say that there is no photo, as writers did where it failed to load."""
 
 SURE = 0.4
 """Detections below it are not in `instances.json`."""
@@ -66,8 +77,11 @@ def true_rows(folders: Folders) -> Iterator[Row]:
 
 
 def one_spelling(caption: str) -> str:
-    """Spell "close-up" as "close up": a model that knows both says "a close up of a close-up"."""
-    return re.sub(r"\bclose-?up\b", "close up", caption, flags=re.IGNORECASE)
+    """Spell "close-up" as "close up", and end no caption at a comma.
+
+    A model that knows both spellings says "a close up of a close-up".
+    """
+    return re.sub(r"\bclose-?up\b", "close up", caption, flags=re.IGNORECASE).rstrip(" ,")
 
 
 def mirror_image(photo: Path, folder: Path) -> Path:
@@ -151,9 +165,28 @@ def pseudo_rows(
             yield Row(photos["training"][row], " ".join(words), "train")
 
 
+def write_texts(file: Path, captions: Path, held_out: Path | None) -> None:
+    """Write people's captions without photos, one a line.
+
+    held_out: COCO captions that are left out, to measure on.
+    """
+    kept_back = set()
+    if held_out is not None:
+        read = read_coco(held_out, held_out.parent, check_files=False)
+        kept_back = {tuple(tokenize(text)) for image in read.images for text in image.captions}
+    texts = (line.strip().rstrip(",") for line in read_lines(captions))
+    written = [
+        text
+        for text in texts
+        if not NO_PHOTO.search(text) and tuple(tokenize(text)) not in kept_back
+    ]
+    write_text(file, "\n".join(written) + "\n")
+
+
 def main() -> None:
     """Write the tables."""
     parser = folder_parser(__doc__, teachers="folder of the teachers", out="the folder to write")
+    parser.add_argument("--held-out", type=Path, help="COCO captions that nothing is learned from")
     arguments = parser.parse_args()
     folders = Folders(arguments.flickr, arguments.everyday)
     out = arguments.out
@@ -164,10 +197,13 @@ def main() -> None:
         out / "validation.jsonl",
         (row._replace(split="val") for row in rows if row.image in chosen),
     )
-    people = [row for row in rows if row.split == "train"]
-    mirrored = {row.image: mirror_image(row.image, out / "mirrored") for row in people}
-    copies = (row._replace(image=mirrored[row.image]) for row in people)
-    write_table(out / "mirrored.jsonl", [*rows, *copies])
+    everyday = set(folders.everyday_captions("train"))
+    mirrored = {photo: mirror_image(photo, out / "mirrored") for photo in everyday}
+    once = dict.fromkeys(rows)
+    copies = (row._replace(image=mirrored[row.image]) for row in once if row.image in everyday)
+    write_table(out / "rewarded.jsonl", [*once, *copies])
+    texts = folders.everyday / "text" / "coco_captions.txt.gz"
+    write_texts(out / "texts.txt", texts, arguments.held_out)
     found = pseudo_rows(folders, arguments.teachers, mirrored, out, arguments.precision)
     write_table(out / "all.jsonl", [*rows, *found])
 
