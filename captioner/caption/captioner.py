@@ -21,7 +21,6 @@ from captioner.caption.base import CaptionDecoder
 from captioner.caption.caption import DRAWN_SIDE, Caption, sentence
 from captioner.caption.confidence import Confidence
 from captioner.decoding import SearchOptions, decode
-from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.outcomes import Failed, shape_as_given
 from captioner.text.languages import FUNCTION_WORDS
@@ -66,8 +65,8 @@ class Captioner:
     """Encoder, decoder, vocabulary and preprocessing; see `captioner.load`.
 
     search: the default options. card: the text of the model card. confidence: of a calibrated model
-        (`captioner calibrate`). precision: of the search's matrix products. trigrams: keys of the
-        triples of tokens that people wrote, to which the search keeps; see `Constraints`.
+        (`captioner calibrate`). trigrams: keys of the triples of tokens that people wrote, to which
+        the search keeps; see `Constraints`.
 
     Raises `UserError` if the parts do not fit together.
     """
@@ -79,7 +78,6 @@ class Captioner:
     search: SearchOptions = field(default_factory=SearchOptions)
     card: str = ""
     confidence: Confidence | None = None
-    precision: torch.dtype = torch.float32
     trigrams: Tensor | None = None
 
     def __post_init__(self) -> None:
@@ -127,13 +125,13 @@ class Captioner:
         return self
 
     def for_inference(self, precision: torch.dtype = torch.float32) -> Captioner:
-        """Fold batch normalisation and compute in `precision`, in place; returns itself.
+        """Fold the encoder's batch normalisation and cast its weights, in place; returns itself.
 
-        Faster, but not to be trained or saved: the encoder's weights are cast. Annotation vectors,
-        maps and log-probabilities are float32 tensors, with the rounding of that precision.
+        Faster, but not to be trained or saved. Annotation vectors are float32 tensors with the
+        rounding of `precision`. The search is in float32: many captions have a close second, and
+        rounding its products too would let other ones win.
         """
         self.encoder = self.encoder.fold_batch_norm().to(precision)
-        self.precision = precision
         return self
 
     @overload
@@ -240,21 +238,20 @@ class Captioner:
             return []
         options = self.search if search is None else search
         vocabulary = self.vocabulary
-        with autocast(self.device, self.precision):
-            results = decode(
-                self.decoder,
-                self.decoder.remember(annotations.to(self.device)),
-                start=vocabulary.start,
-                end=vocabulary.end,
-                strategy=options.strategy(generator, self.device),
-                constraints=options.constraints(
-                    (vocabulary.pad, vocabulary.start, vocabulary.unknown),
-                    tuple(vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))),
-                    self.trigrams,
-                    vocabulary.start,
-                ),
-                length_normalisation=options.length_normalisation,
-            )
+        results = decode(
+            self.decoder,
+            self.decoder.remember(annotations.to(self.device)),
+            start=vocabulary.start,
+            end=vocabulary.end,
+            strategy=options.strategy(generator, self.device),
+            constraints=options.constraints(
+                (vocabulary.pad, vocabulary.start, vocabulary.unknown),
+                tuple(vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))),
+                self.trigrams,
+                vocabulary.start,
+            ),
+            length_normalisation=options.length_normalisation,
+        )
         captions = []
         for hypotheses in results:
             n_best = [
