@@ -21,7 +21,7 @@ from captioner.cli.main import main
 # No time limit on an example: a busy machine is no failure.
 PATIENT = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", PATIENT, max_examples=20)
-settings.register_profile("thorough", PATIENT, max_examples=300)
+settings.register_profile("thorough", PATIENT, max_examples=100)
 settings.load_profile("quick")
 
 # A shell has what it runs in the background ignore Ctrl-C, and programs started from there inherit
