@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 
 from captioner.caption import Captioner, load_model, save_model
-from captioner.caption.decoders import make_decoder
+from captioner.caption.folder import make_decoder
 from captioner.cli.program import run_program
 from captioner.data.parallel import read_lines
 from captioner.decoding.constraints import trigram_keys

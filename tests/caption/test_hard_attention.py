@@ -120,6 +120,7 @@ def test_the_expected_gradient_is_that_of_the_lower_bound(
     assert bound.abs().max() > 0.1
 
 
+@pytest.mark.slow
 def test_two_draws_have_the_same_mean_gradient() -> None:
     """Every pair of draws, weighted by its probability."""
     batch = two_words()

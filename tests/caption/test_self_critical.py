@@ -72,6 +72,7 @@ def probability(decoder: ShowAttendTellDecoder, source: Tensor, caption: list[in
     return said.logits[0, 0].softmax(dim=-1)[range(len(caption)), caption].prod()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("baseline", "samples", "longest"), [("new", 2, 2), ("greedy", 1, 3)])
 def test_the_gradient_is_on_average_that_of_the_expected_reward(
     baseline: str, samples: int, longest: int
