@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from captioner.errors import UserError
+
+Input = TypeVar("Input")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,25 @@ class Failed:
 
     def __str__(self) -> str:
         return self.reason
+
+
+def attempt(name: str, read: Callable[[], Input]) -> Input | Failed:
+    """What `read` returns; a `Failed` if it raises `UserError` or runs out of memory."""
+    try:
+        return read()
+    except UserError as error:
+        return Failed(name, str(error))
+    except MemoryError:
+        return Failed(name, f"{name} needs more memory than there is")
+
+
+def with_results(
+    inputs: Iterable[Input | Failed], compute: Callable[[list[Input]], Iterable[Result]]
+) -> list[Result | Failed]:
+    """Replace inputs by their results, computed together; a `Failed` keeps its place."""
+    inputs = list(inputs)
+    results = iter(compute([each for each in inputs if not isinstance(each, Failed)]))
+    return [each if isinstance(each, Failed) else next(results) for each in inputs]
 
 
 def shape_as_given(given: Any, is_one: bool, outcomes: Iterator[Any], on_error: str) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice, tee
-from typing import Any, Literal, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import torch
 from PIL import Image
@@ -22,7 +22,7 @@ from captioner.caption.caption import DRAWN_SIDE, Caption, sentence
 from captioner.caption.confidence import Confidence
 from captioner.decoding import SearchOptions, decode
 from captioner.errors import UserError
-from captioner.outcomes import Failed, shape_as_given
+from captioner.outcomes import Failed, attempt, shape_as_given, with_results
 from captioner.text.languages import FUNCTION_WORDS
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import Encoder
@@ -42,8 +42,12 @@ NamedPhoto = tuple[str, Callable[[], Image.Image]]
 """A photo's name and the function that loads it or raises `UserError`."""
 
 
-_Batch = tuple[list[Failed | tuple[str, Image.Image]], list[Tensor]]
-"""What is kept of each photo, and the pixels (3, size, size) of those that could be read."""
+class _Loaded(NamedTuple):
+    """A photo, as kept for its drawing, and its pixels (3, size, size) for the encoder."""
+
+    name: str
+    photo: Image.Image
+    pixels: Tensor
 
 
 @dataclass(frozen=True)
@@ -335,47 +339,35 @@ def caption_photos(
     search = search or captioner.search
     generator = search.generator(captioner.device)  # Of all batches.
 
-    def write(batch: _Batch) -> list[Captioned | Failed]:
-        loaded, pixels = batch
-        captions: Iterator[Caption] = iter(())
-        if pixels:
-            annotations = captioner.encode(torch.stack(pixels))  # (B, L, D)
-            written = captioner.caption_annotations(annotations, search, generator)
-            captions = iter(translate(written) if translate else written)
-        items: list[Captioned | Failed] = []
-        for each in loaded:
-            if isinstance(each, Failed):
-                items.append(each)
-            else:
-                name, photo = each
-                region = captioner.preprocessing.region(*original_size(photo))
-                items.append(Captioned(name, next(captions).of_photo(photo, region)))
-        return items
+    def write(loaded: list[_Loaded]) -> Iterator[Captioned]:
+        if not loaded:
+            return
+        annotations = captioner.encode(torch.stack([each.pixels for each in loaded]))  # (B, L, D)
+        captions = captioner.caption_annotations(annotations, search, generator)
+        if translate is not None:
+            captions = translate(captions)
+        for (name, photo, _), caption in zip(loaded, captions, strict=True):
+            region = captioner.preprocessing.region(*original_size(photo))
+            yield Captioned(name, caption.of_photo(photo, region))
+
+    def outcomes(batch: list[_Loaded | Failed]) -> list[Captioned | Failed]:
+        return with_results(batch, write)
 
     batches = _load(captioner, iter(photos), batch_size, drawn_side)
     workers = min(workers, 1) if search.sample else workers
-    return chain.from_iterable(in_background(write, batches, workers))
+    return chain.from_iterable(in_background(outcomes, batches, workers))
 
 
 def _load(
     captioner: Captioner, photos: Iterator[NamedPhoto], batch_size: int, drawn_side: int | None
-) -> Iterator[_Batch]:
+) -> Iterator[list[_Loaded | Failed]]:
+    def read(name: str, load: Callable[[], Image.Image]) -> _Loaded:
+        photo = load()
+        pixels = captioner.preprocessing(photo)
+        return _Loaded(name, photo if drawn_side is None else shrink(photo, drawn_side), pixels)
+
     while batch := list(islice(photos, batch_size)):
-        loaded: list[Failed | tuple[str, Image.Image]] = []
-        pixels = []
-        for name, load in batch:
-            try:
-                photo = load()
-                preprocessed = captioner.preprocessing(photo)
-                kept = photo if drawn_side is None else shrink(photo, drawn_side)
-            except UserError as error:
-                loaded.append(Failed(name, str(error)))
-            except MemoryError:
-                loaded.append(Failed(name, f"{name} needs more memory than there is"))
-            else:
-                loaded.append((name, kept))
-                pixels.append(preprocessed)
-        yield loaded, pixels
+        yield [attempt(name, partial(read, name, load)) for name, load in batch]
 
 
 def named_photos(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from captioner.caption.caption import Caption
 from captioner.errors import UserError
-from captioner.outcomes import Failed
+from captioner.outcomes import Failed, with_results
 from captioner.text.languages import ENGLISH, language_tag
 from captioner.translate.translation import Translation
 from captioner.translate.translator import Translator
@@ -57,11 +57,12 @@ def translate_captions(captions: Any, translator: Translator, language: str) -> 
     for number, each in enumerate(given, start=1):
         if not isinstance(each, (Caption, Failed)):
             raise UserError(f"caption {number} is of the type {type(each).__name__}, not a Caption")
-    written = [_in_english(each) for each in given if not isinstance(each, Failed)]
-    if language != ENGLISH:
-        written = _translate(written, translator, language)
-    translated = iter(written)
-    results = [each if isinstance(each, Failed) else next(translated) for each in given]
+
+    def translated(captions: list[Caption]) -> list[Caption]:
+        in_english = list(map(_in_english, captions))
+        return in_english if language == ENGLISH else _translate(in_english, translator, language)
+
+    results = with_results(given, translated)
     return results[0] if is_one else results
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Any, Literal, NamedTuple, overload
 
@@ -16,10 +17,9 @@ from typing_extensions import Self
 from captioner.decoding import Hypothesis, TranslationSearch, decode
 from captioner.devices import autocast
 from captioner.errors import UserError
-from captioner.outcomes import Failed, shape_as_given
+from captioner.outcomes import Failed, attempt, shape_as_given, with_results
 from captioner.schema import Config
 from captioner.text.plain_text import Capitals, as_sentence
-from captioner.text.subword_vocabulary import SubwordVocabulary
 from captioner.text.token_batches import collate_sources
 from captioner.text.vocabulary import SPECIAL_WORDS, TextVocabulary, Vocabulary, Word, truncate
 from captioner.translate.bahdanau import Bahdanau, BahdanauConfig
@@ -164,22 +164,13 @@ class Translator:
         self.model.alignment_layer, self.model.alignment_head = chosen, chosen_head
 
     def check_search(self, search: TranslationSearch) -> None:
-        """Raise `UserError` for options that this model does not support or that have no effect.
+        """Raise `UserError` for options that this model does not support.
 
-        An option without effect that was saved with the model is accepted. Coverage penalty and
-        copying use the alignment, so they need the model's own layer and head: choosing another for
-        display must not change the translation.
+        Coverage penalty and copying use the alignment, so they need the model's own layer and head:
+        choosing another for display must not change the translation.
         """
-        saved = self.search
         if search.copy_unknown and not self.attends:
             raise UserError("copy_unknown needs a model with attention, and this one has none")
-        if search.coverage_penalty and not self.attends and not saved.coverage_penalty:
-            raise UserError("coverage_penalty needs a model with attention, and this one has none")
-        has_unknown = not isinstance(self.target, SubwordVocabulary)
-        if search.copy_unknown and not has_unknown and not saved.copy_unknown:
-            raise UserError(
-                "copy_unknown has no effect on this model: no word is unknown to its subwords"
-            )
         if isinstance(self.model, Transformer) and not self.model.has_default_alignment:
             for name in ("coverage_penalty", "copy_unknown"):
                 if getattr(search, name):
@@ -264,30 +255,40 @@ class Translator:
     ) -> Iterator[Translation | Failed]:
         """named: names in messages, and sentences. is_lazy: read no more than a batch ahead."""
         while chunk := list(islice(named, batch_size if is_lazy else None)):
-            outcomes: list[Translation | Failed] = [_EMPTY] * len(chunk)
-            sources: dict[int, _Source] = {}
-            for index, (name, sentence) in enumerate(chunk):
-                try:
-                    text, is_upper = as_sentence(_text(name, sentence), self.capitals)
-                except UserError as error:
-                    outcomes[index] = Failed(name, str(error))
-                    continue
-                tokens, lost = truncate(self.source.split(text), self.maximum_source_length)
-                if lost:
+            sources = [attempt(name, partial(self._read, name, each)) for name, each in chunk]
+            for (name, _), source in zip(chunk, sources, strict=True):
+                if isinstance(source, _Source) and source.lost:
                     warnings.warn(
-                        f"{name} has {len(tokens) + lost:,} tokens, of which the last {lost:,} are "
-                        f"not read: this model reads {self.maximum_source_length:,}",
+                        f"{name} has {len(source.tokens) + source.lost:,} tokens, of which the "
+                        f"last {source.lost:,} are not read: this model reads "
+                        f"{self.maximum_source_length:,}",
                         stacklevel=2 if is_lazy else 4,  # The line that called `translate`.
                     )
-                if tokens:
-                    sources[index] = _Source(tokens, lost, is_upper)
-            order = sorted(sources, key=lambda index: len(sources[index].tokens))
-            for first in range(0, len(order), batch_size):
-                indices = order[first : first + batch_size]
-                batch = self._translate([sources[index] for index in indices], search, generator)
-                for index, translation in zip(indices, batch, strict=True):
-                    outcomes[index] = translation
-            yield from outcomes
+            yield from with_results(
+                sources, partial(self._in_batches, batch_size, search, generator)
+            )
+
+    def _read(self, name: str, sentence: Any) -> _Source:
+        text, is_upper = as_sentence(_text(name, sentence), self.capitals)
+        return _Source(*truncate(self.source.split(text), self.maximum_source_length), is_upper)
+
+    def _in_batches(
+        self,
+        batch_size: int,
+        search: TranslationSearch,
+        generator: torch.Generator,
+        sources: list[_Source],
+    ) -> list[Translation]:
+        """Translate batches of similar length; returns translations in the given order."""
+        translations = [_EMPTY] * len(sources)
+        order = [place for place, source in enumerate(sources) if source.tokens]
+        order.sort(key=lambda place: len(sources[place].tokens))
+        for first in range(0, len(order), batch_size):
+            places = order[first : first + batch_size]
+            batch = self._translate([sources[place] for place in places], search, generator)
+            for place, translation in zip(places, batch, strict=True):
+                translations[place] = translation
+        return translations
 
     @torch.no_grad()
     def _translate(

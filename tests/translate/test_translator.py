@@ -12,7 +12,6 @@ from translation_samples import CONFIGS, make
 
 from captioner.errors import UserError
 from captioner.outcomes import Failed
-from captioner.text.subword_vocabulary import SubwordVocabulary
 from captioner.text.word_vocabulary import WordVocabulary
 from captioner.translate import (
     Translation,
@@ -194,21 +193,6 @@ def test_copying_by_option() -> None:
     assert not {"Xaver", "Yvonne", "<unk>"} & set(plain.tokens)
     with pytest.raises(UserError, match="copy_unknown needs a model with attention"):
         make_translator("gru").translate(["a"], options)
-
-
-def test_options_without_effect_are_refused_unless_saved_so() -> None:
-    options = TranslationSearch(maximum_length=3, coverage_penalty=0.2)
-    translator = make_translator("gru")
-    with pytest.raises(UserError, match="coverage_penalty needs a model with attention"):
-        translator.translate(["a"], options)
-    assert replace(translator, search=options).translate(["a"])
-    pieces = SubwordVocabulary.learn(SENTENCES, 300)
-    config = CONFIGS["general"]
-    translator = Translator(config, config.make(len(pieces), len(pieces)), pieces, pieces)
-    options = TranslationSearch(maximum_length=3, copy_unknown=True)
-    with pytest.raises(UserError, match="copy_unknown has no effect on this model"):
-        translator.translate(["a"], options)
-    assert replace(translator, search=options).translate(["a"])
 
 
 def test_the_alignment_that_is_shown_does_not_change_the_translation() -> None:
