@@ -254,16 +254,6 @@ def real_path(path: str | os.PathLike[str]) -> str:
         return os.fspath(path)
 
 
-def file_keys(path: str | os.PathLike[str]) -> set[object]:
-    """Keys of a file; any two paths to the same file share one."""
-    keys: set[object] = {real_path(path)}
-    try:
-        status = os.stat(path)
-    except (OSError, ValueError):
-        return keys
-    return keys | {(status.st_dev, status.st_ino)} if status.st_ino else keys
-
-
 def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 

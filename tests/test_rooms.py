@@ -18,7 +18,7 @@ EDGES = {
     "text": "",
     "vision": "",
     "decoding": "attention",
-    "render": "text vision",
+    "render": "text",
     "caption": "cpu attention text vision decoding render",
     "translate": "cpu attention text decoding render caption",
     "data": "text",

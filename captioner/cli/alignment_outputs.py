@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from captioner.cli.output_files import check_places
+from captioner.cli.shared_options import check_files
 from captioner.errors import UserError
 from captioner.files import refuse_os_errors, write_json, write_text
 from captioner.render.alignment import AlignmentItem, alignment_page, save_heat_map
@@ -22,8 +22,7 @@ class AlignmentFile:
     Each sentence has its own picture, numbered from the second: "map.png", "map-2.png", ...
     pieces: show subwords instead of words; JSON has both.
 
-    Raises `UserError`, before anything is written, for an unknown suffix, and for a photo or folder
-    with the name of a numbered picture.
+    Raises `UserError`, before anything is written, for an unknown suffix.
     """
 
     path: Path
@@ -35,11 +34,15 @@ class AlignmentFile:
         known = (".json", *PAGE_SUFFIXES, *PLOT_SUFFIXES)
         if self._suffix not in known:
             raise UserError(f"--alignment {self.path} must end in {', '.join(known)}")
+
+    def check(self, overwrite: bool) -> None:
+        """Refuse to replace the file, or pictures with its name and a number."""
+        paths = [self.path]
         if self._suffix in PLOT_SUFFIXES:
             numbered = re.compile(re.escape(self.path.stem) + r"-\d+" + re.escape(self.path.suffix))
             others = self.path.parent.glob(f"*{self.path.suffix}")
-            taken = [other for other in others if numbered.fullmatch(other.name)]
-            check_places([("--alignment", other) for other in taken], {})
+            paths += [other for other in others if numbered.fullmatch(other.name)]
+        check_files([("--alignment", str(path)) for path in paths], overwrite)
 
     @property
     def _suffix(self) -> str:

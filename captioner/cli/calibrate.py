@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import argparse
 
-from captioner.cli.output_files import check_outputs
 from captioner.cli.photo_data import add_format, add_on_problem
 from captioner.cli.report import report, report_scores
-from captioner.cli.shared_options import Commands, add_fields, add_machine, add_parser, read_fields
+from captioner.cli.shared_options import (
+    Commands,
+    add_fields,
+    add_machine,
+    add_overwrite,
+    add_parser,
+    check_outputs,
+    read_fields,
+)
 from captioner.errors import UserError
 from captioner.evaluation.evaluation_options import CalibrationOptions
 from captioner.files import check_writable
@@ -58,6 +65,7 @@ def add_command(commands: Commands) -> None:
     fit = parser.add_argument_group("confidence")
     add_fields(fit, CalibrationOptions, OPTIONS)
     fit.add_argument("--json", metavar="FILE", help="write what was measured")
+    add_overwrite(fit)
     add_machine(parser, "photos at a time", 50)
     parser.set_defaults(run=run)
 
@@ -76,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
             "copy a confidence"
         )
     check_writable("MODEL", folder)
-    check_outputs(arguments, ("MODEL", "--annotations", "--images"), ("--json",))
+    check_outputs(arguments, "--json")
 
     from captioner.caption.folder import save_confidence
     from captioner.evaluation.calibration import calibrate

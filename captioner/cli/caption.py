@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
+import string
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from captioner.cli.report import report
+from captioner.cli.report import on_a_line, report
 from captioner.cli.shared_options import (
     Commands,
     add_machine,
     add_model,
+    add_overwrite,
     add_parser,
     add_search,
     refuse,
@@ -28,14 +30,13 @@ from captioner.text.languages import ENGLISH, language_tag
 
 if TYPE_CHECKING:
     from captioner.caption import Caption
-    from captioner.cli.caption_lines import CaptionLines
-    from captioner.cli.caption_outputs import Outputs
+    from captioner.cli.outputs import Outputs
 
 DESCRIPTION = """\
 Captions photos. Every word has an attention map, which can be drawn.
 
   captioner caption photo.jpg --overlay maps.png   a panel for each word
-  captioner caption photos/ 'more/*.png' --csv out.csv --resume
+  captioner caption photos/ 'more/*.png' --jsonl out.jsonl --resume
   find . -name '*.jpg' | captioner caption - --json -   to standard output
 
 - is standard input, a photo or a list of names. Low confidence is "not sure".
@@ -71,17 +72,15 @@ def add_command(commands: Commands) -> None:
     lines = out.add_mutually_exclusive_group()
     lines.add_argument("--format", metavar="TEXT", help="of a line, such as '{path}\\t{caption}'")
     lines.add_argument("--quiet", action="store_true", help="print nothing but errors")
-    out.add_argument("--json", metavar="FILE", help="write captions, words and log-probabilities")
+    out.add_argument(
+        "--json", metavar="FILE", help="write captions, words and log-probabilities at the end"
+    )
     out.add_argument("--jsonl", metavar="FILE", help="the same, a line as each comes")
-    out.add_argument("--csv", metavar="FILE", help="write captions as a table")
+    out.add_argument("--csv", metavar="FILE", help="write captions as a table at the end")
     out.add_argument(
-        "--resume", action="store_true", help="keep what the tables have of unchanged photos"
+        "--resume", action="store_true", help="keep what --jsonl has of unchanged photos"
     )
-    out.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="replace tables, pages, texts and descriptions that are there already",
-    )
+    add_overwrite(out, "files, texts and descriptions that are there already")
     out.add_argument(
         "--overlay", metavar="PATH", help="draw a panel a word: a picture, or a folder for many"
     )
@@ -142,8 +141,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError("name a photo, or try --demo")
 
     from captioner.caption.captioner import photo_paths
-    from captioner.cli.caption_lines import CaptionLines
-    from captioner.cli.caption_outputs import Outputs
+    from captioner.cli.outputs import Outputs
     from captioner.cli.sidecars import Sidecars
     from captioner.vision.find_images import passed_over_in_words
 
@@ -157,10 +155,10 @@ def run(arguments: argparse.Namespace) -> int:
         model=arguments.model,
         **{name: getattr(arguments, name) for name in _OUTPUTS},
     )
-    if outputs.tables.takes_standard_output:
+    if outputs.takes_standard_output:
         refuse(arguments, ["format"], "with a table on standard output")
     lines = None
-    if not (arguments.quiet or outputs.tables.takes_standard_output):
+    if not (arguments.quiet or outputs.takes_standard_output):
         is_alone = len(photos) == 1 and (arguments.demo or photos == arguments.paths)
         lines = CaptionLines(is_alone, arguments.format, arguments.null)
     for failure in failures:
@@ -213,7 +211,7 @@ def _caption(
     failed = 0
     shown = len(photos) > batch_size and not arguments.quiet
     with progress_bar("captioning", len(photos), "photos", shown=shown) as progress:
-        for number, item in enumerate(items, start=1):
+        for item in items:
             with progress.external_write_mode():
                 if lines and isinstance(item, Captioned):
                     lines.print(item.name, item.caption)
@@ -226,8 +224,6 @@ def _caption(
                     failed += 1
                     report(reason)
             progress.update()
-            if number % batch_size == 0:
-                outputs.tables.save_so_far()
     return failed
 
 
@@ -270,3 +266,80 @@ def _names(content: bytes, separator: str) -> list[str]:
     if separator == "\n":
         names = [name.removesuffix("\r") for name in names]
     return [name for name in names if name.strip()]
+
+
+FIELDS: dict[str, str | int | float] = {
+    **{"path": "", "caption": "", "rank": 1},
+    **{"score": 0.0, "log_probability": 0.0, "confidence": 0.0, "doubt": ""},
+}
+"""The fields of a line's format, with a value of their type."""
+
+
+class CaptionLines:
+    """Prints a line for each caption of a photo.
+
+    is_alone: whether there is one photo, whose line is its sentence; otherwise `path: sentence`. A
+        doubt of its only caption goes to standard error.
+    line_format: replaces these lines, with `FIELDS` in braces, `\\t` and `\\n`. Fields without a
+        value are empty.
+    ends_with_null: end lines with NUL instead of a newline, and print paths as they are.
+
+    Raises `UserError` for a format that is not understood.
+    """
+
+    def __init__(self, is_alone: bool, line_format: str | None, ends_with_null: bool) -> None:
+        self._is_alone = is_alone
+        self._format = line_format and _checked(line_format)
+        self._ends_with_null = ends_with_null
+        if ends_with_null and hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(encoding=sys.getfilesystemencoding(), errors="surrogateescape")
+
+    def print(self, path: str, caption: Caption) -> None:
+        """Print the lines of a photo."""
+        shown = path if self._ends_with_null else on_a_line(path)
+        versions = (caption, *caption.alternatives)
+        for rank, version in enumerate(versions, start=1):
+            if self._format:
+                line = self._format.format_map(_values(shown, version, rank))
+            else:
+                line = "" if self._is_alone else f"{shown}: "
+                line += version.text
+                notes = [version.doubt] if version.doubt else []
+                if len(versions) > 1:
+                    notes.insert(0, f"score {version.score:.2f}")
+                    notes.insert(1, f"log-probability {version.log_probability:.2f}")
+                if notes and self._is_alone and len(versions) == 1:
+                    report(f"{path}: {version.doubt}")
+                elif notes:
+                    line += f"  ({', '.join(notes)})"
+            print(line, end="\0" if self._ends_with_null else "\n", flush=True)
+
+
+class _Absent:
+    """A field without a value: empty in every format."""
+
+    def __format__(self, form: str) -> str:
+        return ""
+
+
+def _values(path: str, caption: Caption, rank: int) -> dict[str, Any]:
+    values = {name: getattr(caption, name, None) for name in FIELDS}
+    values.update(path=path, caption=caption.text, rank=rank)
+    return {name: _Absent() if value is None else value for name, value in values.items()}
+
+
+def _checked(line_format: str) -> str:
+    """The format with `\\t` and `\\n` replaced; raises `UserError` for one not understood."""
+    shown = f"--format {line_format}"
+    replaced = line_format.replace("\\t", "\t").replace("\\n", "\n")
+    try:
+        for _, field, form, conversion in string.Formatter().parse(replaced):
+            if field is not None and field not in FIELDS:
+                known = ", ".join(FIELDS)
+                raise UserError(f"{shown} has an unknown field {{{field}}}; the fields are {known}")
+            if conversion or (form and "{" in form):
+                raise ValueError("a field takes a width or precision only, as {score:.2f}")
+        replaced.format_map(FIELDS)
+    except (ValueError, MemoryError) as error:
+        raise UserError(f"{shown} is not understood: {error}") from None
+    return replaced

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from captioner.cli.output_files import check_outputs
 from captioner.cli.photo_data import add_photos, add_scores, check_photos, load_with_photos
 from captioner.cli.report import report_left_out, report_scores
 from captioner.cli.shared_options import (
@@ -12,6 +11,7 @@ from captioner.cli.shared_options import (
     add_machine,
     add_parser,
     add_search,
+    check_outputs,
     search_options,
 )
 from captioner.decoding.options import SearchOptions
@@ -45,8 +45,7 @@ def add_command(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Caption, score, print the table, write the files; 2 if a photo or record was left out."""
-    inputs = ("MODEL", "--annotations", "--images")
-    check_outputs(arguments, inputs, ("--json", "--csv", "--save-results"))
+    check_outputs(arguments, "--json", "--csv", "--save-results")
     if arguments.format is None:
         raise UserError("give the data set: --format and --annotations, or --format shapes")
     check_photos(arguments)

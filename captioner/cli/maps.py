@@ -6,15 +6,16 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING
 
-from captioner.cli.output_files import check_outputs
 from captioner.cli.photo_data import add_photos, check_photos, load_with_photos
 from captioner.cli.report import report_left_out, report_scores
 from captioner.cli.shared_options import (
     Commands,
     add_fields,
     add_machine,
+    add_overwrite,
     add_parser,
     add_search,
+    check_outputs,
     read_fields,
     refuse,
     search_options,
@@ -40,8 +41,6 @@ If a photo or record was skipped, the exit code is 2.
 CURVE_OPTIONS = {"photos": "--curve-photos", "steps": "--curve-steps"}
 """By field of `CurveOptions`."""
 
-INPUTS = ("MODEL", "--annotations", "--images", "--instances", "--synonyms")
-
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
@@ -61,13 +60,14 @@ def add_command(commands: Commands) -> None:
     out = parser.add_argument_group("output")
     out.add_argument("--json", metavar="FILE", help="write the scores")
     out.add_argument("--csv", metavar="FILE", help="write the scores of every word")
+    add_overwrite(out)
     add_machine(parser, "photos at a time", 50, precision=True)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Score the maps, print the tables, write the files; 2 if a photo or record was left out."""
-    check_outputs(arguments, INPUTS, ("--json", "--csv", "--curves"))
+    check_outputs(arguments, "--json", "--csv", "--curves")
     _check(arguments)
 
     from captioner.evaluation.map_scores import score_maps

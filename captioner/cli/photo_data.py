@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from captioner.cli.report import report
-from captioner.cli.shared_options import Group, refuse
+from captioner.cli.shared_options import Group, add_overwrite, refuse
 from captioner.errors import UserError
 from captioner.evaluation.evaluation_options import CONFIDENCE, DEFAULT_METRICS, METRICS
 
@@ -81,6 +81,7 @@ def add_scores(parser: argparse.ArgumentParser) -> Group:
     )
     group.add_argument("--json", metavar="FILE", help="write the scores")
     group.add_argument("--csv", metavar="FILE", help="write the scores of every image")
+    add_overwrite(group)
     return group
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from captioner.cli.output_files import check_outputs
 from captioner.cli.photo_data import add_format, add_scores
 from captioner.cli.report import report, report_scores
 from captioner.cli.shared_options import (
     Commands,
     Group,
+    add_overwrite,
     add_parser,
+    check_outputs,
     refuse,
 )
 
@@ -35,11 +36,6 @@ Counts the images whose references have each n-gram, for CIDEr-D.
   captioner document-frequency captions.json frequency.json
   captioner score one.json captions.json --document-frequency frequency.json
 """
-
-INPUTS = (
-    *("RESULTS", "REFERENCES", "--images", "--document-frequency", "--against"),
-    *("--training-captions", "--instances", "--synonyms"),
-)
 
 
 def add_command(commands: Commands) -> None:
@@ -79,6 +75,7 @@ def add_command(commands: Commands) -> None:
     group = frequency.add_argument_group("arguments")
     _add_references(group)
     group.add_argument("file", metavar="FILE", help="the file to write")
+    add_overwrite(group)
     frequency.set_defaults(run=run_document_frequency)
 
 
@@ -90,7 +87,7 @@ def _add_references(group: Group) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Score, print the tables, write the files; 2 if a photo of the page could not be read."""
-    check_outputs(arguments, INPUTS, ("--json", "--csv", "--page"))
+    check_outputs(arguments, "--json", "--csv", "--page")
     scorer = _scorer(arguments)
 
     from captioner.evaluation.score_captions import score_results
@@ -118,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def run_document_frequency(arguments: argparse.Namespace) -> int:
     """Count the document frequency of the references and write it."""
-    check_outputs(arguments, ("REFERENCES",), ("FILE",))
+    check_outputs(arguments, "FILE")
 
     from captioner.evaluation.score_captions import store_document_frequency
 

@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from captioner.decoding.options import SAMPLING, SearchOptions
 from captioner.errors import UserError, did_you_mean, near_names
+from captioner.files import check_writable, real_path
 from captioner.schema import Config
 
 Search = TypeVar("Search", bound=SearchOptions)
@@ -189,7 +190,7 @@ def read_fields(
 
 
 def _attribute(option: str) -> str:
-    return option.lstrip("-").replace("-", "_")
+    return option.lstrip("-").replace("-", "_").lower()
 
 
 def search_options(arguments: argparse.Namespace, own: Search) -> Search:
@@ -208,3 +209,42 @@ def refuse(arguments: argparse.Namespace, options: Iterable[str], where: str) ->
     for name in map(_attribute, options):
         if getattr(arguments, name) is not None:
             raise UserError(f"--{name.replace('_', '-')} has no meaning {where}")
+
+
+def add_overwrite(group: Group, what: str = "files that are there already") -> None:
+    """Add --overwrite."""
+    group.add_argument("--overwrite", action="store_true", help=f"replace {what}")
+
+
+def check_outputs(arguments: argparse.Namespace, *options: str) -> None:
+    """Raise `UserError` for an output that is there, without --overwrite, or cannot be written.
+
+    options: that name files to write, such as `--json`.
+    """
+    given = [(option, getattr(arguments, _attribute(option))) for option in options]
+    check_files([(option, path) for option, path in given if path is not None], arguments.overwrite)
+
+
+def check_files(
+    files: Sequence[tuple[str, str]], overwrite: bool, folders: Sequence[str] = ()
+) -> None:
+    """Raise `UserError` for an output that is there, unless `overwrite`, or cannot be written.
+
+    files: paths with the options that name them. folders: the options that name folders. Empty
+    files and folders, devices and pipes are written to.
+    """
+    taken: dict[str, str] = {}
+    for option, path in files:
+        if not path:
+            raise UserError(f"{option} is empty; it should name a file")
+        if (other := taken.setdefault(real_path(path), option)) != option:
+            raise UserError(f"{other} and {option} are the same file, {path}; give two names")
+        is_there = os.path.isfile(path) and os.path.getsize(path) > 0
+        if option in folders:
+            is_there = os.path.isdir(path) and bool(os.listdir(path))
+        elif os.path.isdir(path):
+            raise UserError(f"{option} {path} is a folder, not a file")
+        if is_there and not overwrite:
+            raise UserError(f"{option} {path} exists; --overwrite replaces it")
+    for folder, option in {os.path.dirname(path): option for option, path in files}.items():
+        check_writable(option, folder)

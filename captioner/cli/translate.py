@@ -12,12 +12,12 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from captioner.cli.output_files import check_outputs
 from captioner.cli.report import report, report_cut, report_too_long
 from captioner.cli.shared_options import (
     Commands,
     add_machine,
     add_model,
+    add_overwrite,
     add_parser,
     add_search,
     refuse,
@@ -82,6 +82,7 @@ def add_command(commands: Commands) -> None:
         default=None,
         help="show subwords instead of words",
     )
+    add_overwrite(out)
     add_machine(parser, "sentences in a batch", 32, precision=True)
     parser.set_defaults(run=run)
 
@@ -106,8 +107,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.alignment is None:
         refuse(arguments, ("layer", "head", "pieces"), "without --alignment")
     else:
-        check_outputs(arguments, ("FILE",), ("--alignment",))
         alignment = AlignmentFile(Path(arguments.alignment), bool(arguments.pieces))
+        alignment.check(arguments.overwrite)
     translator = load_translator(arguments.model, arguments.device, arguments.precision)
     translator.choose_alignment(arguments.layer, arguments.head)
     search = search_options(arguments, translator.search)

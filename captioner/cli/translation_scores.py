@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from captioner.cli.output_files import check_outputs
 from captioner.cli.report import report_cut, report_scores, report_too_long
 from captioner.cli.shared_options import (
     Commands,
     Group,
     add_machine,
+    add_overwrite,
     add_parser,
     add_search,
+    check_outputs,
     search_options,
 )
 from captioner.decoding.options import TranslationSearch
@@ -65,11 +66,12 @@ def _add_scores(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("scores")
     group.add_argument("--lower-case", action="store_true", help="score without case")
     group.add_argument("--json", metavar="FILE", help="write the scores")
+    add_overwrite(group)
 
 
 def run_model(arguments: argparse.Namespace) -> int:
     """Translate, score, print the table, write the file."""
-    check_outputs(arguments, ("MODEL", "SOURCE", "REFERENCES"), ("--json",))
+    check_outputs(arguments, "--json")
 
     from captioner.evaluation.translation_report import score_translator
     from captioner.models import load_translator
@@ -94,7 +96,7 @@ def run_model(arguments: argparse.Namespace) -> int:
 
 def run_files(arguments: argparse.Namespace) -> int:
     """Score, print the table, write the file."""
-    check_outputs(arguments, ("TRANSLATIONS", "REFERENCES", "--source"), ("--json",))
+    check_outputs(arguments, "--json")
 
     from captioner.evaluation.translation_report import score_hypotheses
 

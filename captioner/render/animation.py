@@ -16,7 +16,6 @@ from captioner.render.overlay import overlay
 from captioner.render.region import Region, fit
 from captioner.render.save import check_suffix
 from captioner.render.typography import BACKGROUND, DOUBT_INK, INK, PALE_INK, Paragraph, lay_out
-from captioner.vision.drawn import DRAWN_MARK
 
 HIGHLIGHT = (255, 200, 87)
 
@@ -79,7 +78,6 @@ def encode_gif(
         duration=round(seconds_a_word * 100) * 10,  # milliseconds
         loop=0,  # endless
         optimize=False,
-        comment=DRAWN_MARK,
         palette=palette.getpalette(),  # otherwise Pillow makes a palette for every frame
     )
     return buffer.getvalue()

@@ -11,7 +11,6 @@ from PIL import Image
 
 from captioner.errors import UserError
 from captioner.files import atomic_path
-from captioner.vision.drawn import DRAWN_MARK, drawn_mark
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,23 +28,21 @@ PLOT_SUFFIXES = (".png", ".pdf", ".svg")
 def save_picture(path: str | os.PathLike[str], picture: Image.Image) -> None:
     """Write a picture in the format of the file name's ending.
 
-    `captioner.vision.drawn.is_drawn` knows it again.
     Raises `UserError` unless `path` ends in one of `PICTURE_SUFFIXES`, and as `atomic_path` does.
     """
     check_suffix(path, PICTURE_SUFFIXES)
     with atomic_path(path) as temporary:
-        picture.save(temporary, quality=90, exif=drawn_mark())
+        picture.save(temporary, quality=90)
 
 
 def save_figure(path: str | os.PathLike[str], figure: Figure, **options: Any) -> None:
-    """Write a matplotlib figure; `is_drawn` knows a PNG again.
+    """Write a matplotlib figure.
 
     path: ends in one of `PLOT_SUFFIXES`. options: of `savefig`. Raises `UserError` as
     `atomic_path` does.
     """
-    metadata = {"Software": DRAWN_MARK} if Path(path).suffix.lower() == ".png" else None
     with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=150, metadata=metadata, **options)
+        figure.savefig(temporary, dpi=150, **options)
 
 
 def check_suffix(path: str | os.PathLike[str], suffixes: Sequence[str]) -> None:

@@ -15,7 +15,6 @@ from captioner.render.attention_checks import check_attention
 from captioner.render.overlay import overlay
 from captioner.render.region import Region, fit
 from captioner.render.save import save_picture
-from captioner.vision.drawn import is_drawn
 
 WORD_PICTURE = re.compile(r"\d{2,}_[a-z0-9-]+\.png")
 """The file names of `save_word_images`."""
@@ -35,7 +34,7 @@ def save_word_images(
     """Write the overlay of each word as a PNG in `folder`; return the paths in order.
 
     File names are the word's number and `safe_name`: `01_a.png`, `02_dog.png`. A missing folder is
-    created; the pictures that an earlier caption left there are removed.
+    created; files of other names in it stay.
 
     Other arguments and errors are those of `panels`. Raises `UserError` if a file cannot be
     written.
@@ -48,9 +47,6 @@ def save_word_images(
         path = Path(folder) / f"{number:0{digits}}_{safe_name(word)}.png"
         save_picture(path, overlay(drawn_photo, weights, drawn_region, strength))
         paths.append(path)
-    for old in set(Path(folder).iterdir()) - set(paths):
-        if WORD_PICTURE.fullmatch(old.name) and is_drawn(old):
-            old.unlink(missing_ok=True)
     return paths
 
 

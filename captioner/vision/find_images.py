@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from captioner.errors import UserError
-from captioner.vision.drawn import is_drawn
 from captioner.vision.images import IMAGE_SUFFIXES
 
 Report = Callable[[str], None]
@@ -36,9 +35,8 @@ def find_images(
     """The image files that files, folders and patterns (`*`, `?`, `[...]`, `**`) name, in order.
 
     A folder stands for the files in and below it with a suffix in `IMAGE_SUFFIXES`, sorted,
-    without hidden ones. A pattern is expanded as by a shell, sorted. Neither gives pictures that
-    captioner drew. A named file may have any suffix; a path that does not exist is returned as it
-    is, and fails on loading.
+    without hidden ones. A pattern is expanded as by a shell, sorted. A named file may have any
+    suffix; a path that does not exist is returned as it is, and fails on loading.
 
     report: takes a sentence about a pattern that matches nothing, a folder without images, one that
         cannot be read, and a link to a folder inside a folder, which is not followed. By default it
@@ -50,8 +48,7 @@ def find_images(
     for path in paths:
         typed = os.fspath(path)
         if not os.path.lexists(typed) and "\0" not in typed and glob.has_magic(typed):
-            found = sorted(glob.glob(typed, recursive=True))
-            matches = [match for match in found if not is_drawn(match)] or found
+            matches = sorted(glob.glob(typed, recursive=True))
             if not matches:
                 report(f"{typed} matches no file")
         else:
@@ -91,7 +88,6 @@ def _images_below(folder: str, report: Report, passed_over: Counter[str]) -> lis
                 images.append(Path(parent, name))
             elif suffix in PASSED_OVER and not name.startswith("."):
                 passed_over[PASSED_OVER[suffix]] += 1
-    images = [image for image in images if not is_drawn(image)]
     if not images and not problems:
         suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
         report(f"folder {folder} holds no images (files ending in {suffixes})")

@@ -96,8 +96,8 @@ def test_nothing_changes_without_a_confidence(folder: Path, capsys: Output) -> N
         (["--split", "test"], "has no split 'test'"),
         (["--split", "train"], "40 photos of train are training photos"),
         (["--unsure-below", "3"], "--unsure-below 3.0 is not at most 1"),
-        (["--json", "captions.csv"], "--annotations and --json are the same file"),
-        (["--json", "tiny-model/config.json"], "--json would replace tiny-model/config.json"),
+        (["--json", "captions.csv"], "--json captions.csv exists; --overwrite replaces it"),
+        (["--json", "tiny-model/config.json"], "--json tiny-model/config.json exists"),
         (["--format", "coco"], "needs the folder of the photos"),
     ],
 )

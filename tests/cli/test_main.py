@@ -104,7 +104,7 @@ def test_a_picture_that_cannot_be_written_does_not_end_the_batch(
     folder: Path, capsys: Output, monkeypatch: Patch
 ) -> None:
     Path("maps/a.png").mkdir(parents=True)
-    monkeypatch.setattr("captioner.cli.caption_outputs.Outputs._check_places", lambda outputs: ())
+    monkeypatch.setattr("captioner.cli.outputs.check_files", lambda *_, **__: None)
     command = ["caption", "a.png", "b.png", "--model", "tiny-model", "--json", "out.json"]
     assert main([*command, "--overlay", "maps/"]) == 2
     printed = capsys.readouterr()

@@ -10,7 +10,7 @@ from samples import make_captioner, save_photo
 
 import captioner
 from captioner.caption.captioner import caption_photos, named_photos
-from captioner.cli.caption_outputs import Outputs
+from captioner.cli.outputs import Outputs
 from captioner.cli.sidecars import Sidecars, write_caption_text, write_xmp
 from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +19,6 @@ from captioner.cli.main import main
 from captioner.errors import UserError
 from captioner.text.vocabulary import Vocabulary
 from captioner.translate import save_translator
-from captioner.vision.drawn import DRAWN_MARK
 
 ROOT = Path(__file__).resolve().parents[2]
 Give = Callable[[bytes], None]
@@ -156,12 +152,12 @@ def test_an_input_that_is_packed(capsys: Output, refused: Refused) -> None:
 @pytest.mark.parametrize(
     ("out", "said"),
     [
-        ("linked.json", "FILE and --alignment are the same file"),
-        ("map.png", "map-12.png, which is a photo; give another place"),
+        ("linked.json", "--alignment linked.json exists; --overwrite replaces it"),
+        ("map.png", "--alignment map-12.png exists; --overwrite replaces it"),
         ("a.svg", "--alignment a-2.svg is a folder, not a file"),
     ],
 )
-def test_what_is_read_is_never_written_over(out: str, said: str, refused: Refused) -> None:
+def test_what_exists_is_not_written_over(out: str, said: str, refused: Refused) -> None:
     Path("map-12.png").write_text("a photo")
     Path("linked.json").symlink_to("text")
     Path("a-2.svg").mkdir()
@@ -170,23 +166,11 @@ def test_what_is_read_is_never_written_over(out: str, said: str, refused: Refuse
     assert before == {path: path.read_bytes() for path in Path().iterdir() if path.is_file()}
 
 
-@pytest.mark.slow
-def test_standard_input_is_not_written_over_either() -> None:
-    Path("in.json").write_text("A dog.\n")
-    command = [sys.executable, "-m", "captioner", "translate", "--alignment", "in.json"]
-    with Path("in.json").open("rb") as file:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(command, env=environment, stdin=file, capture_output=True)
-    assert done.returncode == 2
-    assert b"FILE and --alignment are the same file, in.json" in done.stderr
-    assert Path("in.json").read_text() == "A dog.\n"
-
-
 def test_pictures_that_are_not_drawn_are_named(give: Give, capsys: Output) -> None:
     give(b"A dog.\n\n\xff\nThe dog runs!\n")
     for old in ("map-2.png", "map-3.png"):  # Those of another text would be taken for these.
-        Path(old).write_bytes(DRAWN_MARK.encode())
-    assert translate("--alignment", "map.png") == 2
+        Path(old).write_text("old")
+    assert translate("--alignment", "map.png", "--overwrite") == 2
     said = capsys.readouterr().err
     assert "no picture map-2.png of line 2: its translation is empty\n" in said
     assert "no picture map-3.png of line 3: byte 1 is not UTF-8 text\n" in said
@@ -223,7 +207,8 @@ def test_alignments_are_of_words_unless_pieces_are_asked_for() -> None:
     Path("text").write_text("The boy wants to jump.\n")
     pages = []
     for options in ([], ["--pieces"]):  # The packaged model's subwords.
-        assert translate("text", "--alignment", "a.html", *options, model="english_german") == 0
+        written = ("--alignment", "a.html", "--overwrite", *options)
+        assert translate("text", *written, model="english_german") == 0
         pages.append(Path("a.html").read_text())
     words, pieces = pages
     assert "<span>wants</span>" in words
@@ -236,7 +221,8 @@ def test_a_layer_and_a_head() -> None:
     model = make_model("transformer")
     found = []
     for choice in ("", "--layer 0", "--layer 0 --head 1", "--head mean"):
-        assert translate("text", "--alignment", "a.json", *choice.split(), model=model) == 0
+        options = ("--alignment", "a.json", "--overwrite", *choice.split())
+        assert translate("text", *options, model=model) == 0
         found.append(read("a.json")[0])
     assert found[0]["translation"] == found[1]["translation"] == found[2]["translation"]
     assert found[0]["alignment"] != found[1]["alignment"] != found[2]["alignment"]

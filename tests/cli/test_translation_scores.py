@@ -96,9 +96,9 @@ def test_translations_that_are_cut_are_counted(folder: Path, capsys: Output) -> 
         (f"{OF_FILE} --source short", "short has 2 lines and ref"),
         ("score-translations found found", "found, line 2, is empty"),
         ("score-translations found bytes", "bytes, line 1: byte 1 is not UTF-8 text"),
-        (f"{OF_FILE} --json found", "TRANSLATIONS and --json are the same file, found"),
+        (f"{OF_FILE} --json found", "--json found exists; --overwrite replaces it"),
         ("evaluate-translator absent source references", "'absent' is neither a folder"),
-        (f"{OF_MODEL} --json model/target.json", "--json would replace model/target.json, which"),
+        (f"{OF_MODEL} --json model/target.json", "--json model/target.json exists; --overwrite"),
         ("evaluate-translator tiny-model source references", "is a captioner, not"),
     ],
 )

@@ -6,12 +6,9 @@ import os
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from captioner.errors import UserError
-from captioner.render import panels, save_gif, save_picture, save_word_images
 from captioner.vision.find_images import find_images, passed_over_in_words
 
 
@@ -121,20 +118,6 @@ def test_patterns(here: Path) -> None:
 def test_a_file_whose_name_looks_like_a_pattern_is_that_file(here: Path) -> None:
     Path("photos/[b].jpg").write_bytes(b"x")
     assert names("photos/[b].jpg") == ["photos/[b].jpg"]
-
-
-def test_pictures_that_captioner_drew_are_no_photos(here: Path) -> None:
-    maps = np.full((2, 14, 14), 1 / 196)
-    photo = Image.new("RGB", (64, 48), "green")
-    drawn = (photo, ["a", "dog"], maps, (0.0, 0.0, 64.0, 48.0))
-    save_picture(here / "photos" / "maps.png", panels(*drawn))
-    save_gif(here / "photos" / "maps.gif", *drawn)
-    save_word_images(here / "photos" / "words", *drawn)
-    photo.save(here / "photos" / "c.gif")
-    found = ["photos/a.PNG", "photos/b.jpg", "photos/c.gif", "photos/trip/day 2/c.webp"]
-    assert names("photos") == found
-    assert names("photos/*.[jg]*") == ["photos/b.jpg", "photos/c.gif"]
-    assert names("photos/maps.png") == ["photos/maps.png"]  # It was named.
 
 
 def test_files_of_other_kinds_are_counted(tmp_path: Path) -> None:
