@@ -75,7 +75,10 @@ def test_a_single_image(folder: Path, capsys: Output, refused: Refused) -> None:
     ("arguments", "sentence"),
     [
         (["score", "results.json", "absent.json"], "absent.json"),
-        (["document-frequency", "references.json", "./references.json"], "FILE ./references.json exists"),
+        (
+            ["document-frequency", "references.json", "./references.json"],
+            "FILE ./references.json exists",
+        ),
         ([*FILES, "--images", "."], "--images has no meaning without --page"),
         ([*FILES, "--confidence", "95"], "confidence 95.0 is not between 0 and 1"),
         ([*FILES, "--synonyms", "s.txt"], "--synonyms has no meaning without --instances"),
