@@ -26,7 +26,7 @@ from captioner.errors import UserError
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.translation_recipe import TranslationRecipe
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
-from captioner.training.optimizers import make_optimizer
+from captioner.training.optimization import make_optimizer
 from captioner.translate import TranslationLoss, TranslationModel
 
 CONFIGS = sorted((Path(__file__).resolve().parents[1] / "configs").glob("multi30k_en_de*.yaml"))

@@ -15,8 +15,8 @@ import pytest
 import torch
 from torch import nn
 
-from captioner.training import Engine, Part, Step, TrainingConfig
-from captioner.training.optimizers import make_optimizer
+from captioner.training import Engine, MicroBatch, Step, TrainingConfig
+from captioner.training.optimization import make_optimizer
 from captioner.training.step import Stepper
 
 DEVICE = torch.device(os.environ.get("GPU_TESTS_DEVICE", "cuda"))
@@ -50,7 +50,7 @@ def losses_of_ten_steps(loss: nn.Module, batch: Any, precision: str) -> tuple[fl
     stepper = Stepper(loss, optimizer, config, Engine(DEVICE), Path("absent"))
     losses = []
     for number in range(10):
-        stepper.make(Step([Part(batch, 1)], 1), number, 0)
+        stepper.make(Step([MicroBatch(batch, 1)], 1), number, 0)
         losses.append(stepper.sums()["loss"])
     stepper.check(0)
     return losses[0], losses[-1] - losses[-2]

@@ -27,8 +27,8 @@ from captioner.caption import CaptioningBatch, CaptioningLoss, ObjectiveConfig
 from captioner.caption.folder import decoder_config, make_decoder
 from captioner.decoding import Constraints, decode
 from captioner.text.token_batches import TranslationBatch, collate_sources
-from captioner.training import Engine, Part, Step, TrainingConfig
-from captioner.training.optimizers import make_optimizer
+from captioner.training import Engine, MicroBatch, Step, TrainingConfig
+from captioner.training.optimization import make_optimizer
 from captioner.training.step import Stepper
 from captioner.translate import TranslationLoss, TranslationObjective
 from captioner.vision.vgg import VGGConfig, VGGEncoder
@@ -103,7 +103,7 @@ def make_steps(
     stepper = Stepper(loss, optimizer, config, Engine(DEVICE), Path("absent"))
     gpu.copies = False
     for number in range(2):
-        stepper.make(Step([Part(batch, 3), Part(batch, 2)], 5), number, 0)
+        stepper.make(Step([MicroBatch(batch, 3), MicroBatch(batch, 2)], 5), number, 0)
 
 
 @pytest.mark.parametrize(

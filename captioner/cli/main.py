@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import captioner
 from captioner.cli import (
-    average,
     calibrate,
     caption,
     evaluate,
@@ -41,6 +40,7 @@ Captions photos and shows, for every word, where the model attended.
 """
 
 REMOVED = {
+    "average": "training.average of a run keeps a moving average of its weights",
     "calibrate --training-photos": "the confidence no longer compares photos; leave the option out",
     "maps --entities": "give COCO's instances (--instances)",
 }
@@ -70,7 +70,6 @@ def build_parser() -> argparse.ArgumentParser:
         translate,
         serve,
         train,
-        average,
         evaluate,
         score,
         maps,

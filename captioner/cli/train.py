@@ -78,7 +78,6 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.devices import choose_device
     from captioner.runs.read_recipe import read_any_recipe
     from captioner.runs.train_run import train_run
-    from captioner.training.freed_memory import keep_freed_memory
 
     changes = arguments.changes
     if arguments.start_from is not None:
@@ -89,7 +88,6 @@ def run(arguments: argparse.Namespace) -> int:
         # Sizes and stored annotation vectors of the config belong to the encoder it names.
         changes = [_encoder_change(arguments), "features.folder=null", *changes]
     recipe = read_any_recipe(arguments.config, changes)
-    keep_freed_memory()
     folder = Path(arguments.out or Path("runs") / Path(arguments.config).stem)
     train_run(recipe, folder, arguments.resume, choose_device(arguments.device))
     return 0

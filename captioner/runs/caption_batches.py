@@ -1,4 +1,4 @@
-"""Batches of a recipe's training captions, divided among processes and into parts."""
+"""Batches of a recipe's training captions, divided among processes and into micro-batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from captioner.runs.annotation_rows import PixelRows, Rows
 from captioner.runs.caption_objective import examples_of_epoch
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.map_targets import MapTargets
-from captioner.training import Part, Step, seed_of
+from captioner.training import MicroBatch, Step, seed_of
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class CaptionBatches:
         examples = examples_of_epoch(self.examples, self.recipe.objective, epoch)
         return -(-len(examples) // self.recipe.training.batch_size)
 
-    def shares(
-        self, epoch: int, first: int, rank: int, processes: int, parts: int
+    def batches(
+        self, epoch: int, first: int, rank: int, world_size: int, micro_batches: int
     ) -> Generator[Step, None, None]:
-        """The share of process `rank` of each batch, from number `first` on."""
+        """The part of process `rank` of each batch, from number `first` on."""
         settings = self.recipe.training
         generator = torch.Generator().manual_seed(seed_of(settings.seed, epoch))
         examples = examples_of_epoch(self.examples, self.recipe.objective, epoch)
@@ -57,8 +57,8 @@ class CaptionBatches:
         else:
             lengths = [len(example.tokens) for example in examples]
             plan = length_bucketed_batches(lengths, settings.batch_size, generator)
-        cuts = range(rank, parts * processes, processes)
-        load = partial(self._step, examples, epoch, len(plan), cuts, parts * processes)
+        cuts = range(rank, micro_batches * world_size, world_size)
+        load = partial(self._step, examples, epoch, len(plan), cuts, micro_batches * world_size)
         for step in load_ahead(load, list(enumerate(plan))[first:], self.rows.workers):
             yield step if self.recipe.encoder.train else self._encoded(step)
 
@@ -82,9 +82,9 @@ class CaptionBatches:
         """The step with annotation vectors in place of photos, if a frozen encoder reads these."""
         parts = [
             part._replace(batch=part.batch._replace(source=self.rows.encode(part.batch.source)))
-            for part in step.parts
+            for part in step.micro_batches
         ]
-        return step._replace(parts=parts)
+        return step._replace(micro_batches=parts)
 
     def _part(
         self,
@@ -93,7 +93,7 @@ class CaptionBatches:
         cut: int,
         cuts: int,
         progress: float,
-    ) -> Part:
+    ) -> MicroBatch:
         """Part number `cut` of the examples; a fully masked dummy caption if it has none."""
         if self.recipe.photos_in_step:  # Captions of a photo stay together.
             part = slice(*(_between_photos(examples, cut + side, cuts) for side in (0, 1)))
@@ -109,7 +109,7 @@ class CaptionBatches:
         places = None
         if self.map_targets is not None:
             places = self.map_targets(examples[part], mask.shape[1])  # (B, T, L)
-        return Part(
+        return MicroBatch(
             CaptioningBatch(
                 source,
                 batch.inputs,

@@ -41,7 +41,7 @@ from captioner.runs.starting_weights import copy_weights
 from captioner.runs.task import PreparedRun, batches_of
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
-from captioner.training import Engine, ShownExample, check_memory
+from captioner.training import Engine, ShownExample
 from captioner.vision.encoders import RANDOM
 
 WORDS = "vocabulary.json"
@@ -94,9 +94,7 @@ class CaptioningTask:
                 f"encoder: {recipe.encoder.name}, weights of digest {encoder.digest()}"
             )
             print(sentences[-1])
-        make = partial(make_decoder, recipe.decoder, len(vocabulary))
-        check_memory(make, engine.device)
-        decoder = make()
+        decoder = make_decoder(recipe.decoder, len(vocabulary))
         self.captioner = Captioner(
             encoder, decoder, vocabulary, recipe.preprocessing, recipe.search
         )
@@ -190,7 +188,7 @@ class CaptioningTask:
         """Rows that the encoder reads in every step."""
         recipe = self.recipe
         precision = "float32" if recipe.encoder.train else recipe.features.precision
-        workers = loading_workers(engine.device, engine.local_size)
+        workers = loading_workers(engine.device, engine.local_world_size)
         train, validation = (
             PixelRows(
                 source,
@@ -212,7 +210,9 @@ class CaptioningTask:
         Examples of unreadable photos are removed.
         """
         stores = stored_features(self.recipe, captioner.encoder, self.sources, folder, engine)
-        workers = min(2, loading_workers(engine.device, engine.local_size))  # rows need no more
+        workers = min(
+            2, loading_workers(engine.device, engine.local_world_size)
+        )  # rows need no more
         train, validation = self.sources["train"], self.sources["validation"]
         dtype = torch.float16 if engine.device.type == "cuda" else torch.float32
         train_rows = StoredRows(stores["train"], dtype, workers)

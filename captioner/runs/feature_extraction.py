@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -34,8 +33,6 @@ from captioner.vision.feature_store import (
     create_store,
     read_states,
 )
-
-_POLL_SECONDS = 0.5
 
 
 def encoder_of(recipe: CaptioningRecipe) -> Encoder:
@@ -197,14 +194,15 @@ def stored_features(
     run: the run's folder.
     Raises `UserError` as `SourceStore.fill` and `SourceStore.open` do.
     """
-    stores = source_stores(recipe, encoder, sources, run)
+    with engine.fail_together():
+        stores = source_stores(recipe, encoder, sources, run)
+    # A process that fails leaves at once, and the others at the barrier.
     with extraction_progress(stores.values() if engine.is_main else []) as report:
         for store in stores.values():
-            store.fill(encoder, engine.rank, engine.size, engine.local_size, report)
-        while not all(store.finished for store in stores.values()):
-            time.sleep(_POLL_SECONDS)
-            report()
-    return {name: store.open() for name, store in stores.items()}
+            store.fill(encoder, engine.rank, engine.world_size, engine.local_world_size, report)
+        engine.barrier()
+    with engine.fail_together():
+        return {name: store.open() for name, store in stores.items()}
 
 
 @contextmanager

@@ -29,7 +29,6 @@ RECORD = "environment.json"
 CHANGEABLE = (
     "training.epochs",
     "training.patience",
-    "training.keep_last",
     "training.checkpoint_seconds",
     "training.tensorboard",
     "training.compile",
@@ -80,7 +79,7 @@ def _write_record(path: Path, seed: int, engine: Engine, resumed: bool) -> None:
         "numpy": numpy.__version__,
         "system": platform.platform(),
         "device": device,
-        "processes": engine.size,
+        "processes": engine.world_size,
         "threads": torch.get_num_threads(),
         "seed": seed,
     }
@@ -119,7 +118,7 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
                 f"not {now.get(name)!r}{reason}; to keep what it was made with: "
                 f"captioner train {path} --out {folder} --resume"
             )
-    check_checkpoint(folder / CHECKPOINT, engine.size)
+    check_checkpoint(folder / CHECKPOINT, engine.world_size)
 
 
 def _epochs_matter(recipe: Recipe) -> str:

@@ -47,6 +47,8 @@ class PreparedRun:
 class Task(Protocol):
     """Reads data and makes the model, its batches and its validation."""
 
+    recipe: Any
+
     def read(self, folder: Path, engine: Engine, resumed: bool) -> None:
         """Read the data and make the model with its first weights, before the folder is locked.
 

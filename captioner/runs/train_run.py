@@ -42,12 +42,19 @@ def train_run(
     Raises `UserError` for bad data, weights or folders, and if another run has locked the folder.
     Several processes end as `captioner.training.train` says.
     """
-    folder = Path(folder)
     task: Task
     if isinstance(recipe, CaptioningRecipe):
         task = CaptioningTask(recipe)
     else:
         task = TranslationTask(recipe)
+    return train_task(task, Path(folder), resume, device)
+
+
+def train_task(
+    task: Task, folder: Path, resume: bool = False, device: torch.device | str = "cpu"
+) -> Path:
+    """Train the model of a task; see `train_run`."""
+    recipe = task.recipe
     with run_engine(device) as engine, contextlib.ExitStack() as stack:
         with engine.fail_together():
             check_folder(recipe, folder, resume, engine)
@@ -57,7 +64,7 @@ def train_run(
             task.read(folder, engine, resumed)
         stack.enter_context(locked_run_folder(recipe, folder, resume, engine))
         prepared = task.prepare(folder, engine, resumed)
-        engine.gather(None)  # waits until every process is ready
+        engine.barrier()
         validator = Validator(prepared, folder, engine)
         validate = validator.run
 
@@ -79,7 +86,6 @@ def train_run(
                 recipe.validation.score,
                 keep,
                 validator.show,
-                prepared.save,
                 prepared.starts_trained,
             ),
             resume,

@@ -12,7 +12,7 @@ import torch
 from captioner.data.length_buckets import batches_by_tokens
 from captioner.data.loading import load_ahead
 from captioner.data.pairs import PairExample, collate_pairs
-from captioner.training import Part, Step, seed_of
+from captioner.training import MicroBatch, Step, seed_of
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class TranslationBatches:
         """The number of batches of an epoch, the same for every epoch."""
         return self._steps
 
-    def shares(
-        self, epoch: int, first: int, rank: int, processes: int, parts: int
+    def batches(
+        self, epoch: int, first: int, rank: int, world_size: int, micro_batches: int
     ) -> Generator[Step, None, None]:
-        """The share of process `rank` of each batch, from number `first` on."""
-        cuts = range(rank, parts * processes, processes)
-        load = partial(self._step, cuts, parts * processes)
+        """The part of process `rank` of each batch, from number `first` on."""
+        cuts = range(rank, micro_batches * world_size, world_size)
+        load = partial(self._step, cuts, micro_batches * world_size)
         yield from load_ahead(load, self._plan(epoch)[first:], self.workers)
 
     def _step(self, cuts: Sequence[int], all_cuts: int, indices: Sequence[int]) -> Step:
@@ -58,13 +58,13 @@ class TranslationBatches:
         lengths = [example.length for example in self.examples]
         return batches_by_tokens(lengths, self.tokens, generator)
 
-    def _part(self, examples: list[PairExample], cut: int, cuts: int) -> Part:
+    def _part(self, examples: list[PairExample], cut: int, cuts: int) -> MicroBatch:
         """Part number `cut` of the pairs; a fully masked dummy pair if it has none."""
         part = examples[cut::cuts]  # Lengths are spread evenly.
         batch = collate_pairs(part or examples[:1])
         if not part:
             batch = batch._replace(mask=torch.zeros_like(batch.mask))
-        return Part(batch, _tokens(part))
+        return MicroBatch(batch, _tokens(part))
 
 
 def _tokens(examples: list[PairExample]) -> int:

@@ -25,7 +25,7 @@ from captioner.runs.translation_batches import TranslationBatches
 from captioner.runs.translation_recipe import ParallelData, TextConfig, TranslationRecipe
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.plain_text import as_sentence
-from captioner.training import Engine, ShownExample, check_memory
+from captioner.training import Engine, ShownExample
 from captioner.translate import TranslationLoss, Translator, load_translator, save_translator
 from captioner.translate.translator_folder import load_vocabularies, save_vocabularies
 from captioner.weight_files import fill
@@ -67,9 +67,7 @@ class TranslationTask:
         else:
             source, target = learn_vocabularies(training.pairs, recipe.text)
         torch.manual_seed(recipe.training.seed)
-        make = partial(recipe.model.make, len(source), len(target))
-        check_memory(make, engine.device)
-        model = make()
+        model = recipe.model.make(len(source), len(target))
         if start is not None:
             refusal = f"start_from {recipe.start_from} does not fit this model"
             fill(model, start.model.state_dict(), refusal)
@@ -115,7 +113,9 @@ class TranslationTask:
                 examples,
                 recipe.data.batch_tokens,
                 recipe.training.seed,
-                min(2, loading_workers(engine.device, engine.local_size)),  # It needs no more.
+                min(
+                    2, loading_workers(engine.device, engine.local_world_size)
+                ),  # It needs no more.
             ),
             validation_batches=batches_of(order, recipe.validation.batch_size),
             generate=partial(_generate, translator, validated),

@@ -29,7 +29,7 @@ class Validator:
         """
         own: dict[int, str] = {}
         with self.engine.fail_together():
-            batches = self.prepared.validation_batches[self.engine.rank :: self.engine.size]
+            batches = self.prepared.validation_batches[self.engine.rank :: self.engine.world_size]
             for batch, texts in zip(batches, self.prepared.generate(batches), strict=True):
                 own |= zip(batch, texts, strict=True)
         generated: dict[int, str] = {}

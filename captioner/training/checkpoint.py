@@ -93,15 +93,15 @@ def load_checkpoint(
     optimizer: torch.optim.Optimizer,
     average: Mapping[str, Tensor] | None = None,
     rank: int = 0,
-    processes: int = 1,
+    world_size: int = 1,
 ) -> Position:
     """Load a checkpoint into a model and its optimiser, and set the random state.
 
-    average: averaged weights by name, to fill. rank, processes: this process and their number.
+    average: averaged weights by name, to fill. rank, world_size: this process and their number.
     Raises `UserError` when the file is damaged, belongs to another model, or to a run of another
     number of processes, which would draw other random numbers.
     """
-    position, tensors = _read(path, processes)
+    position, tensors = _read(path, world_size)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     device = parameters[0].device
     torch.set_rng_state(tensors[_random_name("cpu", rank)])
@@ -130,15 +130,15 @@ def load_checkpoint(
     return position
 
 
-def check_checkpoint(path: Path, processes: int = 1) -> None:
+def check_checkpoint(path: Path, world_size: int = 1) -> None:
     """Raise `UserError` for a checkpoint that is damaged or of another number of processes.
 
     Only `load_checkpoint` knows whether it belongs to the model.
     """
-    _read(path, processes)
+    _read(path, world_size)
 
 
-def _read(path: Path, processes: int) -> tuple[Position, dict[str, Tensor]]:
+def _read(path: Path, world_size: int) -> tuple[Position, dict[str, Tensor]]:
     """The position of a run, and its tensors, which are mapped from the file."""
     try:
         with safe_open(path, "pt") as file:
@@ -150,13 +150,13 @@ def _read(path: Path, processes: int) -> tuple[Position, dict[str, Tensor]]:
     if header.get("format") != FORMAT:
         raise UserError(f"{path} is not a checkpoint of a training run")
     made_by = header.get("processes", "1")
-    if made_by != str(processes):
+    if made_by != str(world_size):
         raise UserError(
-            f"checkpoint {path} is of a run of {made_by} processes, not of {processes}: resume it "
+            f"checkpoint {path} is of a run of {made_by} processes, not of {world_size}: resume it "
             f"with {made_by}, or start another run from its model (start_from)"
         )
     try:
-        for rank in range(processes):
+        for rank in range(world_size):
             torch.Generator().set_state(tensors[_random_name("cpu", rank)].clone())
         return Position(**json.loads(header["position"])), tensors
     except (KeyError, TypeError, ValueError, RuntimeError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
@@ -18,6 +18,10 @@ class TrainingConfig(Config):
     hard attention's baseline, which is updated after each part.
     Logged values of an epoch are means over its steps, each step's over its examples.
     """
+
+    removed: ClassVar[dict[str, str]] = {
+        "keep_last": "training.average keeps a moving average of the weights"
+    }
 
     epochs: int = Field(20, ge=1, le=1_000_000, description="most passes over the training set")
     batch_size: int = Field(
@@ -78,13 +82,6 @@ class TrainingConfig(Config):
         lt=1,
         description="decay of the moving average of the weights that is validated and kept; "
         "0 for none, 0.999 is a good one",
-    )
-    keep_last: int = Field(
-        0,
-        ge=0,
-        le=1_000_000,
-        description="models of the last validations kept in models/ of the run, for "
-        "`captioner average`",
     )
     seed: int = Field(
         0, ge=0, le=SEED, description="of initial weights, order of batches and dropout"

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Generator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple, Protocol
 
+import numpy
 import torch
 from torch import Tensor, nn
 
 from captioner.devices import autocast
 from captioner.errors import UserError
-from captioner.training.batches import Step
 from captioner.training.config import TrainingConfig
-from captioner.training.engine import Engine
+from captioner.training.distributed import Engine
 
 NORM = "gradient_norm"
 
@@ -28,6 +29,52 @@ _NOT_FINITE = f"{_NAN_ERROR}, or too large for one,"
 
 _MEMORY_ERRORS = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
 """Error texts of devices that do not raise `torch.OutOfMemoryError`."""
+
+
+def seed_of(*numbers: int) -> int:
+    """A seed of 64 bits made of several numbers."""
+    return int(numpy.random.SeedSequence(numbers).generate_state(1, numpy.uint64)[0])
+
+
+class MicroBatch(NamedTuple):
+    """A part of a step's batch that fits into memory.
+
+    batch: the argument of the model's `loss`. examples: the number of examples; 0 for a masked
+    dummy example, so that every process takes part.
+    """
+
+    batch: Any
+    examples: int
+
+
+class Step(NamedTuple):
+    """One process's part of a training step.
+
+    micro_batches: computed one after the other, before the optimiser's step.
+    examples: number of examples of the whole step, over all micro-batches and processes.
+    """
+
+    micro_batches: Sequence[MicroBatch]
+    examples: int
+
+
+class Batches(Protocol):
+    """A training set in batches, which depend on the epoch only and can be divided."""
+
+    unit: ClassVar[str]
+    """The name of the examples, in the plural."""
+
+    def steps(self, epoch: int) -> int:
+        """The number of batches of the epoch, the same for every epoch."""
+
+    def batches(
+        self, epoch: int, first: int, rank: int, world_size: int, micro_batches: int
+    ) -> Generator[Step, None, None]:
+        """The part of process `rank` of each batch, from number `first` on.
+
+        micro_batches: their number in a step; the last ones have no examples if the batch is too
+        small.
+        """
 
 
 class _Loss(nn.Module):
@@ -47,11 +94,11 @@ class _Loss(nn.Module):
 class Stepper:
     """Makes steps, and sums their reports on the device.
 
-    The gradient of a step is that of the mean loss over its examples, however many parts and
-    processes they are divided among. On a GPU, and with several processes, a step waits for no
-    result: `check` raises its error later, and must be called before anything is saved. From the
-    failed step on, gradients are set to zero, so that the weights stay finite. One process on a
-    CPU raises the error before it changes the weights.
+    The gradient of a step is that of the mean loss over its examples, however many
+    micro-batches and processes they are divided among. On a GPU, and with several processes, a step
+    waits for no result: `check` raises its error later, and must be called before anything is
+    saved. From the failed step on, gradients are set to zero, so that the weights stay finite. One
+    process on a CPU raises the error before it changes the weights.
 
     In float16 gradients are scaled, so that small ones do not vanish (Micikevicius et al. 2018,
     *Mixed Precision Training*). A step whose gradient overflows is left out and halves the scale;
@@ -76,7 +123,7 @@ class Stepper:
         self._device = device
         self._dtype = torch.float32 if device.type == "mps" else torch.float64
         self._scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
-        self._is_synchronous = device.type == "cpu" and engine.size == 1
+        self._is_synchronous = device.type == "cpu" and engine.world_size == 1
         self._last_step = -1
         self._sums: dict[str, Tensor] = {}
         # The first failed step, its loss and gradient norm; step -1 for none.
@@ -104,13 +151,13 @@ class Stepper:
     def _make(self, step: Step, number: int, epoch: int) -> None:
         self.optimizer.zero_grad(set_to_none=True)
         loss: Tensor | None = None
-        for place, part in enumerate(step.parts):
+        for place, part in enumerate(step.micro_batches):
             share = part.examples / step.examples
-            is_last = place + 1 == len(step.parts)
+            is_last = place + 1 == len(step.micro_batches)
             with nullcontext() if is_last else self.engine.no_sync(self._wrapped):
                 report = self._wrapped(part.batch.to(self._device), self._device)
                 # The engine averages over processes; the sum is needed.
-                weight = share * self.engine.size
+                weight = share * self.engine.world_size
                 part_loss = report["loss"] if weight == 1 else report["loss"] * weight
                 self._scaler.scale(part_loss).backward()
             self._add(report, share)
@@ -122,7 +169,7 @@ class Stepper:
         norm = nn.utils.clip_grad_norm_(self._parameters, clip)
         if has_overflowed is not None:
             norm = norm.masked_fill(has_overflowed, 0.0)
-        self._note_failure(number, norm if loss is None else loss / self.engine.size, norm)
+        self._note_failure(number, norm if loss is None else loss / self.engine.world_size, norm)
         has_failed = self._failure[0] >= 0
         if self._is_synchronous:
             if failure := self._noted_failure(epoch):
@@ -135,7 +182,7 @@ class Stepper:
         self._scaler.update()
         self._last_step = number
         # All processes have the same norm, and their sums are added up.
-        self._add({NORM: norm}, 1 / self.engine.size)
+        self._add({NORM: norm}, 1 / self.engine.world_size)
 
     @property
     def scaling(self) -> dict[str, float]:

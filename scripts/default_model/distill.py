@@ -39,7 +39,7 @@ from torchvision.transforms.v2 import functional as transforms
 
 from captioner.caption import Captioner, ShowAttendTellDecoder, save_model
 from captioner.cli.program import run_program
-from captioner.training import Part, Step, TrainingConfig, Validation, train
+from captioner.training import MicroBatch, Step, TrainingConfig, Validation, train
 from captioner.vision.encoders import build_encoder
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
@@ -185,8 +185,8 @@ class Photos:
         """How many batches an epoch has; a smaller one is left out where it is not the only one."""
         return max(1, len(self.photos) // self.batch_size)
 
-    def shares(
-        self, epoch: int, first: int, rank: int, processes: int, parts: int
+    def batches(
+        self, epoch: int, first: int, rank: int, world_size: int, micro_batches: int
     ) -> Generator[Step, None, None]:
         """The batches of an epoch from number `first` on, each whole: one process trains."""
         generator = torch.Generator().manual_seed(epoch)
@@ -204,7 +204,7 @@ class Photos:
             classes = self.targets["classes"][views].float()  # (B, 1001)
             reading = self.words.read(target, rows.tolist(), generator)
             batch = DistillationBatch(pixels, target, classes, reading)
-            yield Step([Part(batch, len(rows))], len(rows))
+            yield Step([MicroBatch(batch, len(rows))], len(rows))
 
 
 def explained_variance(seen: Tensor, target: Tensor) -> float:

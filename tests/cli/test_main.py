@@ -18,7 +18,7 @@ from captioner.cli.main import REMOVED, build_parser, main
 ROOT = Path(__file__).resolve().parents[2]
 
 COMMANDS = (
-    *("caption", "translate", "serve", "train", "average", "evaluate", "score", "maps"),
+    *("caption", "translate", "serve", "train", "evaluate", "score", "maps"),
     *("evaluate-translator", "score-translations", "document-frequency"),
     *("calibrate", "features", "info"),
 )
@@ -187,7 +187,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
         ("README.md", "did you mean 'captioner caption README.md'?"),
         ("--verison", "unrecognized option --verison; did you mean '--version'?"),
         ("caption a.jpg --bean 3", "unrecognized option --bean; did you mean '--beam'?"),
-        ("average a --otu b", "unrecognized option --otu; did you mean '--out'?"),
+        ("calibrate a --josn b", "unrecognized option --josn; did you mean '--json'?"),
         ("caption --xmp-for digicam", "did you mean 'digikam'?"),
         ("caption a.jpg -q", "unrecognized arguments: -q"),
         ("caption -demo", "unrecognized arguments: -demo; did you mean '--demo'?"),

@@ -154,4 +154,4 @@ def assert_same_tensors(found: Path, expected: Path, name: str = "last.safetenso
 
 def whole_batches(data: Batches, epoch: int, first: int = 0) -> list[Any]:
     """The batches of an epoch from number `first` on, as one process has them."""
-    return [step.parts[0].batch for step in data.shares(epoch, first, 0, 1, 1)]
+    return [step.micro_batches[0].batch for step in data.batches(epoch, first, 0, 1, 1)]

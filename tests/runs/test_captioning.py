@@ -42,7 +42,7 @@ from captioner.vision.preprocessing import Augmentation
 def test_a_run_on_stored_features_gives_a_model_that_captions(
     config: Config, tmp_path: Path
 ) -> None:
-    folder = train_run(recipe_of(config, training={"keep_last": 1}), tmp_path / "run")
+    folder = train_run(recipe_of(config), tmp_path / "run")
     (last,) = (tmp_path / "run" / "models").iterdir()
     assert last.name == "epoch-002"
     assert captioner.load(last).vocabulary == captioner.load(folder).vocabulary
@@ -142,7 +142,7 @@ def test_a_photo_read_in_the_step_is_read_once_for_all_its_captions(config: Conf
     # Parts have whole photos, so none is read by two of them, however many there are.
     for processes in (2, 3, 4):
         parts = [
-            next(iter(batches.shares(0, 0, rank, processes, 1))).parts[0]
+            next(iter(batches.batches(0, 0, rank, processes, 1))).micro_batches[0]
             for rank in range(processes)
         ]
         assert sum(part.examples for part in parts) == 6

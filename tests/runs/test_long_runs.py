@@ -80,22 +80,26 @@ def test_every_example_is_in_one_share(config: Config, tmp_path: Path) -> None:
     numbers = StoredRows(FeatureStore(tmp_path / "store"))
     examples = [CaptionExample(row, [4 + row % 3] * (1 + row % 4)) for row in range(10)]
     batches = CaptionBatches(examples, numbers, recipe_of(config))
-    whole = list(batches.shares(0, 0, 0, 1, 1))
-    assert [step.examples for step in whole] == [len(step.parts[0].batch.inputs) for step in whole]
+    whole = list(batches.batches(0, 0, 0, 1, 1))
+    assert [step.examples for step in whole] == [
+        len(step.micro_batches[0].batch.inputs) for step in whole
+    ]
     for processes, parts in ((2, 1), (2, 2), (5, 1)):
-        shares = [list(batches.shares(0, 0, rank, processes, parts)) for rank in range(processes)]
+        shares = [list(batches.batches(0, 0, rank, processes, parts)) for rank in range(processes)]
         for number, step in enumerate(whole):
             mine = [share[number] for share in shares]
             assert {each.examples for each in mine} == {step.examples}
-            assert {len(each.parts) for each in mine} == {parts}
-            given = [part for each in mine for part in each.parts]
+            assert {len(each.micro_batches) for each in mine} == {parts}
+            given = [part for each in mine for part in each.micro_batches]
             sizes = [part.examples for part in given]
             assert sum(sizes) == step.examples
             assert max(sizes) - min(sizes) <= 1
             for part in given:
                 assert bool(part.batch.mask.any()) == (part.examples > 0)
             rows = [row for part in given if part.examples for row in part.batch.source.flatten()]
-            assert sorted(map(int, rows)) == sorted(map(int, step.parts[0].batch.source.flatten()))
+            assert sorted(map(int, rows)) == sorted(
+                map(int, step.micro_batches[0].batch.source.flatten())
+            )
             assert len({part.batch.seed for part in given}) == len(given)
 
 

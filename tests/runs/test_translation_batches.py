@@ -29,12 +29,12 @@ def test_an_epoch_has_every_pair_once_and_resumes_where_it_was() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows cannot fork")
 def test_batches_loaded_ahead_are_the_same() -> None:
     here, ahead = (
-        list(TranslationBatches(EXAMPLES, 40, 3, workers).shares(1, 2, 1, 2, 2))
+        list(TranslationBatches(EXAMPLES, 40, 3, workers).batches(1, 2, 1, 2, 2))
         for workers in (0, 1)
     )
     assert [step.examples for step in here] == [step.examples for step in ahead]
     for one, other in zip(here, ahead, strict=True):
-        for part, same in zip(one.parts, other.parts, strict=True):
+        for part, same in zip(one.micro_batches, other.micro_batches, strict=True):
             assert part.examples == same.examples
             assert all(a.equal(b) for a, b in zip(part.batch, same.batch, strict=True))
 
@@ -49,15 +49,15 @@ def test_the_gradient_is_that_of_the_whole_batch(processes: int, parts: int) -> 
     )
     model = TranslationLoss(config.make(9, 9))
     data = TranslationBatches(EXAMPLES, tokens=40)
-    (whole, *_) = data.shares(0, 0, 0, 1, 1)
-    model.loss(whole.parts[0].batch)["loss"].backward()
+    (whole, *_) = data.batches(0, 0, 0, 1, 1)
+    model.loss(whole.micro_batches[0].batch)["loss"].backward()
     expected = [p.grad.clone() for p in model.parameters()]
     model.zero_grad()
     for rank in range(processes):
-        (step, *_) = data.shares(0, 0, rank, processes, parts)
+        (step, *_) = data.batches(0, 0, rank, processes, parts)
         assert step.examples == whole.examples
-        assert len(step.parts) == parts
-        for part in step.parts:
+        assert len(step.micro_batches) == parts
+        for part in step.micro_batches:
             loss = model.loss(part.batch)["loss"] * (part.examples / step.examples)
             loss.backward()
     for parameter, gradient in zip(model.parameters(), expected, strict=True):

@@ -91,9 +91,9 @@ def test_targets_are_of_photos_and_of_their_mirror_images(scripts: Any) -> None:
     batches = scripts.distill.Photos(photos, targets, Words(), 2)
     views: list[set[int]] = []
     for epoch in range(2):
-        steps = [*batches.shares(epoch, 0, 0, 1, 1)]
+        steps = [*batches.batches(epoch, 0, 0, 1, 1)]
         assert len(steps) == batches.steps(epoch) == 1
-        batch = steps[0].parts[0].batch
+        batch = steps[0].micro_batches[0].batch
         mirrored = set()
         for row, pixels, target in zip(batch.reading, batch.pixels, batch.target, strict=True):
             pooled = torch.nn.functional.adaptive_avg_pool2d(pixels[:1], 2)[0]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from captioner.training.averaging import Average
+from captioner.training.optimization import Average
 
 
 def module(value: float) -> nn.Linear:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from captioner.errors import UserError
-from captioner.training import Engine, Part, Step, TrainingConfig
-from captioner.training.optimizers import make_optimizer
+from captioner.training import Engine, MicroBatch, Step, TrainingConfig
+from captioner.training.optimization import make_optimizer
 from captioner.training.step import Stepper
 
 
@@ -35,7 +35,7 @@ def stepper_of(model: nn.Module) -> Stepper:
     return Stepper(model, optimizer, config, Engine(), Path("absent"))
 
 
-BATCH = Step([Part(torch.ones(1, 2), 1)], 1)
+BATCH = Step([MicroBatch(torch.ones(1, 2), 1)], 1)
 
 
 def test_a_step_that_overflows_is_left_out_and_the_next_has_half_the_scale() -> None:

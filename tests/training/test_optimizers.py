@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from captioner.training import TrainingConfig
-from captioner.training.optimizers import make_optimizer
+from captioner.training.optimization import make_optimizer
 
 
 def test_rmsprop_is_that_of_graves() -> None:

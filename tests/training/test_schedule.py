@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from captioner.errors import UserError
 from captioner.training.config import TrainingConfig
-from captioner.training.schedule import learning_rate_factor, validations_since_best
+from captioner.training.optimization import learning_rate_factor, validations_since_best
 
 SCORES = st.lists(st.integers(0, 5).map(float), max_size=12)
 

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import launched
 import pytest
 import torch
+from PIL import Image
 from samples import Patch
 from training_samples import (
     ALL_STEPS,
@@ -28,7 +28,6 @@ from training_samples import (
 import captioner
 from captioner.errors import UserError
 from captioner.training import Engine
-from captioner.training.engine import _place
 
 
 @pytest.fixture(scope="module")
@@ -134,10 +133,17 @@ def test_the_baseline_of_hard_attention_is_of_all_processes(two: Path) -> None:
 
 def test_several_processes_do_not_share_one_gpu(monkeypatch: Patch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UserError, match="device 'cuda:1' is one GPU, but there are several"):
+    with pytest.raises(UserError, match="train on cpu or cuda, not on cuda:1"):
         Engine("cuda:1")
     with pytest.raises(UserError, match="train on cpu or cuda, not on mps"):
         Engine("mps")
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(UserError, match=r"one of 2 processes, which torchrun should start .*RANK"):
+        Engine()
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(UserError, match="2 processes on this machine and 1 GPUs; each needs its"):
+        Engine("cuda")
 
 
 def test_products_in_float32_use_tf32_on_a_gpu() -> None:
@@ -151,72 +157,43 @@ def test_products_in_float32_use_tf32_on_a_gpu() -> None:
         torch.set_float32_matmul_precision(before)
 
 
-# Other launchers than torchrun.
-
-
-def launch(device: str, *environments: dict[str, str]) -> list[tuple[int, str]]:
-    """Start one process for each of these environments: exit codes and outputs."""
+@pytest.mark.slow
+def test_a_corrupt_photo_of_one_process_ends_both(tmp_path: Path) -> None:
+    rows = ["image,caption,split"]
+    for number in range(8):
+        Image.new("RGB", (32, 32), (30 * number, 0, 0)).save(tmp_path / f"{number}.png")
+        rows.append(f"{number}.png,a red square,{'val' if number > 5 else 'train'}")
+    (tmp_path / "table.csv").write_text("\n".join(rows) + "\n")
+    whole = (tmp_path / "5.png").read_bytes()
+    (tmp_path / "5.png").write_bytes(whole[:50])  # In the second process's half.
+    config = {
+        "data": {"format": "table", "annotations": str(tmp_path / "table.csv")},
+        "encoder": {"name": "vgg11", "weights": "random"},
+        "preprocessing": {"size": 32},
+        "features": {"folder": str(tmp_path / "features"), "batch_size": 1},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    shared = {**os.environ, "PYTHONPATH": str(Path(captioner.__file__).parents[1]), **address}
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    shared["PYTHONPATH"] = str(Path(captioner.__file__).parents[1])
     processes = [
         subprocess.Popen(
-            [sys.executable, launched.__file__, device],
-            env={**shared, **environment},
+            [*(sys.executable, "-m", "captioner", "features"), str(tmp_path / "config.json")],
+            env={**os.environ, **shared, "RANK": str(rank)},
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
         )
-        for environment in environments
+        for rank in range(2)
     ]
-    outputs = [process.communicate(timeout=120)[0] for process in processes]
-    return [(each.returncode, said) for each, said in zip(processes, outputs, strict=True)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("size", "rank"), [("WORLD_SIZE", "RANK"), ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID")]
-)
-def test_a_launcher_need_not_say_what_is_on_a_machine(size: str, rank: str) -> None:
-    found = launch("cpu", {size: "2", rank: "0"}, {size: "2", rank: "1"})
-    assert [(code, json.loads(said)) for code, said in found] == [
-        (0, [0, 2, 2, "cpu", [0, 1]]),
-        (0, [1, 2, 2, "cpu", [0, 1]]),
-    ]
-
-
-@pytest.mark.slow
-def test_a_machine_with_too_few_gpus_is_refused_by_all_processes() -> None:
-    first, second = launch(
-        "cuda", {"WORLD_SIZE": "2", "RANK": "0"}, {"WORLD_SIZE": "2", "RANK": "1"}
-    )
-    name = socket.gethostname()
-    assert f"there are 2 processes on the machine {name} and 1 GPUs; each" in json.loads(first[1])
-    assert second[0] != 0
-    assert second[1] == ""
-
-
-def test_a_launcher_must_say_where_the_processes_meet(monkeypatch: Patch) -> None:
-    for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
-    with pytest.raises(UserError, match="one of 4 processes, but RANK and MASTER_ADDR and MASTER"):
-        Engine()
-    monkeypatch.setenv("SLURM_PROCID", "3")
-    with pytest.raises(UserError, match="but MASTER_ADDR and MASTER_PORT of their environment is"):
-        Engine()
-
-
-def test_the_place_of_a_process_is_the_launchers_or_by_the_machines_names(
-    monkeypatch: Patch,
-) -> None:
-    for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_LOCALID"):
-        monkeypatch.delenv(name, raising=False)
-    hosts = ["a", "b", "a", "b", "b"]
-    assert [_place(hosts, rank) for rank in range(5)] == [(0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
-    monkeypatch.setenv("SLURM_LOCALID", "1")
-    assert _place(["same", "same", "same"], 2) == (1, 3)
-    monkeypatch.setenv("LOCAL_RANK", "0")
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
-    assert _place(["same", "same"], 1) == (0, 1)
+    try:
+        errors = [process.communicate(timeout=120)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [2, 2]
+    assert "5.png" in errors[1]
+    assert "Traceback" not in "".join(errors)
+    assert "5.png" not in errors[0]

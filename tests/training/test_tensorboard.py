@@ -10,8 +10,8 @@ from samples import Patch
 from training_samples import log_of, run
 
 from captioner.errors import UserError
-from captioner.training import training_loop as loop
-from captioner.training.tensorboard import TensorBoard
+from captioner.training import loop
+from captioner.training.log import TensorBoard
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from training_samples import (
 
 from captioner.errors import UserError
 from captioner.training import Interrupted, make_optimizer, train
-from captioner.training import training_loop as loop_module
+from captioner.training import loop as loop_module
 from captioner.training.checkpoint import Position, save_checkpoint
 
 
@@ -422,21 +422,3 @@ def test_a_checkpoint_without_averages_is_not_resumed_with_them(tmp_path: Path) 
     run(tmp_path, epochs=1)
     with pytest.raises(UserError, match=r"belongs to another model: tensor 'average\.layers"):
         run(tmp_path, resume=True, average=0.5)
-
-
-def test_the_models_of_the_last_validations_are_kept(tmp_path: Path) -> None:
-    model = make_model()
-
-    def save(place: Path) -> None:
-        assert not model.training
-        place.mkdir(parents=True, exist_ok=True)
-        torch.save(model.layers[0].weight, place / "w")
-
-    validation = Validator(model).validation(save=save)
-    train(model, Data(), settings(keep_last=2), tmp_path, validation)
-    kept = {path.name: torch.load(path / "w") for path in (tmp_path / "models").iterdir()}
-    assert kept.keys() == {"epoch-002", "epoch-003"}
-    assert kept["epoch-003"].equal(model.layers[0].weight)
-    assert not kept["epoch-002"].equal(kept["epoch-003"])
-    train(model, Data(), settings(epochs=1), tmp_path / "none", validation)
-    assert not (tmp_path / "none" / "models").exists()

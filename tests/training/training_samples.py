@@ -25,7 +25,15 @@ from captioner.caption import (
     ShowAttendTellDecoder,
 )
 from captioner.errors import UserError
-from captioner.training import Engine, Interrupted, Part, Step, TrainingConfig, Validation, train
+from captioner.training import (
+    Engine,
+    Interrupted,
+    MicroBatch,
+    Step,
+    TrainingConfig,
+    Validation,
+    train,
+)
 from captioner.training.checkpoint import Position
 
 EXAMPLES, BATCH, EPOCHS = 13, 4, 3
@@ -56,8 +64,8 @@ class Data:
     def steps(self, epoch: int) -> int:
         return STEPS
 
-    def shares(
-        self, epoch: int, first: int, rank: int, processes: int, parts: int
+    def batches(
+        self, epoch: int, first: int, rank: int, world_size: int, micro_batches: int
     ) -> Generator[Step, None, None]:
         inputs = torch.randn(EXAMPLES, 3, generator=torch.Generator().manual_seed(7))
         order = torch.randperm(EXAMPLES, generator=torch.Generator().manual_seed(epoch))
@@ -66,10 +74,10 @@ class Data:
             self.given.append((epoch, number))
             rows = order[number * BATCH : (number + 1) * BATCH]
             made = []
-            for cut in range(rank, processes * parts, processes):
-                own = rows[cut :: processes * parts]
+            for cut in range(rank, world_size * micro_batches, world_size):
+                own = rows[cut :: world_size * micro_batches]
                 values = inputs[own] if len(own) else torch.full((1, 3), torch.nan)
-                made.append(Part(Batch(values, values.sum(dim=1, keepdim=True)), len(own)))
+                made.append(MicroBatch(Batch(values, values.sum(dim=1, keepdim=True)), len(own)))
             yield Step(made, len(rows))
 
 

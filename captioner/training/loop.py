@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -18,8 +20,6 @@ from torch import nn
 from captioner.devices import has_bfloat16
 from captioner.errors import UserError
 from captioner.progress import progress_bar
-from captioner.training.averaging import Average
-from captioner.training.batches import Batches, Step, seed_of
 from captioner.training.checkpoint import (
     Position,
     load_checkpoint,
@@ -27,14 +27,15 @@ from captioner.training.checkpoint import (
     save_checkpoint,
 )
 from captioner.training.config import TrainingConfig
-from captioner.training.engine import Engine
-from captioner.training.interruption import Interrupted, Interruption
-from captioner.training.kept_models import keep_model
-from captioner.training.log import RunLog
-from captioner.training.optimizers import make_optimizer
-from captioner.training.schedule import learning_rate_factor, validations_since_best
-from captioner.training.step import Stepper
-from captioner.training.tensorboard import ShownExample, TensorBoard
+from captioner.training.distributed import Engine
+from captioner.training.log import RunLog, ShownExample, TensorBoard
+from captioner.training.optimization import (
+    Average,
+    learning_rate_factor,
+    make_optimizer,
+    validations_since_best,
+)
+from captioner.training.step import Batches, Step, Stepper, seed_of
 
 CHECKPOINT, LOG = "last.safetensors", "log.jsonl"
 
@@ -53,7 +54,6 @@ class Validation:
         it.
     examples: the model's outputs for a few examples, for TensorBoard; process 0 calls it after
         `run`.
-    save: saves the model to a folder, for `training.keep_last`; process 0 calls it.
     before: whether to validate before the first step too, as epoch 0; a model that was trained
         before is kept until an epoch surpasses it.
     """
@@ -62,7 +62,6 @@ class Validation:
     score: str
     save_best: Callable[[dict[str, float], int], None]
     examples: Callable[[], Sequence[ShownExample]] | None = None
-    save: Callable[[Path], None] | None = None
     before: bool = False
 
 
@@ -80,8 +79,7 @@ def train(
 
     model: has `loss(batch)`, which gives scalars to report: `loss` is the mean loss over the
         examples of the batch.
-    folder: for `last.safetensors` (the checkpoint), `log.jsonl` and, with `keep_last`, the last
-        models in `models/`. Several machines must share it.
+    folder: for `last.safetensors` (the checkpoint) and `log.jsonl`. Several machines must share it.
     resume: continue from the checkpoint, if there is one. The result is that of an uninterrupted
         run: bit for bit on a CPU with one or two processes. With more, torch adds the gradients of
         the first step after a start in another order, which changes numbers by some 2e-7 of their
@@ -100,7 +98,7 @@ def train(
     """
     engine = engine or Engine(next(model.parameters()).device)
     run = _Run(model, data, config, folder, validation, resume, optimizer, engine)
-    interruption = Interruption(exit_on_second=engine.size == 1)
+    interruption = Interruption(exit_on_second=engine.world_size == 1)
     with interruption, closing(run):
         if validation is not None and validation.before and not run.position.scores:
             run.validate_start(validation)
@@ -113,6 +111,39 @@ SLOW_BFLOAT16 = (
     "this machine has no instructions for bfloat16, which is many times slower than float32 here: "
     "set training.precision=float32"
 )
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run stopped on request, with its checkpoint saved. The message says how to resume."""
+
+
+class Interruption:
+    """Within it, SIGINT and SIGTERM set `is_requested`; no effect outside the main thread."""
+
+    def __init__(self, exit_on_second: bool = True) -> None:
+        """exit_on_second: whether a second signal ends the process; torchrun repeats signals."""
+        self.is_requested = False
+        self._exit_on_second = exit_on_second
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Interruption:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._restore()
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.is_requested = True
+        if self._exit_on_second:
+            self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous.clear()
 
 
 class _Run:
@@ -142,13 +173,13 @@ class _Run:
                 raise UserError("there is nothing to train on: the training set has no batches")
             if config.precision == "float16" and engine.device.type == "mps":
                 raise UserError("training.precision float16 is for cuda, not for mps: set float32")
-            if engine.size > 1:
+            if engine.world_size > 1:
                 torch.manual_seed(seed_of(config.seed, engine.rank) >> 1)  # dropout's
             resumed = resume and self.path.exists()
             if resumed:
                 averages = None if self.average is None else self.average.tensors
                 self.position = load_checkpoint(
-                    self.path, model, self.optimizer, averages, engine.rank, engine.size
+                    self.path, model, self.optimizer, averages, engine.rank, engine.world_size
                 )
             self.log: RunLog | None = None
             self.board: TensorBoard | None = None
@@ -195,11 +226,11 @@ class _Run:
             position.step_in_epoch,
             position.totals["loss"] if position.step_in_epoch else 0.0,
         )
-        shares = self.data.shares(
+        batches = self.data.batches(
             position.epoch,
             position.step_in_epoch,
             self.engine.rank,
-            self.engine.size,
+            self.engine.world_size,
             config.accumulate,
         )
         examples, began, speed = 0, time.monotonic(), f"0 {self.data.unit}/s"
@@ -210,7 +241,7 @@ class _Run:
             position.step_in_epoch,
             self.engine.is_main,
         )
-        with progress, closing(shares) as steps:
+        with progress, closing(batches) as steps:
             while True:
                 step: Step | None = None
                 failure: UserError | None = None
@@ -228,7 +259,7 @@ class _Run:
                     speed = f"{rate:,.0f} {self.data.unit}/s"
                     progress.set_postfix_str(speed, refresh=False)
                     progress.update()
-                if self.engine.size == 1:  # Several processes agree before the next step.
+                if self.engine.world_size == 1:  # Several processes agree before the next step.
                     stop = interruption.is_requested
                 if step is not None and config.tensorboard and position.step % SCALAR_STEPS == 0:
                     recorded = self._record_steps(*recorded)
@@ -353,9 +384,6 @@ class _Run:
             with engine.fail_together():
                 if best and engine.is_main:
                     validation.save_best(scores, position.epoch)
-                if self.config.keep_last > 0 and engine.is_main and validation.save is not None:
-                    count = self.config.keep_last
-                    keep_model(self.folder, position.epoch, count, validation.save)
                 if self.board is not None and validation.examples is not None:
                     self.board.show(validation.examples(), position.step)
         if engine.is_main:

@@ -1,0 +1,171 @@
+"""The processes that train together, on torch.distributed: one, or as many as torchrun starts."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from captioner.errors import UserError
+
+Value = TypeVar("Value")
+
+_TIMEOUT = timedelta(days=1)
+"""Longest wait for a slower process; one that ended is noticed at once."""
+
+
+class Engine:
+    """The processes of a run, seen from one of them; each has its own device.
+
+    Without torchrun, this process alone, on the given device. Under torchrun, one of several, which
+    connect when an engine is made and disconnect when it is left as a context manager. On GPUs each
+    takes the GPU of its local rank, and products in float32 use TF32. All processes must call the
+    collective methods, in the same order.
+
+    rank: number of this process, from 0. world_size: number of processes. local_world_size: those
+    on this machine. device: the device of this process.
+    """
+
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        """Connect to the other processes.
+
+        Raises `UserError` for a device that several processes cannot share, and for more processes
+        on this machine than GPUs.
+        """
+        self.device = torch.device(device)
+        if self.device.type == "cuda":
+            torch.set_float32_matmul_precision("high")
+        self.rank, self.local_world_size = 0, 1
+        self.world_size = int(os.environ.get("WORLD_SIZE", 1))
+        if self.world_size == 1:
+            return
+        if self.device.type not in ("cpu", "cuda") or self.device.index is not None:
+            raise UserError(f"several processes train on cpu or cuda, not on {self.device}")
+        try:
+            self.rank = int(os.environ["RANK"])
+            local_rank = int(os.environ.get("LOCAL_RANK", self.rank))
+            self.local_world_size = int(os.environ.get("LOCAL_WORLD_SIZE", self.world_size))
+            if self.device.type == "cuda":
+                self.device = _gpu(local_rank, self.local_world_size)
+            # Objects and CPU tensors go through gloo and do not wait for the GPUs.
+            backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
+            distributed.init_process_group(backend, timeout=_TIMEOUT)
+        except (KeyError, ValueError) as error:
+            raise UserError(
+                f"this is one of {self.world_size} processes, which torchrun should start ({error})"
+            ) from None
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the one process that prints, logs and writes."""
+        return self.rank == 0
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Disconnect; a process that waited for one that failed exits with code 2."""
+        if self.world_size == 1:
+            return
+        distributed.destroy_process_group()
+        # gloo's threads outlive it where a module was wrapped. They need the interpreter to free
+        # the tensors of their last work; if it ends before, the process aborts.
+        time.sleep(0.2)
+        if _is_lost_connection(error):
+            raise SystemExit(2) from None
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        """A module whose gradients are averaged over all processes, each of which calls it.
+
+        It shares the parameters of `module`, which take the values of process 0.
+        """
+        return module if self.world_size == 1 else DistributedDataParallel(module)
+
+    def no_sync(self, wrapped: nn.Module) -> AbstractContextManager[Any]:
+        """Within it, gradients add up in this process and are not averaged yet."""
+        return wrapped.no_sync() if isinstance(wrapped, DistributedDataParallel) else nullcontext()
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The sum of a tensor over all processes."""
+        if self.world_size > 1:
+            tensor = tensor.clone()
+            distributed.all_reduce(tensor)
+        return tensor
+
+    def maximum(self, *numbers: int) -> list[int]:
+        """The maximum of each number over all processes; does not wait for GPUs."""
+        tensor = torch.tensor(numbers)
+        if self.world_size > 1:
+            distributed.all_reduce(tensor, distributed.ReduceOp.MAX)
+        return [int(number) for number in tensor]
+
+    def gather(self, value: Value) -> list[Value]:
+        """The values of all processes, in the order of their ranks."""
+        if self.world_size == 1:
+            return [value]
+        values: list[Any] = [None] * self.world_size
+        distributed.all_gather_object(values, value)
+        return values
+
+    def barrier(self) -> None:
+        """Wait until every process is here."""
+        self.gather(None)
+
+    def broadcast(self, value: Value) -> Value:
+        """The value of process 0."""
+        return self.gather(value if self.is_main else None)[0]  # type: ignore[return-value]
+
+    def broadcast_buffers(self, module: nn.Module) -> None:
+        """Set the buffers (running means of batch normalisation) to those of process 0."""
+        if self.world_size > 1:
+            for buffer in module.buffers():
+                distributed.broadcast(buffer, 0)
+
+    @contextmanager
+    def fail_together(self) -> Iterator[None]:
+        """If one process fails in this block, all processes stop at its end.
+
+        For a block without communication. The first process with a `UserError` raises it; the
+        others exit silently with code 2.
+        """
+        failure: UserError | None = None
+        try:
+            yield
+        except UserError as error:
+            failure = error
+        self.share_failure(failure)
+
+    def share_failure(self, failure: UserError | None) -> None:
+        """Stop all processes if one of them passes a failure; see `fail_together`."""
+        failed = self.gather(failure is not None)
+        if failure is not None and failed.index(True) == self.rank:
+            raise failure
+        if any(failed):
+            raise SystemExit(2)
+
+
+def _gpu(local_rank: int, local_world_size: int) -> torch.device:
+    """The GPU of a process, set as torch's default. Raises `UserError` for too few GPUs."""
+    count = torch.cuda.device_count()
+    if local_world_size > count:
+        raise UserError(
+            f"there are {local_world_size} processes on this machine and {count} GPUs; each needs "
+            f"its own: torchrun --nproc-per-node {max(1, count)}"
+        )
+    device = torch.device("cuda", local_rank)
+    torch.cuda.set_device(device)
+    return device
+
+
+def _is_lost_connection(error: BaseException | None) -> bool:
+    """Whether a process got this error because one that it waited for has ended."""
+    return isinstance(error, RuntimeError) and (
+        isinstance(error, distributed.DistError) or "gloo" in str(error)
+    )
