@@ -43,9 +43,6 @@ def test_a_run_on_stored_features_gives_a_model_that_captions(
     config: Config, tmp_path: Path
 ) -> None:
     folder = train_run(recipe_of(config), tmp_path / "run")
-    (last,) = (tmp_path / "run" / "models").iterdir()
-    assert last.name == "epoch-002"
-    assert captioner.load(last).vocabulary == captioner.load(folder).vocabulary
     model = captioner.load(folder)
     caption = model.caption([tmp_path / "photos" / "7.png"])[0]
     assert caption.words
