@@ -23,18 +23,6 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return table.getvalue()
 
 
-def csv_rows(text: str) -> list[dict[str, str]]:
-    """The rows of `csv_text`, by column, without the apostrophes before formulas.
-
-    Raises `ValueError` if a row is longer or shorter than the header.
-    """
-    try:
-        columns, *rows = csv.reader(io.StringIO(text))
-    except csv.Error as error:
-        raise ValueError(str(error)) from None
-    return [dict(zip(columns, map(_as_value, row), strict=True)) for row in rows]
-
-
 def csv_records(records: Sequence[Mapping[str, object]]) -> str:
     """`csv_text` of one record or more, whose keys are the columns."""
     return csv_text(list(records[0]), (list(record.values()) for record in records))
@@ -42,7 +30,3 @@ def csv_records(records: Sequence[Mapping[str, object]]) -> str:
 
 def _as_text(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
-
-
-def _as_value(text: str) -> str:
-    return text[1:] if text.startswith("'") and text[1:].startswith(_FORMULA) else text

@@ -8,6 +8,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import captioner
 from captioner.cli import (
@@ -23,7 +24,6 @@ from captioner.cli import (
     translate,
     translation_scores,
 )
-from captioner.cli.completion import SHELLS, PrintCompletion
 from captioner.cli.program import run_program
 from captioner.cli.shared_options import CommandParser, HelpFormatter
 from captioner.errors import UserError
@@ -45,6 +45,41 @@ REMOVED = {
     "maps --entities": "give COCO's instances (--instances)",
 }
 """Commands and options that went, each with what to use instead."""
+
+SHELLS = ("bash", "zsh", "fish")
+
+_FILES = ("FILE", "PATH", "CONFIG", "RESULTS", "REFERENCES", "SOURCE", "TRANSLATIONS")
+_FOLDERS = ("FOLDER", "MODEL")
+
+
+class PrintCompletion(argparse.Action):
+    """Prints the script of a shell for a parser, and ends the program."""
+
+    def __call__(self, parser: argparse.ArgumentParser, _: Any, shell: Any, *__: Any) -> None:
+        """Print and exit."""
+        import shtab
+
+        _describe(parser)
+        print(shtab.complete(parser, shell))
+        parser.exit()
+
+
+def _describe(parser: argparse.ArgumentParser) -> None:
+    """Mark arguments that are files and folders, for `shtab`, which leaves out hidden options."""
+    import shtab
+
+    for action in parser._actions:
+        name = action.metavar or action.dest.upper()
+        if name in _FILES:
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+        elif name in _FOLDERS:
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+        if action.help == argparse.SUPPRESS:
+            action.help = action.dest.replace("_", " ")
+        if isinstance(action.choices, dict):
+            for command in action.choices.values():
+                command.description = None  # The line of `captioner --help` is shown.
+                _describe(command)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -31,8 +31,7 @@ from captioner.files import (
 )
 from captioner.outcomes import Failed
 from captioner.render import PageItem, save_html, save_word_images
-from captioner.render.save import PAGE_SUFFIXES, PICTURE_SUFFIXES
-from captioner.render.word_images import WORD_PICTURE
+from captioner.render.save import PAGE_SUFFIXES, PICTURE_SUFFIXES, WORD_PICTURE
 from captioner.text.languages import ENGLISH
 
 Record = dict[str, Any]

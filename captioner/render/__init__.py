@@ -6,13 +6,12 @@ that the maps cover. This room runs no model and needs no display.
 
 from __future__ import annotations
 
+from captioner.render.alignment import draw_heat_map
 from captioner.render.animation import encode_gif, frames, save_gif
-from captioner.render.heat_map import draw_heat_map
 from captioner.render.overlay import overlay
 from captioner.render.page import PageCaption, PageItem, html_page, save_html
 from captioner.render.panels import panels
-from captioner.render.save import save_picture
-from captioner.render.word_images import save_word_images
+from captioner.render.save import save_picture, save_word_images
 
 __all__ = [
     "PageCaption",

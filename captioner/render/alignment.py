@@ -1,4 +1,4 @@
-"""Alignments as heat maps: source words across the top, target words down the side."""
+"""Heat maps; alignments as such: source words across the top, target words down the side."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from captioner.errors import UserError
-from captioner.render.heat_map import draw_heat_map
 from captioner.render.save import PLOT_SUFFIXES, check_suffix, save_figure
+from captioner.render.typography import printable
 from captioner.render.web_page import escaped, web_page
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _CELL_INCHES = 0.32
 _LONGEST_INCHES = 60.0
@@ -25,6 +29,53 @@ _FONTS = (
     *("PingFang SC", "Hiragino Sans", "Apple SD Gothic Neo", "Arial Unicode MS", "STIXGeneral"),
 )
 """matplotlib's own, then common ones for the letters that it lacks: Chinese, Japanese, Korean."""
+
+
+_ABOVE, _BELOW, _ZERO = "#1f5fd0", "#c2410c", "#ffffff"
+_INK, _LINE = "#181a1f", "#d9d9d4"
+_DARK = 0.55
+"""Fraction of the full colour above which numbers in a cell are white."""
+
+
+def draw_heat_map(
+    axis: Axes,
+    values: npt.ArrayLike,
+    columns: Sequence[str] = (),
+    rows: Sequence[str] = (),
+    full: float = 1.0,
+    numbers: str = "",
+    tilt: float = 60.0,
+) -> None:
+    """Draw values (rows, columns): white is 0, blue positive, orange negative.
+
+    columns, rows: labels; empty for none.
+    full: positive value at which the colour saturates.
+    numbers: format, such as `.2f`, of the value written into each cell; "" for none.
+    tilt: rotation of the column labels in degrees.
+    """
+    # Imported here: matplotlib takes half a second.
+    from matplotlib.colors import LinearSegmentedColormap
+
+    cells = np.asarray(values, dtype=float)
+    colours = LinearSegmentedColormap.from_list("values", [_BELOW, _ZERO, _ABOVE])
+    axis.imshow(cells, cmap=colours, vmin=-full, vmax=full, aspect="auto", interpolation="nearest")
+    axis.set_xticks(range(len(columns)), [printable(name) for name in columns], rotation=tilt)
+    axis.set_yticks(range(len(rows)), [printable(name) for name in rows])
+    axis.xaxis.tick_top()
+    for label in axis.get_xticklabels():
+        label.set(rotation_mode="anchor", parse_math=False, ha="left" if tilt else "center")
+    for label in axis.get_yticklabels():
+        label.set_parse_math(False)  # Dollar signs are text, not a formula.
+    axis.tick_params(length=0)
+    axis.set_xticks(np.arange(cells.shape[1] + 1) - 0.5, minor=True)
+    axis.set_yticks(np.arange(cells.shape[0] + 1) - 0.5, minor=True)
+    axis.grid(which="minor", color=_LINE, linewidth=0.5, clip_on=False)  # The outermost lines too.
+    axis.tick_params(which="minor", length=0)
+    axis.spines[:].set_visible(False)
+    if numbers:
+        for (row, column), value in np.ndenumerate(cells):
+            ink = _ZERO if abs(value) > _DARK * full else _INK
+            axis.text(column, row, format(value, numbers), ha="center", va="center", color=ink)
 
 
 @dataclass(frozen=True)

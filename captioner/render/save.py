@@ -1,16 +1,22 @@
-"""Writes pictures to files atomically."""
+"""Writes pictures to files: one, or one a word."""
 
 from __future__ import annotations
 
 import os
+import re
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy.typing as npt
 from PIL import Image
 
 from captioner.errors import UserError
 from captioner.files import atomic_path
+from captioner.render.attention_checks import check_attention
+from captioner.render.overlay import overlay
+from captioner.render.region import Region, fit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,6 +29,12 @@ PAGE_SUFFIXES = (".html", ".htm")
 
 PLOT_SUFFIXES = (".png", ".pdf", ".svg")
 """File name endings of plots."""
+
+WORD_PICTURE = re.compile(r"\d{2,}_[a-z0-9-]+\.png")
+"""The file names of `save_word_images`."""
+
+_LONGEST_NAME = 40
+_LONGEST_SIDE = 1024
 
 
 def save_picture(path: str | os.PathLike[str], picture: Image.Image) -> None:
@@ -49,3 +61,37 @@ def check_suffix(path: str | os.PathLike[str], suffixes: Sequence[str]) -> None:
     """Raise `UserError` unless a file name ends in one of the suffixes."""
     if Path(path).suffix.lower() not in suffixes:
         raise UserError(f"cannot write {path}: its name must end in {' or '.join(suffixes)}")
+
+
+def save_word_images(
+    folder: str | os.PathLike[str],
+    photo: Image.Image,
+    words: Sequence[str],
+    attention: npt.ArrayLike,
+    region: Region,
+    strength: float = 0.8,
+) -> list[Path]:
+    """Write the overlay of each word as a PNG in `folder`; return the paths in order.
+
+    File names are the word's number and `safe_name`: `01_a.png`, `02_dog.png`. A missing folder is
+    created; files of other names in it stay.
+
+    Other arguments and errors are those of `panels`. Raises `UserError` if a file cannot be
+    written.
+    """
+    maps = check_attention(words, attention)
+    drawn_photo, drawn_region = fit(photo, region, _LONGEST_SIDE, enlarge=False)
+    digits = max(2, len(str(len(words))))
+    paths = []
+    for number, (word, weights) in enumerate(zip(words, maps, strict=True), start=1):
+        path = Path(folder) / f"{number:0{digits}}_{safe_name(word)}.png"
+        save_picture(path, overlay(drawn_photo, weights, drawn_region, strength))
+        paths.append(path)
+    return paths
+
+
+def safe_name(word: str) -> str:
+    """Return a word in lower-case ASCII letters, digits and hyphens; "word" if none remain."""
+    plain = unicodedata.normalize("NFKD", word).encode("ascii", errors="ignore").decode("ascii")
+    name = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:_LONGEST_NAME].strip("-")
+    return name or "word"

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from samples import Output, Patch
 
-from captioner.cli.completion import SHELLS
-from captioner.cli.main import main
+from captioner.cli.main import SHELLS, main
 
 LINES = [
     ("captioner trans", {"translate"}),

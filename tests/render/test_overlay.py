@@ -6,8 +6,7 @@ import pytest
 from PIL import Image
 from render_samples import REGION, Floats, OneHot
 
-from captioner.render.overlay import STYLE, brightness, overlay
-from captioner.render.upsample import place
+from captioner.render.overlay import STYLE, brightness, overlay, place
 
 EVEN = np.full((14, 14), 1 / 196)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from render_samples import Floats, OneHot
 
-from captioner.render.upsample import place
+from captioner.render.overlay import place
 
 
 def upsample(weights: npt.ArrayLike, width: int, height: int) -> Floats:

