@@ -77,7 +77,8 @@ def add_command(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="accept requests to this host name as well; repeatable",
+        help="accept requests to this host name or address as well, such as *.example.org; "
+        "repeatable",
     )
     net.add_argument(
         "--public-url",
@@ -101,8 +102,6 @@ def add_command(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until interrupted."""
-    import socket
-
     try:
         from captioner.serve.app import make_app
         from captioner.serve.server import listen, serve
@@ -119,6 +118,9 @@ def run(arguments: argparse.Namespace) -> int:
     public = arguments.public_url
     if public is not None and not _is_page(public):
         raise UserError(f"--public-url {public} is not the address of a page")
+    for name in arguments.allow_host:
+        if "*" in name[1:] or (name.startswith("*") and name[1:2] not in ("", ".")):
+            raise UserError(f"--allow-host {name} is not a name, or * before a dot and a name")
     names = LANGUAGES if arguments.translator is None else _by_language(arguments.translator)
     listener = listen(arguments.host, arguments.port)
     try:
@@ -128,8 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
             for tag, name in names.items()
         }
         service = Service(model, translators, limits, arguments.batch_size)
-        own = socket.gethostname()
-        hosts = (arguments.host, own, f"{own}.local", *arguments.allow_host)
+        hosts = (*listener.names, *arguments.allow_host)
         app = make_app(service, hosts, __version__, public)
         # The socket listens already: who comes now waits for the server.
         print(f"captioner: {listener.address} is open; Ctrl-C ends it", flush=True)

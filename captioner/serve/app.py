@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Response
 from fastapi.exceptions import RequestValidationError
@@ -12,17 +13,16 @@ from fastapi.responses import FileResponse
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartParser
 from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from captioner.demo import DEMO_PHOTO
 from captioner.render.web_page import static_file, viewer_script
-from captioner.serve.admission import AdmissionMiddleware
-from captioner.serve.answer_headers import with_headers
-from captioner.serve.problems import on_fault, on_invalid_request, on_problem
+from captioner.serve.messages import on_fault, on_invalid_request, on_problem
+from captioner.serve.middleware import Admission, AnswerHeaders, SameOrigin
 from captioner.serve.routes import router
 from captioner.serve.service import Service
-from captioner.serve.site_guard import SiteGuard
 
 _STATIC = Path(__file__).parent / "static"
 
@@ -35,7 +35,9 @@ def make_app(
 ) -> ASGIApp:
     """The application over a service, which it closes when it ends.
 
-    names, public_url: of this server; see `SiteGuard`.
+    names: host names of this server besides `localhost`, as `TrustedHostMiddleware` takes them; a
+        name that another site had lead here would let that site use the server.
+    public_url: of the page behind a proxy; see `SameOrigin`.
     version: of the package.
     """
 
@@ -44,7 +46,10 @@ def make_app(
         yield
         service.close()
 
-    # Photos are private: forms stay in memory, which `AdmissionMiddleware` bounds, however large.
+    hosts = ["localhost", "127.0.0.1", "[::1]", *names]
+    if public := urlsplit(public_url or "").hostname:
+        hosts.append(public)
+    # Photos are private: forms stay in memory, which `Admission` bounds, however large.
     MultiPartParser.spool_max_size = 0
     app = FastAPI(
         title="captioner",
@@ -57,8 +62,9 @@ def make_app(
         servers=[{"url": public_url}] if public_url else None,
         lifespan=lifespan,
         middleware=[
-            Middleware(SiteGuard, names=tuple(names), public_url=public_url),
-            Middleware(AdmissionMiddleware, admission=service.admission),
+            Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False),
+            Middleware(SameOrigin, public_url=public_url),
+            Middleware(Admission, limits=service.limits),
         ],
         exception_handlers={
             RequestValidationError: on_invalid_request,
@@ -84,4 +90,4 @@ def make_app(
 
     # Not a mount at "/", which would match before a wrong method under /api/ is refused.
     app.router.default = StaticFiles(directory=_STATIC, html=True)
-    return with_headers(app)
+    return AnswerHeaders(app)

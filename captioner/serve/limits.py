@@ -17,16 +17,4 @@ class Limits(Config):
     beam: int = Field(20, gt=0, description="beam size, and captions of a photo")
     words: int = Field(100, gt=0, description="`maximum_length` of a search")
     seconds: float = Field(60.0, gt=0, description="time from a request to its answer")
-    head_seconds: float = Field(10.0, gt=0, description="time of a connection without a request")
-    connections: int = Field(
-        800, gt=0, description="open connections, at most half of the process's file descriptors"
-    )
-    connections_of_address: int = Field(512, gt=0, description="open connections of one address")
-    waiting: int = Field(
-        256,
-        gt=0,
-        description="unanswered photos and sentences; more are refused",
-    )
-    waiting_bytes: int = Field(
-        512 * 1024**2, gt=0, description="contents of requests not yet answered, in bytes"
-    )
+    waiting: int = Field(64, gt=0, description="unanswered requests; more are refused")

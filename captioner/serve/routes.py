@@ -7,35 +7,33 @@ import itertools
 from collections.abc import Collection, Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Form, Request, Response, UploadFile
+from fastapi import APIRouter, Depends, Form, HTTPException, Request, Response, UploadFile
 
 from captioner.caption.captioner import Captioned
 from captioner.errors import UserError
 from captioner.render.typography import printable
 from captioner.render.web_page import jpeg_address
-from captioner.serve.admission import Place
-from captioner.serve.answers import (
+from captioner.serve.messages import (
     CaptionAnswer,
     CaptionerAnswer,
+    CaptionForm,
     CaptionsAnswer,
+    DrawnCaption,
     HealthAnswer,
     ModelsAnswer,
+    OverlayForm,
     PhotoAnswer,
+    ProblemAnswer,
     SentenceAnswer,
     TranslationAnswer,
+    TranslationRequest,
     TranslationsAnswer,
     TranslatorAnswer,
     UnreadablePhoto,
-)
-from captioner.serve.overlays import MEDIA_TYPES, DrawnCaption
-from captioner.serve.problems import Problem, ProblemAnswer, field_problem
-from captioner.serve.requests import (
-    CaptionForm,
-    OverlayForm,
-    TranslationRequest,
+    field_problem,
     search_with,
 )
-from captioner.serve.service import Prepared, Service
+from captioner.serve.service import MEDIA_TYPES, Prepared, Service
 from captioner.text.languages import ENGLISH
 
 _FORM = "multipart/form-data"
@@ -64,18 +62,12 @@ async def _service(request: Request) -> Service:
     return service
 
 
-async def _place(request: Request) -> Place:
-    place: Place = request.state.place
-    return place
-
-
 OurService = Annotated[Service, Depends(_service)]
-OurPlace = Annotated[Place, Depends(_place)]
 
 
 @router.post("/caption", responses=_BUSY, response_model_exclude_none=True)
 async def caption(
-    form: Annotated[CaptionForm, Form(media_type=_FORM)], service: OurService, place: OurPlace
+    form: Annotated[CaptionForm, Form(media_type=_FORM)], service: OurService
 ) -> CaptionsAnswer:
     """Captions of photos, and where the model looked.
 
@@ -83,7 +75,7 @@ async def caption(
     """
     search = search_with(form, service.captioner.search, service.limits)
     language = _language(form.language, [ENGLISH, *service.languages])
-    read = await _photos(form.photo, service, place, drawn=form.preview)
+    read = await _photos(form.photo, service, drawn=form.preview)
     photos = [each for each in read if isinstance(each, Prepared)]
     if not photos:
         raise _unreadable(read)
@@ -107,7 +99,7 @@ async def caption(
 
 @router.post("/overlay", responses=_BUSY | _FILES, response_class=Response)
 async def overlay(
-    form: Annotated[OverlayForm, Form(media_type=_FORM)], service: OurService, place: OurPlace
+    form: Annotated[OverlayForm, Form(media_type=_FORM)], service: OurService
 ) -> Response:
     """Maps drawn over photos: panels, an animation, or a page."""
     if len(form.photo) > 1 and form.format != "html":
@@ -116,14 +108,14 @@ async def overlay(
         raise field_problem("captions", "should be there once for every photo, or not")
     search = search_with(form, service.captioner.search, service.limits)
     language = _language(form.language, [ENGLISH, *service.languages])
-    read = await _photos(form.photo, service, place, drawn=True)
+    read = await _photos(form.photo, service, drawn=True)
     photos = [each for each in read if isinstance(each, Prepared)]
     if len(photos) < len(read):
         raise _unreadable(read)
     captions = [DrawnCaption.as_one(each) for each in form.captions]
     captions = captions or await service.caption(photos, search, language)
     if not all(each.words for each in captions):
-        raise Problem(422, "the caption has no words to draw")
+        raise HTTPException(422, "the caption has no words to draw")
     drawings = [
         Captioned(photo.name, written.of_photo(photo.photo, photo.region))
         for photo, written in zip(photos, captions, strict=True)
@@ -134,19 +126,16 @@ async def overlay(
 
 
 @router.post("/translate", responses=_BUSY, response_model_exclude_none=True)
-async def translate(
-    asked: TranslationRequest, service: OurService, place: OurPlace
-) -> TranslationsAnswer:
+async def translate(asked: TranslationRequest, service: OurService) -> TranslationsAnswer:
     """Translations of sentences, and their alignments."""
     if not service.translators:
-        raise Problem(404, "there is no translation model here")
+        raise HTTPException(404, "there is no translation model here")
     language = _language(asked.language, service.translators) or next(iter(service.translators))
     search = search_with(asked, service.translators[language].search, service.limits)
-    place.take(items=len(asked.sentences))
     try:
         found = await service.translate(asked.sentences, search, language)
     except UserError as error:  # What this model cannot do, such as copy_unknown.
-        raise Problem(422, str(error)) from None
+        raise HTTPException(422, str(error)) from None
     return TranslationsAnswer(
         translations=[
             SentenceAnswer(
@@ -161,9 +150,9 @@ async def translate(
 
 
 @router.get("/health")
-async def health(service: OurService) -> HealthAnswer:
+async def health(request: Request) -> HealthAnswer:
     """Whether the server answers, and how much is waiting."""
-    return HealthAnswer(waiting=service.admission.waiting)
+    return HealthAnswer(waiting=request.state.waiting)
 
 
 @router.get("/model")
@@ -197,12 +186,11 @@ def _language(asked: str | None, offered: Collection[str]) -> str | None:
 
 
 async def _photos(
-    files: Sequence[UploadFile], service: Service, place: Place, drawn: bool
+    files: Sequence[UploadFile], service: Service, drawn: bool
 ) -> list[Prepared | UnreadablePhoto]:
     most = service.limits.photos
     if len(files) > most:
         raise field_problem("photo", f"is there more than {most} times, the limit")
-    place.take(items=len(files))
 
     async def prepare(file: UploadFile, number: int) -> Prepared | UnreadablePhoto:
         name = _short_name(file) or f"photo {number}"
@@ -220,6 +208,6 @@ def _short_name(file: UploadFile) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
-def _unreadable(read: Sequence[Prepared | UnreadablePhoto]) -> Problem:
+def _unreadable(read: Sequence[Prepared | UnreadablePhoto]) -> HTTPException:
     reasons = [each.error for each in read if isinstance(each, UnreadablePhoto)]
-    return Problem(422, "; ".join(reasons))
+    return HTTPException(422, "; ".join(reasons))

@@ -12,8 +12,10 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from captioner.errors import UserError
-from captioner.serve.connections import limited_protocol
 from captioner.serve.limits import Limits
+
+_CONNECTIONS = 512
+"""Open connections, half of the 1,024 file descriptors that Linux gives a process."""
 
 
 @dataclass(frozen=True)
@@ -21,12 +23,13 @@ class Listener:
     """An open socket.
 
     address: of the page, as other devices reach it if they can. here: of the page, for a browser
-    of this machine.
+    of this machine. names: hosts by which the page is reached.
     """
 
     socket: socket.socket
     address: str
     here: str
+    names: tuple[str, ...]
 
 
 def listen(host: str, port: int) -> Listener:
@@ -47,12 +50,16 @@ def listen(host: str, port: int) -> Listener:
         sentence = f"cannot listen on {host!r}, port {port}: {reason}; see --host and --port"
         raise UserError(sentence) from None
     own, port = opened.getsockname()[:2]
+    machine = socket.gethostname()
+    names = (_bracketed(host), machine, f"{machine}.local")
     if own not in ("0.0.0.0", "::"):
         address = _page(host, port)
-        return Listener(opened, address, address)
+        return Listener(opened, address, address, names)
     # One of many addresses: the one that a telephone in the same network can open.
     # Browsers allow the camera to a page of this machine.
-    return Listener(opened, _page(_own_address(), port), _page("localhost", port))
+    reached = _own_address()
+    here = _page("localhost", port)
+    return Listener(opened, _page(reached, port), here, (*names, _bracketed(reached)))
 
 
 def configuration(app: ASGIApp, limits: Limits, access_log: bool = False) -> uvicorn.Config:
@@ -62,12 +69,14 @@ def configuration(app: ASGIApp, limits: Limits, access_log: bool = False) -> uvi
         logging.getLogger("uvicorn.access").setLevel(logging.INFO)
     return uvicorn.Config(
         app,
-        http=limited_protocol(limits),
+        http="h11",
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=access_log,
         server_header=False,
+        limit_concurrency=_CONNECTIONS,
+        timeout_keep_alive=10,
         backlog=2048,
         timeout_graceful_shutdown=max(1, round(limits.seconds)),
     )
@@ -100,4 +109,9 @@ def _own_address() -> str:
 
 
 def _page(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+    return f"http://{_bracketed(host)}:{port}/"
+
+
+def _bracketed(host: str) -> str:
+    """A host as addresses of pages write it."""
+    return f"[{host}]" if ":" in host else host

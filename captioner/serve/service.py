@@ -1,11 +1,14 @@
-"""The models, and the threads they run in; knows no HTTP."""
+"""The models, the threads they run in, and the batches of requests that wait; knows no HTTP."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+import io
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import torch
 from PIL import Image
@@ -14,22 +17,27 @@ from torch import Tensor
 from captioner.caption import Caption, Captioner
 from captioner.caption.captioner import Captioned
 from captioner.decoding import SearchOptions, TranslationSearch
+from captioner.render import encode_gif, html_page
 from captioner.render.region import Region, fit
-from captioner.serve.admission import Admission
-from captioner.serve.batching import Batcher
 from captioner.serve.limits import Limits
-from captioner.serve.overlays import draw
 from captioner.text.languages import ENGLISH
 from captioner.translate import Translation, Translator
 from captioner.translate.translated_captions import translate_captions
 from captioner.vision.decoding_process import DecodingPool
 from captioner.vision.images import original_size, with_original_size
 
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+Result = TypeVar("Result")
+
 UNDETERMINED = "und"
 """The tag of a language that is not known (ISO 639-2)."""
 
 _READERS = 2
 """Photos decoded at a time, which bounds the memory of decoding."""
+
+MEDIA_TYPES = {"png": "image/png", "gif": "image/gif", "html": "text/html; charset=utf-8"}
+"""Of files, by the ending of their names."""
 
 _LONGEST_SIDE = 1000
 """Pixels of a photo to be drawn on."""
@@ -49,6 +57,77 @@ class Prepared:
     region: Region
     pixels: Tensor
     photo: Image.Image | None
+
+
+@dataclass
+class _Job(Generic[Item, Key, Result]):
+    """Items submitted together, and the future of their results."""
+
+    items: Sequence[Item]
+    key: Key
+    done: Future[list[Result]] = field(default_factory=Future)
+
+
+class Batcher(Generic[Item, Key, Result]):
+    """A queue of work, whose one thread takes all that fit together, up to the batch size.
+
+    No job waits for a batch to fill, and batches grow with the load.
+
+    work: takes items and their common key; returns one result an item, in order. Called from one
+        thread only.
+    batch_size: most items of a batch of several jobs; a larger job is not batched with others.
+    jobs: those that wait.
+    """
+
+    def __init__(
+        self, work: Callable[[Sequence[Item], Key], list[Result]], batch_size: int, name: str
+    ) -> None:
+        self._work = work
+        self._batch_size = batch_size
+        self._thread = ThreadPoolExecutor(1, name)
+        self.jobs: deque[_Job[Item, Key, Result]] = deque()
+
+    def submit(self, items: Sequence[Item], key: Key) -> Future[list[Result]]:
+        """Queue items; returns the future of their results, in order.
+
+        key: only jobs of one key share a batch. A future cancelled before its turn is skipped. An
+        error of `work` ends the futures of its batch.
+        """
+        job: _Job[Item, Key, Result] = _Job(items, key)
+        self.jobs.append(job)
+        self._thread.submit(self._run)  # Finds no job if an earlier call has taken all.
+        return job.done
+
+    def close(self) -> None:
+        """Finish the queue and end the thread."""
+        self._thread.shutdown()
+
+    def _run(self) -> None:
+        # From here on a future cannot be cancelled.
+        batch = [job for job in self._next_batch() if job.done.set_running_or_notify_cancel()]
+        if not batch:
+            return
+        try:
+            results = self._work([item for job in batch for item in job.items], batch[0].key)
+        except Exception as error:
+            for job in batch:
+                job.done.set_exception(error)
+            return
+        for job in batch:
+            job.done.set_result(results[: len(job.items)])
+            results = results[len(job.items) :]
+
+    def _next_batch(self) -> list[_Job[Item, Key, Result]]:
+        """The oldest job and those after it that fit; empty if none waits."""
+        batch: list[_Job[Item, Key, Result]] = []
+        count = 0
+        while self.jobs:
+            job = self.jobs[0]
+            count += len(job.items)
+            if batch and (job.key != batch[0].key or count > self._batch_size):
+                break
+            batch.append(self.jobs.popleft())
+        return batch
 
 
 class Service:
@@ -74,7 +153,6 @@ class Service:
         self._readers = ThreadPoolExecutor(_READERS, "photos")
         self._decoders = DecodingPool(_READERS, self.limits.decoding_seconds)
         self._painter = ThreadPoolExecutor(1, "drawings")
-        self.admission = Admission(self.limits)
 
     def close(self) -> None:
         """Finish the work that waits, and end the threads."""
@@ -130,14 +208,16 @@ class Service:
 
     def _prepare(self, content: bytes, name: str, drawn: bool) -> Prepared:
         preprocessing = self.captioner.preprocessing
-        side = max(preprocessing.sufficient_side, _LONGEST_SIDE if drawn else 0)
-        photo = self._decoders.load(content, name, self.limits.pixels, side)
-        size = original_size(photo)
+        side, most = preprocessing.sufficient_side, self.limits.pixels
+        photo = self._decoders.load(content, name, most, side)
+        size, pixels = original_size(photo), preprocessing(photo)
+        if drawn and photo.size != size and side < _LONGEST_SIDE:  # More pixels than the model's.
+            photo = self._decoders.load(content, name, most, _LONGEST_SIDE)
         small = None
         if drawn:
             small, _ = fit(photo, (0, 0, *photo.size), _LONGEST_SIDE, enlarge=False)
             small = with_original_size(small, size)
-        return Prepared(name, size, preprocessing.region(*size), preprocessing(photo), small)
+        return Prepared(name, size, preprocessing.region(*size), pixels, small)
 
     def _caption(
         self, pixels: Sequence[Tensor], key: tuple[SearchOptions, str | None, object]
@@ -163,3 +243,17 @@ class Service:
         """A batch of sentences, in the one thread that translates. key: as for `_caption`."""
         search, language, _ = key
         return self.translators[language].translate(sentences, search, batch_size=self._batch_size)
+
+
+def draw(kind: str, drawings: Sequence[Captioned], strength: float) -> bytes:
+    """The content of a file. drawings: several for "html", otherwise one."""
+    if kind == "html":
+        items = [drawing.caption.page_item(drawing.name) for drawing in drawings]
+        return html_page(items, strength).encode("utf-8")
+    (drawing,) = drawings
+    caption = drawing.caption
+    if kind == "gif":
+        return encode_gif(*caption.drawn(), strength=strength, doubt=caption.drawn_doubt)
+    buffer = io.BytesIO()
+    caption.panels(drawing.name, strength).save(buffer, format="PNG")
+    return buffer.getvalue()

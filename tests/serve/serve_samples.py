@@ -156,3 +156,9 @@ def as_directly(photo: dict[str, Any], expected: Caption) -> None:
     assert found["words"] == list(expected.words)
     assert found["log_probability"] == pytest.approx(expected.log_probability, abs=1e-3)
     np.testing.assert_allclose(found["maps"], expected.attention.numpy(), atol=2e-4)
+
+
+def until(condition: Any) -> None:
+    """Return when the condition holds."""
+    while not condition():
+        threading.Event().wait(0.01)

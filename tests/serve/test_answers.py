@@ -4,10 +4,10 @@ import json
 
 import pytest
 import torch
+from fastapi import HTTPException
 
 from captioner.caption import Caption
-from captioner.serve.answers import CaptionAnswer, confidence_in_words
-from captioner.serve.problems import Problem, answer_problem
+from captioner.serve.messages import CaptionAnswer, answer_problem, confidence_in_words
 
 
 def made(confidence: float | None, others: tuple[Caption, ...] = ()) -> Caption:
@@ -48,6 +48,6 @@ def test_a_caption_has_only_the_fields_that_are_known(confidence: float | None, 
 
 
 def test_any_sentence_can_be_answered() -> None:
-    answer = answer_problem(Problem(422, "\ud800 犬 </script>"))
+    answer = answer_problem(HTTPException(422, "\ud800 犬 </script>"))
     assert json.loads(bytes(answer.body)) == {"error": "? 犬 </script>"}
     assert answer.media_type == "application/json"

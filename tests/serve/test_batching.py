@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from captioner.serve.batching import Batcher
+from captioner.serve.service import Batcher
 
 
 class Work:

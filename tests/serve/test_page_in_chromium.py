@@ -109,15 +109,6 @@ def test_it_works_with_the_keyboard_alone(open_page: Open) -> None:
     expect(card.locator("canvas")).to_be_hidden()
 
 
-def test_the_maps_of_a_panorama_cover_it(open_page: Open) -> None:
-    panorama = {**photo_file(), "buffer": photo_bytes(0, (1200, 80))}
-    card = add(open_page(), panorama)
-    card.locator(".word").first.hover()
-    photo, canvas = (card.locator(name).bounding_box() for name in ("img", "canvas"))
-    assert photo is not None
-    assert photo == pytest.approx(canvas)
-
-
 def test_playing_runs_through_the_words_in_order(open_page: Open) -> None:
     page = open_page()
     card = add(page, photo_file(1))
@@ -273,18 +264,6 @@ def test_the_example_and_the_way_back(open_page: Open) -> None:
     page.locator(".remove:visible").click()
     expect(page.locator(".item")).to_have_count(0)
     expect(page.locator("#example")).to_be_visible()
-
-
-def test_a_caption_is_text_that_is_found_and_copied(open_page: Open) -> None:
-    page = open_page()
-    card = add(page, photo_file(1))
-    words = words_of(card)
-    assert page.evaluate(f"window.find({' '.join(words[:3])!r})")
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    copy = card.locator(".copy").first
-    copy.click()
-    expect(copy).to_have_text("Copied")
-    assert page.evaluate("navigator.clipboard.readText()") == " ".join(words)
 
 
 def test_a_reload_keeps_the_results_and_their_language(open_page: Open) -> None:

@@ -6,24 +6,19 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from chromium_samples import (
     DESK,
     TELEPHONE,
     Open,
     add,
-    canvas_of,
     captioned,
     downloaded,
-    far,
     needs_chromium,
     photo_file,
-    preview_of,
     translate,
     words_of,
 )
-from PIL import Image
 from playwright.sync_api import expect
 from serve_samples import running
 
@@ -59,38 +54,6 @@ def test_a_telephone_has_all_of_it(open_page: Open) -> None:
     assert tapped["y"] > photo["y"] + photo["height"]  # and above the word.
 
 
-@pytest.mark.parametrize("how", [DESK, TELEPHONE], ids=["desk", "telephone"])
-def test_controls_are_apart_and_as_large_as_a_fingertip(
-    open_page: Open, how: dict[str, Any]
-) -> None:
-    page = open_page(**how)
-    page.evaluate("document.getElementById('translation-language-setting').hidden = false")
-    add(page, photo_file(1))
-    of_photos = ["#choose", "#photograph", "#language", ".switch span", ".play", ".copy"]
-    for tab, names in (
-        ("photos", [*of_photos, ".tabs button"]),
-        ("sentences", ["#translation-language", "#translate [type=submit]", ".tabs button"]),
-    ):
-        page.locator(f"#tab-{tab}").click()
-        boxes = [each.bounding_box() for name in names for each in page.locator(name).all()]
-        shown = [each for each in boxes if each]
-        assert len(shown) >= 4
-        if how == TELEPHONE:
-            assert min(each["height"] for each in shown) >= 44
-        for number, one in enumerate(shown):
-            for other in shown[:number]:
-                assert any(
-                    first[start] + first[size] <= second[start]
-                    for start, size in (("x", "width"), ("y", "height"))
-                    for first, second in ((one, other), (other, one))
-                )
-    language, button = shown[:2]
-    if how == DESK:
-        assert language["x"] + language["width"] < button["x"]  # In one row.
-    else:
-        assert language["width"] == button["width"]
-
-
 @pytest.mark.parametrize("how", [DESK, TELEPHONE, {"viewport": {"width": 320, "height": 640}}])
 def test_nothing_is_wider_than_the_screen(open_page: Open, how: dict[str, Any]) -> None:
     page = open_page(**how)
@@ -105,57 +68,6 @@ def test_nothing_is_wider_than_the_screen(open_page: Open, how: dict[str, Any]) 
     assert widest() <= width
     translate(page, "The dog sees a man, and runs. " * 3)
     assert widest() <= width
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("how", [DESK, TELEPHONE], ids=["desk", "telephone"])
-def test_a_photo_and_the_map_of_a_word_are_on_the_screen(
-    open_page: Open, tmp_path: Path, how: dict[str, Any], scheme: str
-) -> None:
-    page = open_page(**how, color_scheme=scheme)
-    card = add(page, photo_file(1))
-    card.locator("figure").scroll_into_view_if_needed()
-
-    def screen(name: str) -> Image.Image:
-        page.screenshot(path=tmp_path / name)
-        with Image.open(tmp_path / name) as picture:
-            return picture.convert("RGB")
-
-    def photo_of(picture: Image.Image) -> Image.Image:
-        box = card.locator(".stage").bounding_box()
-        left, top, width, height = (box[each] for each in ("x", "y", "width", "height"))
-        assert left >= 0 <= top
-        assert left + width <= picture.width
-        assert top + height <= picture.height
-        assert width > picture.width / 3
-        return picture.crop((round(left), round(top), round(left + width), round(top + height)))
-
-    bare = screen("bare.png")
-    assert bare.size == (how["viewport"]["width"], how["viewport"]["height"])
-    assert far(photo_of(bare), preview_of(card)) < 8  # The photo as it is, but for its corners.
-    assert np.asarray(photo_of(bare)).std() > 20
-    paper = sum(bare.getpixel((2, 2))) / 3  # type: ignore[arg-type, misc]
-    colour = page.locator("body").evaluate("one => getComputedStyle(one).color")
-    ink = sum(map(int, colour[4:-1].split(","))) / 3
-    assert paper > 200 > 80 > ink if scheme == "light" else ink > 200 > 80 > paper
-    word = card.locator(".word").nth(1)
-    word.tap() if how.get("has_touch") else word.hover()
-    expect(card.locator("canvas")).to_be_visible()
-    pointed = screen("pointed.png")
-    assert pointed.size == bare.size
-    assert far(photo_of(pointed), photo_of(bare)) > 10
-    assert far(photo_of(pointed), canvas_of(card)) < 8
-    words = word.bounding_box()
-    middle = (round(words["x"] + 3), round(words["y"] + words["height"] / 2))
-    assert pointed.getpixel(middle) != bare.getpixel(middle)  # The word itself is marked.
-
-
-def test_motion_is_there_only_where_it_is_wanted(open_page: Open) -> None:
-    for motion, expected in (("no-preference", "come"), ("reduce", "none")):
-        page = open_page(reduced_motion=motion)
-        card = add(page, photo_file(1))
-        name = card.evaluate("card => getComputedStyle(card).animationName")
-        assert name == expected
 
 
 def test_screen_readers_are_told_of_results(open_page: Open) -> None:
@@ -233,22 +145,6 @@ def test_a_tapped_word_of_a_translation_keeps_its_alignment(open_page: Open) -> 
     expect(words.nth(1)).to_have_attribute("aria-pressed", "true")
     words.nth(1).tap()  # Once more lets it go.
     expect(card.locator(".shown, .lit, .target [aria-pressed=true]")).to_have_count(0)
-
-
-def test_a_word_of_a_translation_is_kept_by_a_click_and_let_go_by_escape(open_page: Open) -> None:
-    page = open_page()
-    translate(page, "The dog sees a man.")
-    words = page.locator(".translation .target .token")
-    words.nth(0).click()
-    words.nth(1).hover()
-    expect(words.nth(1)).to_have_class("token shown")
-    page.mouse.move(5, 5)
-    expect(words.nth(0)).to_have_class("token shown")
-    page.keyboard.press("Escape")
-    expect(page.locator(".translation .shown, .translation .lit")).to_have_count(0)
-    words.nth(1).hover()
-    page.mouse.move(5, 5)
-    expect(page.locator(".translation .shown")).to_have_count(0)
 
 
 def test_without_a_translator_there_is_no_second_tab(

@@ -11,11 +11,13 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from samples import Refused
-from serve_samples import ROOT, Running, photo_bytes, running
+from serve_samples import ROOT, Running, asking, photo_bytes, running, until
 
 from captioner.cli.main import main
 from captioner.errors import UserError
+from captioner.serve.app import make_app
 from captioner.serve.server import listen
+from captioner.serve.service import Service
 
 
 @pytest.mark.slow
@@ -105,6 +107,7 @@ def test_without_its_extra_it_says_what_to_install(tmp_path: Path) -> None:
     [
         (["--batch-size", "0"], "--batch-size 0"),
         (["--port", "70000"], "port 70000"),
+        (["--allow-host", "*example.org"], "--allow-host *example.org is not a name"),
         (["--host", "no-such-host.invalid"], "cannot listen on 'no-such-host.invalid'"),
         (["--max-upload", "0"], "--max-upload 0 is not a number above 0"),
         (["--max-pixels", "inf"], "--max-pixels inf"),
@@ -125,6 +128,19 @@ def test_without_its_extra_it_says_what_to_install(tmp_path: Path) -> None:
 def test_a_mistake_is_one_sentence(arguments: list[str], named: str, refused: Refused) -> None:
     port = [] if "--port" in arguments else ["--port", "0"]
     assert named in refused(["serve", *arguments, *port])
+
+
+def test_connections_beyond_the_limit_are_refused(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("captioner.serve.server._CONNECTIONS", 3)
+    with asking(make_app(service)) as client:
+        place = (client.base_url.host, client.base_url.port or 0)
+        idle = [socket.create_connection(place) for _ in range(3)]
+        assert client.get("/api/health").status_code == 503
+        for line in idle:
+            line.close()
+        until(lambda: client.get("/api/health").status_code == 200)
 
 
 def test_a_port_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:
