@@ -21,10 +21,7 @@ from captioner.text.vocabulary import Vocabulary
 
 
 class CaptionDecoderConfig(Config):
-    """The kind of the decoder, and the fields of every kind.
-
-    A kind's subclass narrows `kind` to a `Literal` of its name.
-    """
+    """Fields of every kind of decoder; a subclass narrows `kind` to a `Literal` of its name."""
 
     kind: str
     embedding_size: int
@@ -133,11 +130,11 @@ class CaptionDecoder(nn.Module, Decoder):
         if self.standardisation is not None:
             annotations = self.standardisation(annotations)
         if self.training and self.config.memory_dropout > 0:
-            kept = functional.dropout(
+            mask = functional.dropout(
                 annotations.new_ones(annotations.shape[0], 1, annotations.shape[2]),
                 self.config.memory_dropout,
             )  # (B, 1, D)
-            annotations = annotations * kept
+            annotations = annotations * mask
         return annotations
 
 
@@ -163,23 +160,23 @@ def read_word_vectors(path: str | Path, vocabulary: Vocabulary, size: int) -> tu
     Raises `UserError` naming the file for one that cannot be read or has no word of the vocabulary
     with E numbers, and the line for a vector of something else than finite numbers.
     """
-    found: dict[int, Tensor] = {}
+    vectors: dict[int, Tensor] = {}
     try:
         # Words may contain broken UTF-8, and Unicode's line ends.
         with open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
             for number, line in enumerate(file, start=1):
                 word, *numbers = line.rstrip().rsplit(" ", size)
                 (index,) = vocabulary.encode([word])
-                if len(numbers) == size and index != Vocabulary.unknown and index not in found:
-                    found[index] = _vector(numbers, f"word vectors {path}, line {number}")
+                if len(numbers) == size and index != Vocabulary.unknown and index not in vectors:
+                    vectors[index] = _vector(numbers, f"word vectors {path}, line {number}")
     except OSError as error:
         raise UserError(f"word vectors {path} cannot be read ({error.strerror})") from None
-    if not found:
+    if not vectors:
         raise UserError(
             f"word vectors {path} has none of the {len(vocabulary):,} words with {size} numbers, "
             "which decoder.embedding_size asks for"
         )
-    return torch.tensor(list(found)), torch.stack(list(found.values()))
+    return torch.tensor(list(vectors)), torch.stack(list(vectors.values()))
 
 
 def _vector(numbers: list[str], where: str) -> Tensor:

@@ -25,10 +25,10 @@ class ConfidenceWeights(Config):
 
     intercept: float = Field(description="logit where all regressors are 0")
     mean_log_probability: float = Field(
-        description="of the mean over the caption's words and its ending, in nats"
+        description="weight of the mean over the caption's words and its ending, in nats"
     )
-    lowest_log_probability: float = Field(description="of the least probable word, in nats")
-    words: float = Field(description="of their number")
+    lowest_log_probability: float = Field(description="weight of the least probable word, in nats")
+    words: float = Field(description="weight of the number of words")
 
 
 class Confidence(Config):

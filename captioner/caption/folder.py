@@ -64,12 +64,12 @@ def decoder_config(values: Any) -> Any:
     if not isinstance(kind, str) or kind not in KINDS:
         near = did_you_mean(near_names(kind, KINDS))
         raise ValueError(f"kind {kind!r} is not one of {', '.join(KINDS)}{near}")
-    own = KINDS[kind][1]
+    chosen = KINDS[kind][1]
     for name in values:
         owners = [other for other, (_, each) in KINDS.items() if name in each.model_fields]
-        if owners and name not in own.model_fields:
+        if owners and name not in chosen.model_fields:
             raise ValueError(f"{name} is for kind {', '.join(owners)}, and kind is {kind}")
-    return own.model_validate(dict(values))
+    return chosen.model_validate(dict(values))
 
 
 def make_decoder(config: CaptionDecoderConfig, vocabulary_size: int) -> CaptionDecoder:

@@ -36,8 +36,8 @@ from captioner.schema import SIZE
 class DecoderConfig(CaptionDecoderConfig):
     """Sizes and options of a `ShowAttendTellDecoder`."""
 
-    kind: Literal["lstm"] = Field("lstm", description="of decoder: the paper's")
-    embedding_size: int = Field(512, ge=1, le=SIZE, description="of a word's embedding E y")
+    kind: Literal["lstm"] = Field("lstm", description="decoder type: lstm, as in the paper")
+    embedding_size: int = Field(512, ge=1, le=SIZE, description="E, of a word's embedding")
     hidden_size: int = Field(512, ge=1, le=SIZE, description="H, of the LSTM")
     attention_size: int = Field(512, ge=1, le=SIZE, description="A, of the additive score")
     selection: Literal["soft", "hard"] = Field(
@@ -236,8 +236,8 @@ class ShowAttendTellDecoder(CaptionDecoder):
         """
         if hidden.shape[1] == 1 or not self.training:
             return self.dropout(hidden)  # type: ignore[no-any-return]
-        kept = self.dropout(hidden.new_ones(hidden.shape[0], 1, *hidden.shape[2:]))
-        return hidden * kept  # type: ignore[no-any-return]
+        mask = self.dropout(hidden.new_ones(hidden.shape[0], 1, *hidden.shape[2:]))
+        return hidden * mask  # type: ignore[no-any-return]
 
     def _recurrent_weights(self) -> Tensor:
         """The LSTM's weights for context and state, (4H, D + H), once for all steps.

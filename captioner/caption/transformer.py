@@ -33,10 +33,12 @@ from captioner.schema import SIZE
 class TransformerDecoderConfig(CaptionDecoderConfig):
     """Sizes and options of a `TransformerDecoder`."""
 
-    kind: Literal["transformer"] = Field("transformer", description="of decoder")
+    kind: Literal["transformer"] = Field("transformer", description="decoder type: transformer")
     embedding_size: int = Field(512, ge=1, le=SIZE, description="H of everything; even")
     heads: int = Field(8, ge=1, le=1_000, description="N, a divisor of embedding_size")
-    inner_size: int = Field(2048, ge=1, le=SIZE, description="of the feed-forward networks")
+    inner_size: int = Field(
+        2048, ge=1, le=SIZE, description="hidden size of the feed-forward networks"
+    )
     layers: int = Field(3, ge=1, le=100, description="decoder layers")
     map_layer: int = Field(
         -1,

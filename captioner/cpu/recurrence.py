@@ -124,8 +124,8 @@ class Recurrence(torch.autograd.Function):
             recurrent_in[time + 1, :, memory_size:] = output_gate * torch.tanh(cells[time + 1])
         ctx.inputs = inputs
         ctx.types = [each.dtype for each in (words, hidden, cell)]
-        kept = (recurrent_in, queries, log_alphas, shares, contexts, betas, gates, cells)
-        ctx.save_for_backward(*kept, key_exponentials, values, keys, *weights)
+        of_steps = (recurrent_in, queries, log_alphas, shares, contexts, betas, gates, cells)
+        ctx.save_for_backward(*of_steps, key_exponentials, values, keys, *weights)
         states = recurrent_in[1:, :, memory_size:].reshape(steps, batch_size, rows, size)
         gated = recurrent_in[:-1, :, :memory_size].reshape(steps, batch_size, rows, memory_size)
         return (

@@ -106,14 +106,14 @@ class Sampling:
     def distribution(self, steps: Tensor) -> Tensor:
         """Log-probabilities (..., V) -> the probabilities (..., V) of the draw."""
         steps = steps.float()
-        numbers = torch.finfo(steps.dtype)
-        temperature = min(max(self.temperature, numbers.tiny), numbers.max)
+        limits = torch.finfo(steps.dtype)
+        temperature = min(max(self.temperature, limits.tiny), limits.max)
         logits = (steps - steps.amax(dim=-1, keepdim=True)) / temperature  # 0 at the highest
         size = logits.shape[-1]
-        kept = min(self.top_k, size) or size  # k
-        if kept == size and self.top_p == 1:
+        count = min(self.top_k, size) or size  # k
+        if count == size and self.top_p == 1:
             return torch.softmax(logits, dim=-1)
-        ordered, order = logits.topk(kept, dim=-1)  # (..., k)
+        ordered, order = logits.topk(count, dim=-1)  # (..., k)
         probabilities = torch.softmax(ordered, dim=-1)  # (..., k), falling
         if self.top_p < 1:
             before = probabilities.cumsum(dim=-1).roll(1, dims=-1)  # mass ahead of each token
@@ -198,10 +198,10 @@ def decode(
         state = decoder.select(step.state, parents)
         if strategy.drops_finished and 2 * live_counts.count(0) >= len(live_counts):
             # Drop ended sources once half have ended: the copy is at most half the memory.
-            kept = torch.tensor([index for index, rows in enumerate(live_counts) if rows])
-            kept = kept.to(device, non_blocking=True)  # (B',)
+            unfinished = torch.tensor([index for index, rows in enumerate(live_counts) if rows])
+            unfinished = unfinished.to(device, non_blocking=True)  # (B',)
             state, tokens, live, places, totals, history, ended, sources = select_sources(
-                (state, tokens, live, places, totals, history, ended, sources), kept
+                (state, tokens, live, places, totals, history, ended, sources), unfinished
             )  # (B', ...) each, from here on (B, ...)
     return record.hypotheses(
         memory,
