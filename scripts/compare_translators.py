@@ -18,7 +18,7 @@ from pathlib import Path
 
 from captioner.cli.program import run_program
 from captioner.devices import choose_device
-from captioner.evaluation.translation_report import TranslationReport, score_translator
+from captioner.evaluation.translations import TranslationReport, score_translator
 from captioner.models import load_translator
 from captioner.render.save import PLOT_SUFFIXES, check_suffix, save_figure
 from captioner.translate import Translator

@@ -73,7 +73,7 @@ def run_model(arguments: argparse.Namespace) -> int:
     """Translate, score, print the table, write the file."""
     check_outputs(arguments, "--json")
 
-    from captioner.evaluation.translation_report import score_translator
+    from captioner.evaluation.translations import score_translator
     from captioner.models import load_translator
 
     translator = load_translator(arguments.model, arguments.device, arguments.precision)
@@ -98,7 +98,7 @@ def run_files(arguments: argparse.Namespace) -> int:
     """Score, print the table, write the file."""
     check_outputs(arguments, "--json")
 
-    from captioner.evaluation.translation_report import score_hypotheses
+    from captioner.evaluation.translations import score_hypotheses
 
     scores = score_hypotheses(
         arguments.translations,

@@ -12,9 +12,9 @@ ENGLISH = "en"
 
 
 def language_tag(text: str, where: str) -> str:
-    """A tag in its usual case (section 2.1.1): "fr" for FR, "pt-BR" for pt-br.
+    """A tag of RFC 5646 in its usual case (section 2.1.1): "fr" for FR, "pt-BR" for pt-br.
 
-    where: names it in messages, such as "--language". Raises `UserError` if it is none.
+    where: names it in messages, such as "--language".
     """
     if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*", text):
         raise UserError(f"{where} {text!r} is not a language tag such as de or pt-BR")

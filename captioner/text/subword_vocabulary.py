@@ -29,8 +29,8 @@ class SubwordVocabulary:
 
     Kudo and Richardson 2018, *SentencePiece*; Kudo 2018 (`unigram`), Sennrich et al. 2016 (`bpe`).
 
-    model: a serialised sentencepiece model. Raises `UserError` if it is damaged, if its special
-    tokens are not those of `Vocabulary`, or if `case` is not `keep` or `lower`.
+    model: a serialised sentencepiece model, whose special tokens are those of `Vocabulary`.
+    case: `keep` or `lower`.
     """
 
     kind: ClassVar[str] = "subwords"
@@ -64,7 +64,7 @@ class SubwordVocabulary:
 
         size: largest V, including the special tokens, 256 bytes and all letters.
         method: `unigram` or `bpe`.
-        Raises `UserError` if there is no text, or if `size` is too small for its letters.
+        Raises `UserError` if `size` is too small for the letters of the texts.
         """
         from sentencepiece import SentencePieceTrainer  # Imported here: it takes time.
 
@@ -159,7 +159,7 @@ class SubwordVocabulary:
 
     @classmethod
     def from_json(cls, value: Any, source: str = "vocabulary") -> SubwordVocabulary:
-        """Inverse of `to_json`. Raises `UserError` if `value` is ill-formed."""
+        """Inverse of `to_json`. source: names it in messages."""
         model = value.get("model") if isinstance(value, dict) else None
         try:
             content = base64.b64decode(model or "", validate=True)

@@ -33,11 +33,7 @@ class Vocabulary:
     """Replaces words that are not in the vocabulary."""
 
     def __init__(self, ordinary_words: Iterable[str]) -> None:
-        """Take the ordinary words in the order of their indices, from 4.
-
-        Raises `UserError` if a word is not a string, is empty, is special, occurs twice or cannot
-        be encoded as UTF-8.
-        """
+        """Take the ordinary words by index, from 4; each is new and not special."""
         self._index: dict[str, int] = {}
         for index, word in enumerate(ordinary_words, start=len(SPECIAL_WORDS)):
             if not isinstance(word, str):
@@ -98,7 +94,7 @@ class Vocabulary:
 
     @classmethod
     def from_json(cls, value: Any, source: str = "vocabulary") -> Vocabulary:
-        """Inverse of `to_json`. Raises `UserError`, naming `source`, if `value` is ill-formed."""
+        """Inverse of `to_json`. source: names it in messages."""
         words = value.get("words") if isinstance(value, dict) else None
         if not isinstance(words, list):
             raise UserError(f'{source} is not an object with a list "words"')
@@ -110,12 +106,12 @@ class Vocabulary:
             raise UserError(f"{source} is ill-formed: {error}") from None
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the vocabulary as JSON, atomically. Raises `UserError` if it cannot be written."""
+        """Write the vocabulary as JSON, atomically."""
         write_json(path, self.to_json(), indent=None)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Vocabulary:
-        """Read a vocabulary from `save`. Raises `UserError` if absent or ill-formed."""
+        """Read a vocabulary from `save`."""
         return cls.from_json(read_json(path, "vocabulary"), f"vocabulary {path}")
 
     def __len__(self) -> int:

@@ -82,7 +82,7 @@ class WordVocabulary:
     `join(split(x))` is `plain_text(x, case)`, capitalised for `sentence`. By way of `indices` and
     `tokens`, unknown words become "<unk>".
 
-    vocabulary: most frequent words first. Raises `UserError` for an unknown case.
+    vocabulary: most frequent words first.
     """
 
     kind: ClassVar[str] = "words"
@@ -160,7 +160,7 @@ class WordVocabulary:
 
     @classmethod
     def from_json(cls, value: Any, source: str = "vocabulary") -> WordVocabulary:
-        """Inverse of `to_json`. Raises `UserError` if `value` is ill-formed."""
+        """Inverse of `to_json`. source: names it in messages."""
         vocabulary = Vocabulary.from_json(value, source)
         try:
             return cls(vocabulary, str(value.get("case")))

@@ -37,8 +37,6 @@ class Embeddings(nn.Module):
         matrix start with norm 1, which is small for a recurrent network: unscaled, training takes
         twice as many steps.
     dropout: probability on embeddings.
-
-    Raises `UserError` for `all` and sides with different numbers of tokens.
     """
 
     def __init__(
@@ -167,7 +165,7 @@ def stack_steps(steps: list[Tensor]) -> Tensor:
 
 
 class TranslationObjective(Config):
-    """The training objective. Raises `UserError` for values out of range."""
+    """The training objective."""
 
     label_smoothing: float = Field(
         0.0,

@@ -48,8 +48,7 @@ def translate_captions(captions: Any, translator: Translator, language: str) -> 
     others are renormalised, and a word aligned to nothing has the mean of all maps. So each map
     sums to one. Log-probabilities are the translation's; score and confidence stay the caption's.
 
-    Raises `UserError` for what is no tag and for a translator without attention, and as
-    `Translator.translate` does.
+    Raises `UserError` for a translator without attention.
     """
     language = language_tag(language, "language")
     is_one = isinstance(captions, (Caption, Failed))

@@ -65,11 +65,7 @@ class Translation:
         return self.text
 
     def heat_map(self, path: str | os.PathLike[str]) -> None:
-        """Draw the alignment of words as a heat map: a .png, .pdf or .svg.
-
-        Raises `UserError` for a translation without words or of a model without attention, another
-        suffix, and a file that cannot be written.
-        """
+        """Draw the alignment of words as a heat map: a .png, .pdf or .svg."""
         source, target, weights = self.by_word()
         if target and not weights.shape[1]:
             raise UserError(f"cannot draw {path}: a model without attention has no alignment")

@@ -66,10 +66,7 @@ class TranslationModelConfig(Config):
         return self
 
     def make(self, source_size: int, target_size: int) -> TranslationModel:
-        """The model, with weights drawn from torch's generator, for so many tokens on each side.
-
-        Raises `UserError` where embeddings are to be tied and the sides have different tokens.
-        """
+        """The model, with weights drawn from torch's generator, for so many tokens on each side."""
         ((name, config),) = [(name, config) for name, config in self if config is not None]
         return _MODELS[name](config, source_size, target_size)
 
@@ -101,8 +98,6 @@ class Translator:
     capitals: which lines are rewritten as sentences, see `as_sentence`. The translation and
         the words of the alignment of a line in upper case are in upper case too.
     precision: of the matrix products.
-
-    Raises `UserError` if the parts do not fit together.
     """
 
     config: TranslationModelConfig
@@ -147,8 +142,7 @@ class Translator:
         """Set the decoder layer and head of a Transformer that alignments come from.
 
         layer: counted from 0, or from -1 for the last; None keeps it. head: counted from 0, or
-        `mean`; None keeps it. Raises `UserError` if there is no such layer or head, and for other
-        models. See `check_search` for the searches this rules out.
+        `mean`; None keeps it. See `check_search` for the searches this rules out.
         """
         if layer is None and head is None:
             return
@@ -226,8 +220,7 @@ class Translator:
 
         An empty sentence has an empty translation. A sentence that is too long is cut with a
         `UserWarning` that names it; see `Translation.truncated`. A translation that reaches the
-        maximum length has `Translation.cut`. Raises `UserError` as `SearchOptions.override` and
-        `check_search` do, and for a batch size below 1.
+        maximum length has `Translation.cut`.
         """
         if batch_size < 1:
             raise UserError(f"batch size {batch_size} is not at least 1")
@@ -342,7 +335,7 @@ class Translator:
 
 
 def _text(name: str, sentence: Any) -> str:
-    """The sentence. Raises `UserError` for anything else than text."""
+    """The sentence, which must be text."""
     if not isinstance(sentence, str):
         raise UserError(f"{name} is of the type {type(sentence).__name__}, not text")
     return sentence

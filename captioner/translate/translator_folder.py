@@ -1,4 +1,8 @@
-"""Saves, loads and describes a translator, a folder without pickle."""
+"""Saves, loads and describes a translator: a folder without pickle.
+
+Files: `model.safetensors` (weights), `config.json` (sizes, search), `vocabulary.json` (joint) or
+`source.json` and `target.json`, and `README.md` (model card).
+"""
 
 from __future__ import annotations
 
@@ -62,7 +66,6 @@ def save_translator(
     """Write a translator to a folder; whenever it is stopped, the old one loads or the new one.
 
     dtype: type of stored floating-point weights; computation is in float32.
-    Raises `UserError` if the folder cannot be written.
     """
     config = TranslatorConfig(
         format=FORMAT,
@@ -81,10 +84,7 @@ def save_translator(
 
 
 def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> Translator:
-    """Load a translator from a folder that `save_translator` wrote.
-
-    Raises `UserError` naming the file, and the field or tensor that is missing or does not fit.
-    """
+    """Load a translator from a folder that `save_translator` wrote."""
     folder = complete_folder(folder)
     path = folder / CONFIG
     mapping = read_model_config(folder, "translator")
@@ -114,20 +114,14 @@ JOINT, SOURCE, TARGET = "vocabulary.json", "source.json", "target.json"
 
 
 def save_vocabularies(folder: Path, source: TextVocabulary, target: TextVocabulary) -> None:
-    """Write both vocabularies as JSON, atomically; the same object is written once, as `JOINT`.
-
-    Raises `UserError` when they cannot be written.
-    """
+    """Write both vocabularies as JSON, atomically; the same object is written once, as `JOINT`."""
     sides = {JOINT: source} if source is target else {SOURCE: source, TARGET: target}
     for name, vocabulary in sides.items():
         write_json(folder / name, vocabulary.to_json(), indent=None)
 
 
 def load_vocabularies(folder: Path, joint: bool) -> tuple[TextVocabulary, TextVocabulary]:
-    """Read the source's and the target's vocabulary; joint ones are the same object.
-
-    Raises `UserError` if a file is absent or ill-formed.
-    """
+    """Read the source's and the target's vocabulary; joint ones are the same object."""
     source, *others = [_load(folder / name) for name in ([JOINT] if joint else [SOURCE, TARGET])]
     return source, others[0] if others else source
 

@@ -7,8 +7,7 @@ import sys
 import pytest
 
 from captioner.errors import UserError
-from captioner.evaluation.translation_report import bleu_by_length
-from captioner.evaluation.translations import evaluate_translations
+from captioner.evaluation.translations import bleu_by_length, evaluate_translations
 
 sacrebleu = pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scripts_samples import ROOT, run
 
-from captioner.evaluation.translation_report import score_translator
+from captioner.evaluation.translations import score_translator
 from captioner.text.word_vocabulary import WordVocabulary
 from captioner.translate import (
     LuongConfig,

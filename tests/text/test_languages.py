@@ -1,11 +1,11 @@
-"""Tags of languages."""
+"""Language tags, function words and nouns."""
 
 from __future__ import annotations
 
 import pytest
 
-from captioner.errors import UserError
-from captioner.text.languages import language_tag
+from captioner.text.languages import is_function_word, language_tag, nouns
+from captioner.text.tokenizer import tokenize
 
 
 @pytest.mark.parametrize("tag", ["de", "und", "pt-BR", "zh-Hant-TW", "sl-rozaj-1994"])
@@ -14,7 +14,37 @@ def test_a_tag_has_its_usual_case(tag: str) -> None:
         assert language_tag(text, "--language") == tag
 
 
-@pytest.mark.parametrize("text", ["", "d", "french", "de_DE", "de-", "pt-BR "])
-def test_what_is_no_tag_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match=r"--language .* is not a language tag such as de or pt-BR"):
-        language_tag(text, "--language")
+@pytest.mark.parametrize(
+    ("language", "caption", "content"),
+    [
+        ("en", "A man 's dog is running in front of the red house", "man dog running red house"),
+        ("de", "Ein Hund, der auf dem Gras liegt, und eine Frau.", "Hund, Gras liegt, Frau."),
+        ("de-AT", "Zwei Männer stehen am Strand", "Zwei Männer stehen Strand"),
+        (
+            "fr",
+            "Un homme d'une équipe qu'il y a près de l'eau, à côté d’un chien.",
+            "homme équipe l'eau, chien.",
+        ),
+        ("it", "Un uomo e il suo cane", "Un uomo e il suo cane"),
+    ],
+)
+def test_function_words_are_those_of_the_language(
+    language: str, caption: str, content: str
+) -> None:
+    kept = [word for word in caption.split() if not is_function_word(word, language)]
+    assert kept == content.split()
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        ("A brown dog runs through the tall grass.", ["dog", "grass"]),
+        ("Two men are sitting on a bench in front of a red building", ["men", "bench", "building"]),
+        ("a man's dog and a man", ["man", "dog"]),
+        ("a girl in a t-shirt on 2 skis", ["girl", "t-shirt", "skis"]),
+        ("a bed covered with a teddy bear", ["bed", "teddy", "bear"]),
+        ("it is very dark", []),
+    ],
+)
+def test_nouns_of_a_caption(caption: str, expected: list[str]) -> None:
+    assert nouns(tokenize(caption)) == expected

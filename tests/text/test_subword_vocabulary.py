@@ -4,11 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captioner.errors import UserError
 from captioner.text.plain_text import plain_text
 from captioner.text.subword_vocabulary import SubwordVocabulary
 from captioner.text.vocabulary import SPECIAL_WORDS
-from captioner.translate.translator_folder import load_vocabularies, save_vocabularies
 
 TEXTS = [
     "A man is walking his dog in the park.",
@@ -80,42 +78,11 @@ def test_words_hold_all_pieces_of_any_text(text: str) -> None:
     assert "".join(read.split()) == "".join(plain.split()) or "▁" in plain
 
 
-def test_no_text_ends_or_pads_a_sentence() -> None:
-    for text in ("<end>", "<pad> <start> <unk>", "</s>"):
-        assert min(KEPT.indices(KEPT.split(text))) > 3
-
-
 def test_the_same_text_gives_the_same_pieces() -> None:
     assert SubwordVocabulary.learn(TEXTS, 330) == KEPT
     assert SubwordVocabulary.learn(TEXTS, 290) != KEPT
 
 
-def test_saved_and_loaded(tmp_path) -> None:
-    save_vocabularies(tmp_path, KEPT, LOWER)
-    kept, again = load_vocabularies(tmp_path, joint=False)
-    assert (kept, again) == (KEPT, LOWER)
-    assert again.indices(again.split("Ein Hund")) == LOWER.indices(LOWER.split("ein hund"))
-
-
 def test_a_piece_of_a_line_end_ends_no_line() -> None:
     assert KEPT.join(["▁a", "<0x0A>", "▁hat", "<0x0D>", "<0x09>"]) == "a hat"
     assert KEPT.join(["▁a", "<0xE2>", "<0x80>", "<0xA8>", "hat"]) == "a hat"  # U+2028
-
-
-def test_what_cannot_be_learned() -> None:
-    letters = 4 + 256 + len({letter for text in TEXTS for letter in text if letter != " "}) + 1
-    message = "cannot learn 100 subwords from this text: special tokens, bytes and letters "
-    with pytest.raises(UserError, match=f"{message}alone are {letters}; set text.size$"):
-        SubwordVocabulary.learn(TEXTS, 100)
-    assert len(SubwordVocabulary.learn(TEXTS, letters)) == letters
-    with pytest.raises(UserError, match="no text to learn subwords from"):
-        SubwordVocabulary.learn(["", " "])
-    with pytest.raises(UserError, match="case 'sentence' of subwords"):
-        SubwordVocabulary.learn(TEXTS, case="sentence")
-    with pytest.raises(UserError, match="case 'UP' of subwords"):
-        SubwordVocabulary(KEPT.model, "UP")
-
-
-def test_a_long_text_is_learned_from(tmp_path) -> None:
-    long = " ".join(TEXTS * 20)
-    assert len(SubwordVocabulary.learn([long], 300)) <= 300

@@ -137,11 +137,6 @@ def test_any_text_gives_clean_words(caption: str) -> None:
     assert " ".join(tokenize_unsplit(caption)).split() == words
 
 
-def test_a_number_of_two_parts_may_stay_one_word() -> None:
-    assert tokenize_unsplit("22 3/4 dogs on Main St.") == ["22\xa03/4", "dogs", "on", "main", "st."]
-    assert tokenize_unsplit("A dog.") == tokenize("A dog.") == ["a", "dog"]
-
-
 @given(st.text("abcnotgAZK ,.-\n"))
 @example("cannot. gotta, st. K. no. x-y.")
 def test_plain_captions_are_what_the_rules_give(caption: str) -> None:

@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captioner.errors import UserError
 from captioner.text.plain_text import plain_text
 from captioner.text.word_vocabulary import WordVocabulary, capitalise, join_words, split_words
-from captioner.translate.translator_folder import load_vocabularies, save_vocabularies
 
 LIKE_TEXT = st.text() | st.text("aB'’é\u0301l. ,-?\"(ß1") | st.text(" \u2581\uffed\ud800\0x")
 
@@ -104,43 +102,3 @@ def test_unknown_words_and_special_ones() -> None:
     assert vocabulary.tokens([3, 2]) == ["<unk>", "<end>"]
     assert there_and_back(vocabulary, "Der Xylophon.") == "Der <unk>."
     assert 2 not in vocabulary.indices(vocabulary.split("<end>"))
-
-
-def test_words_are_shown_without_joiners() -> None:
-    vocabulary = WordVocabulary.learn(TEXTS, 1)
-    assert vocabulary.shown(["l'￭", "homme", "￭!"]) == ["l'", "homme", "!"]
-    assert vocabulary.words(["l'￭", "homme", "￭!"]) == [("l'", 1), ("homme", 1), ("!", 1)]
-
-
-def test_the_order_of_texts_does_not_matter() -> None:
-    assert WordVocabulary.learn(TEXTS) == WordVocabulary.learn(TEXTS[::-1])
-
-
-def test_saved_and_loaded(tmp_path) -> None:
-    vocabulary = WordVocabulary.learn(TEXTS, 1)
-    save_vocabularies(tmp_path, vocabulary, vocabulary)
-    source, target = load_vocabularies(tmp_path, joint=True)
-    assert source is target
-    assert source == vocabulary
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("[]", "neither 'words' nor 'subwords'"),
-        ('{"kind": "letters"}', "neither 'words' nor 'subwords'"),
-        ('{"kind": "words"}', 'not an object with a list "words"'),
-        (
-            '{"kind": "words", "case": "odd", "words": ["<pad>", "<start>", "<end>", "<unk>"]}',
-            "case 'odd' of words is not one of",
-        ),
-        ('{"kind": "subwords", "case": "keep"}', 'no "model" in base64'),
-        ('{"kind": "subwords", "case": "keep", "model": "??"}', 'no "model" in base64'),
-        ('{"kind": "subwords", "case": "keep", "model": "é"}', 'no "model" in base64'),
-        ('{"kind": "subwords", "case": "keep", "model": "aaaa"}', "model is damaged"),
-    ],
-)
-def test_ill_formed_files(tmp_path, content, message) -> None:
-    (tmp_path / "vocabulary.json").write_text(content)
-    with pytest.raises(UserError, match=message):
-        load_vocabularies(tmp_path, joint=True)

@@ -8,30 +8,19 @@ from typing import Any
 
 import pytest
 import torch
-from translation_samples import CONFIGS, make
+from translation_samples import SENTENCES, make_translator
 
 from captioner.errors import UserError
 from captioner.outcomes import Failed
-from captioner.text.word_vocabulary import WordVocabulary
+from captioner.text import SubwordVocabulary, WordVocabulary
 from captioner.translate import (
     Translation,
-    TranslationModelConfig,
     TranslationSearch,
-    Translator,
     load_translator,
     save_translator,
 )
 from captioner.translate.translator import copy_source_words
-
-SENTENCES = ["A man runs.", "", "The dog sees a man, and runs.", "Dogs run!", "   "]
-
-
-def make_translator(name: str = "general", joint: bool = False) -> Translator:
-    source = WordVocabulary.learn(SENTENCES, 1)
-    target = source if joint else WordVocabulary.learn(["Ein Mann läuft.", "Der Hund, er sieht"], 1)
-    model = make(name, len(source), len(target))
-    search = TranslationSearch(beam=3, maximum_length=7)
-    return Translator(CONFIGS[name], model, source, target, 20, search, "# A card")
+from captioner.translate.translator_folder import load_vocabularies, save_vocabularies
 
 
 @pytest.mark.parametrize("name", ["general", "local-p", "gnmt", "transformer", "lstm"])
@@ -114,11 +103,6 @@ def test_what_is_no_sentence_is_named_or_skipped(monkeypatch: pytest.MonkeyPatch
             translator.translate(one)  # type: ignore[call-overload]
     with pytest.raises(UserError, match="on_error 'ignore' is neither"):
         translator.translate(given, on_error="ignore")
-
-
-def test_no_unknown_or_padding_comes_out() -> None:
-    for translation in make_translator().translate(["xyz abc", "qq"]):
-        assert "<" not in translation.text
 
 
 def test_the_score_is_what_they_are_ranked_by() -> None:
@@ -245,11 +229,6 @@ def test_lines_in_capitals_are_read_as_sentences() -> None:
     assert other.source_tokens == ("DOG", "<end>")
 
 
-def test_without_attention_there_is_no_alignment() -> None:
-    (found,) = make_translator("gru").translate(["A man runs."])
-    assert found.alignment.shape == (len(found.tokens), 0)
-
-
 @pytest.mark.parametrize("joint", [True, False])
 def test_saved_and_loaded(tmp_path: Path, joint: bool) -> None:
     translator = make_translator("transformer, post-norm" if joint else "gnmt", joint)
@@ -293,37 +272,7 @@ def test_a_model_saved_before_a_field_was_there_loads(tmp_path: Path, name: str)
     assert again.capitals == "keep"
 
 
-def test_folders_that_do_not_load(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="does not exist"):
-        load_translator(tmp_path / "none")
-    save_translator(make_translator(), tmp_path / "model")
-    path = tmp_path / "model" / "config.json"
-    mapping = json.loads(path.read_text())
-    path.write_text(json.dumps({**mapping, "format": "captioner caption model 1"}))
-    with pytest.raises(UserError, match=r"model is a captioner, not a translator$"):
-        load_translator(tmp_path / "model")
-    path.write_text(json.dumps({**mapping, "model": {"general": {}}}))
-    with pytest.raises(UserError, match=r"unknown field 'model\.general'"):
-        load_translator(tmp_path / "model")
-    mapping["model"]["luong"]["hidden_size"] = 24
-    path.write_text(json.dumps(mapping))
-    with pytest.raises(UserError, match=r"model.safetensors: tensor 'model\..*' is"):
-        load_translator(tmp_path / "model")
-    save_translator(make_translator("transformer"), tmp_path / "model")
-    mapping = json.loads(path.read_text())
-    mapping["model"]["transformer"]["tie_embeddings"] = "all"
-    path.write_text(json.dumps(mapping))
-    with pytest.raises(UserError, match=r"config\.json: tie_embeddings 'all' needs one vocabulary"):
-        load_translator(tmp_path / "model")
-
-
-def test_parts_that_do_not_fit() -> None:
-    translator = make_translator()
-    with pytest.raises(UserError, match="the model has 16 source"):
-        replace(translator, source=translator.target)
-    with pytest.raises(UserError, match="batch size 0"):
-        translator.translate(["a"], batch_size=0)
-    assert isinstance(translator.config, TranslationModelConfig)
-    assert {translator: "a model is a key"}
-    assert translator.translate([]) == []
-    assert isinstance(translator.to("cpu").translate(["a"])[0], Translation)
+def test_vocabularies_of_two_kinds_are_saved_and_loaded(tmp_path: Path) -> None:
+    words, pieces = WordVocabulary.learn(SENTENCES, 1), SubwordVocabulary.learn(SENTENCES, 300)
+    save_vocabularies(tmp_path, words, pieces)
+    assert load_vocabularies(tmp_path, joint=False) == (words, pieces)

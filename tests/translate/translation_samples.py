@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from captioner.text.word_vocabulary import WordVocabulary
 from captioner.translate import (
     BahdanauConfig,
     GNMTConfig,
@@ -13,7 +14,11 @@ from captioner.translate import (
     TransformerConfig,
     TranslationModel,
     TranslationModelConfig,
+    TranslationSearch,
+    Translator,
 )
+
+SENTENCES = ["A man runs.", "", "The dog sees a man, and runs.", "Dogs run!", "   "]
 
 SIZE = 11
 """Tokens on each side; the first four are special."""
@@ -97,3 +102,11 @@ def ragged(*lengths: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Sources of these lengths (B, S), padded with 0, and their mask (B, S)."""
     mask = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)
     return tokens(*mask.shape, seed=seed) * mask, mask
+
+
+def make_translator(name: str = "general", joint: bool = False) -> Translator:
+    source = WordVocabulary.learn(SENTENCES, 1)
+    target = source if joint else WordVocabulary.learn(["Ein Mann läuft.", "Der Hund, er sieht"], 1)
+    model = make(name, len(source), len(target))
+    search = TranslationSearch(beam=3, maximum_length=7)
+    return Translator(CONFIGS[name], model, source, target, 20, search, "# A card")

@@ -1,6 +1,13 @@
+"""What the translation room refuses, and how it says so."""
+
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
+from translation_samples import make_translator
 
 from captioner.errors import UserError
 from captioner.schema import from_mapping, to_mapping
@@ -13,8 +20,12 @@ from captioner.translate import (
     TransformerConfig,
     TranslationModelConfig,
     TranslationObjective,
+    load_translator,
+    save_translator,
 )
 from captioner.translate.model import Embeddings
+from captioner.translate.translated_captions import translate_captions
+from captioner.translate.translator_folder import load_vocabularies
 
 
 @pytest.mark.parametrize(
@@ -65,3 +76,53 @@ def test_a_section_names_the_model() -> None:
 def test_embeddings_of_two_vocabularies_are_not_one() -> None:
     with pytest.raises(UserError, match="one vocabulary for both sides, not 8 tokens on one and 9"):
         Embeddings(8, 9, 4, 4, "all")
+
+
+def test_parts_that_do_not_fit() -> None:
+    translator = make_translator()
+    with pytest.raises(UserError, match="the model has 16 source"):
+        replace(translator, source=translator.target)
+    with pytest.raises(UserError, match="batch size 0"):
+        translator.translate(["a"], batch_size=0)
+    for name in ("general", "transformer"):
+        with pytest.raises(UserError, match=r"needs a Transformer|alignment_layer 9 is not one"):
+            make_translator(name).choose_alignment(9, None)
+    with pytest.raises(UserError, match="captions need a translator with attention"):
+        translate_captions([], make_translator("gru"), "de")
+
+
+@pytest.mark.parametrize("content", ["[]", '{"kind": "letters"}'])
+def test_vocabularies_of_no_kind(tmp_path: Path, content: str) -> None:
+    (tmp_path / "vocabulary.json").write_text(content)
+    with pytest.raises(UserError, match=r"vocabulary\.json: .* neither 'words' nor 'subwords'"):
+        load_vocabularies(tmp_path, joint=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "value", "message"),
+    [
+        ("general", ("format",), "captioner caption model 1", "is a captioner, not a translator$"),
+        ("general", ("model",), {"general": {}}, r"unknown field 'model\.general'"),
+        ("general", ("model", "luong", "hidden_size"), 24, r"safetensors: tensor 'model\..*' is"),
+        (
+            "transformer",
+            ("model", "transformer", "tie_embeddings"),
+            "all",
+            r"config\.json: tie_embeddings 'all' needs one vocabulary",
+        ),
+    ],
+)
+def test_folders_that_do_not_load(
+    tmp_path: Path, name: str, keys: tuple[str, ...], value: object, message: str
+) -> None:
+    with pytest.raises(UserError, match="does not exist"):
+        load_translator(tmp_path / "none")
+    save_translator(make_translator(name), tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    mapping = section = json.loads(path.read_text())
+    for key in keys[:-1]:
+        section = section[key]
+    section[keys[-1]] = value
+    path.write_text(json.dumps(mapping))
+    with pytest.raises(UserError, match=message):
+        load_translator(tmp_path / "model")
