@@ -67,6 +67,7 @@ def test_empty_standard_input_is_named(content: bytes, give: Give, refused: Refu
     assert said in refused(["caption", "-"])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes on Linux alone")
 def test_names_and_lines_end_in_nul(folder: Path) -> None:
     names = [b"new\nline.png", b"caf\xe9.png"]

@@ -34,6 +34,7 @@ def test_help_teaches(arguments: list[str], capsys: Output) -> None:
     assert "captioner caption --demo" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "expected"), [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE")]
 )

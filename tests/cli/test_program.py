@@ -103,6 +103,7 @@ def test_a_terminal_keeps_its_encoding_and_a_file_gets_utf_8(monkeypatch: Patch)
         assert written.getvalue() == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
